@@ -43,7 +43,7 @@ def run(cell: Record, _cache: object) -> Record:
         return {"accuracy": GCN(unit="none", seed=seed, **NETWORK).fit(graph).score(graph)}
     if cell["mechanism"] == "mlp":
         return {"accuracy": MLP(unit="none", seed=seed).fit(graph).score(graph)}
-    public = perturb.public_share(graph.adjacency, FRACTION, seed=seed)
+    public = perturb.sample_public_edges(graph.adjacency, FRACTION, seed=seed)
     graph = graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
     model = HeteroRR(
         unit="private-slot-edge",
@@ -53,7 +53,7 @@ def run(cell: Record, _cache: object) -> Record:
         seed=seed,
         **NETWORK,
     ).fit(graph)
-    return {"accuracy": model.score(graph)} | _beside(model, model.as_told(graph), seed)
+    return {"accuracy": model.score(graph)} | _beside(model, model.with_reported_features(graph), seed)
 
 
 def _beside(model: HeteroRR, told: Graph, seed: int) -> Record:
@@ -61,7 +61,7 @@ def _beside(model: HeteroRR, told: Graph, seed: int) -> Record:
     assert told.public is not None
     known = told.replace(adjacency=told.public.edges, public=None)
     network = GCN(unit="none", seed=seed, **NETWORK).fit(known)
-    return {"public": network.score(known), "told": model.without_edges().fit(told).score(told)}
+    return {"public": network.score(known), "told": model.no_graph_baseline().fit(told).score(told)}
 
 
 def table(records: Iterable[Record]) -> Iterator[str]:

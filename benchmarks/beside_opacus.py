@@ -81,7 +81,7 @@ def with_opacus(graph: Graph, epsilon: float, seed: int) -> Found:
     return float(right.float().mean()), optimizer.noise_multiplier
 
 
-WAYS: dict[str, Callable[[Graph, float, int], Found]] = {"graphveil": ours, "Opacus": with_opacus}
+PREDICTION_RULES: dict[str, Callable[[Graph, float, int], Found]] = {"graphveil": ours, "Opacus": with_opacus}
 
 
 def lines(way: Callable[..., Found]) -> int:
@@ -102,10 +102,10 @@ def main() -> None:
     raw = gv.load_dataset(asked.dataset, root=Path(os.environ.get("GRAPHVEIL_DATA", BESIDE)))
     print("| | lines | epsilon | noise multiplier | test accuracy, % | CPU s |\n|---|---|---|---|---|---|")
     for epsilon in map(float, asked.epsilons.split(",")):
-        for name, way in WAYS.items():
+        for name, way in PREDICTION_RULES.items():
             found, seconds = [], []
             for split in range(asked.splits):
-                graph = RECIPES["gap"].on_devices().split(raw, split)
+                graph = RECIPES["gap"].on_clients().split(raw, split)
                 begun = time.process_time()
                 found.append(way(graph, epsilon, split))
                 seconds.append(time.process_time() - begun)

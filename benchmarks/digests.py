@@ -37,7 +37,7 @@ from command_digests import command_digests
 from safetensors.torch import load_file
 
 import graphveil as gv
-from graphveil.artifacts.release_folder import ELSEWHERE
+from graphveil.artifacts.release_folder import OTHER_FRAMEWORK_FILES
 
 NODES, CLASSES, FAILED = 240, 3, "failed:"
 Parts = dict[str, str]
@@ -118,7 +118,7 @@ def sparse_features() -> Any:
 
 def half_public(graph: Any) -> Any:
     """Return the graph with half of its edges public, and everybody on the list of private ones."""
-    public = gv.perturb.public_share(graph.adjacency, 0.5, seed=0)
+    public = gv.perturb.sample_public_edges(graph.adjacency, 0.5, seed=0)
     return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
 
 
@@ -165,7 +165,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     graph: str = "undirected"
     other: bool = False
-    grows: bool = False
+    supports_growing_graphs: bool = False
 
     @property
     def name(self) -> str:
@@ -198,14 +198,14 @@ def edge_cases() -> Iterator[Case]:
     yield Case("mlp", "undirected-edge", QUICK, graph="sparse", other=True)
     yield Case("mlp", "directed-edge", QUICK | {"layers": 2, "batch_norm": True, "dropout": 0.2}, "directed")
     for method in ("gcn", "gat", "sage"):
-        yield Case(method, "none", QUICK, other=True, grows=True)
+        yield Case(method, "none", QUICK, other=True, supports_growing_graphs=True)
         yield Case(method, "none", QUICK | {"dropout": 0.3, "hidden": 8}, graph="directed")
-    yield Case("gap", "none", QUICK, other=True, grows=True)
-    yield Case("gap", "undirected-edge", QUICK, other=True, grows=True)
+    yield Case("gap", "none", QUICK, other=True, supports_growing_graphs=True)
+    yield Case("gap", "undirected-edge", QUICK, other=True, supports_growing_graphs=True)
     yield Case("gap", "undirected-edge", QUICK, graph="tiny", other=True)
-    yield Case("gap", "undirected-edge", QUICK, graph="sparse", other=True, grows=True)
-    yield Case("gap", "undirected-edge", QUICK | {"mode": "paper"}, other=True, grows=True)
-    yield Case("gap", "directed-edge", QUICK, graph="directed", other=True, grows=True)
+    yield Case("gap", "undirected-edge", QUICK, graph="sparse", other=True, supports_growing_graphs=True)
+    yield Case("gap", "undirected-edge", QUICK | {"mode": "paper"}, other=True, supports_growing_graphs=True)
+    yield Case("gap", "directed-edge", QUICK, graph="directed", other=True, supports_growing_graphs=True)
     yield Case("gap", "directed-edge", QUICK | {"mode": "paper"}, other=True)
     for combine in ("sum", "attention"):
         yield Case("gap", "undirected-edge", QUICK | {"combine": combine, "hops": 1})
@@ -220,16 +220,32 @@ def weighted_gap() -> Iterator[Case]:
     weights = ("sigmoid_cos", "exp_cos(0.5)", "half_cos", "relu_cos", "class_agree(0.2)", "posterior_dot")
     for weight in (*weights, "jaccard", "half_cos@16", "learned_public"):
         on = "sparse" if weight == "jaccard" else "undirected"
-        yield Case("gap", "undirected-edge", QUICK | {"weights": weight}, on, other=True, grows=True)
+        yield Case(
+            "gap",
+            "undirected-edge",
+            QUICK | {"weights": weight},
+            on,
+            other=True,
+            supports_growing_graphs=True,
+        )
     for weight in ("sigmoid_cos", "relu_cos"):
         yield Case("gap", "undirected-edge", QUICK | {"weights": weight, "weight_rows": "previous"})
     yield Case("gap", "undirected-edge", QUICK | {"weights": "sigmoid_cos", "mode": "paper"}, other=True)
     yield Case("gap", "none", QUICK | {"weights": "sigmoid_cos"}, other=True)
-    yield Case("gap", "directed-edge", QUICK | {"weights": "half_cos"}, "directed", grows=True)
-    yield Case("gap", "undirected-edge", QUICK | {"weights": "given"}, "weighted", other=True, grows=True)
+    yield Case(
+        "gap", "directed-edge", QUICK | {"weights": "half_cos"}, "directed", supports_growing_graphs=True
+    )
+    yield Case(
+        "gap",
+        "undirected-edge",
+        QUICK | {"weights": "given"},
+        "weighted",
+        other=True,
+        supports_growing_graphs=True,
+    )
     learned = QUICK | {"weights": "attention", "attention_steps": 4}
     for unit, on in (("undirected-edge", "undirected"), ("directed-edge", "directed")):
-        yield Case("gap", unit, learned, on, other=True, grows=True)
+        yield Case("gap", unit, learned, on, other=True, supports_growing_graphs=True)
     yield Case("gap", "undirected-edge", learned | {"mode": "paper", "epsilon": 12.0})
     yield Case("gap", "undirected-edge", learned | {"attention_multiplier": 5.0, "hops": 1})
 
@@ -256,18 +272,20 @@ def record_cases() -> Iterator[Case]:
 
 def edge_codes() -> Iterator[Case]:
     """Yield ClassCode under edge units."""
-    yield Case("classcode", "undirected-edge", {}, other=True, grows=True)
+    yield Case("classcode", "undirected-edge", {}, other=True, supports_growing_graphs=True)
     yield Case("classcode", "undirected-edge", {}, graph="tiny", other=True)
-    yield Case("classcode", "undirected-edge", {}, graph="few", other=True, grows=True)
+    yield Case("classcode", "undirected-edge", {}, graph="few", other=True, supports_growing_graphs=True)
     yield Case("classcode", "undirected-edge", {}, graph="sparse", other=True)
-    yield Case("classcode", "directed-edge", {}, graph="directed", other=True, grows=True)
+    yield Case("classcode", "directed-edge", {}, graph="directed", other=True, supports_growing_graphs=True)
     yield Case("classcode", "undirected-edge", {"few_labels": True, "distil": False})
     yield Case("classcode", "undirected-edge", {"few_labels": False, "distil": True})
     yield Case("classcode", "undirected-edge", {"few_labels": True, "back": 0.1, "count_share": 0.2})
     yield Case("classcode", "undirected-edge", {"distil": False}, graph="few")
     for weight in ("half_cos", "class_agree(0.2)", "posterior_dot", "jaccard", "half_cos@8"):
         on = "sparse" if weight == "jaccard" else "undirected"
-        yield Case("classcode", "undirected-edge", {"weights": weight}, on, other=True, grows=True)
+        yield Case(
+            "classcode", "undirected-edge", {"weights": weight}, on, other=True, supports_growing_graphs=True
+        )
     previous = {"weights": "relu_cos", "weight_rows": "previous", "few_labels": True}
     yield Case("classcode", "undirected-edge", previous)
     yield Case("classcode", "directed-edge", {"weights": "sigmoid_cos"}, "directed", other=True)
@@ -288,8 +306,8 @@ def owner_codes() -> Iterator[Case]:
 
 def local_cases() -> Iterator[Case]:
     """Yield methods on randomised records, with each mechanism, backbone and way to spread what was said."""
-    yield Case("lpgnn", "none", QUICK, other=True, grows=True)
-    yield Case("lpgnn", "node-features", LOCAL, other=True, grows=True)
+    yield Case("lpgnn", "none", QUICK, other=True, supports_growing_graphs=True)
+    yield Case("lpgnn", "node-features", LOCAL, other=True, supports_growing_graphs=True)
     yield Case("lpgnn", "node-features", LOCAL, graph="directed", other=True)
     yield Case("lpgnn", "node-features", LOCAL, graph="sparse", other=True)
     named = ("1bm", "lpm", "agm", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs", "feature-rr")
@@ -311,7 +329,9 @@ def local_cases() -> Iterator[Case]:
     yield Case("lpgnn", "node-features", LOCAL | {"posterior_steps": 4, "eps_x": float("inf")}, other=True)
     yield Case("lpgnn", "node-features", LOCAL | {"eps_y": float("inf")})
     for combine in ("post", "union"):
-        yield Case("simgat", "node-features", LOCAL | {"combine": combine}, other=True, grows=True)
+        yield Case(
+            "simgat", "node-features", LOCAL | {"combine": combine}, other=True, supports_growing_graphs=True
+        )
     yield Case("simgat", "node-features", LOCAL | {"weight": "similarity"})
     yield Case("simgat", "node-features", LOCAL | {"similarity": "multihop(n=3, delta=0.1)"})
     yield Case("simgat", "node-features", LOCAL | {"similarity": "factorised"})
@@ -379,11 +399,13 @@ def saved(model: Any) -> Parts:
     """Return digests of the numbers in a saved model's files, and of what it predicts when read back."""
     with tempfile.TemporaryDirectory() as folder:
         release, rows = Path(folder) / "release", Path(folder) / "rows"
-        withheld = {"per_node": rows} if model.guarantee.unit in ("node-owner", "node-promise") else {}
-        model.save(release, **withheld)
+        withheld_files = {"per_node": rows} if model.guarantee.unit in ("node-owner", "node-promise") else {}
+        model.save(release, **withheld_files)
         found = (path for path in Path(folder).rglob("*") if path.is_file())
-        paths = sorted(path for path in found if path.parent != release or path.name not in ELSEWHERE)
-        loaded = gv.load_model(release, **withheld)
+        paths = sorted(
+            path for path in found if path.parent != release or path.name not in OTHER_FRAMEWORK_FILES
+        )
+        loaded = gv.load_model(release, **withheld_files)
         privacy = json.loads((release / "privacy.json").read_text())
         return {
             **{
@@ -415,9 +437,9 @@ def elsewhere(case: Case, model: Any, graph: Any) -> Parts:
     parts = dict[str, str]()
     if case.other:
         parts["another graph"] = digest(model.predict_proba(another(graph)))
-    if case.grows:
+    if case.supports_growing_graphs:
         parts["grown graph"] = digest(model.predict_proba(grown(graph)))
-    if case.other or case.grows:
+    if case.other or case.supports_growing_graphs:
         parts["with predictions"] = digest(figures(model.guarantee_with_predictions))
     return parts
 
@@ -473,12 +495,12 @@ def calibrated(*where: Any, **options: Any) -> Parts:
 
 def randomised() -> dict[str, Parts]:
     """Return digests of each local mechanism's reports and estimates, and of messages to a server."""
-    from graphveil.collect import Collector, Survey, answer_all
+    from graphveil.collect import CollectionProtocol, Collector, randomize_records
 
     local, count, dim = gv.mechanisms, 40, 6
     records, labels = np.random.default_rng(5).random((count, dim)), np.arange(count) % 3
-    of_labels = local.LabelRR(epsilon=1.0, classes=3)
-    said = of_labels.perturb(labels, stream=local.LocalNoise(3).stream("label"))
+    from_label_keywords = local.LabelRR(epsilon=1.0, classes=3)
+    said = from_label_keywords.perturb(labels, stream=local.LocalNoise(3).stream("label"))
     found = {"mechanism LabelRR": {"said": digest(said)}}
     for name, law in feature_laws(local, dim).items():
         reports = law.perturb(records, stream=local.LocalNoise(3).stream("features"))
@@ -488,9 +510,11 @@ def randomised() -> dict[str, Parts]:
         }
         if name not in ("multi-bit", "feature-rr"):  # what a survey may ask for
             continue
-        survey = Survey(features=law, label=of_labels)
-        server = Collector(survey, nodes=count)
-        messages = answer_all(survey, nodes=range(count), secret=bytes(32), features=records, labels=labels)
+        protocol = CollectionProtocol(features=law, label=from_label_keywords)
+        server = Collector(protocol, nodes=count)
+        messages = randomize_records(
+            protocol, nodes=range(count), secret=bytes(32), features=records, labels=labels
+        )
         assert server.accept_all(dict(enumerate(messages))) == {}
         found[f"collect {name}"] = {"last": digest(list(messages[-1])), "rows": digest(server.features())}
     return found

@@ -27,22 +27,22 @@ from scipy import sparse, stats
 from graphveil.graph import RECIPES, Graph, load_dataset, to_dense
 from graphveil.mechanisms import (
     AnalyticGaussian,
+    EvenAllocation,
     FeatureMechanism,
     FeatureRR,
     MultiBit,
     PerFeature,
-    Sample,
-    Split,
-    Weights,
+    SampledAllocation,
+    WeightedAllocation,
     public_weights,
 )
 from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.local.importance import combined
 from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.learning import LpgnnMethod
-from graphveil.models.lpgnn.method import Collected
+from graphveil.models.lpgnn.lpgnn_method import LpgnnMethod
+from graphveil.models.lpgnn.method import CollectionResult
 from graphveil.models.session import Session
-from graphveil.networks.inputs import Estimates
+from graphveil.networks.inputs import FeatureEstimates
 
 BUDGETS = (0.5, 1.0, 3.0, 5.0, 9.0)
 DIMS = (16, 50, 500)
@@ -64,9 +64,9 @@ def rivals(epsilon: float, dim: int) -> dict[str, FeatureMechanism]:
         "1BM": MultiBit(**common, m="all"),
     }
     for name in SCALARS:
-        made[f"{name}, sample"] = PerFeature(**common, scalar=name, allocation=Sample())
-        made[f"{name}, split"] = PerFeature(**common, scalar=name, allocation=Split())
-    made["LPM"] = PerFeature(**common, scalar="laplace", allocation=Split())
+        made[f"{name}, sample"] = PerFeature(**common, scalar=name, allocation=SampledAllocation())
+        made[f"{name}, split"] = PerFeature(**common, scalar=name, allocation=EvenAllocation())
+    made["LPM"] = PerFeature(**common, scalar="laplace", allocation=EvenAllocation())
     made["AGM (delta 1e-10)"] = AnalyticGaussian(**common)
     return made
 
@@ -214,10 +214,10 @@ def _naive(epsilon: float) -> FeatureRR:
 
 def weighted(options: argparse.Namespace) -> None:
     """Print the squared error weighted by importance, unbiased, for three allocations of one budget."""
-    ways: Mapping[str, Callable[[np.ndarray], Split | Weights]] = {
-        "split": lambda scores: Split(),
-        "linear": Weights.linear,
-        "cube root": Weights.cube_root,
+    ways: Mapping[str, Callable[[np.ndarray], EvenAllocation | WeightedAllocation]] = {
+        "split": lambda scores: EvenAllocation(),
+        "linear": WeightedAllocation.linear,
+        "cube root": WeightedAllocation.cube_root,
     }
     print("\nimportance-weighted squared error, unbiased, best k: sum of w_i MSE_i\n")
     print("| d | allocation | " + " | ".join(f"{epsilon:g}" for epsilon in options.budgets) + " |")
@@ -264,31 +264,31 @@ class StandardisedLPGNN(LPGNN):
 
     method: ClassVar[str] = "lpgnn"
 
-    def _configured(self) -> LpgnnMethod:
-        return StandardisedMethod(**vars(super()._configured()))
+    def _build_method(self) -> LpgnnMethod:
+        return StandardisedMethod(**vars(super()._build_method()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StandardisedMethod(LpgnnMethod):
     """The method of :class:`StandardisedLPGNN`."""
 
-    def collected(self, graph: Graph, session: Session) -> Collected:
+    def collected(self, graph: Graph, session: Session) -> CollectionResult:
         """Return what was told, standardised."""
         found = super().collected(graph, session)
         records = replace(found.records, features=standardised(found.records.features))
         return replace(found, records=records)
 
 
-def standardised(estimates: Estimates) -> Estimates:
+def standardised(estimates: FeatureEstimates) -> FeatureEstimates:
     """Return estimates whose columns have mean 0 and whose entries have variance 1."""
     x = estimates.deviations
     if isinstance(x, torch.Tensor):
         x = x - x.mean(dim=0)
-        return Estimates(x / x.std().clamp(min=1e-12))
+        return FeatureEstimates(x / x.std().clamp(min=1e-12))
     mean = np.asarray(x.mean(axis=0)).ravel()
     scale = 1 / math.sqrt(float((x.data.astype(np.float64) ** 2).sum()) / np.prod(x.shape) - (mean**2).mean())
     parts = sparse.csr_array((x.data * np.float32(scale), x.indices, x.indptr), shape=x.shape)
-    return Estimates(parts, torch.from_numpy(-mean * scale).float())
+    return FeatureEstimates(parts, torch.from_numpy(-mean * scale).float())
 
 
 def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:

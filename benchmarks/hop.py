@@ -27,12 +27,19 @@ from graphveil._random import RowStream
 from graphveil.graph import Adjacency, EdgeSet
 from graphveil.graph.blocks import blocks
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, calibrate_mu
+from graphveil.privacy import MemoryLedger, NodeRecord, UndirectedEdge, calibrate_mu
 from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import NeighborSumData, PushData, PushQuery, Release, ReleasePlan, sum_in_neighbors
+from graphveil.release import (
+    NeighborSumData,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    Release,
+    ReleasePlan,
+    sum_in_neighbors,
+)
 from graphveil.release.plan import hops
 from graphveil.release.rows.compact import CompactRows
-from graphveil.release.rows.pushes import LEVEL
+from graphveil.release.rows.out_edge_sums import LEVEL
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}
@@ -196,17 +203,17 @@ def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Itera
     )
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
     for query in queries:
-        rows = shrink_unit(release.ask(NeighborSumData(rows)), query.sigma[0])
+        rows = shrink_unit(release.answer(NeighborSumData(rows)), query.sigma[0])
         yield rows
 
 
 def pushes(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[torch.Tensor]:
     """Yield pushes in a row, whose weights share one budget a source; rows have levels at random."""
-    queries = (PushQuery(dim=DIM, sigma=1 / MU, levels=levels),) * rounds
-    release = Release.open(ReleasePlan(NodeOwner(), queries, delta=1e-3), graph, budget=MemoryLedger())
+    queries = (OutEdgeSumQuery(dim=DIM, sigma=1 / MU, levels=levels),) * rounds
+    release = Release.open(ReleasePlan(NodeRecord(), queries, delta=1e-3), graph, budget=MemoryLedger())
     rows, chosen = safe_unit(torch.rand(graph.num_nodes, DIM)), torch.randint(len(levels), (graph.num_nodes,))
     for query in queries:
-        rows = shrink_unit(release.ask(PushData(rows, chosen)), query.sigma)
+        rows = shrink_unit(release.answer(OutEdgeSumData(rows, chosen)), query.sigma)
         yield rows
 
 

@@ -350,9 +350,9 @@ def prepared(folder: Path) -> Bench:
     bench = Bench(folder)
     bench.kinds = kinds_of(folder)
     limit = ["--unit", "undirected-edge", "--epsilon", "10", "--delta", "1e-7"]
-    survey = ["collect", "survey", "--eps-x", "2", "--columns", "age", "--low", "-5", "--high", "9"]
+    protocol = ["collect", "survey", "--eps-x", "2", "--columns", "age", "--low", "-5", "--high", "9"]
     first = {
-        "answer": [*survey, "--eps-y", "2", "--classes", "t0,t1,t2", "--out", "survey.json"],
+        "answer": [*protocol, "--eps-y", "2", "--classes", "t0,t1,t2", "--out", "survey.json"],
         "predict": bench.kinds["train"].words("trained", 0),
         "raise": ["ledger", "init", "people", *limit],
         "export": ["ledger", "init", "people", *limit],

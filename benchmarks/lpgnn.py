@@ -34,7 +34,7 @@ from scipy import stats
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.label_posterior import LabelPosterior
 from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.models.lpgnn.local_estimator import LocalEstimator
 
 INF = math.inf
 SCALED = {"pubmed": {"scaling": "columns", "data_dependent_bounds": True}}
@@ -196,7 +196,7 @@ def run(options: argparse.Namespace) -> None:
         and cell.dataset in options.datasets
         and (options.settings is None or cell.setting in options.settings)
     ]
-    recipe, graphs = RECIPES["lpgnn"].on_devices(), dict[str, Graph]()
+    recipe, graphs = RECIPES["lpgnn"].on_clients(), dict[str, Graph]()
     for seed in range(options.first, options.first + options.runs):
         for cell in wanted:
             key = (cell.question, cell.dataset, cell.setting)
@@ -220,7 +220,7 @@ def measured(graph: Graph, cell: Cell, seed: int) -> dict[str, float]:
     told = LPGNN(**{**settings, "epochs": 1}).fit(graph) if beside else None  # for its reports
     started = time.process_time()
     model = cell.method(**settings)
-    model = model.fit(graph) if told is None else model.without_edges().fit_reports_of(told, graph)
+    model = model.fit(graph) if told is None else model.no_graph_baseline().fit_same_reports(told, graph)
     return {"accuracy": model.score(graph), "seconds": time.process_time() - started}
 
 

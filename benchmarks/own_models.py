@@ -44,7 +44,7 @@ import graphveil as gv
 from graphveil.graph import RECIPES, Adjacency, Graph, to_dense
 from graphveil.models.base import Estimator
 from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.gnn.trained import TrainedStars
+from graphveil.models.gnn.trained import TrainedOneHopGNN
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -102,7 +102,7 @@ METHODS: dict[str, tuple[Callable[..., Estimator], dict[str, Any]]] = {
 
 def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, float]:
     """Return test accuracies by row: of a module on own stars, or of a method, on protected records."""
-    graph = RECIPES["gap"].on_devices().split(raw, split)
+    graph = RECIPES["gap"].on_clients().split(raw, split)
     budget: dict[str, Any] = {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "seed": split}
     if row in METHODS:
         method, settings = METHODS[row]
@@ -126,7 +126,7 @@ def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, fl
 
 def on_trees(graph: Graph, budget: dict[str, Any]) -> float:
     """Return the test accuracy of released weights where every record may be read."""
-    model = gv.PrivateGNN(module=sage, reads="neighbours", **budget).fit(graph)
+    model = gv.PrivateGNN(module=sage, neighborhood="neighbours", **budget).fit(graph)
     edges = torch.as_tensor(graph.adjacency.edge_index()).long()
     with torch.no_grad():
         logits = model.module_(to_dense(graph.x), edges)
@@ -138,7 +138,7 @@ def _encoder_alone(model: gv.PrivateGNN, graph: Graph) -> float:
     """Return the test accuracy of the encoder, which reads no list."""
     assert model._fit is not None
     trained = model._fit.trained  # what is measured here is a part, which has no public name
-    assert isinstance(trained, TrainedStars)
+    assert isinstance(trained, TrainedOneHopGNN)
     told, test = trained.encoder.log_posteriors(graph.x).argmax(dim=1), graph.mask("test")
     return float((told[test] == graph.y[test]).float().mean())
 

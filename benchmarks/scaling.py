@@ -34,9 +34,11 @@ METHODS = {
     (EDGE, "gap"): lambda seed: gv.GAP(unit=EDGE, epsilon=1.0, seed=seed),
     (EDGE, "classcode"): lambda seed: gv.ClassCode(unit=EDGE, epsilon=1.0, seed=seed),
     ("node-owner", "mlp"): lambda seed: gv.MLP(unit="node-owner", epsilon=4.0, seed=seed),
-    ("node-owner", "gap"): lambda seed: gv.GAP(unit="node-owner", epsilon=4.0, degree_budget=10, seed=seed),
+    ("node-owner", "gap"): lambda seed: gv.GAP(
+        unit="node-owner", epsilon=4.0, out_degree_bound=10, seed=seed
+    ),
     ("node-owner", "classcode"): lambda seed: gv.ClassCode(
-        unit="node-owner", epsilon=4.0, degree_budget=10, seed=seed
+        unit="node-owner", epsilon=4.0, out_degree_bound=10, seed=seed
     ),
 }
 CELLS = [(data, EDGE, method) for data in DATA for method in ("mlp", "gap", "classcode")] + [

@@ -29,10 +29,10 @@ from scipy import sparse, stats
 from graphveil._random import PublicStreams
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.models.lpgnn.local_estimator import LocalEstimator
 from graphveil.models.session import Session
-from graphveil.models.simgat import SimGAT, SimilarityThrough
-from graphveil.propagation import Chain, KProp, Propagation, SparseMap
+from graphveil.models.simgat import SimGAT, SimilarityPropagationConfig
+from graphveil.propagation import ComposedPropagation, KProp, Propagation, SparseMap
 from graphveil.structure import PublicEdges, averaging, parse_similarity
 
 KPROP = "kprop"
@@ -66,12 +66,12 @@ class GivenSimGAT(SimGAT):
     method: ClassVar[str] = "lpgnn"
     given: Any = field(default=None, repr=False)
 
-    def _through(self) -> SimilarityThrough:
-        return GivenThrough(**vars(super()._through()), given=self.given)
+    def _propagation_config(self) -> SimilarityPropagationConfig:
+        return GivenThrough(**vars(super()._propagation_config()), given=self.given)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenThrough(SimilarityThrough):
+class GivenThrough(SimilarityPropagationConfig):
     """Averages by an S that was computed before."""
 
     given: Any = field(repr=False)
@@ -320,7 +320,7 @@ def smoothing(graph: Graph, steps: int, found: Any) -> str:
     """
     through: Propagation = KProp(adjacency=graph.adjacency, steps=steps)
     if found is not None:
-        through = Chain((through, SparseMap.of(averaging(found))))
+        through = ComposedPropagation((through, SparseMap.from_scipy(averaging(found))))
     signs = PublicStreams(0).numpy("probes").choice([-1.0, 1.0], size=(graph.num_nodes, PROBES))
     squares = through.apply(torch.from_numpy(signs.astype(np.float32))).square().mean(dim=1)
     classes = through.apply(torch.nn.functional.one_hot(graph.y).float())

@@ -82,9 +82,9 @@ def private(graph: Adjacency, name: str, rows: torch.Tensor, rounds: int) -> Ite
     release = Release.open(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryLedger())
     for query in queries:
         asked = (
-            release.ask(NeighborSumData(rows))
+            release.answer(NeighborSumData(rows))
             if similarity is None
-            else release.ask(NeighborSumData(rows, keys))
+            else release.answer(NeighborSumData(rows, keys))
         )
         rows = shrink_unit(asked, query.sigma[0])
         yield rows

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil import attacks, audit, engines, errors, mechanisms, perturb
+    from graphveil import attacks, audit, backends, errors, mechanisms, perturb
     from graphveil.experiment.accounts.calibration import calibrate
     from graphveil.experiment.sweeps.sweep import sweep
     from graphveil.fidelity.comparison import compare
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _RENAMED = ("MemoryBudget", "attach_budget", "budget_of")  # old names, for one release
-_HOMES = {
+_LAZY_IMPORTS = {
     "ClassCode": "graphveil.models.classcode",
     "Estimator": "graphveil.models.base",
     "GAP": "graphveil.models.gap",
@@ -122,9 +122,9 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
     if name in _RENAMED:  # not kept, so that every use is told
         return import_module("graphveil.privacy").renamed(name)
-    if name not in _HOMES:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'graphveil' has no attribute {name!r}")
-    home = _HOMES[name]
+    home = _LAZY_IMPORTS[name]
     found = getattr(import_module(home), name) if home else import_module(f"graphveil.{name}")
     globals()[name] = found
     return found

@@ -53,7 +53,7 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """
     kind, size = _TYPES[dtype], math.prod(shape) * dtype.itemsize
     small = size < _LEAST
-    memory = np.empty(size + _LINE, dtype=np.uint8) if small else _kept.take(size + _LINE)
+    memory = np.empty(size + _LINE, dtype=np.uint8) if small else _pool.take(size + _LINE)
     address = memory.ctypes.data
     interface = {
         "version": 3,
@@ -61,7 +61,7 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         "shape": shape,
         "typestr": kind,
     }
-    return torch.from_numpy(np.asarray(_Lent(interface, memory, None if small else _kept.give)))
+    return torch.from_numpy(np.asarray(_BorrowedMemory(interface, memory, None if small else _pool.give)))
 
 
 class Pieces:
@@ -75,7 +75,7 @@ class Pieces:
         self.places = [first, *(first + end for end in ends[:-1])]  # addresses, as long as this object lives
 
 
-class _Lent:
+class _BorrowedMemory:
     """What every view of some memory refers to in the end: it gives the memory back with the last of them."""
 
     def __init__(
@@ -89,7 +89,7 @@ class _Lent:
             self._give(self._memory)
 
 
-class _Kept:
+class _MemoryPool:
     """Memory that nobody refers to, and how much somebody refers to.
 
     A finalizer may run within any line of this class, so what is given only waits in a queue, without a lock.
@@ -121,7 +121,7 @@ class _Kept:
 
     def give(self, memory: Memory) -> None:
         """Keep some memory, which the system may take meanwhile; where it cannot, what is small alone."""
-        keeps = len(memory) < _LARGE or _may_be_taken(memory)
+        keeps = len(memory) < _LARGE or _mark_reclaimable(memory)
         self._given.append((len(memory), memory if keeps else None))
 
     def _gather(self) -> None:
@@ -145,7 +145,7 @@ class _Kept:
         return memory
 
 
-def _may_be_taken(memory: Memory) -> bool:
+def _mark_reclaimable(memory: Memory) -> bool:
     """Tell the system that it may take some memory until it is written again; whether it heard."""
     start = -(-memory.ctypes.data // _PAGE) * _PAGE
     stop = (memory.ctypes.data + len(memory)) // _PAGE * _PAGE
@@ -163,7 +163,7 @@ def _madvise() -> Callable[[int, int, int], int] | None:
     return function
 
 
-_kept = _Kept()
+_pool = _MemoryPool()
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_kept.renew)
+    os.register_at_fork(after_in_child=_pool.renew)

@@ -12,11 +12,11 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20}
 def second_level() -> int:
     """Return the bytes of the second level of the cache; a common figure where the system does not say."""
     try:
-        sizes = {_said(place / "level"): _said(place / "size") for place in _SYSTEM.glob("index*")}
+        sizes = {_read_text(place / "level"): _read_text(place / "size") for place in _SYSTEM.glob("index*")}
         return int(sizes["2"][:-1]) * _UNITS[sizes["2"][-1:]]
     except (OSError, ValueError, KeyError):
         return _COMMON
 
 
-def _said(file: Path) -> str:
+def _read_text(file: Path) -> str:
     return file.read_text(encoding="ascii").strip()

@@ -158,7 +158,7 @@ def shape(wanted: tuple[int, ...], **named: Any) -> None:
             raise ConfigError(f"{name} has the shape {found}, and must have the shape ({words}).")
 
 
-HARMFUL = frozenset({"none", "paper"})  # choices without a valid guarantee, which are never suggested
+NEVER_SUGGESTED = frozenset({"none", "paper"})  # choices without a valid guarantee, which are never suggested
 
 
 def suggestion(value: object, choices: Iterable[str], *, least: float = 0.6) -> str:
@@ -169,7 +169,7 @@ def suggestion(value: object, choices: Iterable[str], *, least: float = 0.6) -> 
     >>> suggestion("strct", ["strict", "paper"]), suggestion("non", ["none"]), suggestion("papr", ["paper"])
     ("; did you mean 'strict'?", '', '')
     """
-    safe = [choice for choice in choices if choice not in HARMFUL]
+    safe = [choice for choice in choices if choice not in NEVER_SUGGESTED]
     near = difflib.get_close_matches(str(value), safe, n=1, cutoff=least)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -29,7 +29,7 @@ def name_in_utf8(path: Path) -> str:
         raise ConfigError(f"the name of {path} is not UTF-8, as names of tables must be; rename it") from None
 
 
-def can_be_made(path: Path) -> bool:
+def can_create(path: Path) -> bool:
     """Whether the nearest folder above a path takes a file of its name: one is made there, and removed.
 
     What may be written is for the system to say: the superuser may write anywhere, and yet not in /proc.
@@ -71,7 +71,7 @@ def as_path(given: object, name: str) -> Path:
 
 
 @contextmanager
-def written_to(path: Path) -> Iterator[None]:
+def writing_folder(path: Path) -> Iterator[None]:
     """Say in words what the system refuses while a folder is written.
 
     Raises:
@@ -154,7 +154,7 @@ def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
 
 
 @contextmanager
-def whole_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
+def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise.
 
     An older folder of that name is moved aside first, in one step: it is never seen half deleted. Others may

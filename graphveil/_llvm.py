@@ -104,7 +104,7 @@ class Code:
         """Return what is at an address; a vector need not be aligned."""
         return self(f"load {kind}, ptr {address}{', align 2' if kind.startswith('<') else ''}")
 
-    def ask(self, address: str, *, once: bool = False) -> None:
+    def prefetch(self, address: str, *, once: bool = False) -> None:
         """Let memory bring the line of an address into the second level of the cache; wait for nothing.
 
         What is read ``once`` passes that level by, where the processor can, and pushes nothing out of it.
@@ -112,10 +112,10 @@ class Code:
         self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.do(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 {0 if once else 2}, i32 1)")
 
-    def ask_on(self, address: str, size: int) -> None:
+    def prefetch_next_page(self, address: str, size: int) -> None:
         """Let memory bring what lies a page further on: a processor's own guesses end with each page."""
         for line in range(0, size, _LINE):
-            self.ask(self.at(address, "i8", _PAGE + line))
+            self.prefetch(self.at(address, "i8", _PAGE + line))
 
     def columns(self, address: str, kind: str, width: int, dim: int) -> str:
         """Return a row of numbers, filled up with zeros."""

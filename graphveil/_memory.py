@@ -49,10 +49,10 @@ def check_room(needed: float, what: str, remedy: str) -> None:
         )
 
 
-def failed(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out; torch says so in words alone.
 
-    >>> failed(MemoryError()), failed(ValueError("1"))
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("1"))
     (True, False)
     """
     words = str(error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from graphveil._llvm import Code, Compiled, compile_for_host
 from graphveil._team import in_threads
-from graphveil._threads import number_of
+from graphveil._threads import available_threads
 
 _SHARES = 16  # of a thread at most, since some rows are longer than others,
 _ROWS = 1 << 10  # and of so many rows at least
@@ -31,7 +31,7 @@ class RowPass:
             columns: what it takes then, each with its step from row to row; 0 for what is not of rows.
             most: threads that the work is worth.
         """
-        threads = number_of(most)
+        threads = available_threads(most)
         share = max(min(rows, _ROWS), -(-rows // (_SHARES * threads))) if threads > 1 else rows
         steps = (step for _, step in columns)
         in_threads(

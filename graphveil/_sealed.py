@@ -1,7 +1,7 @@
 """Encrypted messages: what is sent through machinery that writes down what passes through it.
 
-A :class:`Box` seals with a key that two sides share (AES-256-GCM). Who has none yet is sent one: it makes a
-:class:`Lock` and publishes one end, for which :func:`seal_to` seals (X25519, HKDF-SHA256, and a box).
+A :class:`SecretBox` seals with a key that two sides share (AES-256-GCM). Who has none yet is sent one: it makes a
+:class:`RecipientKey` and publishes one end, for which :func:`seal_to` seals (X25519, HKDF-SHA256, and a box).
 """
 
 import secrets
@@ -25,12 +25,12 @@ DAMAGED = "a message between processes is damaged, or was sealed by another"
 _KEY, _NONCE, _TAG, _PUBLIC = 32, 12, 16, 32
 
 
-class Box:
+class SecretBox:
     """Seals and opens by one key, fresh by default; each message has a nonce of its own, and a name.
 
-    >>> box = Box()
+    >>> box = SecretBox()
     >>> sealed = box.seal("greeting", b"hello")
-    >>> box.open("greeting", sealed), Box(box.key).open("greeting", sealed)
+    >>> box.open("greeting", sealed), SecretBox(box.key).open("greeting", sealed)
     (b'hello', b'hello')
     """
 
@@ -83,10 +83,10 @@ class Box:
         return len(body)
 
 
-class Lock:
+class RecipientKey:
     """One end of an exchange: whatever is sealed to its public half, only this object opens.
 
-    >>> lock = Lock()
+    >>> lock = RecipientKey()
     >>> lock.open(seal_to(lock.public, b"a key"))
     b'a key'
     """
@@ -121,7 +121,7 @@ def seal_to(public: bytes, message: bytes) -> bytes:
 _LOCK = "graphveil/lock"
 
 
-def _box_of(shared: bytes, ours: bytes, theirs: bytes) -> Box:
+def _box_of(shared: bytes, ours: bytes, theirs: bytes) -> SecretBox:
     """Return the box of one exchange: its key follows from both public halves, too."""
     derive = HKDF(SHA256(), _KEY, salt=None, info=_LOCK.encode() + ours + theirs)
-    return Box(derive.derive(shared))
+    return SecretBox(derive.derive(shared))

@@ -21,11 +21,11 @@ from threading import local
 import numpy as np
 
 from graphveil._llvm import Code, Compiled, compile_for_host, host_features
-from graphveil._threads import pool, together
+from graphveil._threads import pool, run_in_all_threads
 
 _LOOKS = 1 << 15  # for work, before a thread sleeps: half a millisecond, or longer where a pause is
 _GLANCES = 1 << 14  # for those who have not ended, before the caller naps,
-_NAP = 100  # microseconds each time
+_SLEEP_MICROSECONDS = 100  # microseconds each time
 _LOST, _HICCUP = 0.2, 2e-4  # of a work's time, and seconds: threads sleep if more than their sum is lost,
 _PATIENCE = 10  # for so many times what was lost
 _WORDS = 32  # of memory between threads; what is written often has a line of the cache for itself
@@ -33,7 +33,7 @@ _STATE, _RUN, _GIVEN, _MOST, _ENDED, _LEFT = 0, 8, 9, 10, 16, 24  # places in it
 _OPEN, _NEXT = 1 << 31, 1 << 32  # of the state, whose lowest bits count who has joined
 
 
-class _Team:
+class _SpinningThreadTeam:
     """The threads that help one thread of Python's, and the memory between them."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _Team:
         start, computed = time.perf_counter(), time.thread_time()
         if start < self._asleep_until:
             seats = itertools.count()
-            together(lambda: run(next(seats), given), threads)
+            run_in_all_threads(lambda: run(next(seats), given), threads)
             return
         for _ in range(threads - 1 - (self._called - int(self._words[_LEFT]))):
             self._called += 1
@@ -74,7 +74,7 @@ def in_threads(run: Compiled, given: Sequence[int], threads: int) -> None:
         run(0, numbers.ctypes.data)
         return
     if not hasattr(_own, "team"):
-        _own.team = _Team()
+        _own.team = _SpinningThreadTeam()
     _own.team.work(run, numbers.ctypes.data, threads)
 
 
@@ -115,7 +115,7 @@ def _leading() -> str:
         looks = code(f"add i64 {waiting.values[1]}, 1")
         patient = code(f"zext i1 {code(f'icmp ugt i64 {looks}, {_GLANCES}')} to i64")
         with code.loop("ult", patient, ("i64", "0")) as once:
-            code(f"call i32 {code(f'inttoptr i64 {_nap()} to ptr')}(i32 {_NAP})")
+            code(f"call i32 {code(f'inttoptr i64 {_nap()} to ptr')}(i32 {_SLEEP_MICROSECONDS})")
             once.then = ["1"]
         pause = _pause(code)
         waiting.then = [code(_there(ended)), looks]

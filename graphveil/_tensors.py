@@ -32,8 +32,8 @@ def save_checked(path: Path, tensors: "Mapping[str, Tensor]", words: Mapping[str
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    said = dict(words or {})
-    write_atomic(path, save(plain, metadata={**said, _DIGEST: _digest(plain, said)}))
+    metadata = dict(words or {})
+    write_atomic(path, save(plain, metadata={**metadata, _DIGEST: _digest(plain, metadata)}))
 
 
 def load_checked(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":

@@ -20,7 +20,7 @@ _SHARES = 8  # of a thread at most, since some rows are longer than others,
 _ROWS = 1 << 13  # and of so many rows at least: beginning a share takes as long as hundreds of rows
 
 
-class _Own(local):
+class _ThreadState(local):
     """What one thread of Python's has outside of all calls, and how many calls it is inside of."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _Threads:
     """
 
     def __init__(self) -> None:
-        self._own, self._lock = _Own(), Lock()
+        self._own, self._lock = _ThreadState(), Lock()
         self._outside: list[int] = []
 
     @property
@@ -97,14 +97,14 @@ def all_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def number_of(most: int) -> int:
+def available_threads(most: int) -> int:
     """Return how many threads exact work may have: those outside of :func:`one_thread`, at most so many."""
     return max(1, min(_threads.outside or torch.get_num_threads(), most))
 
 
-def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
+def parallel_for(part: Callable[[int, int], None], count: int, least: int) -> None:
     """Do work on rows from one to another, shared by all threads; at least so many rows for each."""
-    threads = number_of(count // least)
+    threads = available_threads(count // least)
     if threads == 1:
         part(0, count)
         return
@@ -115,15 +115,15 @@ def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
         while (turn := next(turns)) < shares:
             part(count * turn // shares, count * (turn + 1) // shares)
 
-    together(work, threads)
+    run_in_all_threads(work, threads)
 
 
-def together(work: Callable[[], None], most: int) -> None:
+def run_in_all_threads(work: Callable[[], None], most: int) -> None:
     """Let all threads do the same work, which they share out among themselves; at most so many of them.
 
     The caller's thread begins at once. One that has not begun when the caller is done need not.
     """
-    threads = number_of(most)
+    threads = available_threads(most)
     others = [pool(threads).submit(work) for _ in range(threads - 1)]
     try:
         work()

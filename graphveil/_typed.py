@@ -49,10 +49,10 @@ def checked(named: Named) -> Named:
     Raises:
         ConfigError: When the result is called with an argument of another type.
     """
-    return checked_but()(named)
+    return checked_except()(named)
 
 
-def checked_but(*names: str) -> Callable[[Named], Named]:
+def checked_except(*names: str) -> Callable[[Named], Named]:
     """Return what ``checked`` does, but for some arguments, which the function checks by itself."""
 
     def wrap(named: Named) -> Named:

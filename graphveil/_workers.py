@@ -18,12 +18,12 @@ from graphveil.errors import GraphveilError, RunError
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
-Ask = Callable[[Any], Any]  # a question to the first process, and its answer
+ParentRequest = Callable[[Any], Any]  # a question to the first process, and its answer
 
 
-def nothing_to_ask(question: Any) -> Any:
+def reject_requests(payload: Any) -> Any:
     """Answer tasks that ask nothing."""
-    raise RunError(f"a worker asked {question!r}, and nobody answers")
+    raise RunError(f"a worker asked {payload!r}, and nobody answers")
 
 
 class Workers(Generic[Task, Done]):
@@ -39,7 +39,9 @@ class Workers(Generic[Task, Done]):
         answer: what this process answers.
     """
 
-    def __init__(self, jobs: int, do: Callable[[Task, Ask], Done], answer: Ask = nothing_to_ask) -> None:
+    def __init__(
+        self, jobs: int, do: Callable[[Task, ParentRequest], Done], answer: ParentRequest = reject_requests
+    ) -> None:
         """Prepare; processes start with the first tasks."""
         self._jobs, self._do, self._answer = jobs, do, answer
 
@@ -64,8 +66,8 @@ class Workers(Generic[Task, Done]):
             while busy:
                 for end in wait(list(busy)):
                     assert isinstance(end, Connection)
-                    asked, found = _received(end)
-                    if asked:
+                    is_request, found = _received(end)
+                    if is_request:
                         end.send(_outcome(self._answer, found))
                         continue
                     task = busy.pop(end)
@@ -79,7 +81,7 @@ class Workers(Generic[Task, Done]):
                 process.join()
 
 
-def _started(do: Callable[[Any, Ask], Any]) -> tuple[Connection, SpawnProcess]:
+def _started(do: Callable[[Any, ParentRequest], Any]) -> tuple[Connection, SpawnProcess]:
     """Return a worker, and our end of the pipe to it."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
@@ -92,7 +94,7 @@ def _started(do: Callable[[Any, Ask], Any]) -> tuple[Connection, SpawnProcess]:
 def _received(end: Connection) -> tuple[bool, Any]:
     """Return whether a worker asks, and what it asks or found; or raise what went wrong with it."""
     try:
-        asked, (found, problem) = end.recv()
+        is_request, (found, problem) = end.recv()
     except (EOFError, ConnectionError):
         raise RunError(
             "a worker died, of too little memory perhaps, or because a script that starts workers has to do "
@@ -100,22 +102,22 @@ def _received(end: Connection) -> tuple[bool, Any]:
         ) from None
     if problem is not None:
         raise problem
-    return asked, found
+    return is_request, found
 
 
-def _serve(end: Connection, do: Callable[[Any, Ask], Any]) -> None:
+def _serve(end: Connection, do: Callable[[Any, ParentRequest], Any]) -> None:
     """Do tasks until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process says when it is over
     Thread(target=_end_with_parent, daemon=True).start()
-    ask = partial(_asked, end)
+    request = partial(_request_from_parent, end)
     with suppress(EOFError, ConnectionError):
         while True:
-            end.send((False, _outcome(partial(do, end.recv()), ask)))
+            end.send((False, _outcome(partial(do, end.recv()), request)))
 
 
-def _asked(end: Connection, question: Any) -> Any:
+def _request_from_parent(end: Connection, payload: Any) -> Any:
     """Ask the first process, and wait for its answer."""
-    end.send((True, (question, None)))
+    end.send((True, (payload, None)))
     found, problem = end.recv()
     if problem is not None:
         raise problem

@@ -75,7 +75,7 @@ class ArtifactError(InputError):
     """A file or run folder is missing, damaged, hostile, or of another version."""
 
 
-class MessageError(InputError):
+class LDPReportError(InputError):
     """A client's LDP report or a survey is malformed, replayed, out of range, or of another version."""
 
 
@@ -87,11 +87,11 @@ class UnitError(PrivacyError, ValueError):
     """The unit of protection is missing, or does not fit the data."""
 
 
-class NeverError(PrivacyError):
+class UnsupportedGuaranteeError(PrivacyError):
     """No proof can exist for this combination: a counterexample is known."""
 
 
-class NotYetError(PrivacyError):
+class NotImplementedGuaranteeError(PrivacyError):
     """This combination is unproved or not built; the message names what to use instead."""
 
 

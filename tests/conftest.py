@@ -64,7 +64,7 @@ def data_root() -> Path:
 @pytest.fixture
 def ray_here(ray_folder: Path) -> Iterator[Path]:
     """Join a cluster of Ray on this machine, with room for two workers; give the folder that it writes to."""
-    from graphveil.release.engines.cluster.joining import imported
+    from graphveil.release.backends.cluster.ray_connection import imported
 
     ray = imported()
     if not ray.is_initialized():

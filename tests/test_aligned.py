@@ -19,13 +19,13 @@ MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[_aligned._Kept]:
-    kept = _aligned._Kept()
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[_aligned._MemoryPool]:
+    kept = _aligned._MemoryPool()
     monkeypatch.setattr(_aligned, "_kept", kept)
     yield kept
 
 
-def sizes(kept: _aligned._Kept) -> list[int]:
+def sizes(kept: _aligned._MemoryPool) -> list[int]:
     """Return how many mebibytes the kept pieces have."""
     kept._gather()
     return sorted(len(memory) // MIB for memory in kept._memory)
@@ -63,7 +63,7 @@ VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor | npt.NDArray[np.uint8]]]
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 def test_what_somebody_refers_to_is_not(
-    view: Callable[[torch.Tensor], torch.Tensor | npt.NDArray[np.uint8]], nothing_kept: _aligned._Kept
+    view: Callable[[torch.Tensor], torch.Tensor | npt.NDArray[np.uint8]], nothing_kept: _aligned._MemoryPool
 ) -> None:
     rows = mebibytes(4).view(4, MIB).fill_(3)
     held = view(rows)
@@ -77,14 +77,16 @@ def test_what_somebody_refers_to_is_not(
 
 
 @pytest.mark.parametrize(("asked", "again"), [(8, True), (7, True), (6, False), (9, False)])
-def test_memory_serves_what_is_nearly_as_large(asked: int, again: bool, nothing_kept: _aligned._Kept) -> None:
+def test_memory_serves_what_is_nearly_as_large(
+    asked: int, again: bool, nothing_kept: _aligned._MemoryPool
+) -> None:
     mebibytes(8)
     rows = mebibytes(asked)
     assert rows.numel() == asked * MIB
     assert nothing_kept._lent // MIB == (8 if again else asked)
 
 
-def test_memory_of_a_former_task_goes_and_that_of_turns_stays(nothing_kept: _aligned._Kept) -> None:
+def test_memory_of_a_former_task_goes_and_that_of_turns_stays(nothing_kept: _aligned._MemoryPool) -> None:
     held = [mebibytes(count) for count in (4, 5, 20)]
     for _ in range(3):
         del held[0]
@@ -100,7 +102,7 @@ def test_memory_of_a_former_task_goes_and_that_of_turns_stays(nothing_kept: _ali
 def test_what_is_kept_and_used_is_bounded_by_what_was_used_at_one_time(
     steps: list[tuple[int, int]],
 ) -> None:
-    kept, lent, most = _aligned._Kept(), list[_aligned.Memory](), 0
+    kept, lent, most = _aligned._MemoryPool(), list[_aligned.Memory](), 0
     for size, ended in steps:
         lent.append(kept.take(size * MIB))
         most = max(most, sum(map(len, lent)))
@@ -133,7 +135,7 @@ def test_the_system_may_take_what_is_large_until_it_is_written(monkeypatch: pyte
 
 @pytest.mark.parametrize("system", [None, lambda *_: -1], ids=["has no such call", "refuses"])
 def test_where_the_system_cannot_take_it_large_memory_is_not_kept(
-    system: Callable[..., int] | None, nothing_kept: _aligned._Kept, monkeypatch: pytest.MonkeyPatch
+    system: Callable[..., int] | None, nothing_kept: _aligned._MemoryPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_aligned, "_madvise", lambda: system)
     for count in (40, 8):
@@ -141,7 +143,7 @@ def test_where_the_system_cannot_take_it_large_memory_is_not_kept(
     assert sizes(nothing_kept) == [8]
 
 
-def test_what_ends_while_memory_is_taken_waits(nothing_kept: _aligned._Kept) -> None:
+def test_what_ends_while_memory_is_taken_waits(nothing_kept: _aligned._MemoryPool) -> None:
     held = [mebibytes(4)]
 
     class Ends(deque[tuple[int, _aligned.Memory | None]]):
@@ -156,7 +158,7 @@ def test_what_ends_while_memory_is_taken_waits(nothing_kept: _aligned._Kept) -> 
     assert mebibytes(4).data_ptr() == place
 
 
-def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have(nothing_kept: _aligned._Kept) -> None:
+def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have(nothing_kept: _aligned._MemoryPool) -> None:
     with nothing_kept._lock, ThreadPoolExecutor(1) as pool:
         nothing_kept.renew()  # as after a fork
         pool.submit(mebibytes, 2).result(timeout=300)

@@ -13,10 +13,10 @@ import pytest
 from command import NODES, SECRET, Answer, Files, Invoke, bookings, other_of, read, spend_nothing, write
 
 import graphveil as gv
-from graphveil.cli.console import Bars, Screen
-from graphveil.models.classcode.edge.plan import EdgePlan
+from graphveil.cli.console import ProgressBars, Screen
+from graphveil.models.classcode.edge.plan import EdgeReleaseConfig
 from graphveil.models.gap.method import TrainedGap
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.formatting import format_upper_bound
 from graphveil.tables.labels import CLASSES_FROM_LABELS
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
@@ -98,11 +98,11 @@ def test_sentences_break_between_words_on_a_terminal_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sentence = "Features and labels are treated as public."
-    Screen(as_json=False).prose(sentence)
+    Screen(as_json=False).print_paragraph(sentence)
     assert capsys.readouterr().out == f"{sentence}\n"
     monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of standard output
     monkeypatch.setenv("COLUMNS", "20")
-    Screen(as_json=False).prose(sentence)
+    Screen(as_json=False).print_paragraph(sentence)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == ["Features and labels", "are treated as", "public."]
 
@@ -294,7 +294,7 @@ def test_paper_mode_on_directed_edges_runs_and_lists_the_deviation(invoke: Invok
     assert record["statement"].startswith("NOT A VALID GUARANTEE")
     shown = invoke("train", "gap", *files.flags, *flags).out
     (row,) = [line for line in shown.splitlines() if line.startswith("gap ")]
-    accounted = figure_up(record["guarantee"]["epsilon"])
+    accounted = format_upper_bound(record["guarantee"]["epsilon"])
     assert f" {accounted} (not valid) " in row
     assert f"are ({accounted}, 1e-07)-indistinguishable" in shown
     assert "The paper's accounting calls this noise epsilon 1." in shown
@@ -323,11 +323,11 @@ def test_fixed_noise_gives_the_same_bytes_and_no_guarantee(invoke: Invoke, files
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, stage: str, done: int) -> None:
-    def watch(self: Bars, name: str, position: int, total: int) -> None:
+    def watch(self: ProgressBars, name: str, position: int, total: int) -> None:
         if name.endswith(stage) and position == done:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Bars, "__call__", watch)
+    monkeypatch.setattr(ProgressBars, "__call__", watch)
 
 
 @pytest.mark.parametrize(("stage", "done"), [("encoder", 15), ("aggregate", 1), ("classifier", 12)])
@@ -358,7 +358,7 @@ def test_finished_runs_are_not_run_again(
         interrupt_at(patch, "run 2/2 aggregate", 1)
         assert invoke(*base).code == 130
     seen: list[str] = []
-    monkeypatch.setattr(Bars, "__call__", lambda self, name, done, total: seen.append(name))
+    monkeypatch.setattr(ProgressBars, "__call__", lambda self, name, done, total: seen.append(name))
     record = invoke(*base, "--resume", "--json").json
     assert not any("run 1/2" in name for name in seen)
     assert len(record["test_accuracy"]["values"]) == 2
@@ -433,11 +433,11 @@ def test_a_complete_run_is_shown_again(invoke: Invoke, files: Files) -> None:
 def test_a_failure_is_one_line_with_a_log_and_a_way_on(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Bars, name: str, position: int, total: int) -> None:
+    def fail(self: ProgressBars, name: str, position: int, total: int) -> None:
         if name == "aggregate":
             raise ZeroDivisionError(SECRET)
 
-    monkeypatch.setattr(Bars, "__call__", fail)
+    monkeypatch.setattr(ProgressBars, "__call__", fail)
     answer = invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first")
     assert answer.code == 1
     (line,) = [line for line in answer.err.splitlines() if line.startswith("graphveil: ")]
@@ -887,7 +887,9 @@ def test_explain_needs_the_release_alone(invoke: Invoke, trained: Path, tmp_path
 def test_releases_that_cost_more_than_the_budget_when_added_up_are_explained(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EdgePlan, "counts_neighbors", lambda *sizes: False)  # sums, and counts beside them
+    monkeypatch.setattr(
+        EdgeReleaseConfig, "counts_neighbors", lambda *sizes: False
+    )  # sums, and counts beside them
     calibrated = invoke("calibrate", "classcode", *PRIVATE).out
     planned = invoke("train", "classcode", *files.flags, *PRIVATE, "--expect-edges", 1, "--out", "r").err
     other = invoke("calibrate", "gap", *PRIVATE).out

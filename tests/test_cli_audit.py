@@ -78,10 +78,10 @@ def test_a_run_with_too_little_noise_fails(
 
 
 def test_a_claim_that_the_configuration_does_not_make_is_found(invoke: Invoke, run: Path) -> None:
-    from graphveil.experiment import audited
+    from graphveil.experiment import run_audit
 
-    found = audited.audit_run(run, pairs=5)
-    lying = audited.RunAudit(**{**vars(found), "claimed": found.claimed / 2})
+    found = run_audit.audit_run(run, pairs=5)
+    lying = run_audit.RunAudit(**{**vars(found), "claimed": found.claimed / 2})
     assert any("stored configuration" in fault for fault in lying.faults)
 
 

@@ -14,7 +14,7 @@ import pytest
 from command import NODES, SECRET, Files, Invoke, read, write
 
 from graphveil.cli import collect
-from graphveil.collect import MAX_EPS, Survey, decode
+from graphveil.collect import MAX_EPS, CollectionProtocol, decode
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import LabelRR, MultiBit
 
@@ -42,10 +42,10 @@ def ids(path: str) -> list[str]:
 def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
     invoke: Invoke, files: Files, collected: list[str]
 ) -> None:
-    survey = Survey.from_json(Path("survey.json").read_text())
+    protocol = CollectionProtocol.from_json(Path("survey.json").read_text())
     head, *rows = read(Path("messages.csv"))
     assert head == ["user", "message"]
-    answers = {row[0]: decode(survey, row[0], base64.b64decode(row[1], validate=True)) for row in rows}
+    answers = {row[0]: decode(protocol, row[0], base64.b64decode(row[1], validate=True)) for row in rows}
     record = invoke("collect", "decode", *collected, "--label", "team", "--json").json
     assert (record["accepted"], record["refused"], record["nodes"]) == (NODES, 0, NODES)
     head, *rows = read(Path("nodes.csv"))
@@ -53,8 +53,8 @@ def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
     assert [row[0] for row in rows] == sorted(ids(str(files.nodes)))
     assert [row[3] for row in rows] == [f"t{answers[row[0]].label}" for row in rows]
     said = answers[rows[7][0]].features
-    assert survey.features is not None and said is not None
-    estimate = survey.features.estimate(said)[0]
+    assert protocol.features is not None and said is not None
+    estimate = protocol.features.estimate(said)[0]
     assert [float(cell) for cell in rows[7][1:3]] == pytest.approx(estimate, rel=1e-6)
     flags = ["--nodes", "nodes.csv", "--edges", files.edges, *files.flags[4:]]
     privacy = ["--unit", "undirected-edge", "--epsilon", 1, "--set", "epochs=3"]
@@ -112,7 +112,7 @@ def test_feature_rr_with_public_weights_and_settings(invoke: Invoke, files: File
     ask = [*ASK, "--mechanism", "feature-rr", "--theta", "theta.json"]
     settings = ["--set", "k=10", "--set", "mode=ceil", "--set", "decode=naive"]
     invoke("collect", "survey", *ask, *settings, "--out", "s.json")
-    law = Survey.from_json(Path("s.json").read_text()).features
+    law = CollectionProtocol.from_json(Path("s.json").read_text()).features
     assert [(feature.epsilon, feature.k) for feature in law.features] == [(4.5, 10), (1.5, 10)]
     invoke(
         "collect", "answer", "--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"
@@ -224,8 +224,10 @@ def test_the_command_and_the_library_have_one_limit() -> None:
 
 def test_what_a_survey_says_is_shown_and_not_obeyed(invoke: Invoke) -> None:
     wicked = "\x1b[2J[bold]all is well\nNothing is asked"
-    survey = Survey(label=LabelRR(epsilon=1.0, classes=2), purpose=wicked, class_names=("\x9b1m", "b"))
-    Path("s.json").write_text(survey.to_json())
+    protocol = CollectionProtocol(
+        label=LabelRR(epsilon=1.0, classes=2), purpose=wicked, class_names=("\x9b1m", "b")
+    )
+    Path("s.json").write_text(protocol.to_json())
     shown = invoke("collect", "show", "s.json")
     assert "\\x1b[2J[bold]all is well Nothing is asked" in shown.out
     assert not {"\x1b", "\x9b"} & set(shown.out + shown.err)
@@ -423,7 +425,7 @@ def test_a_message_that_no_device_sends_is_refused_by_its_row(
     answer = invoke("collect", "decode", *collected, "--json")
     assert answer.code == 2
     error = answer.json["error"]
-    assert error["kind"] == "MessageError"
+    assert error["kind"] == "LDPReportError"
     assert error["message"].startswith("LDP reports refused: 1, the first in row 5: ")
     assert why in error["message"]
     assert "u4" not in answer.err
@@ -513,7 +515,7 @@ def test_a_theta_that_is_not_public_and_normalised_is_refused(invoke: Invoke, th
 
 
 def test_a_survey_with_bounds_from_data_says_that_it_promises_nothing(invoke: Invoke, files: Files) -> None:
-    text = Survey(features=MultiBit(epsilon=1.0, dim=2), columns=("age", "height")).to_json()
+    text = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2), columns=("age", "height")).to_json()
     Path("s.json").write_text(text.replace('"from_data":false', '"from_data":true'))
     flags = ["--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"]
     guarantee = invoke("collect", "answer", *flags, "--json").json["guarantee"]
@@ -634,16 +636,16 @@ def test_names_that_collide_are_refused(invoke: Invoke, collected: list[str]) ->
         answer = invoke("collect", "decode", *collected, "--label", label)
         assert (answer.code, "different names" in answer.err) == (2, True)
     parquet.write_table(pa.table({"message": ["a"], "age": [1.0], "height": [1.0]}), "n.parquet")
-    Path("label.json").write_text(Survey(features=MultiBit(epsilon=1.0, dim=2)).to_json())
+    Path("label.json").write_text(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2)).to_json())
     flags = ["--survey", "label.json", "--nodes", "n.parquet", "--id", "message", "--out", "m.csv"]
     answer = invoke("collect", "answer", *flags)
     assert (answer.code, "cannot be called 'message'" in answer.err) == (2, True)
 
 
 def test_a_survey_that_was_changed_refuses_the_messages(invoke: Invoke, collected: list[str]) -> None:
-    survey = Survey.from_json(Path("survey.json").read_text())
-    assert survey.label == LabelRR(epsilon=2.0, classes=3)
-    Path("survey.json").write_text(survey.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
+    protocol = CollectionProtocol.from_json(Path("survey.json").read_text())
+    assert protocol.label == LabelRR(epsilon=2.0, classes=3)
+    Path("survey.json").write_text(protocol.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
     answer = invoke("collect", "decode", *collected)
     assert (answer.code, "row 1: an LDP report answers another survey" in answer.err) == (2, True)
     Path("survey.json").write_text("[]")
@@ -660,9 +662,9 @@ def test_help_lists_the_commands(invoke: Invoke) -> None:
 
 
 def test_answers_are_booked_once_and_records_that_changed_again(invoke: Invoke, files: Files) -> None:
-    def answered(survey: str, *ledger: str) -> dict[str, object]:
+    def answered(protocol: str, *ledger: str) -> dict[str, object]:
         Path("m.csv").unlink(missing_ok=True)
-        flags = ["--survey", survey, "--nodes", files.nodes, *RECORDS, "--out", "m.csv", "--json"]
+        flags = ["--survey", protocol, "--nodes", files.nodes, *RECORDS, "--out", "m.csv", "--json"]
         found = invoke("collect", "answer", *flags, *ledger)
         assert found.code == 0, found.err
         ledger_of: dict[str, object] = found.json["ledger"]

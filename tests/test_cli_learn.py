@@ -96,7 +96,7 @@ def test_messages_that_are_refused(invoke: Invoke, flags: list[object]) -> None:
     rows[5][1], rows[9][1] = SECRET, rows[1][1]
     write(Path("m.csv"), rows)
     answer = invoke("collect", "learn", *flags, *QUICK, "--json")
-    assert (answer.code, answer.json["error"]["kind"]) == (2, "MessageError")
+    assert (answer.code, answer.json["error"]["kind"]) == (2, "LDPReportError")
     assert "LDP reports refused: 2, the first in row 5" in answer.json["error"]["message"]
     assert not Path("model").exists()
     answer = invoke("collect", "learn", *flags, *QUICK, "--skip-bad", "--json")
@@ -141,13 +141,13 @@ def test_labels_alone_are_learned_from_with_public_features(
     invoke("collect", "answer", "--survey", "y.json", *who, "--out", "y.csv")
     head, *rows = read(files.nodes)
     write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])  # in another order
-    of_labels = [*changed(flags, "--survey", "y.json", "--messages", "y.csv"), *QUICK]
-    refused = invoke("collect", "learn", *of_labels)
+    from_label_keywords = [*changed(flags, "--survey", "y.json", "--messages", "y.csv"), *QUICK]
+    refused = invoke("collect", "learn", *from_label_keywords)
     assert (refused.code, "nothing to learn them from" in refused.err) == (2, True)
-    narrow = invoke("collect", "learn", *of_labels, "--nodes", "public.csv")
+    narrow = invoke("collect", "learn", *from_label_keywords, "--nodes", "public.csv")
     assert (narrow.code, "would be cut" in narrow.err) == (2, True)
     ranges = ["--set", "low=-10", "--set", "high=20"]
-    answer = invoke("collect", "learn", *of_labels, "--nodes", "public.csv", *ranges, "--json")
+    answer = invoke("collect", "learn", *from_label_keywords, "--nodes", "public.csv", *ranges, "--json")
     assert answer.code == 0, answer.err
     guarantee = answer.json["guarantee"]
     assert (guarantee["eps_x"], guarantee["eps_y"]) == (None, 2)
@@ -166,7 +166,7 @@ def test_public_features_go_to_the_nodes_whose_ids_they_have(
     invoke("collect", "answer", "--survey", "y.json", *who, "--out", "y.csv")
     head, *rows = read(files.nodes)
     write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])
-    seen, whole = list[object](), gv.LPGNN.fit_collected
+    seen, whole = list[object](), gv.LPGNN.fit_from_collector
 
     def watched(self, collector, adjacency, **given):
         seen.append((given["public_features"], given["ids"]))
@@ -174,8 +174,8 @@ def test_public_features_go_to_the_nodes_whose_ids_they_have(
 
     monkeypatch.setattr(gv.LPGNN, "fit_collected", watched)
     ranges = ["--set", "low=-10", "--set", "high=20", "--nodes", "public.csv"]
-    of_labels = changed(flags, "--survey", "y.json", "--messages", "y.csv")
-    learn = ["collect", "learn", *of_labels, *QUICK, *ranges]
+    from_label_keywords = changed(flags, "--survey", "y.json", "--messages", "y.csv")
+    learn = ["collect", "learn", *from_label_keywords, *QUICK, *ranges]
     invoke(*learn)
     features, ids = seen[0]
     own = {row[0]: [float(cell) for cell in row[1:3]] for row in rows}

@@ -249,7 +249,7 @@ def test_a_long_book_is_shown_by_its_end(invoke: Invoke, tmp_path: Path) -> None
     for number in range(30):
         entry = Entry(f"r{number}", f"gap-{number:02}", PureDP(0.01), unit=UndirectedEdge())
         ledger.data_set("friends").record(entry)
-    ledger.data_set("friends").withdraw("r29")
+    ledger.data_set("friends").refund("r29")
     ledger.raise_limit("friends", "undirected-edge", epsilon="4", delta="1e-7", reason="a second study")
     ledger.init("friends", "undirected-edge", tags={"edges": "e" * 64, "people": "p" * 64})  # the same data
     ledger.init("friends", "undirected-edge", tags={"edges": "f" * 64, "people": "p" * 64})  # they have grown

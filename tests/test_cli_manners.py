@@ -9,7 +9,7 @@ import typer
 from command import Invoke
 
 from graphveil.cli import app, console
-from graphveil.cli.console import Bars, Screen
+from graphveil.cli.console import ProgressBars, Screen
 from graphveil.cli.method_help import parameters_page
 from graphveil.graph import datasets
 from graphveil.models import METHODS
@@ -58,7 +58,7 @@ def test_a_pipe_is_told_now_and_then(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    bars = Bars(Screen(as_json=False).notes)
+    bars = ProgressBars(Screen(as_json=False).notes)
     for done in range(1, 9):
         now[0] += 5
         bars("encoder", done, 8)

@@ -61,9 +61,9 @@ OWNER = [
 @pytest.fixture(autouse=True)
 def tables() -> Iterator[None]:
     """Leave the tables of names as they were."""
-    kept, known = dict(models._REGISTERED), dict(code._KNOWN)
+    kept, known = dict(models._REGISTERED), dict(code._REGISTERED)
     yield
-    for table, before in ((models._REGISTERED, kept), (code._KNOWN, known)):
+    for table, before in ((models._REGISTERED, kept), (code._REGISTERED, known)):
         table.clear()
         table.update(before)
 
@@ -83,7 +83,7 @@ def test_a_module_is_trained_and_its_run_explained_without_it(
     assert done.code == 0, done.err
     found = done.json
     assert found["method"] == "gnn" and found["guarantee"]["valid"] and found["guarantee"]["epsilon"] <= 8
-    code._KNOWN.clear()
+    code._REGISTERED.clear()
     assert "own edge list" in " ".join(invoke("explain", str(out)).out.split())
     assert gv.load_model(out).get_params()["module"] == "MyGNN"
 

@@ -6,7 +6,7 @@ import pytest
 from command import Files, Invoke
 
 import graphveil as gv
-from graphveil.experiment.accounts.graph_tags import parts_of
+from graphveil.experiment.accounts.graph_tags import fingerprint_parts
 
 pytest.importorskip("duckdb")
 
@@ -72,7 +72,7 @@ def test_training_on_the_folder_is_training_on_the_tables(
         gv.open_graph(out),
         gv.read_graph(files.nodes, files.edges, id="user", label="team", source="a", target="b"),
     )
-    tags = [{name: b"".join(part) for name, part in parts_of(graph).items()} for graph in graphs]
+    tags = [{name: b"".join(part) for name, part in fingerprint_parts(graph).items()} for graph in graphs]
     assert tags[0] == tags[1] and {"edges", "records", "people"} <= set(tags[0])  # one account in a ledger
 
 

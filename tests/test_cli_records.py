@@ -11,7 +11,7 @@ import pytest
 from command import SECRET, Answer, Files, Invoke, bookings, changed, other_of, read, spend_nothing, write
 from drawn import draw_otherwise
 
-from graphveil.cli.console import Bars
+from graphveil.cli.console import ProgressBars
 
 OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]
 PROMISE = ["--unit", "node-promise", "--epsilon", "1", "--delta", "1e-5", "--assured-max-degree", "59"]
@@ -42,13 +42,13 @@ def names(folder: Path) -> set[str]:
     [(OWNER, {AGGREGATES}, {PREDICTIONS}), (PROMISE, set(), {AGGREGATES, PREDICTIONS})],
 )
 def test_what_tells_about_its_own_record_is_not_released(
-    invoke: Invoke, files: Files, flags: list[str], released: set[str], withheld: set[str]
+    invoke: Invoke, files: Files, flags: list[str], released: set[str], withheld_files: set[str]
 ) -> None:
     answer = invoke("train", "double", *files.flags, *flags, *ALONE, "--out", "first")
     assert answer.code == 0, answer.err
     assert names(Path("first")) == {"release", "internal", "per_node", "PRIVACY.md"}
     assert names(Path("first/release")) == RELEASE | released
-    assert names(Path("first/per_node")) == withheld | {"README.md"}
+    assert names(Path("first/per_node")) == withheld_files | {"README.md"}
     assert "per_node/: row v only for someone entitled to v's record" in answer.out
     modes = {folder.name: folder.stat().st_mode & 0o777 for folder in Path("first").iterdir()}
     assert modes == {"release": 0o755, "internal": 0o700, "per_node": 0o700, "PRIVACY.md": 0o600}
@@ -117,14 +117,14 @@ def test_nothing_secret_reaches_the_release(invoke: Invoke, files: Files) -> Non
 def test_a_stopped_run_resumes_to_the_same_bytes(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(self: Bars, name: str, done: int, total: int) -> None:
+    def stop(self: ProgressBars, name: str, done: int, total: int) -> None:
         if (name, done) == ("aggregate", 1):
             raise KeyboardInterrupt
 
     base = ["train", "double", *files.flags, *PROMISE, *ALONE, "--unsafe-noise-seed", 3]
     invoke(*base, "--out", "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Bars, "__call__", stop)
+        patch.setattr(ProgressBars, "__call__", stop)
         assert invoke(*base, "--out", "parts").code == 130
     assert names(Path("parts")) == {"internal"}
     assert invoke(*base, "--out", "parts", "--resume").code == 0
@@ -319,7 +319,7 @@ def test_the_baseline_is_a_release_of_its_own(
 def test_a_run_that_was_stopped_while_training_resumes_to_the_same_bytes(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stage: str, done: int
 ) -> None:
-    def stop(self: Bars, name: str, position: int, total: int) -> None:
+    def stop(self: ProgressBars, name: str, position: int, total: int) -> None:
         if (name, position) == (stage, done):
             raise KeyboardInterrupt
 
@@ -327,7 +327,7 @@ def test_a_run_that_was_stopped_while_training_resumes_to_the_same_bytes(
     base = ["train", "gap", *files.flags, *flags, "--baseline"]
     whole = invoke(*base, "--out", "whole", "--json").json
     with monkeypatch.context() as patch:
-        patch.setattr(Bars, "__call__", stop)
+        patch.setattr(ProgressBars, "__call__", stop)
         assert invoke(*base, "--out", "parts").code == 130
     parts = invoke(*base, "--out", "parts", "--resume", "--json").json
     assert parts["private_accuracy"] is not None

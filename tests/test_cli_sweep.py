@@ -26,8 +26,8 @@ def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, swee
     assert all(len(cell["test_accuracy"]["values"]) == 2 for cell in found["cells"])
     total = found["total"]
     assert total["releases"] == 4  # two cells, two runs
-    price, table = done.err.index("total price"), done.err.index("test accuracy")
-    assert price < table
+    privacy_cost, table = done.err.index("total price"), done.err.index("test accuracy")
+    assert privacy_cost < table
     assert "keep table and figure inside" in done.err  # a ceiling is exact
     ledger = found["cells"][1]["ledger"]
     assert ledger["epsilon"] == pytest.approx(total["epsilon"], rel=1e-6)

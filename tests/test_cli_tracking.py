@@ -24,7 +24,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[PublicRecord]:
 
 def plant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a secret into everything private that a finished run knows, and into keys that nobody knows yet."""
-    real = PublicRecord.of
+    real = PublicRecord.from_experiment
     private = (
         "nodes",
         "features",

@@ -35,7 +35,7 @@ class Transcript:
     @contextmanager
     def in_place(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         """Take the place of all answers."""
-        ask = Release.ask
+        ask = Release.answer
 
         def instead(release: Release, data: Any) -> Any:
             fresh = ask(release, data)  # which has to be possible, whatever it says
@@ -181,7 +181,7 @@ def test_what_a_command_will_spend_is_shown_before_it_is_spent(
     invoke("train", "gap", *EDGE, *SHORT, *files.flags, "--out", "r")
     with_edges(files, lambda rows: rows[:-1])  # its own graph would cost nothing
     invoke("predict", "r", "--nodes", files.nodes, "--edges", files.edges)
-    plan, price = shown[0], next(text for text in shown[1:] if text)
+    plan, privacy_cost = shown[0], next(text for text in shown[1:] if text)
     assert plan.startswith("Plan, before anything is spent")
     assert "noise standard deviation" in plan
-    assert price.startswith("The price of asking another graph's edges")
+    assert privacy_cost.startswith("The price of asking another graph's edges")

@@ -216,7 +216,7 @@ def test_covariances_of_classes_that_do_not_fit_are_refused_before_anything_is_s
     y = np.arange(1_000) % classes
     graph = Graph.from_edges(rng.normal(size=(1_000, 2)), y, *some(1_000, rng), directed=True)
     graph = split(graph, unit="node-owner")
-    model = gv.ClassCode(unit="node-owner", epsilon=4.0, delta=1e-4, degree_budget=2)
+    model = gv.ClassCode(unit="node-owner", epsilon=4.0, delta=1e-4, out_degree_bound=2)
     monkeypatch.setattr(_memory, "free", lambda: 16 << 30)
     words = r"predictions of 500 classes for 1,000 nodes take 37\.\d GiB .* merge rare classes"
     with pytest.raises(GraphError, match=words) if refused else nullcontext():

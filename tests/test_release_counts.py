@@ -104,8 +104,8 @@ def test_a_released_graph_states_one_release(invoke: Invoke, files: Files, mecha
 
 
 def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> None:
-    from graphveil.collect import Survey
-    from graphveil.experiment.accounts.survey_account import promise_of
+    from graphveil.collect import CollectionProtocol
+    from graphveil.experiment.accounts.collection_account import protocol_guarantee
 
     asked = ("--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20")
     label = ("--eps-y", 2, "--classes", "t0,t1,t2", "--purpose", "pilot")
@@ -114,4 +114,4 @@ def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> No
     done = invoke("collect", "answer", *flags, "--out", "m.csv", "--json")
     assert done.code == 0, done.err
     assert listed(invoke) == {"node-features": 1}
-    assert promise_of(Survey.from_json(Path("s.json").read_text())).releases == 1
+    assert protocol_guarantee(CollectionProtocol.from_json(Path("s.json").read_text())).releases == 1

@@ -10,9 +10,9 @@ from prose import ROOT, Prose, pages, sources
 
 import graphveil as gv
 from graphveil.artifacts import cards
-from graphveil.artifacts.release_folder import withheld
+from graphveil.artifacts.release_folder import withheld_files
 from graphveil.experiment.finished_run import FinishedRun
-from graphveil.privacy import Gaussian, Guarantee, NodeOwner, UndirectedEdge
+from graphveil.privacy import Gaussian, Guarantee, NodeRecord, UndirectedEdge
 
 MISLEADING = (
     "any computing power",
@@ -53,7 +53,7 @@ REPORTS = (  # where a message would be an LDP report
     "graphveil/cli/collect.py",
     "graphveil/cli/learn.py",
     "graphveil/attacks/poisoning.py",
-    "graphveil/experiment/accounts/survey_account.py",
+    "graphveil/experiment/accounts/collection_account.py",
     "graphveil/experiment/inputs/collected_data.py",
     "docs/local.md",
     "docs/ledger.md",
@@ -119,7 +119,7 @@ COMPARED = (  # every page that shows ClassCode and GAP at equal epsilon
 
 def bound(method: str, epsilon: float) -> str:
     noise = gv.calibrate(method, "undirected-edge", epsilon=epsilon, delta=1e-7)
-    return cards.percent_up(noise.tpr_at_1pct_fpr)
+    return cards.percent_up(noise.max_tpr_at_1pct_fpr)
 
 
 @pytest.mark.parametrize("page", COMPARED)
@@ -156,14 +156,14 @@ def test_the_comparison_at_an_equal_attack_bound_is_one() -> None:
 def test_the_home_page_says_which_outputs_are_withheld(unit: str) -> None:
     home = " ".join((ROOT / "docs/index.md").read_text(encoding="utf-8").split())
     assert "Under node-level units some outputs (`per_node/`) are not public." in home
-    assert bool(withheld(unit)) is unit.startswith("node-")
+    assert bool(withheld_files(unit)) is unit.startswith("node-")
 
 
-@pytest.mark.parametrize("unit", [UndirectedEdge(), NodeOwner()])
-def test_the_attack_bound_states_what_it_assumes(unit: UndirectedEdge | NodeOwner) -> None:
-    guarantee = Guarantee.of(unit, Gaussian(0.2), delta=1e-7, releases=1)
-    words = cards.plain_words(guarantee)
-    assert f"at most {cards.percent_up(guarantee.attacker_rate)} in 100" in words
+@pytest.mark.parametrize("unit", [UndirectedEdge(), NodeRecord()])
+def test_the_attack_bound_states_what_it_assumes(unit: UndirectedEdge | NodeRecord) -> None:
+    guarantee = Guarantee.from_event(unit, Gaussian(0.2), delta=1e-7, releases=1)
+    words = cards.guarantee_summary(guarantee)
+    assert f"at most {cards.percent_up(guarantee.max_tpr)} in 100" in words
     assert "assuming that AES-256 and HMAC-SHA256 are secure" in words
 
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import graphveil as gv
-from graphveil.experiment.pages.charts import HEIGHT, WIDTH, Line, plot
+from graphveil.experiment.pages.charts import HEIGHT, WIDTH, PlotLine, plot
 from graphveil.experiment.results import Summary
 from graphveil.experiment.sweeps.sweep_chart import Series, sweep_chart
 from graphveil.privacy import calibrate_mu
@@ -41,9 +41,9 @@ def frontier() -> str:
     """Return test accuracy over epsilon on Berkeley13, from the tables of released graphs."""
     (floor, *classcode), gap = frontier_cells()
     series = [
-        Series.of("ClassCode", _points(classcode, runs=5)),
-        Series.of("GAP", _points(gap, runs=3)),
-        Series.of("features alone, no edge read", [(None, _summary(*floor, runs=5))]),
+        Series.from_points("ClassCode", _points(classcode, runs=5)),
+        Series.from_points("GAP", _points(gap, runs=3)),
+        Series.from_points("features alone, no edge read", [(None, _summary(*floor, runs=5))]),
     ]
     drawn = sweep_chart(series, title="Test accuracy on Berkeley13 at equal epsilon; attack bounds differ")
     assert drawn is not None
@@ -80,19 +80,22 @@ def attacker() -> str:
     """Return the best attacker's true positives at 1 % false alarms, and the noise of one count."""
     epsilons = [2 ** (k / 4) for k in range(-12, 13)]
     rates = [
-        100 * gv.calibrate("gap", "undirected-edge", epsilon=e, delta=1e-7).tpr_at_1pct_fpr for e in epsilons
+        100 * gv.calibrate("gap", "undirected-edge", epsilon=e, delta=1e-7).max_tpr_at_1pct_fpr
+        for e in epsilons
     ]
-    ceiling = Line(
+    ceiling = PlotLine(
         "pure epsilon", [(math.log2(e), 100 * min(0.01 * math.exp(e), _tail(e))) for e in epsilons], "a1"
     )
-    gaussian = Line("Gaussian", [(math.log2(e), rate) for e, rate in zip(epsilons, rates, strict=True)], "a0")
+    gaussian = PlotLine(
+        "Gaussian", [(math.log2(e), rate) for e, rate in zip(epsilons, rates, strict=True)], "a0"
+    )
     names = {math.log2(e): f"{e:g}" for e in (0.125, 0.25, 0.5, 1, 2, 4, 8)}
     left = plot([gaussian, ceiling], x_label="epsilon", y_label="secret edges found, %", x_names=names)
     laplace = [(math.log2(e), math.sqrt(2) / (2 * math.sinh(e / 2))) for e in epsilons if e >= 0.5]
     normal = [(math.log2(e), 1 / calibrate_mu(e, 1e-7)) for e in epsilons if e >= 0.5]
     some = {x: name for x, name in names.items() if x >= -1}
     right = plot(
-        [Line("", normal, "a0"), Line("", laplace, "a1")],
+        [PlotLine("", normal, "a0"), PlotLine("", laplace, "a1")],
         x_label="epsilon",
         y_label="deviation of the noise on a count",
         x_names=some,
@@ -132,11 +135,11 @@ def growth() -> str:
         math.log10(float(row["edges"])): f"{float(row['edges']):.0e}".replace("e+0", "e") for row in rows
     }
 
-    def line(column: str, style: str) -> Line:
+    def line(column: str, style: str) -> PlotLine:
         points = [(x, float(row[column])) for x, row in zip(names, rows, strict=True)]
-        return Line(column, [*points], style, dot=WARM if style == "a0" else ACCENT)
+        return PlotLine(column, [*points], style, dot=WARM if style == "a0" else ACCENT)
 
-    bare = Line("", [(x, 0.0) for x in names], "none")  # both axes begin at nothing
+    bare = PlotLine("", [(x, 0.0) for x in names], "none")  # both axes begin at nothing
     left = plot(
         [bare, line("prepare ns/edge", "a0")], x_label="edges", y_label="prepare, ns an edge", x_names=names
     )

@@ -9,7 +9,7 @@ _MOVED = {
     "register_weight": "graphveil.weights",
     "Propagation": "graphveil.propagation",
     "safe_unit": "graphveil.propagation",
-    "InMemoryEngine": "graphveil.release",
+    "InMemoryBackend": "graphveil.release",
     "Release": "graphveil.release",
     "ReleaseKey": "graphveil.release",
     "calibrate_plan": "graphveil.release",

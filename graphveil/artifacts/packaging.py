@@ -8,7 +8,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from graphveil.artifacts.cards import Card, model_card, secrets_of
+from graphveil.artifacts.cards import Card, model_card, protected_parts
 
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot
@@ -44,7 +44,7 @@ def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
         "tags": [TASK, "differential-privacy", snapshot.method, guarantee.unit],
         "privacy": {
             "unit": guarantee.unit,
-            "protects": secrets_of(guarantee),
+            "protects": protected_parts(guarantee),
             "epsilon": _finite(guarantee.epsilon),
             "delta": guarantee.delta,
             "valid": guarantee.valid,

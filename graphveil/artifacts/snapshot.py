@@ -59,7 +59,7 @@ class Snapshot:
         UnitError: the guarantee covers no predictions, and there are none.
         """
         if self.proba is None:
-            raise no_predictions(self.guarantee)
+            raise no_predictions_note(self.guarantee)
         return self.proba
 
     @property
@@ -68,10 +68,10 @@ class Snapshot:
         return self.class_names or tuple(str(number) for number in range(self.classes))
 
 
-def no_predictions(guarantee: Guarantee) -> ArtifactError | UnitError:
+def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
     """Return what is said where a release holds no predictions."""
     if guarantee.edge_use == "neighbours":
-        return uncovered()
+        return uncovered_weights_note()
     return ArtifactError(
         f"this release holds no predictions: under unit {guarantee.unit!r} the prediction for a node is only "
         "for someone entitled to its record. Load the run folder that has per_node/ beside release/, or name "
@@ -79,7 +79,7 @@ def no_predictions(guarantee: Guarantee) -> ArtifactError | UnitError:
     )
 
 
-def uncovered() -> UnitError:
+def uncovered_weights_note() -> UnitError:
     """Return what is said where weights were trained on exact neighbours, and no prediction is covered."""
     return UnitError(
         "this model was trained on exact neighbours, and its guarantee covers the weights alone: a "

@@ -3,12 +3,11 @@
 Everything here reads the true edges or the true membership to score itself, and is internal.
 """
 
-from graphveil.attacks.ceilings import ceiling_of, pure_advantage, pure_auc
 from graphveil.attacks.correlations import correlations
+from graphveil.attacks.discriminator import Discriminator, fit_discriminator
 from graphveil.attacks.ensemble import Ensemble, bayes_scores, fit_ensemble, lira_scores
 from graphveil.attacks.influence import Predict, influences, link_scores
-from graphveil.attacks.knowledge import Knowledge, full_knowledge, public_knowledge
-from graphveil.attacks.learner import Discriminator, fit_discriminator
+from graphveil.attacks.knowledge import AdversaryKnowledge, full_knowledge, public_knowledge
 from graphveil.attacks.link import LinkReport, LinkSettings, attack_links, attack_predict
 from graphveil.attacks.membership import (
     MembershipReport,
@@ -18,31 +17,32 @@ from graphveil.attacks.membership import (
 )
 from graphveil.attacks.pairs import Pairs, draw_pairs
 from graphveil.attacks.poisoning import PoisoningReport, attack_collection
-from graphveil.attacks.ranking import Ranking, Spread, auc_of
 from graphveil.attacks.reconstruction import ReconstructionReport, attack_records, quality
+from graphveil.attacks.roc import MeanInterval, RocCurve, roc_auc
 from graphveil.attacks.secret_edges import SecretEdges
-from graphveil.attacks.serving import Served, network_predict, served
-from graphveil.attacks.single_slot import SlotTest, largest_advantage, single_slot, slot_scores, toggled
+from graphveil.attacks.serving import ServedModel, network_predict, serve_model
+from graphveil.attacks.single_pair import PairTest, largest_advantage, pair_scores, single_pair, toggle_edge
 from graphveil.attacks.supervised import supervised_scores
+from graphveil.attacks.theoretical_bounds import pure_advantage, pure_auc, theoretical_bound_of
 from graphveil.attacks.whitebox import exact_influences
 
 __all__ = [
+    "AdversaryKnowledge",
     "Discriminator",
     "Ensemble",
-    "Knowledge",
     "LinkReport",
     "LinkSettings",
+    "MeanInterval",
     "MembershipReport",
     "MembershipSettings",
+    "PairTest",
     "Pairs",
     "PoisoningReport",
     "Predict",
-    "Ranking",
     "ReconstructionReport",
+    "RocCurve",
     "SecretEdges",
-    "Served",
-    "SlotTest",
-    "Spread",
+    "ServedModel",
     "attack_collection",
     "attack_links",
     "attack_membership",

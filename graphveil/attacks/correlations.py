@@ -5,9 +5,9 @@ import numpy as np
 from graphveil._typed import checked
 from graphveil.attacks.matrices import Matrix, dense_rows
 from graphveil.attacks.pairs import Pairs
-from graphveil.attacks.ranking import Floats
+from graphveil.attacks.roc import Floats
 
-_LEAST = 1e-12
+_MIN_NORM = 1e-12
 
 
 @checked
@@ -23,5 +23,5 @@ def correlations(rows: Matrix, pairs: Pairs) -> Floats:
     """
     drawn = dense_rows(rows, pairs.nodes)
     centred = drawn - drawn.mean(axis=1, keepdims=True)
-    unit = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _LEAST)
+    unit = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _MIN_NORM)
     return np.asarray((unit @ unit.T)[pairs.one, pairs.other])

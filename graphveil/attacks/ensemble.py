@@ -10,13 +10,13 @@ from scipy.special import expit, log_expit, logsumexp
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil._typed import checked
-from graphveil.attacks.posteriors import confidence, levelled
-from graphveil.attacks.ranking import Bools, Floats
+from graphveil.attacks.posteriors import confidence, standardized
+from graphveil.attacks.roc import Bools, Floats
 from graphveil.attacks.secret_edges import Integers, SecretEdges
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 
-_LEAST_SPREAD = 1e-2
+_MIN_SPREAD = 1e-2
 _PENALTY = 1e-3
 
 
@@ -27,7 +27,7 @@ class Ensemble:
 
     Args:
         members: whom each was trained on (K, N).
-        confidences: how sure each is of every node's class, log p / (1 - p), :func:`levelled`, (K, N).
+        confidences: how sure each is of every node's class, log p / (1 - p), :func:`standardized`, (K, N).
     """
 
     members: Bools
@@ -47,14 +47,14 @@ class Ensemble:
         as much as the models' scatter explains of its variance.
         """
         held, left = self.members.sum(axis=0), (~self.members).sum(axis=0)
-        told = (held > 0) & (left > 0)
+        observed = (held > 0) & (left > 0)
         inside, outside = (_means(self.confidences, chosen) for chosen in (self.members, ~self.members))
-        wide = _spread(self.confidences - inside, self.members & told)
-        narrow = _spread(self.confidences - outside, ~self.members & told)
+        wide = _spread(self.confidences - inside, self.members & observed)
+        narrow = _spread(self.confidences - outside, ~self.members & observed)
         noise = wide**2 / np.maximum(held, 1) + narrow**2 / np.maximum(left, 1)
-        raw = (inside - outside)[told]
+        raw = (inside - outside)[observed]
         mean = float(raw.mean())
-        true = max(float(raw.var()) - float(noise[told].mean()), 0.0)
+        true = max(float(raw.var()) - float(noise[observed].mean()), 0.0)
         gain = mean + true / (true + noise) * (inside - outside - mean)
         base = self.confidences.mean(axis=0) - gain * held / len(self.members)
         return Laws(base, gain, wide, narrow)
@@ -87,7 +87,7 @@ def _means(values: Floats, chosen: Bools) -> Floats:
 
 def _spread(rest: Floats, chosen: Bools) -> float:
     free = float(chosen.sum() - (chosen.sum(axis=0) > 0).sum())
-    return max(float(np.sqrt((rest**2 * chosen).sum() / max(free, 1.0))), _LEAST_SPREAD)
+    return max(float(np.sqrt((rest**2 * chosen).sum() / max(free, 1.0))), _MIN_SPREAD)
 
 
 @checked
@@ -113,7 +113,7 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
         others[pool] = True
         split = graph.with_split(chosen, graph.mask("val"), others & ~chosen)
         keywords = {**model.get_params(), "seed": seed + number, "unsafe_noise_seed": None}
-        found.append(levelled(confidence(type(model)(**keywords).fit(split), graph)))
+        found.append(standardized(confidence(type(model)(**keywords).fit(split), graph)))
     return Ensemble(members, np.array(found))
 
 
@@ -166,8 +166,8 @@ def _evidence(ensemble: Ensemble, confidences: Floats, edges: SecretEdges) -> Fl
     laws, base = ensemble.laws(), _posterior_term(ensemble, confidences)
     lira, surprise, gain = laws.ratio(confidences), confidences - laws.base, laws.gain
     degrees = np.maximum(edges.degrees, 1)
-    around = np.asarray(edges.matrix @ surprise) / degrees
-    return np.column_stack([base, np.clip(lira, -50, 50), surprise, around, gain, surprise * gain])
+    prior = np.asarray(edges.matrix @ surprise) / degrees
+    return np.column_stack([base, np.clip(lira, -50, 50), surprise, prior, gain, surprise * gain])
 
 
 def _posterior_term(ensemble: Ensemble, confidences: Floats) -> Floats:

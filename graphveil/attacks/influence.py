@@ -9,7 +9,7 @@ from graphveil import _check
 from graphveil._typed import checked
 from graphveil.attacks.matrices import Matrix, as_float64, dense_rows, with_row
 from graphveil.attacks.pairs import Pairs
-from graphveil.attacks.ranking import Floats
+from graphveil.attacks.roc import Floats
 from graphveil.attacks.secret_edges import Integers
 from graphveil.errors import ConfigError
 

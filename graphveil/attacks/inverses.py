@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, relu
 
 from graphveil._random import PublicStreams
-from graphveil.attacks.ranking import Floats
-from graphveil.train import Schedule, train
+from graphveil.attacks.roc import Floats
+from graphveil.train import TrainingSchedule, train
 
 Map: TypeAlias = Callable[[Floats], Floats]
 Learner: TypeAlias = Callable[[Floats, Floats], Map]  # what was seen and the records behind it, to an inverse
@@ -162,7 +162,7 @@ def _fit_images(
         torch.zeros(len(rows), dtype=torch.long),  # nobody is classified
         torch.arange(len(rows)),
         torch.empty(0, dtype=torch.long),
-        Schedule(epochs=epochs, learning_rate=0.01, batch_size=64, decay="cosine", select="last"),
+        TrainingSchedule(epochs=epochs, learning_rate=0.01, batch_size=64, decay="cosine", select="last"),
         generator=generator,
         loss=lambda index: mse_loss(network(rows[index]), images[index]),
     )

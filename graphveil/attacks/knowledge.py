@@ -9,18 +9,18 @@ from graphveil import _check
 from graphveil._typed import checked
 from graphveil.attacks.matrices import dense_rows, features_of
 from graphveil.attacks.pairs import Pairs
-from graphveil.attacks.ranking import Floats
+from graphveil.attacks.roc import Floats
 from graphveil.attacks.secret_edges import Integers, SecretEdges
-from graphveil.attacks.serving import Served
+from graphveil.attacks.serving import ServedModel
 from graphveil.graph import Graph
 
-_LEAST = 1e-12
+_MIN_NORM = 1e-12
 _NARROW = 64  # rows this narrow are also compared entry by entry
 
 
 @checked
 @dataclass(frozen=True, eq=False)
-class Knowledge:
+class AdversaryKnowledge:
     """What is known of the drawn nodes, by name.
 
     Args:
@@ -43,7 +43,7 @@ class Knowledge:
             if rows.shape[1] <= _NARROW:
                 parts += [np.abs(rows[one] - rows[other]), rows[one] * rows[other]]
         if self.influence is not None:
-            there, back = (np.log(self.influence[ends] + _LEAST) for ends in ((one, other), (other, one)))
+            there, back = (np.log(self.influence[ends] + _MIN_NORM) for ends in ((one, other), (other, one)))
             parts += [np.maximum(there, back)[:, None], np.minimum(there, back)[:, None]]
         return np.concatenate(parts, axis=1)
 
@@ -56,7 +56,7 @@ class Knowledge:
 
 
 @checked
-def public_knowledge(graph: Graph, pairs: Pairs) -> Knowledge:
+def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
     """Return what everybody knows under a unit of edges: features, and labels of training and validation."""
     rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
     if graph.has_split:
@@ -64,27 +64,31 @@ def public_knowledge(graph: Graph, pairs: Pairs) -> Knowledge:
         labels = np.zeros((graph.num_nodes, graph.num_classes))
         labels[known, graph.y.numpy()[known]] = 1
         rows["labels"] = labels[pairs.nodes]
-    return Knowledge(rows)
+    return AdversaryKnowledge(rows)
 
 
-def aggregate_knowledge(public: Knowledge, graph: Graph, edges: SecretEdges, pairs: Pairs) -> Knowledge:
+def aggregate_knowledge(
+    public: AdversaryKnowledge, graph: Graph, edges: SecretEdges, pairs: Pairs
+) -> AdversaryKnowledge:
     """Return a control: true classes of all nodes and how many neighbours each has, but of no pair whether.
 
     It tells how much of an attacker's gain is about nodes, which a guarantee for one edge does not hide.
     """
     labels = np.eye(graph.num_classes)[graph.y.numpy()] * graph.labelled.numpy()[:, None]
     degrees = np.log1p(edges.degrees.astype(np.float64))[:, None]
-    return Knowledge({**public.rows, "labels": labels[pairs.nodes], "degrees": degrees[pairs.nodes]})
+    return AdversaryKnowledge({**public.rows, "labels": labels[pairs.nodes], "degrees": degrees[pairs.nodes]})
 
 
 @checked
-def full_knowledge(public: Knowledge, answers: Served, pairs: Pairs, influence: Floats | None) -> Knowledge:
+def full_knowledge(
+    public: AdversaryKnowledge, answers: ServedModel, pairs: Pairs, influence: Floats | None
+) -> AdversaryKnowledge:
     """Return what is known to somebody who also has a model's answers, its released rows and influences."""
     posteriors = np.log(answers.proba[pairs.nodes] + 1e-6)
     released = {name: rows[pairs.nodes] for name, rows in answers.released.items()}
-    return Knowledge({**public.rows, "posteriors": posteriors, **released}, influence)
+    return AdversaryKnowledge({**public.rows, "posteriors": posteriors, **released}, influence)
 
 
 def _cosines(rows: Floats) -> Floats:
-    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _LEAST)
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _MIN_NORM)
     return np.asarray(unit @ unit.T)

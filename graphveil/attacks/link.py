@@ -9,7 +9,6 @@ import numpy as np
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil._typed import checked
-from graphveil.attacks.ceilings import ceiling_of
 from graphveil.attacks.correlations import correlations
 from graphveil.attacks.influence import (
     DIRECTIONS,
@@ -24,17 +23,18 @@ from graphveil.attacks.influence import (
 from graphveil.attacks.knowledge import aggregate_knowledge, full_knowledge, public_knowledge
 from graphveil.attacks.matrices import Matrix, features_of
 from graphveil.attacks.pairs import SAMPLINGS, Pairs, Sampling, draw_pairs
-from graphveil.attacks.ranking import Floats, Ranking, Spread
+from graphveil.attacks.roc import Floats, MeanInterval, RocCurve
 from graphveil.attacks.secret_edges import SecretEdges
-from graphveil.attacks.serving import Served, served
+from graphveil.attacks.serving import ServedModel, serve_model
 from graphveil.attacks.supervised import supervised_scores
+from graphveil.attacks.theoretical_bounds import theoretical_bound_of
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 
 LINKTELLER, BY_POSTERIOR, BY_FEATURES = "LinkTeller", "posterior correlation", "feature correlation (public)"
-TOLD_PUBLIC, TOLD = "told half the pairs (public)", "told half the pairs, with answers"
-MOST_NODES = 6_000
+SUPERVISED_PUBLIC, SUPERVISED = "told half the pairs (public)", "told half the pairs, with answers"
+MAX_ATTACKED_NODES = 6_000
 CONTROL = "told half the pairs, with true classes and degrees (control)"
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 BY_CONSTRUCTION = "zero by construction: answers come from released rows, and no nudge moves them"
@@ -75,9 +75,9 @@ class LinkSettings:
         _check.one_of(NUDGES, nudge=self.nudge)
         _check.one_of(DIRECTIONS, direction=self.direction)
         _check.switch(supervised=self.supervised)
-        if self.nodes > MOST_NODES:
+        if self.nodes > MAX_ATTACKED_NODES:
             raise ConfigError(
-                f"nodes={self.nodes} must be at most {MOST_NODES:,}: all pairs of them are judged; draw fewer"
+                f"nodes={self.nodes} must be at most {MAX_ATTACKED_NODES:,}: all pairs of them are judged; draw fewer"
             )
 
 
@@ -88,13 +88,13 @@ class Attacker:
     Args:
         name: what tables call it.
         scores: one a pair.
-        ranking: how well they put edges first.
+        roc: how well they put edges first.
         note: what has to be said of it.
     """
 
     name: str
     scores: Floats
-    ranking: Ranking
+    roc: RocCurve
     note: str = ""
 
     def as_dict(self, pairs: Pairs) -> dict[str, Any]:
@@ -103,13 +103,13 @@ class Attacker:
             f"{belief:g}k": dict(
                 zip(
                     ("precision", "recall", "f1"),
-                    self.ranking.taking(belief * pairs.joined.sum()),
+                    self.roc.at_top(belief * pairs.joined.sum()),
                     strict=True,
                 )
             )
             for belief in BELIEFS
         }
-        return {"attacker": self.name, **self.ranking.figures(), "beliefs": beliefs, "note": self.note}
+        return {"attacker": self.name, **self.roc.figures(), "beliefs": beliefs, "note": self.note}
 
 
 @checked
@@ -120,15 +120,15 @@ class LinkReport:
     Args:
         pairs: what was judged.
         attackers: by name.
-        ceiling: the attack bound that the guarantee implies for one edge (:func:`ceiling_of`).
-        reads: what the model's answers read.
+        theoretical_bound: the attack bound that the guarantee implies for one edge (:func:`theoretical_bound_of`).
+        edge_source: what the model's answers read.
         settings: what was asked.
     """
 
     pairs: Pairs
     attackers: Mapping[str, Attacker]
-    ceiling: Mapping[str, Any]
-    reads: str
+    theoretical_bound: Mapping[str, Any]
+    edge_source: str
     settings: LinkSettings = field(default_factory=LinkSettings)
 
     def __getitem__(self, name: str) -> Attacker:
@@ -136,7 +136,7 @@ class LinkReport:
         return self.attackers[name]
 
     @checked
-    def difference(self, one: str, other: str, *, draws: int = 100) -> Spread:
+    def difference(self, one: str, other: str, *, draws: int = 100) -> MeanInterval:
         """Return by how much one attacker's AUC is above another's on the same pairs, with its 99 % interval.
 
         Pairs share nodes, so it is nodes that are drawn anew, with repeats (bootstrap): a pair counts as
@@ -148,23 +148,25 @@ class LinkReport:
         for _ in range(draws):
             times = rng.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
             weights = times[self.pairs.one] * times[self.pairs.other]
-            first, second = (Ranking.of(self[name].scores, joined, weights).auc for name in (one, other))
+            first, second = (
+                RocCurve.from_scores(self[name].scores, joined, weights).auc for name in (one, other)
+            )
             found.append(first - second)
         low, high = np.quantile(found, (0.005, 0.995))
-        mean = self[one].ranking.auc - self[other].ranking.auc
-        return Spread(mean, float(np.std(found, ddof=1)), float(low), float(high), 1)
+        mean = self[one].roc.auc - self[other].roc.auc
+        return MeanInterval(mean, float(np.std(found, ddof=1)), float(low), float(high), 1)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``graphveil attack linkteller --json`` prints."""
-        main, beside = self[LINKTELLER].ranking, self[BY_FEATURES].ranking
+        main, baseline = self[LINKTELLER].roc, self[BY_FEATURES].roc
         return {
             "internal": True,
             "attack": "linkteller",
             "auc": main.auc,
-            "tpr_at_1pct_fpr": main.true_positive_rate(0.01),
-            "baseline": {"attacker": BY_FEATURES, **beside.figures()},
-            "ceiling": dict(self.ceiling),
-            "reads": self.reads,
+            "tpr_at_1pct_fpr": main.tpr(0.01),
+            "baseline": {"attacker": BY_FEATURES, **baseline.figures()},
+            "ceiling": dict(self.theoretical_bound),
+            "reads": self.edge_source,
             "nodes": len(self.pairs.nodes),
             "pairs": len(self.pairs.joined),
             "edges": int(self.pairs.joined.sum()),
@@ -188,40 +190,48 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
     >>> graph = gv.load_dataset("synthetic/tiny")
     >>> model = gv.GCN(unit="none", seed=0, epochs=20).fit(graph)
     >>> report = attack_links(model, graph, LinkSettings(nodes=60))
-    >>> report["LinkTeller"].ranking.auc > 0.9 > report["feature correlation (public)"].ranking.auc
+    >>> report["LinkTeller"].roc.auc > 0.9 > report["feature correlation (public)"].roc.auc
     True
     """
-    asked = settings or LinkSettings()
-    answers = served(model, graph)
-    edges = SecretEdges.of(graph.adjacency)
+    resolved_settings = settings or LinkSettings()
+    answers = serve_model(model, graph)
+    edges = SecretEdges.from_adjacency(graph.adjacency)
     pairs = draw_pairs(
         edges,
-        count=asked.nodes,
-        sampling=asked.sampling,
-        cutoff=asked.cutoff,
-        seed=asked.seed,
+        count=resolved_settings.nodes,
+        sampling=resolved_settings.sampling,
+        cutoff=resolved_settings.cutoff,
+        seed=resolved_settings.seed,
     )
     x = features_of(graph)
-    influence = _influence(answers, x, pairs, asked)
+    influence = _influence(answers, x, pairs, resolved_settings)
     nothing = np.zeros(len(pairs.joined))
     scores = {
-        LINKTELLER: nothing if influence is None else link_scores(influence, pairs, asked.direction),
+        LINKTELLER: nothing
+        if influence is None
+        else link_scores(influence, pairs, resolved_settings.direction),
         BY_POSTERIOR: correlations(answers.proba, pairs),
         BY_FEATURES: correlations(x, pairs),
     }
-    if asked.supervised:
+    if resolved_settings.supervised:
         public = public_knowledge(graph, pairs)
         full = full_knowledge(public, answers, pairs, influence)
-        scores[TOLD_PUBLIC] = supervised_scores(public, pairs, seed=asked.seed)
-        scores[TOLD] = supervised_scores(full, pairs, seed=asked.seed)
+        scores[SUPERVISED_PUBLIC] = supervised_scores(public, pairs, seed=resolved_settings.seed)
+        scores[SUPERVISED] = supervised_scores(full, pairs, seed=resolved_settings.seed)
         aggregates = aggregate_knowledge(public, graph, edges, pairs)
-        scores[CONTROL] = supervised_scores(aggregates, pairs, seed=asked.seed)
-    notes = {} if answers.moves else {LINKTELLER: BY_CONSTRUCTION}
+        scores[CONTROL] = supervised_scores(aggregates, pairs, seed=resolved_settings.seed)
+    notes = {} if answers.responds_to_features else {LINKTELLER: BY_CONSTRUCTION}
     attackers = {
-        name: Attacker(name, values, Ranking.of(values, pairs.joined), notes.get(name, ""))
+        name: Attacker(name, values, RocCurve.from_scores(values, pairs.joined), notes.get(name, ""))
         for name, values in scores.items()
     }
-    return LinkReport(pairs, attackers, ceiling_of(model.guarantee, "edge"), answers.reads, asked)
+    return LinkReport(
+        pairs,
+        attackers,
+        theoretical_bound_of(model.guarantee, "edge"),
+        answers.edge_source,
+        resolved_settings,
+    )
 
 
 @checked
@@ -229,11 +239,15 @@ def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSett
     """Return LinkTeller against anything that answers features with scores, a live endpoint for example."""
     found = influences(predict, x, pairs.nodes, step=settings.step, nudge=settings.nudge)
     scores = link_scores(found, pairs, settings.direction)
-    return Attacker(LINKTELLER, scores, Ranking.of(scores, pairs.joined))
+    return Attacker(LINKTELLER, scores, RocCurve.from_scores(scores, pairs.joined))
 
 
-def _influence(answers: Served, x: Matrix, pairs: Pairs, asked: LinkSettings) -> Floats | None:
+def _influence(
+    answers: ServedModel, x: Matrix, pairs: Pairs, resolved_settings: LinkSettings
+) -> Floats | None:
     """Return who moves whom, or None where nobody can."""
-    if not answers.moves:
+    if not answers.responds_to_features:
         return None
-    return influences(answers.predict, x, pairs.nodes, step=asked.step, nudge=asked.nudge)
+    return influences(
+        answers.predict, x, pairs.nodes, step=resolved_settings.step, nudge=resolved_settings.nudge
+    )

@@ -7,7 +7,7 @@ import torch
 from scipy import sparse
 
 from graphveil import _check, _typed
-from graphveil.attacks.ranking import Floats
+from graphveil.attacks.roc import Floats
 from graphveil.graph import Graph
 from graphveil.networks.layers import Batch, SparseRows
 

@@ -10,12 +10,12 @@ import torch
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil._typed import checked
-from graphveil.attacks.ceilings import ceiling_of
+from graphveil.attacks.discriminator import fit_discriminator
 from graphveil.attacks.ensemble import bayes_scores, fit_ensemble, lira_scores
-from graphveil.attacks.learner import fit_discriminator
-from graphveil.attacks.posteriors import confidence, inputs_of, judged_nodes, levelled
-from graphveil.attacks.ranking import Bools, Floats, Ranking
+from graphveil.attacks.posteriors import confidence, inputs_of, select_evaluated_nodes, standardized
+from graphveil.attacks.roc import Bools, Floats, RocCurve
 from graphveil.attacks.secret_edges import Integers, SecretEdges
+from graphveil.attacks.theoretical_bounds import theoretical_bound_of
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
@@ -65,15 +65,15 @@ class MembershipReport:
 
     Args:
         attackers: rankings by name: members are there.
-        ceiling: the attack bound that the guarantee implies for one record; nothing under a unit that
+        theoretical_bound: the attack bound that the guarantee implies for one record; nothing under a unit that
             protects edges alone.
         unit: what it protects.
         judged: how many nodes were judged.
         settings: what was asked.
     """
 
-    attackers: Mapping[str, Ranking]
-    ceiling: Mapping[str, Any]
+    attackers: Mapping[str, RocCurve]
+    theoretical_bound: Mapping[str, Any]
     unit: str
     judged: int
     settings: MembershipSettings = field(default_factory=MembershipSettings)
@@ -85,9 +85,9 @@ class MembershipReport:
             "internal": True,
             "attack": "membership",
             "auc": main.auc,
-            "tpr_at_1pct_fpr": main.true_positive_rate(0.01),
+            "tpr_at_1pct_fpr": main.tpr(0.01),
             "baseline": {"attacker": CONFIDENCE, **self.attackers[CONFIDENCE].figures()},
-            "ceiling": dict(self.ceiling),
+            "ceiling": dict(self.theoretical_bound),
             "unit": self.unit,
             "judged": self.judged,
             "settings": dict(vars(self.settings)),
@@ -115,28 +115,34 @@ def attack_membership(
     >>> sorted(report.attackers)
     ['attack model (shadow)', 'confidence in the label']
     """
-    asked = settings or MembershipSettings()
-    shadow, nodes = shadow_graph(graph, asked.per_class, asked.seed)
-    copy = type(model)(**{**model.get_params(), "seed": asked.seed, "unsafe_noise_seed": None}).fit(shadow)
-    samples, members = _samples(copy, shadow, PublicStreams(asked.seed).numpy("samples"))
-    if asked.evaluate_on == "shadow":
-        found, judged = _on_shadow(samples, members, asked.seed)
+    resolved_settings = settings or MembershipSettings()
+    shadow, nodes = shadow_graph(graph, resolved_settings.per_class, resolved_settings.seed)
+    copy = type(model)(
+        **{**model.get_params(), "seed": resolved_settings.seed, "unsafe_noise_seed": None}
+    ).fit(shadow)
+    samples, members = _samples(copy, shadow, PublicStreams(resolved_settings.seed).numpy("samples"))
+    if resolved_settings.evaluate_on == "shadow":
+        found, judged = _on_shadow(samples, members, resolved_settings.seed)
     else:
-        learned = fit_discriminator(samples, members, seed=asked.seed, validation=_ATTACK_VALIDATION)
-        asked_nodes, judged = judged_nodes(graph, nodes if asked.disjoint else None)
-        found = learned.scores(inputs_of(model, graph)[asked_nodes])
-    attackers = {SHADOW_MLP: Ranking.of(found, judged)}
-    asked_nodes, truth = judged_nodes(graph, nodes if asked.disjoint else None)
+        learned = fit_discriminator(
+            samples, members, seed=resolved_settings.seed, validation=_ATTACK_VALIDATION
+        )
+        evaluated_nodes, judged = select_evaluated_nodes(graph, nodes if resolved_settings.disjoint else None)
+        found = learned.scores(inputs_of(model, graph)[evaluated_nodes])
+    attackers = {SHADOW_MLP: RocCurve.from_scores(found, judged)}
+    evaluated_nodes, truth = select_evaluated_nodes(graph, nodes if resolved_settings.disjoint else None)
     sure = confidence(model, graph)
-    attackers[CONFIDENCE] = Ranking.of(sure[asked_nodes], truth)
-    if asked.shadows:
-        ensemble = fit_ensemble(model, graph, asked.shadows, seed=asked.seed)
-        level = levelled(sure)
-        attackers[LIRA] = Ranking.of(lira_scores(ensemble, level)[asked_nodes], truth)
-        bayes = bayes_scores(ensemble, level, SecretEdges.of(graph.adjacency), asked_nodes)
-        attackers[BAYES] = Ranking.of(bayes, truth)
-    ceiling = ceiling_of(model.guarantee, "record")
-    return MembershipReport(attackers, ceiling, model.guarantee.unit, len(judged), asked)
+    attackers[CONFIDENCE] = RocCurve.from_scores(sure[evaluated_nodes], truth)
+    if resolved_settings.shadows:
+        ensemble = fit_ensemble(model, graph, resolved_settings.shadows, seed=resolved_settings.seed)
+        level = standardized(sure)
+        attackers[LIRA] = RocCurve.from_scores(lira_scores(ensemble, level)[evaluated_nodes], truth)
+        bayes = bayes_scores(ensemble, level, SecretEdges.from_adjacency(graph.adjacency), evaluated_nodes)
+        attackers[BAYES] = RocCurve.from_scores(bayes, truth)
+    theoretical_bound = theoretical_bound_of(model.guarantee, "record")
+    return MembershipReport(
+        attackers, theoretical_bound, model.guarantee.unit, len(judged), resolved_settings
+    )
 
 
 @checked
@@ -166,7 +172,7 @@ def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Intege
 
 def _samples(model: Estimator, graph: Graph, rng: np.random.Generator) -> tuple[Floats, Bools]:
     """Return as many members as others, in random order."""
-    nodes, members = judged_nodes(graph)
+    nodes, members = select_evaluated_nodes(graph)
     size = min(int(members.sum()), int((~members).sum()))
     even = np.concatenate([rng.permutation(nodes[members])[:size], rng.permutation(nodes[~members])[:size]])
     order = rng.permutation(2 * size)

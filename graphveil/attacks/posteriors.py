@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from graphveil.attacks.ranking import Bools, Floats
+from graphveil.attacks.roc import Bools, Floats
 from graphveil.attacks.secret_edges import Integers
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 
-_LEAST = 1e-7
+_MIN_PROBABILITY = 1e-7
 
 
-def judged_nodes(graph: Graph, without: Integers | None = None) -> tuple[Integers, Bools]:
+def select_evaluated_nodes(graph: Graph, without: Integers | None = None) -> tuple[Integers, Bools]:
     """Return training and test nodes, and which are members; ``without`` are left out."""
     members, others = (graph.mask(part).numpy().copy() for part in ("train", "test"))
     if without is not None:
@@ -28,10 +28,14 @@ def inputs_of(model: Estimator, graph: Graph) -> Floats:
 def confidence(model: Estimator, graph: Graph) -> Floats:
     """Return log p / (1 - p) of each node's own class: members' is higher where a model has overfitted."""
     proba = model.fitted.own_proba.double().numpy()
-    own = np.clip(proba[np.arange(graph.num_nodes), graph.y.clamp_min(0).numpy()], _LEAST, 1 - _LEAST)
+    own = np.clip(
+        proba[np.arange(graph.num_nodes), graph.y.clamp_min(0).numpy()],
+        _MIN_PROBABILITY,
+        1 - _MIN_PROBABILITY,
+    )
     return np.asarray(np.log(own) - np.log1p(-own))
 
 
-def levelled(sure: Floats) -> Floats:
+def standardized(sure: Floats) -> Floats:
     """Return confidences less their mean, over their spread: two models may differ by when they stopped."""
-    return np.asarray((sure - sure.mean()) / max(float(sure.std()), _LEAST))
+    return np.asarray((sure - sure.mean()) / max(float(sure.std()), _MIN_PROBABILITY))

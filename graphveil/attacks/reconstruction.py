@@ -11,7 +11,7 @@ from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil._typed import checked
 from graphveil.attacks.inverses import Learner, Map, identity, ridge
-from graphveil.attacks.ranking import Floats
+from graphveil.attacks.roc import Floats
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import FeatureMechanism, LocalNoise
 
@@ -91,8 +91,8 @@ def attack_records(
         _check.integer_at_least(_WINDOW, side=side)
         _check.shape((-1, side * side), public=public)
     clean, noise = embed(public), LocalNoise(unsafe_noise_seed=seed)
-    seen = _told(mechanism, embed(secret), noise, "victims")
-    noisy = _told(mechanism, np.tile(clean, (copies, 1)), noise, "attacker")
+    seen = _randomized(mechanism, embed(secret), noise, "victims")
+    noisy = _randomized(mechanism, np.tile(clean, (copies, 1)), noise, "attacker")
     naive, adaptive = learn(clean, public)(seen), learn(noisy, np.tile(public, (copies, 1)))(seen)
     order = PublicStreams(seed).numpy("shuffled").permutation(len(secret))
     drawn = {
@@ -151,7 +151,7 @@ def similarity(one: Floats, other: Floats) -> float:
     return float((above / below)[inner].mean())
 
 
-def _told(mechanism: FeatureMechanism, rows: Floats, noise: LocalNoise, purpose: str) -> Floats:
+def _randomized(mechanism: FeatureMechanism, rows: Floats, noise: LocalNoise, purpose: str) -> Floats:
     return mechanism.estimate(mechanism.perturb(rows, stream=noise.stream(purpose))).astype(np.float64)
 
 

@@ -19,7 +19,7 @@ Bools = npt.NDArray[np.bool_]
 class SecretEdges:
     """Which pairs of nodes are joined, in any direction.
 
-    >>> path = SecretEdges.of(Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False))
+    >>> path = SecretEdges.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False))
     >>> path.joined(np.array([0, 0]), np.array([1, 2])), path.degrees
     (array([ True, False]), array([1, 2, 1]))
     """
@@ -28,7 +28,7 @@ class SecretEdges:
 
     @classmethod
     @checked
-    def of(cls, adjacency: Adjacency) -> "SecretEdges":
+    def from_adjacency(cls, adjacency: Adjacency) -> "SecretEdges":
         """Read the edges."""
         count = adjacency.num_nodes
         indices, indptr = adjacency.indices.numpy(), adjacency.indptr.numpy()

@@ -13,7 +13,7 @@ from graphveil._random import PublicStreams
 from graphveil._typed import checked
 from graphveil.attacks.influence import Predict
 from graphveil.attacks.matrices import Matrix, float64_batch, is_sparse
-from graphveil.attacks.ranking import Floats
+from graphveil.attacks.roc import Floats
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.domain import Domain
 from graphveil.models.base import Estimator
@@ -29,12 +29,12 @@ EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "relea
 
 @checked
 @dataclass(frozen=True, eq=False)
-class Served:
+class ServedModel:
     """A fitted model as its users meet it.
 
     Args:
         predict: probabilities for features that are sent; the server holds the edges.
-        reads: what an answer is computed from: exact edges, a released graph, or released rows. In the last
+        edge_source: what an answer is computed from: exact edges, a released graph, or released rows. In the last
             case answers are stored, and other features are another question at a price of its own: no nudge
             moves anybody's answer, and every influence is zero by construction.
         proba: the probabilities of the graph's own features.
@@ -42,18 +42,18 @@ class Served:
     """
 
     predict: Predict
-    reads: str
+    edge_source: str
     proba: Floats
     released: dict[str, Floats]
 
     @property
-    def moves(self) -> bool:
+    def responds_to_features(self) -> bool:
         """Whether anything that is sent can move the answer of another node."""
-        return self.reads != RELEASED_ROWS
+        return self.edge_source != RELEASED_ROWS
 
 
 @checked
-def served(model: Estimator, graph: Graph) -> Served:
+def serve_model(model: Estimator, graph: Graph) -> ServedModel:
     """Return how a fitted model answers about the graph that it was fitted on.
 
     A network over edges is asked in float64, in evaluation mode. Features are sent as they are, and scaled as
@@ -62,7 +62,7 @@ def served(model: Estimator, graph: Graph) -> Served:
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")
     >>> model = gv.ClassCode(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph)
-    >>> served(model, graph).reads
+    >>> serve_model(model, graph).edge_source
     'released rows'
     """
     fitted = model.fitted
@@ -76,18 +76,18 @@ def served(model: Estimator, graph: Graph) -> Served:
         def predict(x: Matrix) -> Floats:
             return answered(_scaled(fitted.scaling, x))
 
-        return Served(predict, RELEASED_GRAPH if noisy else EXACT, proba, {})
+        return ServedModel(predict, RELEASED_GRAPH if noisy else EXACT, proba, {})
     if isinstance(model.protected_unit, NoUnit) and fitted.method.reads_edges:
 
         def recomputed(x: Matrix) -> Floats:
             sent = _scaled(fitted.scaling, x)
-            asked = graph.replace(x=sent if is_sparse(sent) else torch.from_numpy(np.asarray(sent)))
-            session = Session(streams=PublicStreams(fitted.method.terms.seed))
-            return trained.answer(asked, session, None).proba.to(torch.float64).numpy()
+            queried_graph = graph.replace(x=sent if is_sparse(sent) else torch.from_numpy(np.asarray(sent)))
+            session = Session(streams=PublicStreams(fitted.method.privacy_config.seed))
+            return trained.answer(queried_graph, session, None).proba.to(torch.float64).numpy()
 
-        return Served(recomputed, EXACT, proba, {})
+        return ServedModel(recomputed, EXACT, proba, {})
     rows = {name: part.to(torch.float64).numpy() for name, part in fitted.released.items()}
-    return Served(lambda x: proba, RELEASED_ROWS, proba, _one_per_node(rows, graph))
+    return ServedModel(lambda x: proba, RELEASED_ROWS, proba, _one_per_node(rows, graph))
 
 
 def released_adjacency(slots: Tensor, graph: Graph) -> Adjacency:

@@ -5,19 +5,22 @@ import numpy as np
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil._typed import checked
-from graphveil.attacks.knowledge import Knowledge
-from graphveil.attacks.learner import fit_discriminator
+from graphveil.attacks.discriminator import fit_discriminator
+from graphveil.attacks.knowledge import AdversaryKnowledge
 from graphveil.attacks.pairs import Pairs
-from graphveil.attacks.ranking import Bools, Floats
+from graphveil.attacks.roc import Bools, Floats
 from graphveil.attacks.secret_edges import Integers
 
-_MOST, _APART = 1_000, 8  # edges that are learned from, and for each so many pairs apart
+_MAX_TRAIN_EDGES, _NON_EDGES_PER_EDGE = (
+    1_000,
+    8,
+)  # edges that are learned from, and for each so many pairs apart
 _AT_ONCE = 1 << 17
 _DECAY = 1e-3
 
 
 @checked
-def supervised_scores(known: Knowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
+def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
     """Return the scores of an attacker who is told the truth about all folds of the pairs but one.
 
     That is the strongest knowledge that the literature gives a link attacker (He et al., Stealing links from
@@ -36,10 +39,10 @@ def supervised_scores(known: Knowledge, pairs: Pairs, *, folds: int = 2, seed: i
     fold = rng.integers(folds, size=len(pairs.joined))
     scores = np.zeros(len(pairs.joined))
     for number in range(folds):
-        told, judged = _some(fold != number, pairs.joined, rng), np.flatnonzero(fold == number)
+        train_pairs, judged = _sample_pairs(fold != number, pairs.joined, rng), np.flatnonzero(fold == number)
         model = fit_discriminator(
-            known.columns(pairs.one[told], pairs.other[told]),
-            pairs.joined[told],
+            known.columns(pairs.one[train_pairs], pairs.other[train_pairs]),
+            pairs.joined[train_pairs],
             seed=seed + number,
             weight_decay=_DECAY,
         )
@@ -50,11 +53,11 @@ def supervised_scores(known: Knowledge, pairs: Pairs, *, folds: int = 2, seed: i
     return scores
 
 
-def _some(told: Bools, joined: Bools, rng: np.random.Generator) -> Integers:
+def _sample_pairs(train_pairs: Bools, joined: Bools, rng: np.random.Generator) -> Integers:
     """Return pairs that are joined among those told, and more of those apart."""
-    edges, apart = (rng.permutation(np.flatnonzero(told & kind)) for kind in (joined, ~joined))
-    edges = edges[:_MOST]
-    return np.concatenate([edges, apart[: max(_APART * len(edges), 1)]])
+    edges, apart = (rng.permutation(np.flatnonzero(train_pairs & kind)) for kind in (joined, ~joined))
+    edges = edges[:_MAX_TRAIN_EDGES]
+    return np.concatenate([edges, apart[: max(_NON_EDGES_PER_EDGE * len(edges), 1)]])
 
 
 def _ranks(scores: Floats) -> Floats:

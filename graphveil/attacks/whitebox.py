@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from graphveil import _check
 from graphveil._typed import checked
 from graphveil.attacks.matrices import Matrix, as_float64, float64_batch
-from graphveil.attacks.ranking import Floats
+from graphveil.attacks.roc import Floats
 from graphveil.attacks.secret_edges import Integers
-from graphveil.errors import NotYetError
+from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.graph import Adjacency
 from graphveil.networks.layers import Linear
 
@@ -42,7 +42,7 @@ def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes:
         (n, n), as of :func:`influences`.
 
     Raises:
-        NotYetError: the network does not begin with an affine map of its input.
+        NotImplementedGuaranteeError: the network does not begin with an affine map of its input.
     """
     _check.shape((adjacency.num_nodes, -1), x=as_float64(x))
     _check.places(adjacency.num_nodes, nodes=nodes)
@@ -51,7 +51,7 @@ def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes:
     first = next(module for module in whole.modules() if isinstance(module, Linear))
     rows, rest = _split(whole, first, batch)
     if not torch.allclose(_proba(rest, rows, adjacency), _proba(whole, batch, adjacency), atol=_CLOSE):
-        raise NotYetError(
+        raise NotImplementedGuaranteeError(
             f"{type(network).__name__} does not begin with an affine map of its input, so its derivative is "
             "not available; use influences(), which asks the network as a black box"
         )

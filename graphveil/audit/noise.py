@@ -19,7 +19,7 @@ from graphveil.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class NoiseStep:
     """One law that was drawn from, the stream of randomness that was named for it, and what came out."""
 
     law: Law
@@ -37,12 +37,12 @@ class DivergedError(Exception):
 
 
 @checked
-class Noise:
+class NoiseRecorder:
     """Draws, and remembers the laws; with ``given`` it repeats the outcomes of another run.
 
     ``stream`` names a source of randomness: steps of one stream draw the same noise, as from one seed.
 
-    >>> noise = Noise(np.random.default_rng(0))
+    >>> noise = NoiseRecorder(np.random.default_rng(0))
     >>> noise.gaussian([1.0, 2.0], sigma=0.5).shape
     (2,)
     >>> noise.flip([True], epsilon=1.0).dtype, len(noise.steps)
@@ -54,13 +54,13 @@ class Noise:
         rng: np.random.Generator,
         *,
         hidden: np.random.Generator | None = None,
-        given: list[Step] | None = None,
-        silent: bool = False,
+        given: list[NoiseStep] | None = None,
+        zero_noise: bool = False,
     ) -> None:
-        """Take where randomness comes from; ``silent`` gives out what noise would be added to."""
-        self.steps: list[Step] = []
+        """Take where randomness comes from; ``zero_noise`` gives out what noise would be added to."""
+        self.steps: list[NoiseStep] = []
         self.used_hidden = False
-        self._rng, self._hidden, self._given, self._silent = rng, hidden or rng, given, silent
+        self._rng, self._hidden, self._given, self._silent = rng, hidden or rng, given, zero_noise
         self._seed = int(rng.integers(1 << 62))
 
     @property
@@ -113,12 +113,14 @@ class Noise:
         number = len(self.steps)
         if self._given is not None:
             before = self._given[number] if number < len(self._given) else None
-            self.steps.append(Step(law, stream, None if before is None else before.outcome))
+            self.steps.append(NoiseStep(law, stream, None if before is None else before.outcome))
             if before is None or before.sort != self.steps[-1].sort:
                 raise DivergedError
             return before.outcome
         outcome = getattr(law, "value", None) if self._silent else None
-        self.steps.append(Step(law, stream, law.draw(self._source(stream)) if outcome is None else outcome))
+        self.steps.append(
+            NoiseStep(law, stream, law.draw(self._source(stream)) if outcome is None else outcome)
+        )
         return self.steps[-1].outcome
 
     def _source(self, stream: Hashable | None) -> np.random.Generator:

@@ -16,7 +16,7 @@ from graphveil._typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.privacy.gaussian import epsilon_of
 
-_MOST_EPSILON, _MOST_MU = 60.0, 60.0
+_MAX_EPSILON, _MAX_MU = 60.0, 60.0
 _BISECTIONS = 60
 
 
@@ -45,15 +45,15 @@ def one_run(
 
     def certified(right: int) -> float:
         return _largest_rejected(
-            lambda epsilon: p_value(canaries, guesses, right, epsilon, delta), 1 - confidence, _MOST_EPSILON
+            lambda epsilon: p_value(canaries, guesses, right, epsilon, delta), 1 - confidence, _MAX_EPSILON
         )
 
     return LowerBound(
         epsilon=certified(correct),
         delta=delta,
         confidence=confidence,
-        ceiling=certified(guesses),
-        how="one run",
+        max_certifiable=certified(guesses),
+        method="one run",
     )
 
 
@@ -100,7 +100,7 @@ def one_run_gaussian(
         return _largest_rejected(
             lambda mu: 0.0 if gaussian_claim_fails(canaries, guesses, right, mu, 1 - confidence) else 1.0,
             1 - confidence,
-            _MOST_MU,
+            _MAX_MU,
         )
 
     mu = certified(correct)
@@ -108,8 +108,8 @@ def one_run_gaussian(
         epsilon=epsilon_of(mu, delta),
         delta=delta,
         confidence=confidence,
-        ceiling=epsilon_of(certified(guesses), delta),
-        how="one run, Gaussian",
+        max_certifiable=epsilon_of(certified(guesses), delta),
+        method="one run, Gaussian",
         mu=mu,
     )
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from graphveil import _check
 from graphveil._typed import checked
-from graphveil.audit.laws import Loss
+from graphveil.audit.laws import LossLowerBound
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.errors import ConfigError
-from graphveil.privacy.figures import counted
+from graphveil.privacy.formatting import counted
 from graphveil.privacy.gaussian import epsilon_of
 
 TOLERANCE = 1e-7  # relative; rounding is below it
@@ -50,18 +50,18 @@ class Finding:
 
     def __str__(self) -> str:
         """Say it, and show the pair."""
-        told = "everything" if math.isinf(self.epsilon) else f"epsilon >= {self.epsilon:.4g}"
+        shown = "everything" if math.isinf(self.epsilon) else f"epsilon >= {self.epsilon:.4g}"
         return (
-            f"{self.kind}: {KINDS[self.kind]} ({told})\n    one graph:  {self.first}\n"
+            f"{self.kind}: {KINDS[self.kind]} ({shown})\n    one graph:  {self.first}\n"
             f"    the other:  {self.second}{_records(self.first, self.second)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain JSON; infinity is None."""
-        told = None if math.isinf(self.epsilon) else self.epsilon
+        shown = None if math.isinf(self.epsilon) else self.epsilon
         return {
             "kind": self.kind,
-            "epsilon": told,
+            "epsilon": shown,
             "mu": self.mu,
             "first": str(self.first),
             "second": str(self.second),
@@ -80,7 +80,7 @@ def _records(first: SmallGraph, second: SmallGraph) -> str:
 
 @checked
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class PrivacyClaim:
     """What is guaranteed for neighboring datasets: (epsilon, delta), or a Gaussian parameter mu."""
 
     epsilon: float | None = None
@@ -105,7 +105,7 @@ class Claim:
         return self.epsilon, self.delta
 
     @checked
-    def holds(self, loss: Loss) -> bool:
+    def is_satisfied_by(self, loss: LossLowerBound) -> bool:
         """Whether a measured loss is within the claim."""
         if self.mu is not None and not loss.pure and not loss.certain and not loss.alone:
             return loss.mu <= self.mu * (1 + TOLERANCE) + 1e-12
@@ -121,7 +121,7 @@ class Claim:
 
 @checked
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Report:
+class NeighborTestResult:
     """What a replay found; each kind of finding once, with the smallest pair that shows it.
 
     Args:
@@ -138,7 +138,7 @@ class Report:
     """
 
     unit: str
-    claim: Claim
+    claim: PrivacyClaim
     findings: tuple[Finding, ...]
     pairs: int
     seconds: float
@@ -182,12 +182,12 @@ class Report:
         }
 
 
-def _measured(report: Report) -> str:
+def _measured(report: NeighborTestResult) -> str:
     epsilon = "everything is told" if math.isinf(report.largest) else f"epsilon {report.largest:.4g}"
     return epsilon + (f", mu {report.largest_mu:.4g}" if report.largest_mu else "")
 
 
-def _limits(report: Report) -> str:
+def _limits(report: NeighborTestResult) -> str:
     if report.hidden:
         return (
             "limits: secret samples were drawn, so a few pairs were judged by counts of runs; a small excess "

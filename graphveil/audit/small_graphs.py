@@ -19,7 +19,7 @@ Drawing = Callable[[np.random.Generator], Neighbours]
 
 KINDS = ("random", "star", "clique", "hubs", "isolated", "path", "matching", "empty")
 CLASSES, FEATURES = 3, 3
-NOBODY = -1  # the label of a null record
+NO_LABEL = -1  # the label of a null record
 
 NODES = 32  # at most
 _FEW = 9  # nodes of most graphs
@@ -37,7 +37,7 @@ class SmallGraph:
         y: labels, shape (nodes,).
         directed: whether a pair may be there without its opposite.
 
-    >>> SmallGraph.of(3, [(0, 1)], directed=False).a.tolist()
+    >>> SmallGraph.from_edges(3, [(0, 1)], directed=False).a.tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
 
@@ -49,11 +49,11 @@ class SmallGraph:
 
     @classmethod
     @checked
-    def of(
+    def from_edges(
         cls, nodes: int, edges: list[Pair], *, directed: bool, rng: np.random.Generator | None = None
     ) -> "SmallGraph":
         """Build one; features and labels are drawn, or zero."""
-        _check.within(1, NODES_AT_MOST, nodes=nodes)
+        _check.within(1, MAX_NODES, nodes=nodes)
         both = {pair for u, v in edges for pair in ([(u, v)] if directed else [(u, v), (v, u)]) if u != v}
         x, y = np.zeros((nodes, FEATURES)), np.zeros(nodes, dtype=np.int64)
         if rng is not None:
@@ -76,7 +76,7 @@ class SmallGraph:
         return replace(self, edges=tuple(sorted(edges)))
 
     @checked
-    def toggled(self, pair: Pair) -> "SmallGraph":
+    def toggle_edge(self, pair: Pair) -> "SmallGraph":
         """Return it without the edge if it has it, with it otherwise; both directions if undirected."""
         either = {pair} if self.directed else {pair, pair[::-1]}
         return self.with_edges(set(self.edges) ^ either)
@@ -101,7 +101,7 @@ class SmallGraph:
 
 
 _SHOWN = 12
-NODES_AT_MOST = 4096  # of a graph whose adjacency is a full matrix
+MAX_NODES = 4096  # of a graph whose adjacency is a full matrix
 
 
 def draw_graph(rng: np.random.Generator, *, directed: bool, least: int = 1, most: int = NODES) -> SmallGraph:
@@ -112,7 +112,7 @@ def draw_graph(rng: np.random.Generator, *, directed: bool, least: int = 1, most
     some = [(u, v) for u, v in zip(rows.tolist(), columns.tolist(), strict=True) if u != v]
     edges = _edges_of(kind, n, some)
     order = rng.permutation(n).tolist()
-    return SmallGraph.of(n, [(order[u], order[v]) for u, v in edges], directed=directed, rng=rng)
+    return SmallGraph.from_edges(n, [(order[u], order[v]) for u, v in edges], directed=directed, rng=rng)
 
 
 def _edges_of(kind: str, n: int, some: list[Pair]) -> list[Pair]:
@@ -154,7 +154,7 @@ def neighbours_of(unit: str, nodes: int = NODES) -> Drawing:
 def _toggled(rng: np.random.Generator, *, directed: bool, most: int) -> Neighbours:
     graph = draw_graph(rng, directed=directed, least=2, most=most)
     u, v = rng.choice(graph.nodes, 2, replace=False).tolist()
-    return graph, graph.toggled((u, v))
+    return graph, graph.toggle_edge((u, v))
 
 
 def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbours:
@@ -166,7 +166,7 @@ def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbours:
     mine = [(q, v) for v in others if rng.random() < share]
     rest = {pair for pair in graph.edges if pair[0] != q and (own or pair[1] != q)}
     edges = rest | set(mine) | (set() if own else {(v, u) for u, v in mine})
-    null = graph.with_edges(rest).with_record(q, 0.0, NOBODY)
+    null = graph.with_edges(rest).with_record(q, 0.0, NO_LABEL)
     return graph.with_edges(edges), null
 
 

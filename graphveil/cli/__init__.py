@@ -36,7 +36,7 @@ from graphveil.cli import (
     train,
 )
 from graphveil.cli.command import Command
-from graphveil.cli.failures import ClosedOutput, guarded
+from graphveil.cli.failures import ClosedOutput, run_guarded
 from graphveil.cli.method_help import MethodCommand
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -79,7 +79,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     ),
     "collect": (
         "Randomise people's features and labels before they are sent, and read or learn from what was sent.",
-        (collect.survey, collect.show, collect.answer, collect.decode, learn.learn),
+        (collect.protocol, collect.show, collect.randomize, collect.decode, learn.learn),
     ),
 }
 
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    code = guarded(typer.main.get_command(app), given)
+    code = run_guarded(typer.main.get_command(app), given)
     # What is done is done: an interrupt while Python takes itself apart would end in a signal.
     atexit.register(_signals.ignore_all)
     sys.exit(code)

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class ColumnOptions:
     """What the columns of a table of nodes and a table of edges are."""
 
     id: options.Id = None
@@ -44,7 +44,7 @@ class Columns:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tables:
+class TableOptions:
     """Which two tables, and what is known of them besides their columns."""
 
     nodes: options.Nodes = None
@@ -55,14 +55,14 @@ class Tables:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class SourceOptions:
     """A data set by name, or a folder that ``prepare`` wrote; neither where there are tables."""
 
     dataset: options.Dataset = None
     root: options.Root = None
     graph: options.Graph = None
 
-    def source(self, tables: Tables, columns: Columns) -> "Source":
+    def source(self, tables: TableOptions, columns: ColumnOptions) -> "Source":
         """Return where the graph comes from."""
         from graphveil.experiment.inputs.source import Source
 
@@ -79,7 +79,7 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublicEdges:
+class PublicEdgeOptions:
     """Under ``private-slot-edge``: which edges are public, and who may have private ones."""
 
     public_edges: options.PublicEdges = None
@@ -95,15 +95,15 @@ class PublicEdges:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy:
+class PrivacyOptions:
     """What is protected and how, but for the budget, which a sweep has several of."""
 
     unit: options.Unit = None
     delta: options.Delta = None
     mode: options.Mode = None
     max_units: options.MaxUnits = None
-    degree_budget: options.DegreeBudget = None
-    assured_max_degree: options.AssuredMaxDegree = None
+    out_degree_bound: options.OutDegreeBound = None
+    max_degree: options.MaxDegree = None
     replace_one: options.ReplaceOne = False
     private_metrics: options.PrivateMetrics = False
     theta: options.Theta = None
@@ -120,7 +120,7 @@ class Privacy:
 def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
     """Return a command that takes each group's flags one by one, as its signature then says.
 
-    >>> def shown(public: PublicEdges) -> str | None: return public.private_nodes
+    >>> def shown(public: PublicEdgeOptions) -> str | None: return public.private_nodes
     >>> list(inspect.signature(grouped(shown)).parameters)[:2]
     ['public_edges', 'private_nodes']
     >>> grouped(shown)(private_nodes="all")

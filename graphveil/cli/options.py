@@ -94,7 +94,7 @@ MaxWeight = Annotated[
 Directed = Annotated[
     bool, typer.Option("--directed", help="An edge says nothing about its opposite.", rich_help_panel=_DATA)
 ]
-DisjointEdges = Annotated[
+AssumeDisjointEdges = Annotated[
     bool,
     typer.Option(
         "--disjoint-edges",
@@ -103,7 +103,7 @@ DisjointEdges = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
-DisjointPeople = Annotated[
+AssumeDisjointNodes = Annotated[
     bool,
     typer.Option(
         "--disjoint-people",
@@ -112,7 +112,7 @@ DisjointPeople = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
-AcceptPrice = Annotated[
+AllowSpend = Annotated[
     bool,
     typer.Option(
         "--accept-price",
@@ -318,7 +318,7 @@ MaxUnits = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
-DegreeBudget = Annotated[
+OutDegreeBound = Annotated[
     int | None,
     typer.Option(
         "--degree-budget",
@@ -329,7 +329,7 @@ DegreeBudget = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
-AssuredMaxDegree = Annotated[
+MaxDegree = Annotated[
     int | None,
     typer.Option(
         "--assured-max-degree",
@@ -433,7 +433,7 @@ DryRun = Annotated[
         rich_help_panel=_RUN,
     ),
 ]
-Engine = Annotated[
+AggregationBackend = Annotated[
     str | None,
     typer.Option(
         "--engine",

@@ -31,9 +31,9 @@ def report(
 
     from graphveil._files import write_atomic
     from graphveil.experiment.finished_run import FinishedRun
-    from graphveil.experiment.pages.compared import compared_page
+    from graphveil.experiment.pages.comparison import compared_page
     from graphveil.experiment.pages.figures import interactive_available
-    from graphveil.privacy.figures import counted
+    from graphveil.privacy.formatting import counted
 
     if out.is_dir():
         raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")
@@ -50,5 +50,5 @@ def report(
             f"({type(error).__name__}). `graphveil explain` and `graphveil predict` read its release."
         ) from None
     write_atomic(out, page.encode())
-    screen.say(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
-    screen.emit({"page": str(out), "runs": [run.name for run in found], "interactive": interactive})
+    screen.print_line(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
+    screen.emit_json({"page": str(out), "runs": [run.name for run in found], "interactive": interactive})

@@ -3,28 +3,28 @@
 Everything here needs NumPy only. The format is documented in ``docs/local.md``.
 
 >>> import numpy as np
->>> from graphveil.collect import Collector, Survey, answer
+>>> from graphveil.collect import Collector, CollectionProtocol, randomize_record
 >>> from graphveil.mechanisms import LabelRR, MultiBit
->>> survey = Survey(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=1.0, classes=3))
->>> secret = bytes(32)  # on a device: device_secret()
->>> message = answer(survey, node=1, secret=secret, features=np.full(8, 0.3), label=2)
->>> collector = Collector(survey, nodes=4)
->>> collector.accept(message, node=1)
+>>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=1.0, classes=3))
+>>> secret = bytes(32)  # on a device: client_secret()
+>>> encoded_report = randomize_record(protocol, node=1, secret=secret, features=np.full(8, 0.3), label=2)
+>>> collector = Collector(protocol, nodes=4)
+>>> collector.accept(encoded_report, node=1)
 >>> collector.features().shape, int(collector.answered.sum())
 ((1, 8), 1)
 """
 
-from graphveil.collect.client import MAX_EPS, answer, answer_all, check_limits
-from graphveil.collect.device import device_secret
-from graphveil.collect.message import Answer, decode, encode
+from graphveil.collect.client import MAX_EPS, check_limits, randomize_record, randomize_records
+from graphveil.collect.client_randomness import client_secret
+from graphveil.collect.encoded_report import LDPReport, decode, encode
+from graphveil.collect.protocol import CollectionProtocol
 from graphveil.collect.server import Collector
-from graphveil.collect.survey import Survey
 
 __all__ = [
     "MAX_EPS",
-    "Answer",
+    "CollectionProtocol",
     "Collector",
-    "Survey",
+    "LDPReport",
     "answer",
     "answer_all",
     "check_limits",

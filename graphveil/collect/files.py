@@ -16,54 +16,60 @@ from typing import Any
 import numpy as np
 
 from graphveil import tables
-from graphveil.collect.client import MAX_EPS, answer_all
+from graphveil.collect.client import MAX_EPS, randomize_records
+from graphveil.collect.protocol import CollectionProtocol
 from graphveil.collect.server import Collector
-from graphveil.collect.survey import Survey
-from graphveil.errors import ConfigError, GraphError, MessageError
+from graphveil.errors import ConfigError, GraphError, LDPReportError
 from graphveil.mechanisms._draws import Integers
 from graphveil.mechanisms.local.features import Single
 from graphveil.mechanisms.local.labels import MISSING
-from graphveil.privacy.figures import counted
+from graphveil.privacy.formatting import counted
 from graphveil.tables import Column, Table
 from graphveil.tables.labels import AS_WRITTEN, UNLABELLED, class_codes
 from graphveil.tables.roles import check_columns, distinct_ids, feature_columns
 
-MESSAGE = "message"
+REPORT_COLUMN = "message"
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class ClientRecords:
     """Some people's records as a survey asks for them. Private."""
 
     ids: Column
     features: Single | None
     labels: Integers | None
 
-    def messages(
-        self, survey: Survey, id: str, *, secret: bytes, max_eps: float = MAX_EPS, open_label: bool = False
+    def encoded_reports(
+        self,
+        protocol: CollectionProtocol,
+        id: str,
+        *,
+        secret: bytes,
+        max_eps: float = MAX_EPS,
+        allow_unprotected_label: bool = False,
     ) -> Table:
         """Randomise every record and return the table of LDP reports, whose ids are in the column ``id``.
 
         Rows are in the order of the ids: that of the private table may tell, as one sorted by a secret does.
 
         Raises:
-            BudgetError, ConfigError, GraphError: see :func:`~graphveil.collect.answer_all`.
+            BudgetError, ConfigError, GraphError: see :func:`~graphveil.collect.randomize_records`.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if id == MESSAGE:
-            raise ConfigError(f"the column of ids cannot be called {MESSAGE!r}; rename it")
-        made = answer_all(
-            survey,
+        if id == REPORT_COLUMN:
+            raise ConfigError(f"the column of ids cannot be called {REPORT_COLUMN!r}; rename it")
+        made = randomize_records(
+            protocol,
             nodes=self.ids.to_pylist(),
             secret=secret,
             features=self.features,
             labels=self.labels,
             max_eps=max_eps,
-            open_label=open_label,
+            allow_unprotected_label=allow_unprotected_label,
         )
-        table = pa.table({id: self.ids, MESSAGE: [base64.b64encode(one).decode() for one in made]})
+        table = pa.table({id: self.ids, REPORT_COLUMN: [base64.b64encode(one).decode() for one in made]})
         return table.take(pc.array_sort_indices(self.ids))
 
     def each(self) -> Iterator[bytes]:
@@ -79,14 +85,16 @@ class Records:
         """How many records have no label of the survey's, and answer a class at random. Private."""
         return 0 if self.labels is None else int((self.labels == UNLABELLED).sum())
 
-    def outside(self, survey: Survey) -> int:
+    def outside(self, protocol: CollectionProtocol) -> int:
         """Return how many values lie outside the survey's bounds and are clipped. Private."""
-        if survey.features is None or self.features is None:
+        if protocol.features is None or self.features is None:
             return 0
-        return survey.features.bounds.outside(self.features)
+        return protocol.features.bounds.outside(self.features)
 
 
-def read_records(path: Path, survey: Survey, *, id: str, label: str | None = None) -> Records:
+def read_records(
+    path: Path, protocol: CollectionProtocol, *, id: str, label: str | None = None
+) -> ClientRecords:
     """Read the records that a survey asks for from a table of nodes, parquet or CSV.
 
     Features are the survey's columns, or all columns without another role if it names none. A label that is
@@ -98,7 +106,7 @@ def read_records(path: Path, survey: Survey, *, id: str, label: str | None = Non
         GraphError: a file or column is missing or unusable, ids are repeated, features are not finite numbers
             or not as many as the survey asks for, or no label is one of the survey's classes.
     """
-    if (label is None) != (survey.label is None):
+    if (label is None) != (protocol.label is None):
         raise ConfigError(
             "the survey asks for a label: name its column with label= (--label)"
             if label is None
@@ -106,19 +114,19 @@ def read_records(path: Path, survey: Survey, *, id: str, label: str | None = Non
         )
     roles = [id] if label is None else [id, label]
     columns: list[str] = []
-    if survey.features is not None:
-        needs = f"the survey asks for {counted(survey.features.dim, 'feature')}"
-        columns = feature_columns(path, roles, survey.columns or None, (), needs=needs)
+    if protocol.features is not None:
+        needs = f"the survey asks for {counted(protocol.features.dim, 'feature')}"
+        columns = feature_columns(path, roles, protocol.columns or None, (), needs=needs)
     check_columns(path, [*roles, *columns])
     types = tables.id_types(path, [id]) | ({} if label is None else {label: AS_WRITTEN})
     table = tables.read(path, [*roles, *columns], types)
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so nobody answers; give at least one")
-    features = None if survey.features is None else _features(table, columns, survey.features.dim)
-    return Records(distinct_ids(table, id), features, _labels(table, label, survey))
+    features = None if protocol.features is None else _features(table, columns, protocol.features.dim)
+    return ClientRecords(distinct_ids(table, id), features, _labels(table, label, protocol))
 
 
-def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
+def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
     """Read a table of LDP reports: whose each is, and its text.
 
     Raises:
@@ -126,14 +134,14 @@ def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
     """
     import pyarrow as pa
 
-    check_columns(path, [id, MESSAGE])
-    table = tables.read(path, [id, MESSAGE], tables.id_types(path, [id]))
+    check_columns(path, [id, REPORT_COLUMN])
+    table = tables.read(path, [id, REPORT_COLUMN], tables.id_types(path, [id]))
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so there are no LDP reports; give at least one")
     try:
-        texts = tables.column(table, MESSAGE).cast(pa.large_string()).to_pylist()
+        texts = tables.column(table, REPORT_COLUMN).cast(pa.large_string()).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise GraphError(f"column {MESSAGE!r} must hold text: LDP reports in base64") from None
+        raise GraphError(f"column {REPORT_COLUMN!r} must hold text: LDP reports in base64") from None
     ids = tables.keys(tables.column(table, id), id)
     return (_as_numbers(ids) if tables.is_csv(path) else ids), texts
 
@@ -153,7 +161,7 @@ def _as_numbers(ids: Column) -> Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Received:
+class ReceivedReports:
     """LDP reports that were checked: what was accepted, of whom, and why rows were refused."""
 
     collector: Collector
@@ -169,11 +177,13 @@ class Received:
         """Require that every LDP report was taken.
 
         Raises:
-            MessageError: one was refused; the first one's row and reason, and how many there are.
+            LDPReportError: one was refused; the first one's row and reason, and how many there are.
         """
         if self.refused:
             row, reason = next(iter(self.refused.items()))
-            raise MessageError(f"LDP reports refused: {len(self.refused)}, the first in row {row}: {reason}")
+            raise LDPReportError(
+                f"LDP reports refused: {len(self.refused)}, the first in row {row}: {reason}"
+            )
 
     def estimates(self, id: str, label: str) -> Table:
         """Return a table of nodes: ids, estimated features, randomised labels.
@@ -183,19 +193,19 @@ class Received:
         """
         import pyarrow as pa
 
-        survey = self.collector.survey
+        protocol = self.collector.protocol
         parts: list[tuple[str, Any]] = [(id, self.ids)]
-        if survey.features is not None:
-            names = survey.columns or [f"x{number}" for number in range(survey.features.dim)]
+        if protocol.features is not None:
+            names = protocol.columns or [f"x{number}" for number in range(protocol.features.dim)]
             parts += zip(names, self._features().T, strict=True)
-        if survey.label is not None:
+        if protocol.label is not None:
             parts += [(name, pa.array(column)) for name, column in self._labels(label).items()]
         if len(dict(parts)) < len(parts):
             raise ConfigError("ids, labels and features need different names; choose other --id and --label")
         return pa.table(dict(parts))
 
     def _features(self) -> Single:
-        law = self.collector.survey.features
+        law = self.collector.protocol.features
         assert law is not None
         rows = law.bounds.real(np.full((self.collector.nodes, law.dim), 0.5, dtype=np.float32))
         rows[self.collector.answered] = self.collector.features()
@@ -209,21 +219,21 @@ class Received:
         return {title: self._classes(codes) for title, codes in zip(titles, columns, strict=True)}
 
     def _classes(self, codes: Integers) -> list[str | int | None]:
-        names: Sequence[str | int] = self.collector.survey.class_names
-        said: list[str | int | None] = [None] * self.collector.nodes
+        names: Sequence[str | int] = self.collector.protocol.class_names
+        reported: list[str | int | None] = [None] * self.collector.nodes
         for node, code in zip(np.flatnonzero(self.collector.answered), codes, strict=True):
             if code != MISSING:  # of a group that is smaller than others
-                said[node] = names[code] if names else int(code)
-        return said
+                reported[node] = names[code] if names else int(code)
+        return reported
 
 
-def receive(
-    survey: Survey, ids: Column, texts: Sequence[str | None], *, others: Column | None = None
-) -> Received:
+def receive_reports(
+    protocol: CollectionProtocol, ids: Column, texts: Sequence[str | None], *, others: Column | None = None
+) -> ReceivedReports:
     """Check LDP reports in order, and take at most one a node, none twice.
 
     Args:
-        survey: the public parameters.
+        protocol: the public parameters.
         ids: whose each LDP report is.
         texts: the LDP reports.
         others: ids of further nodes, which may have no LDP report; of the same type.
@@ -233,21 +243,21 @@ def receive(
 
     nodes = ids.dictionary_encode()
     known = nodes.dictionary if others is None else pc.unique(pa.concat_arrays([nodes.dictionary, others]))
-    collector = Collector(survey, len(known), ids=known.to_pylist())
+    collector = Collector(protocol, len(known), ids=known.to_pylist())
     refused = {}
     for row, (node, text) in enumerate(zip(nodes.indices.to_pylist(), texts, strict=True), start=1):
         try:
             collector.accept(_bytes(text), node)
-        except MessageError as error:
+        except LDPReportError as error:
             refused[row] = str(error)
-    return Received(collector, known, refused)
+    return ReceivedReports(collector, known, refused)
 
 
 def _bytes(text: str | None) -> bytes:
     try:
         return base64.b64decode(text or "", validate=True)
     except (binascii.Error, ValueError):
-        raise MessageError("an LDP report is not in base64") from None
+        raise LDPReportError("an LDP report is not in base64") from None
 
 
 def _features(table: Table, columns: Sequence[str], dim: int) -> Single:
@@ -259,10 +269,10 @@ def _features(table: Table, columns: Sequence[str], dim: int) -> Single:
     return features
 
 
-def _labels(table: Table, name: str | None, survey: Survey) -> Integers | None:
-    if name is None or survey.label is None:
+def _labels(table: Table, name: str | None, protocol: CollectionProtocol) -> Integers | None:
+    if name is None or protocol.label is None:
         return None
-    names = survey.class_names or [str(code) for code in range(survey.label.classes)]
+    names = protocol.class_names or [str(code) for code in range(protocol.label.classes)]
     codes, _ = class_codes(table, name, names)
     if (codes == UNLABELLED).all():
         raise GraphError(f"column {name!r} has no label of the survey's; name the column that has them")

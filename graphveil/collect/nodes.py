@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.collect.survey import Survey
+from graphveil.collect.protocol import CollectionProtocol
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import Integers, row_blocks, subsets
 from graphveil.mechanisms.local.local_hashing import LocalHashing
@@ -17,49 +17,49 @@ TAG_BYTES = 16
 Node = int | str
 
 
-def node_tag(survey: Survey, node: Node) -> bytes:
+def node_tag(protocol: CollectionProtocol, node: Node) -> bytes:
     """Return the tag of an LDP report: 16 bytes of a hash of the survey and the node's public id.
 
     A number and its digits are the same id, as tables of LDP reports may turn one into the other.
 
     >>> from graphveil.mechanisms import LabelRR
-    >>> survey = Survey(label=LabelRR(epsilon=1.0, classes=3))
-    >>> node_tag(survey, 7) == node_tag(survey, "7") != node_tag(survey, "seven")
+    >>> protocol = CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3))
+    >>> node_tag(protocol, 7) == node_tag(protocol, "7") != node_tag(protocol, "seven")
     True
     """
-    return hashlib.sha256(_bound("node", survey, node)).digest()[:TAG_BYTES]
+    return hashlib.sha256(_bound("node", protocol, node)).digest()[:TAG_BYTES]
 
 
-def chosen_features(survey: Survey, nodes: Sequence[Node]) -> npt.NDArray[np.int32] | None:
+def chosen_features(protocol: CollectionProtocol, nodes: Sequence[Node]) -> npt.NDArray[np.int32] | None:
     """Return the features that nodes tell a bit about, (nodes, m) ascending; None if all features are told.
 
     They follow from a hash of the survey and the node's id, so that a device cannot choose them, nor has to
     say them. What the record holds has no part in the choice, which is all that the guarantee needs; over
     ids the choice is uniform, which makes estimates unbiased.
 
-    >>> chosen_features(Survey(features=MultiBit(epsilon=1.0, dim=8)), ["a", "b"]).shape
+    >>> chosen_features(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), ["a", "b"]).shape
     (2, 1)
     """
-    law = survey.features
+    law = protocol.features
     if not isinstance(law, MultiBit) or law.samples == law.dim:
         return None
-    drawn = [hashlib.shake_256(_bound("features", survey, node)).digest(8 * law.samples) for node in nodes]
+    drawn = [hashlib.shake_256(_bound("features", protocol, node)).digest(8 * law.samples) for node in nodes]
     words = np.frombuffer(b"".join(drawn), dtype="<u8").reshape(len(nodes), law.samples)
     parts = [subsets(words[part], law.dim).astype(np.int32) for part in row_blocks(len(nodes), law.dim)]
     return np.concatenate([np.empty((0, law.samples), dtype=np.int32), *parts])
 
 
-def label_hashes(survey: Survey, nodes: Sequence[Node]) -> Integers:
+def label_hashes(protocol: CollectionProtocol, nodes: Sequence[Node]) -> Integers:
     """Return the group of every class for each node, (nodes, classes), of a survey with local hashing.
 
     They follow from the survey and the node's id: a device cannot choose which classes stand together.
 
     >>> law = LocalHashing(epsilon=1.0, classes=7)
-    >>> label_hashes(Survey(label=law), ["a", "b"]).shape
+    >>> label_hashes(CollectionProtocol(label=law), ["a", "b"]).shape
     (2, 7)
     """
-    assert isinstance(survey.label, LocalHashing)
-    return survey.label.hashes([_bound("label", survey, node) for node in nodes])
+    assert isinstance(protocol.label, LocalHashing)
+    return protocol.label.hashes([_bound("label", protocol, node) for node in nodes])
 
 
 def node_text(node: Node) -> bytes:
@@ -76,6 +76,6 @@ def node_text(node: Node) -> bytes:
         raise ConfigError("a node's id is not text in Unicode") from None
 
 
-def _bound(use: str, survey: Survey, node: Node) -> bytes:
+def _bound(use: str, protocol: CollectionProtocol, node: Node) -> bytes:
     """Return what is hashed; no two uses, surveys or nodes share it."""
-    return f"graphveil-{use}/1\0".encode() + survey.digest + node_text(node)
+    return f"graphveil-{use}/1\0".encode() + protocol.digest + node_text(node)

@@ -7,12 +7,12 @@ import numpy.typing as npt
 
 from graphveil import _check
 from graphveil._typed import fitting
-from graphveil.collect.message import Answer, decode
+from graphveil.collect.encoded_report import LDPReport, decode
 from graphveil.collect.nodes import Node, node_text
-from graphveil.collect.survey import Survey
-from graphveil.errors import ConfigError, MessageError
+from graphveil.collect.protocol import CollectionProtocol
+from graphveil.errors import ConfigError, LDPReportError
 from graphveil.mechanisms._draws import Integers
-from graphveil.mechanisms.local.features import Reports, Single
+from graphveil.mechanisms.local.features import LDPReports, Single
 from graphveil.mechanisms.local.labels import LabelRR
 
 
@@ -22,7 +22,7 @@ class Collector:
     What it holds is randomised already, so nothing here is private: it may be kept, copied and published.
 
     Args:
-        survey: the public parameters.
+        protocol: the public parameters.
         nodes: how many nodes there are; they are numbered from 0.
         ids: the public id by which each node's device knows it; their numbers if None.
 
@@ -30,39 +30,41 @@ class Collector:
         ConfigError: there is no node, or not an id of its own for each.
     """
 
-    def __init__(self, survey: Survey, nodes: int, *, ids: Sequence[Node] | None = None) -> None:
+    def __init__(
+        self, protocol: CollectionProtocol, nodes: int, *, ids: Sequence[Node] | None = None
+    ) -> None:
         """Start without LDP reports."""
         fitting("ids", ids, Sequence | None)
         _check.integer_at_least(1, nodes=nodes)
         if ids is not None and (len(ids) != nodes or len(set(map(node_text, ids))) != nodes):
             raise ConfigError(f"ids must be {nodes} different ones, one for each node")
-        self.survey, self.nodes = survey, nodes
+        self.protocol, self.nodes = protocol, nodes
         self._ids: Sequence[Node] = range(nodes) if ids is None else ids
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, LDPReport] = {}
 
-    def accept(self, message: bytes, node: int) -> None:
+    def accept(self, encoded_report: bytes, node: int) -> None:
         """Take the LDP report of a node.
 
         Raises:
-            MessageError: see :func:`decode`; or an LDP report of this node was taken before. The collector is
+            LDPReportError: see :func:`decode`; or an LDP report of this node was taken before. The collector is
                 unchanged then.
         """
         if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
-            raise MessageError(
+            raise LDPReportError(
                 f"there are {self.nodes} nodes, numbered from 0, and the LDP report is of another"
             )
-        answer = decode(self.survey, self._ids[int(node)], message)
+        answer = decode(self.protocol, self._ids[int(node)], encoded_report)
         if int(node) in self._answers:
-            raise MessageError("this node has answered; a second answer would double what it tells")
+            raise LDPReportError("this node has answered; a second answer would double what it tells")
         self._answers[int(node)] = answer
 
-    def accept_all(self, messages: Mapping[int, bytes]) -> dict[int, str]:
+    def accept_all(self, encoded_reports: Mapping[int, bytes]) -> dict[int, str]:
         """Take the LDP reports that are in order, and return why the others were refused, by node."""
         refused = {}
-        for node, message in messages.items():
+        for node, encoded_report in encoded_reports.items():
             try:
-                self.accept(message, node)
-            except MessageError as error:
+                self.accept(encoded_report, node)
+            except LDPReportError as error:
                 refused[node] = str(error)
         return refused
 
@@ -79,11 +81,11 @@ class Collector:
         Raises:
             ConfigError: the survey does not ask for features.
         """
-        reports, law = self.reports(), self.survey.features
+        reports, law = self.reports(), self.protocol.features
         assert law is not None  # or there are no reports
         return np.empty((0, law.dim), dtype=np.float32) if reports is None else law.estimate(reports)
 
-    def reports(self) -> Reports | None:
+    def reports(self) -> LDPReports | None:
         """Return what the nodes that have answered said about their features, in ascending order.
 
         None if nobody has answered.
@@ -91,14 +93,14 @@ class Collector:
         Raises:
             ConfigError: the survey does not ask for features.
         """
-        if self.survey.features is None:
+        if self.protocol.features is None:
             raise ConfigError("the survey does not ask for features")
-        said = [report for _, answer in sorted(self._answers.items()) if (report := answer.features)]
-        if not said:
+        reported = [report for _, answer in sorted(self._answers.items()) if (report := answer.features)]
+        if not reported:
             return None
-        values = np.concatenate([report.values for report in said])
-        indices = [report.indices for report in said if report.indices is not None]
-        return Reports(values, np.concatenate(indices) if indices else None)
+        values = np.concatenate([report.values for report in reported])
+        indices = [report.indices for report in reported if report.indices is not None]
+        return LDPReports(values, np.concatenate(indices) if indices else None)
 
     def labels(self) -> Integers:
         """Return the randomised labels of the nodes that have answered, in ascending order.
@@ -108,8 +110,8 @@ class Collector:
         Raises:
             ConfigError: the survey does not ask for labels.
         """
-        if self.survey.label is None:
+        if self.protocol.label is None:
             raise ConfigError("the survey does not ask for labels")
-        said = [answer.label for _, answer in sorted(self._answers.items())]
-        several = () if isinstance(self.survey.label, LabelRR) else (self.survey.label.size,)
-        return np.array(said, dtype=np.int64).reshape(len(said), *several)
+        reported = [answer.label for _, answer in sorted(self._answers.items())]
+        several = () if isinstance(self.protocol.label, LabelRR) else (self.protocol.label.size,)
+        return np.array(reported, dtype=np.int64).reshape(len(reported), *several)

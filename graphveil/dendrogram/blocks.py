@@ -6,13 +6,13 @@ import numpy as np
 
 from graphveil.dendrogram.translate import Ints
 from graphveil.dendrogram.tree import Dendrogram
-from graphveil.graph.slots import Slots
+from graphveil.graph.node_pairs import NodePairIndex
 
 ACROSS_TAU, INSIDE_TAU = 0.05, 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class DendrogramBlocks:
     """Disjoint blocks of slots: across a node, or all inside a subtree that is counted as one.
 
     Where noise of scale 1 / eps would drown what is across a node (at most 1 / (tau_1 eps) slots) and what is
@@ -20,7 +20,7 @@ class Blocks:
     private edge; every slot is in one block.
 
     >>> tree = Dendrogram.from_parents(np.array([4, 4, 5, 5, 6, 6, -1]))
-    >>> blocks = Blocks.of(tree, np.array([], dtype=np.int64), 100.0)
+    >>> blocks = DendrogramBlocks.from_tree(tree, np.array([], dtype=np.int64), 100.0)
     >>> blocks.node.tolist(), blocks.collapsed.tolist(), blocks.slots.tolist()
     ([6, 4, 5], [False, False, False], [4, 1, 1])
     """
@@ -32,7 +32,7 @@ class Blocks:
     owner: Ints  # of each internal node, the block that its slots are in; -1 for none
 
     @classmethod
-    def of(cls, tree: Dendrogram, public: Ints, epsilon: float) -> "Blocks":
+    def from_tree(cls, tree: Dendrogram, public: Ints, epsilon: float) -> "DendrogramBlocks":
         """Return the blocks for a budget; ``public`` are the slots of public edges."""
         across = private_slots(tree, public)
         inside = across.copy()
@@ -55,7 +55,9 @@ class Blocks:
 
     def counts(self, one: Ints, other: Ints) -> Ints:
         """Return how many pairs of leaves lie in each block: exact, for the release path alone."""
-        return np.bincount(self.owner[self.tree.meeting(one, other)], minlength=len(self.node))
+        return np.bincount(
+            self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node)
+        )
 
 
 def private_slots(tree: Dendrogram, public: Ints) -> Ints:
@@ -63,8 +65,8 @@ def private_slots(tree: Dendrogram, public: Ints) -> Ints:
     size, inner = tree.size, np.arange(tree.leaves, len(tree.left))
     pairs = np.zeros(len(tree.left), dtype=np.int64)
     pairs[inner] = size[tree.left[inner]] * size[tree.right[inner]]
-    ends = Slots(tree.leaves, directed=False).ends(public)
-    return pairs - np.bincount(tree.meeting(*ends), minlength=len(pairs))
+    ends = NodePairIndex(tree.leaves, directed=False).ends(public)
+    return pairs - np.bincount(tree.lowest_common_ancestors(*ends), minlength=len(pairs))
 
 
 def _below(tree: Dendrogram, node: int) -> list[int]:

@@ -9,9 +9,9 @@ import numpy as np
 from graphveil._llvm import can_compile
 from graphveil._random import RowStream
 from graphveil.dendrogram import moves
-from graphveil.dendrogram.translate import Floats, Ints, compiled
+from graphveil.dendrogram.translate import Floats, Ints, compile_function
 from graphveil.dendrogram.tree import Dendrogram
-from graphveil.mechanisms._draws import below
+from graphveil.mechanisms._draws import uniform_below
 
 STEPS = 1 << 14  # drawn for at a time; a row of the stream each
 NEVER = 1 << 62
@@ -21,7 +21,7 @@ Pairs = tuple[Ints, Ints]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class ChainSchedule:
     """What a chain's steps weigh; see :func:`graphveil.dendrogram.moves.walk`.
 
     Public steps accept with min(1, exp(public dL_pub)). Every ``every``-th step is private, none for 0, and
@@ -46,14 +46,14 @@ class Schedule:
         return np.array([self.public, self.private, self.kappa or 0.0])
 
 
-class Chain:
+class DendrogramChain:
     """A dendrogram with the counts that moves change, over public and private edges.
 
     Private slots are the pairs of leaves without a public edge; public slots are all pairs.
 
     >>> tree = Dendrogram.balanced(4, np.random.default_rng(0))
-    >>> chain = Chain(tree, none(), (np.array([0]), np.array([1])))
-    >>> chain.run(10, Schedule(), RowStream(bytes(32)))
+    >>> chain = DendrogramChain(tree, no_pairs(), (np.array([0]), np.array([1])))
+    >>> chain.run(10, ChainSchedule(), RowStream(bytes(32)))
     >>> chain.tree.leaves, chain.likelihood[0]
     (4, 0.0)
     """
@@ -65,7 +65,7 @@ class Chain:
         self._parent, self._size = tree.parents.copy(), tree.size.copy()
         self._one, self._other = (np.concatenate(both) for both in zip(public, private, strict=True))
         self._kind = np.repeat(np.arange(2), [len(public[0]), len(private[0])])
-        at = tree.meeting(self._one, self._other)
+        at = tree.lowest_common_ancestors(self._one, self._other)
         self._counts = np.bincount(2 * at + self._kind, minlength=2 * nodes)
         self._head, self._next = _lists(at, nodes)
         self._under, self._done = np.zeros_like(self._one), np.zeros(2, dtype=np.int64)
@@ -92,13 +92,13 @@ class Chain:
         """How many moves were accepted."""
         return int(self._done[0])
 
-    def run(self, steps: int, schedule: Schedule, stream: RowStream, *, plain: bool = False) -> None:
+    def run(self, steps: int, schedule: ChainSchedule, stream: RowStream, *, plain: bool = False) -> None:
         """Take steps, with the words of a keyed stream: all at once or in parts, they are the same.
 
         ``plain`` takes them in Python, which the compiled way agrees with to the last bit. Two leaves have
         one tree, and nothing to choose.
         """
-        take = _plain if plain or not can_compile() else _fast()
+        take = _run_python if plain or not can_compile() else _compiled_steps()
         last = self._steps + steps
         while self._steps < last and self._leaves > 2:
             row, within = divmod(self._steps, STEPS)
@@ -124,7 +124,7 @@ class Chain:
         return (*tree, self._counts, self._scores, *lists, self._done)
 
 
-def none() -> Pairs:
+def no_pairs() -> Pairs:
     """Return no pairs."""
     return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
 
@@ -133,7 +133,7 @@ def _draws(stream: RowStream, row: int, leaves: int) -> tuple[Ints, Ints, Floats
     """Return what the steps of one row draw: which node, which turn, and a coin."""
     words = stream.words(np.array([row]), words_per_row=2 * STEPS)[0].reshape(-1, 2)
     turn = (words[:, 1] & np.uint64(3)).astype(np.int64)
-    return below(words[:, 0], leaves - 2), turn, (words[:, 1] >> np.uint64(11)) * _UNIT
+    return uniform_below(words[:, 0], leaves - 2), turn, (words[:, 1] >> np.uint64(11)) * _UNIT
 
 
 def _lists(at: Ints, nodes: int) -> tuple[Ints, Ints]:
@@ -154,7 +154,7 @@ def _scores(tree: Dendrogram, counts: Ints) -> Floats:
     return found
 
 
-def _plain(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
+def _run_python(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
     """Take steps in Python: on lists, whose entries are plain numbers, written back at the end."""
     lists = [array.tolist() for array in arrays]
     moves.walk(*map(int, numbers), *lists)  # type: ignore[arg-type]
@@ -163,9 +163,9 @@ def _plain(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
 
 
 @cache
-def _fast() -> Callable[[tuple[int, ...], tuple[Ints | Floats, ...]], None]:
+def _compiled_steps() -> Callable[[tuple[int, ...], tuple[Ints | Floats, ...]], None]:
     """Return what takes steps in machine code."""
-    run = compiled(moves.walk, moves.score, moves.step_bound, moves.larger)
+    run = compile_function(moves.walk, moves.score, moves.step_bound, moves.larger)
 
     def take(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
         run(*map(int, numbers), *(array.ctypes.data for array in arrays))

@@ -32,7 +32,7 @@ def average_linkage(leaves: int, one: Ints, other: Ints, rng: np.random.Generato
     for _ in range(ROUNDS):
         if not len(one):
             break
-        merged = _couples(edges / (size[one] * size[other]), one, other, rng)
+        merged = _mutual_nearest_pairs(edges / (size[one] * size[other]), one, other, rng)
         above = made + np.arange(len(merged))
         group, made = np.arange(made), made + len(merged)
         for end in (one[merged], other[merged]):
@@ -43,7 +43,7 @@ def average_linkage(leaves: int, one: Ints, other: Ints, rng: np.random.Generato
     return Dendrogram.from_parents(_by_size(parent, size, made, rng))
 
 
-def _couples(shares: Floats, one: Ints, other: Ints, rng: np.random.Generator) -> Ints:
+def _mutual_nearest_pairs(shares: Floats, one: Ints, other: Ints, rng: np.random.Generator) -> Ints:
     """Return the pairs of groups that are each other's closest, ties broken alike for both."""
     rank = np.empty(len(one), dtype=np.int64)
     rank[np.lexsort((rng.random(len(one)), shares))] = np.arange(len(one))

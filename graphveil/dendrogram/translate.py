@@ -33,12 +33,12 @@ _ENTRY = {"ints": "i64", "floats": "double"}
 _INT = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "sdiv", ast.Mod: "srem"}
 _FLOAT = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 _ORDER = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
-_MATHS = ("log", "log1p", "exp")
+_MATH_FUNCTIONS = ("log", "log1p", "exp")
 
 Value = tuple[str, str]  # type and name
 
 
-def compiled(main: Callable[..., None], *others: Callable[..., Any]) -> Compiled:
+def compile_function(main: Callable[..., None], *others: Callable[..., Any]) -> Compiled:
     """Return a function that takes the addresses of a table of numbers and then of the arrays of ``main``.
 
     Its numbers come first, all of them ``int``; floats are handed over in arrays. ``main`` returns nothing.
@@ -48,7 +48,7 @@ def compiled(main: Callable[..., None], *others: Callable[..., Any]) -> Compiled
     texts = [_Function(tree, kinds).text() for tree in trees]
     parameters = [_kind(arg) for arg in trees[-1].args.args]
     numbers = parameters.count("i64")
-    declared = [f"declare double @{name}(double)" for name in _MATHS]
+    declared = [f"declare double @{name}(double)" for name in _MATH_FUNCTIONS]
     return compile_for_host("\n".join([*declared, *texts]), numbers, len(parameters) - numbers)
 
 
@@ -225,7 +225,7 @@ class _Function:
         return self._do("i64", f"{_INT[type(op)]} i64 {left[1]}, {right[1]}")
 
     def _call(self, name: str, given: list[Value]) -> Value:
-        if name in _MATHS:
+        if name in _MATH_FUNCTIONS:
             return self._do("double", f"call double @{name}(double {self._float(given[0])})")
         listed = ", ".join(f"{_IN_LLVM.get(kind, kind)} {value}" for kind, value in given)
         return self._do(self._kinds[name], f"call {self._kinds[name]} @{name}({listed})")

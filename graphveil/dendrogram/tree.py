@@ -101,7 +101,7 @@ class Dendrogram:
         order[start[: self.leaves]] = np.arange(self.leaves)
         return order, start
 
-    def meeting(self, one: Ints, other: Ints) -> Ints:
+    def lowest_common_ancestors(self, one: Ints, other: Ints) -> Ints:
         """Return for each pair of leaves the node at which they meet, in few steps even in a deep tree.
 
         A path goes on into the larger child, so that few paths lead to any leaf (heavy paths).

@@ -28,7 +28,7 @@ from typing import Any
 from graphveil._files import make_folder, write_atomic
 from graphveil.artifacts.release_folder import PER_NODE
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.models.inference.own_graph import FILE as OWN_GRAPH
+from graphveil.models.inference.graph_fingerprint import FILE as OWN_GRAPH
 
 _FORMAT = {"format": "graphveil-run", "version": 1}
 _PACKAGES = (
@@ -100,7 +100,7 @@ class RunFolder:
         return self.internal / "receipts.json"
 
     @property
-    def asked(self) -> Path:
+    def prediction_charges(self) -> Path:
         """What each prediction of another graph cost, and where it was booked: a file each."""
         return self.internal / "asked"
 
@@ -138,7 +138,7 @@ class RunFolder:
             )
 
     @contextmanager
-    def opened(self, configuration: Mapping[str, Any], *, resume: bool = False) -> Iterator[None]:
+    def locked(self, configuration: Mapping[str, Any], *, resume: bool = False) -> Iterator[None]:
         """Hold the folder while a run works in it: made by this process alone, or locked and then compared.
 
         Between :meth:`check` and this call another process may have come first, so nothing that was seen
@@ -149,7 +149,7 @@ class RunFolder:
         """
         if not resume:
             self._make(configuration)
-        with self._alone():
+        with self._exclusive_lock():
             if resume:
                 self.check(configuration, resume=True)
                 if self.complete:
@@ -175,7 +175,7 @@ class RunFolder:
             raise self._unusable(error) from None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive_lock(self) -> Iterator[None]:
         """Hold the system's lock on the configuration, which ends with the process if it is killed."""
         try:
             held = os.open(self.lock, os.O_RDWR)
@@ -203,7 +203,7 @@ class RunFolder:
         return tuple(folder for folder in (self.root, *self.root.parents) if not folder.exists())
 
     def drop(self, *, made: Sequence[Path]) -> None:
-        """Remove what :meth:`opened` has made, where nothing came of it.
+        """Remove what :meth:`locked` has made, where nothing came of it.
 
         Args:
             made: Folders that were missing before; those that are empty now are removed.
@@ -303,9 +303,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        raise damaged(path) from None
+        raise damaged_file_error(path) from None
     if not isinstance(content, dict):
-        raise damaged(path)
+        raise damaged_file_error(path)
     return content
 
 
@@ -322,11 +322,11 @@ def read_checked(path: Path) -> dict[str, Any]:
     """
     content = read_json(path)
     if content.pop(_DIGEST, None) != _digest_of(content):
-        raise damaged(path)
+        raise damaged_file_error(path)
     return content
 
 
-def damaged(path: Path) -> ArtifactError:
+def damaged_file_error(path: Path) -> ArtifactError:
     """Return that an internal file does not say what was written to it."""
     return ArtifactError(
         f"{path} is damaged, so the run cannot be resumed; start a new one with another --out (what was "

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from graphveil import _check
 from graphveil.errors import GraphError
 from graphveil.experiment.inputs.parameters import method_class
-from graphveil.experiment.inputs.public_flags import Columns, PublicFlags
+from graphveil.experiment.inputs.public_flags import GraphTableColumns, PublicFlags
 from graphveil.experiment.inputs.source import Source
-from graphveil.tables.parts import refusal
+from graphveil.tables.split_parts import empty_part_message
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
-    from graphveil.graph.recipes import Recipe
+    from graphveil.graph.recipes import DatasetRecipe
     from graphveil.models.base import Estimator
-    from graphveil.models.lpgnn.local import LocalEstimator
+    from graphveil.models.lpgnn.local_estimator import LocalEstimator
     from graphveil.models.mlp import MLP
 
 DEFAULT_RECIPE, LOCAL_RECIPE = "gap", "lpgnn"
@@ -93,14 +93,14 @@ class Experiment:
         return self.parameters.get("unit") == "node-features"
 
     @property
-    def _recipe(self) -> "Recipe | None":
+    def _recipe(self) -> "DatasetRecipe | None":
         from graphveil.graph.recipes import RECIPES
 
         if self.recipe_name is None:
             return None
         recipe = RECIPES[self.recipe_name]
         by_id = self.local or (self.records and not self.paper)  # a paper's own split in paper mode
-        return recipe.on_devices() if by_id else recipe
+        return recipe.on_clients() if by_id else recipe
 
     @cached_property
     def records(self) -> bool:
@@ -125,14 +125,14 @@ class Experiment:
         nowhere to be read.
         """
         from graphveil.models.heterorr import HeteroRR
-        from graphveil.models.lpgnn.local import LocalEstimator
+        from graphveil.models.lpgnn.local_estimator import LocalEstimator
         from graphveil.models.mlp import MLP
 
         if self.method == MLP.method or not self.compare or self.parameters.get("multi_label"):
             return None
         model = self.model(run)
         if isinstance(model, HeteroRR) or (self.local and isinstance(model, LocalEstimator)):
-            return model.without_edges()
+            return model.no_graph_baseline()
         known = self._parameters(run)
         shared = ("seed", *_SHARED_WITH_BASELINE, *(("batch_size",) if self.paper else ()))
         return MLP(**{name: known[name] for name in shared if name in known})
@@ -154,9 +154,9 @@ class Experiment:
         return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
 
     @property
-    def _columns(self) -> Columns:
+    def _columns(self) -> GraphTableColumns:
         known = self.source
-        return Columns(
+        return GraphTableColumns(
             nodes=known.nodes,
             id=known.id,
             source=known.source,
@@ -176,7 +176,7 @@ class Experiment:
         tested = graph.mask("test")
         members = graph.test_mask if self.records or self.local else tested
         if members is None or not bool(members.any()):
-            raise GraphError(refusal("test"))
+            raise GraphError(empty_part_message("test"))
         return graph
 
     def as_dict(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class FinishedRun:
         Raises:
             ArtifactError: the folder holds no finished run, or a file of it is damaged.
         """
-        from graphveil.artifacts.release_folder import read_promise
+        from graphveil.artifacts.release_folder import read_guarantee
 
         folder = RunFolder(path)
         if not folder.complete:
@@ -54,7 +54,7 @@ class FinishedRun:
         return cls(
             path.resolve().name,
             _read(folder.metrics),
-            read_promise(path).guarantee,
+            read_guarantee(path).guarantee,
             lock["configuration"],
             lock["versions"],
             {file.stem: _read(file) for file in found},
@@ -72,7 +72,7 @@ class FinishedRun:
         return interval(self.metrics["test_accuracy"], self.metrics.get("tested"))
 
     @property
-    def floor(self) -> Summary | None:
+    def baseline(self) -> Summary | None:
         """That of the network that reads no edge, if it ran."""
         found = self.metrics["mlp_test_accuracy"]
         return None if found is None else interval(found, self.metrics.get("tested"))

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphveil.artifacts.cards import void_mark
-from graphveil.privacy import NodeFeatures
-from graphveil.privacy.figures import figure_up
-from graphveil.privacy.guarantee import FALSE_ALARMS
+from graphveil.artifacts.cards import invalid_mark
+from graphveil.privacy import LocalAttributes
+from graphveil.privacy.formatting import format_upper_bound
+from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
 
 CONFIDENCE = 0.95
 ABSENT = "n/a"  # an accuracy on nodes of which none has a label
@@ -32,9 +32,9 @@ class Summary:
     A run of which no tested node has a label has no accuracy: its value is None, and the figures are those of
     the other runs, None if there are none.
 
-    >>> Summary.of([0.80, 0.82, 0.84])
+    >>> Summary.from_values([0.80, 0.82, 0.84])
     Summary(mean=0.82, std=0.02, ci95=(0.770317, 0.869683), values=(0.8, 0.82, 0.84))
-    >>> Summary.of([0.8]).ci95 is None, Summary.of([None]).mean is None
+    >>> Summary.from_values([0.8]).ci95 is None, Summary.from_values([None]).mean is None
     (True, True)
     """
 
@@ -44,7 +44,7 @@ class Summary:
     values: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, values: Sequence[float | None]) -> "Summary":
+    def from_values(cls, values: Sequence[float | None]) -> "Summary":
         """Summarise the values; the interval is Student's, cut to [0, 1]."""
         there = [value for value in values if value is not None]
         if not there:
@@ -68,7 +68,7 @@ class Summary:
     def percent(self) -> str:
         """Return the mean and its interval in percent.
 
-        >>> [Summary.of(values).percent() for values in ([0.80, 0.82, 0.84], [0.8], [None])]
+        >>> [Summary.from_values(values).percent() for values in ([0.80, 0.82, 0.84], [0.8], [None])]
         ['82.0 [77.0, 87.0]', '80.0', 'n/a']
         """
         if self.mean is None:
@@ -84,7 +84,7 @@ def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:
     >>> round(low, 3), round(high, 3)
     (0.826, 0.945)
     """
-    summary = Summary.of(figures["values"])
+    summary = Summary.from_values(figures["values"])
     if summary.ci95 is not None or summary.mean is None or not tested:
         return summary
     share, wide = summary.mean, _NORMAL**2 / tested
@@ -101,17 +101,17 @@ class Cost:
     """
 
     epsilon: float | None
-    attacker_rate: float
+    max_tpr: float
     mark: str = ""
 
     @classmethod
-    def of(cls, guarantee: Mapping[str, Any]) -> "Cost":
+    def from_guarantee(cls, guarantee: Mapping[str, Any]) -> "Cost":
         """Read a guarantee as plain values: what was proved, which a paper's budget is not.
 
-        >>> Cost.of({"epsilon": 86.2, "tpr_at_1pct_fpr": 1.0, "valid": False, "unit": "node-owner"})
+        >>> Cost.from_guarantee({"epsilon": 86.2, "tpr_at_1pct_fpr": 1.0, "valid": False, "unit": "node-owner"})
         Cost(epsilon=86.2, attacker_rate=1.0, mark=' (not valid)')
         """
-        mark = void_mark(valid=guarantee["valid"], unit=guarantee["unit"])
+        mark = invalid_mark(valid=guarantee["valid"], unit=guarantee["unit"])
         return cls(guarantee["epsilon"], guarantee["tpr_at_1pct_fpr"], mark)
 
 
@@ -121,10 +121,10 @@ def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
     An MLP that learned from the method's own reports has their figures, though it adds nothing to them.
     """
     if metrics["baseline_guarantee"] is not None:
-        return Cost.of(metrics["baseline_guarantee"])
-    if metrics["unit"] == NodeFeatures.name:
-        return Cost.of(metrics["guarantee"])
-    return Cost(0.0, FALSE_ALARMS)
+        return Cost.from_guarantee(metrics["baseline_guarantee"])
+    if metrics["unit"] == LocalAttributes.name:
+        return Cost.from_guarantee(metrics["guarantee"])
+    return Cost(0.0, FALSE_POSITIVE_RATE)
 
 
 def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
@@ -134,17 +134,22 @@ def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
     """
     same = []
     if metrics["mlp_test_accuracy"] is not None:
-        same += [SAME_REPORTS] if metrics["unit"] == NodeFeatures.name else []
+        same += [SAME_REPORTS] if metrics["unit"] == LocalAttributes.name else []
         same += [SAME_FEATURES] if metrics["guarantee"].get("beside") else []
-    return [*same, *_papers_figure(metrics)]
+    return [*same, *_paper_epsilon_remark(metrics)]
 
 
-def _papers_figure(metrics: Mapping[str, Any]) -> list[str]:
+def _paper_epsilon_remark(metrics: Mapping[str, Any]) -> list[str]:
     """Return what a paper makes of noise for which another epsilon is shown."""
-    asked, found = metrics["epsilon"], metrics["guarantee"]["epsilon"]
-    if metrics["mode"] != "paper" or not asked or not found or figure_up(asked) == figure_up(found):
+    requested, found = metrics["epsilon"], metrics["guarantee"]["epsilon"]
+    if (
+        metrics["mode"] != "paper"
+        or not requested
+        or not found
+        or format_upper_bound(requested) == format_upper_bound(found)
+    ):
         return []
-    return [f"The paper's accounting calls this noise epsilon {figure_up(asked)}."]
+    return [f"The paper's accounting calls this noise epsilon {format_upper_bound(requested)}."]
 
 
 def _student(freedom: int) -> float:

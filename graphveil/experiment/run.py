@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil._files import write_atomic
-from graphveil.artifacts.cards import Card, other_runs, plain_words, secrets_of
+from graphveil.artifacts.cards import Card, guarantee_summary, other_runs, protected_parts
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.experiment.accounts.ledger_account import RunAccount, receipts_in
-from graphveil.experiment.accounts.preview import Preview, charged, together
+from graphveil.experiment.accounts.preview import Preview, charged_guarantee, combined_guarantee
 from graphveil.experiment.artifacts import (
     RunFolder,
-    damaged,
+    damaged_file_error,
     read_checked,
     write_checked,
     write_history,
@@ -26,7 +26,7 @@ from graphveil.experiment.artifacts import (
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.inputs.data_fingerprint import check_data, forget_data
 from graphveil.experiment.results import Summary
-from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, ledger_of
+from graphveil.privacy import Guarantee, LocalAttributes, NodeUnit, NoUnit, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
-    from graphveil.release import Engine
+    from graphveil.release import AggregationBackend
 
 OnProgress = Callable[[str, int, int], None]
 _PARTS = {"test": "test", "val": "validation"}
-_EDGES_PUBLIC = (NoUnit.name, NodeFeatures.name)
+_EDGES_PUBLIC = (NoUnit.name, LocalAttributes.name)
 _PUBLIC = "public"  # a run's folder of what method and baseline both learn from public data
-MLP = "mlp"  # the baseline's name
+BASELINE_METHOD = "mlp"  # the baseline's name
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRecord:
+class RunResult:
     """What one finished run leaves for the summary, as plain values."""
 
     seed: int
@@ -70,7 +70,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ExperimentResult:
     """A finished experiment: its figures, its history, and its guarantee."""
 
     metrics: dict[str, Any]
@@ -88,28 +88,28 @@ def run(
     *,
     resume: bool = False,
     shared: Path | None = None,
-    engine: "Engine | str | None" = None,
-) -> Outcome:
+    backend: "AggregationBackend | str | None" = None,
+) -> ExperimentResult:
     """Run the experiment of a preview, resuming what the folder holds, and publish its release.
 
     The release is the run of the first seed, fixed beforehand. Every run's answers about protected data, its
     baseline's too, are booked in the graph's budget before they are computed. Resumed runs have the graph of
     the first call. ``shared`` is a folder of what follows from public data alone, where experiments on one
-    graph share it. ``engine`` says where edges are read; it changes no result.
+    graph share it. ``backend`` says where edges are read; it changes no result.
     """
     started, fresh = time.perf_counter(), folder.missing
-    booked = len(ledger_of(graph.edge_set))
-    with folder.opened(plan.experiment.as_dict(), resume=resume):
+    recorded_before = len(ledger_of(graph.edge_set))
+    with folder.locked(plan.experiment.as_dict(), resume=resume):
         try:
             check_data(folder, graph)
             records = [
-                _run(plan.experiment, graph, folder, index, on_progress, account, shared, engine)
+                _run(plan.experiment, graph, folder, index, on_progress, account, shared, backend)
                 for index in range(plan.experiment.runs)
             ]
         except (InputError, PrivacyError, MissingDependencyError):
             if account is not None and not resume:
-                account.give_back()
-            if not resume and len(ledger_of(graph.edge_set)) <= booked:
+                account.refund()
+            if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
                 forget_data(folder)
                 folder.drop(made=fresh)
             raise
@@ -134,8 +134,8 @@ def _run(
     show: OnProgress,
     account: RunAccount | None,
     shared: Path | None,
-    engine: "Engine | str | None",
-) -> RunRecord:
+    backend: "AggregationBackend | str | None",
+) -> RunResult:
     """Return the record of one run, from the folder if it was finished before."""
     workspace = folder.workspace(experiment.seed + index)
     path = workspace / "record.json"
@@ -148,13 +148,13 @@ def _run(
         split,
         on_progress=_labelled(show, prefix),
         workspace=workspace / "method",
-        engine=engine,
+        backend=backend,
         cache=public,
     )
     baseline = experiment.baseline(index)
     if baseline is not None:
-        told = _labelled(show, f"{prefix}baseline ")
-        _fit_beside(model, baseline, split, told, workspace / "mlp", public)
+        reported = _labelled(show, f"{prefix}baseline ")
+        _fit_baseline(model, baseline, split, reported, workspace / "mlp", public)
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
         _stage_release(model, experiment, record, folder, workspace)
@@ -165,15 +165,15 @@ def _run(
     return record
 
 
-def _record_in(path: Path) -> RunRecord:
+def _record_in(path: Path) -> RunResult:
     """Return the record of a run that was finished before; another version's does not fit."""
     try:
-        return RunRecord(**read_checked(path))
+        return RunResult(**read_checked(path))
     except TypeError:
-        raise damaged(path) from None
+        raise damaged_file_error(path) from None
 
 
-def _fit_beside(
+def _fit_baseline(
     model: "Estimator",
     baseline: "Estimator",
     split: "Graph",
@@ -182,38 +182,40 @@ def _fit_beside(
     public: Path,
 ) -> None:
     """Fit the baseline: to the same reports where nodes randomise their records, else to the graph."""
-    from graphveil.models.lpgnn.local import LocalEstimator
+    from graphveil.models.lpgnn.local_estimator import LocalEstimator
 
     if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
-        baseline.fit_reports_of(model, split, on_progress=show)
+        baseline.fit_same_reports(model, split, on_progress=show)
     else:
-        seen = _seen_beside(model, split)
+        seen = _baseline_view(model, split)
         baseline.fit(seen, on_progress=show, workspace=workspace, cache=public)
 
 
-def _seen_beside(model: "Estimator", split: "Graph") -> "Graph":
+def _baseline_view(model: "Estimator", split: "Graph") -> "Graph":
     """Return the graph as the baseline may see it: with features as they were told, if they were."""
     from graphveil.models.heterorr import HeteroRR
 
-    return model.as_told(split) if isinstance(model, HeteroRR) else split
+    return model.with_reported_features(split) if isinstance(model, HeteroRR) else split
 
 
-def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", seed: int) -> RunRecord:
-    models = [(model.method, model)] if baseline is None else [(model.method, model), (MLP, baseline)]
+def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", seed: int) -> RunResult:
+    models = (
+        [(model.method, model)] if baseline is None else [(model.method, model), (BASELINE_METHOD, baseline)]
+    )
     history = [
         [seed, name, stage, *asdict(epoch).values()] for name, one in models for stage, epoch in one.history_
     ]
-    beside = None if baseline is None else charged(baseline.guarantee)
-    compared = model if model.method == MLP else baseline  # an MLP is its own baseline
-    return RunRecord(
+    baselines = None if baseline is None else charged_guarantee(baseline.guarantee)
+    compared = model if model.method == BASELINE_METHOD else baseline  # an MLP is its own baseline
+    return RunResult(
         seed=seed,
         accuracy=_accuracies(model, split),
-        baseline=None if compared is None else _accuracies(compared, _seen_beside(model, split)),
+        baseline=None if compared is None else _accuracies(compared, _baseline_view(model, split)),
         private_accuracy=dict(model.private_accuracy_),
         private_baseline={} if compared is None else dict(compared.private_accuracy_),
         seconds=dict(model.seconds_),
         guarantee=guarantee_to_plain(model.guarantee),
-        baseline_guarantee=None if beside is None else guarantee_to_plain(beside),
+        baseline_guarantee=None if baselines is None else guarantee_to_plain(baselines),
         clipped=getattr(model, "clipped_", None),
         homophily=_homophily(model),
         history=[[None if value != value else value for value in row] for row in history],
@@ -231,15 +233,15 @@ def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
     """Return the exact accuracies, of which a unit of records lets none fail for want of a label."""
     if model.proba_ is None:  # nothing covers a prediction, so there is none
         return dict.fromkeys(("test", "val"))
-    return {part: _there(model.score(split, part)) for part in ("test", "val")}
+    return {part: _not_none(model.score(split, part)) for part in ("test", "val")}
 
 
 def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
     """Return, by class, how many test nodes are of it, are found, and are said to be of it."""
     tested, head = split.mask("test") & (split.y >= 0), model.fitted.method.head
-    true, said = head.labels(split)[tested], model.predict(split)[tested]
+    true, predicted = head.labels(split)[tested], model.predict(split)[tested]
     return [
-        [int(count.sum()) for count in (_of(true, k), _of(true, k) & _of(said, k), _of(said, k))]
+        [int(count.sum()) for count in (_of(true, k), _of(true, k) & _of(predicted, k), _of(predicted, k))]
         for k in range(head.width(split))
     ]
 
@@ -251,20 +253,20 @@ def _of(labels: "Tensor", number: int) -> "Tensor":
 
 def _labels_public(guarantee: Guarantee) -> bool:
     """Whether labels are public, so that counts of them may be shown inside."""
-    return guarantee.unit == NoUnit.name or secrets_of(guarantee) == "edges"
+    return guarantee.unit == NoUnit.name or protected_parts(guarantee) == "edges"
 
 
-def _there(value: float) -> float | None:
+def _not_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
 def _stage_release(
-    model: "Estimator", experiment: Experiment, record: RunRecord, folder: RunFolder, workspace: Path
+    model: "Estimator", experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
 ) -> None:
     """Save the release, and what is withheld from it, beside the run's state, replacing earlier attempts."""
-    from graphveil.artifacts.files import write_record
-    from graphveil.artifacts.release_folder import withheld
-    from graphveil.models.inference import own_graph
+    from graphveil.artifacts.files import write_schema
+    from graphveil.artifacts.release_folder import withheld_files
+    from graphveil.models.inference import graph_fingerprint
     from graphveil.models.snapshots import save_fitted
 
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
@@ -278,30 +280,30 @@ def _stage_release(
         other_runs=other_runs(
             experiment.seed,
             experiment.runs,
-            together(runs),
+            combined_guarantee(runs),
             compared=record.baseline_guarantee is not None,
         ),
     )
-    kept_back = per_node if withheld(model.guarantee.unit) and model.proba_ is not None else None
+    kept_back = per_node if withheld_files(model.guarantee.unit) and model.proba_ is not None else None
     save_fitted(model.fitted, release, card, per_node=kept_back)
-    if model.own_graph is not None:
-        write_record(workspace / own_graph.FILE, model.own_graph.as_record())
+    if model.graph_fingerprint is not None:
+        write_schema(workspace / graph_fingerprint.FILE, model.graph_fingerprint.as_record())
 
 
-def _published_accuracies(model: "Estimator", record: RunRecord) -> dict[str, float]:
+def _published_accuracies(model: "Estimator", record: RunResult) -> dict[str, float]:
     """Return what a model card may say: functions of released values and public labels, or booked counts."""
     if isinstance(model.protected_unit, NodeUnit):
         where = "accuracy of labelled nodes, from noisy counts"
         return {f"{_PARTS[part]} {where}": value for part, value in record.private_accuracy.items()}
     accuracies = {"test accuracy": record.accuracy["test"]}
-    if record.baseline is not None and model.method != MLP:
+    if record.baseline is not None and model.method != BASELINE_METHOD:
         accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
     return {name: value for name, value in accuracies.items() if value is not None}
 
 
-def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall: float) -> Outcome:
+def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall: float) -> ExperimentResult:
     guarantee = records[0].guarantees[0]
-    all_runs = together([one for record in records for one in record.guarantees])
+    all_runs = combined_guarantee([one for record in records for one in record.guarantees])
     metrics = {
         **_configuration(plan, guarantee),
         **_accuracy_figures(records),
@@ -316,13 +318,13 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
             "epsilon": all_runs.as_dict()["epsilon"],
             "delta": all_runs.delta,
             "releases": all_runs.releases,
-            **({"beside": [one.as_dict() for one in all_runs.beside]} if all_runs.beside else {}),
+            **({"beside": [one.as_dict() for one in all_runs.additional]} if all_runs.additional else {}),
         },
-        "tpr_at_1pct_fpr": guarantee.attacker_rate,
-        "tpr_at_1pct_fpr_all_runs": all_runs.attacker_rate,
+        "tpr_at_1pct_fpr": guarantee.max_tpr,
+        "tpr_at_1pct_fpr_all_runs": all_runs.max_tpr,
         "deviations": list(guarantee.deviations),
-        "plain_words": plain_words(guarantee),
-        "statement": guarantee.statement(),
+        "plain_words": guarantee_summary(guarantee),
+        "statement": guarantee.formal_statement(),
         "nodes": graph.num_nodes,
         "features": graph.num_features,
         "constant_feature": graph.encoding is not None and graph.encoding.constant,
@@ -332,7 +334,7 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
         "seconds_wall": round(wall, 3),
         "peak_rss_mb": _peak_megabytes(),
     }
-    return Outcome(
+    return ExperimentResult(
         metrics=metrics,
         history=[row for record in records for row in record.history],
         guarantee=guarantee,
@@ -340,7 +342,7 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
     )
 
 
-def _class_figures(record: RunRecord, graph: "Graph") -> list[dict[str, Any]]:
+def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
     """Return the first run's recall and precision by class; none where labels are secret."""
     names = graph.class_names or tuple(map(str, range(len(record.per_class))))
     return [
@@ -348,9 +350,9 @@ def _class_figures(record: RunRecord, graph: "Graph") -> list[dict[str, Any]]:
             "class": str(name),
             "tested": tested,
             "recall": right / tested if tested else None,
-            "precision": right / said if said else None,
+            "precision": right / predicted if predicted else None,
         }
-        for name, (tested, right, said) in zip(names, record.per_class, strict=False)
+        for name, (tested, right, predicted) in zip(names, record.per_class, strict=False)
     ]
 
 
@@ -360,9 +362,9 @@ def _covers_accuracies(guarantee: Guarantee) -> bool:
     Under ``node-features`` those of training and validation nodes are on what the nodes said, and test labels
     are not covered by anything.
     """
-    if guarantee.unit == NodeFeatures.name:
+    if guarantee.unit == LocalAttributes.name:
         return True
-    return guarantee.unit != NoUnit.name and secrets_of(guarantee) == "edges"
+    return guarantee.unit != NoUnit.name and protected_parts(guarantee) == "edges"
 
 
 def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
@@ -395,38 +397,38 @@ def _epsilon(model: "Estimator", guarantee: Guarantee) -> float | None:
 
 def _local_budgets(guarantee: Guarantee) -> dict[str, Any]:
     """Return the budgets of features and label, where those are protected; None stands for infinity."""
-    told = [one.as_dict() for one in (guarantee, *guarantee.beside)]
-    return {name: value for one in told for name, value in one.items() if name in ("eps_x", "eps_y")}
+    reported = [one.as_dict() for one in (guarantee, *guarantee.additional)]
+    return {name: value for one in reported for name, value in one.items() if name in ("eps_x", "eps_y")}
 
 
-def _accuracy_figures(records: Sequence[RunRecord]) -> dict[str, Any]:
+def _accuracy_figures(records: Sequence[RunResult]) -> dict[str, Any]:
     """Return the exact accuracies; a baseline that was left out has none."""
     own = [record.accuracy for record in records]
-    beside = [record.baseline for record in records if record.baseline is not None]
+    baselines = [record.baseline for record in records if record.baseline is not None]
     return {
         "test_accuracy": _summary(own, "test"),
         "val_accuracy": _summary(own, "val"),
-        "mlp_test_accuracy": _summary(beside, "test"),
-        "mlp_val_accuracy": _summary(beside, "val"),
+        "mlp_test_accuracy": _summary(baselines, "test"),
+        "mlp_val_accuracy": _summary(baselines, "val"),
     }
 
 
-def _private_figures(records: Sequence[RunRecord], all_runs: Guarantee) -> dict[str, Any] | None:
+def _private_figures(records: Sequence[RunResult], all_runs: Guarantee) -> dict[str, Any] | None:
     """Return the accuracies from booked noisy counts, if there are any."""
     own = [record.private_accuracy for record in records]
     if not own[0]:
         return None
-    beside = [record.private_baseline for record in records if record.private_baseline]
+    baselines = [record.private_baseline for record in records if record.private_baseline]
     figures = {part: _summary(own, part) for part in own[0]}
-    figures |= {f"mlp_{part}": _summary(beside, part) for part in own[0]}
+    figures |= {f"mlp_{part}": _summary(baselines, part) for part in own[0]}
     return {"covered": all_runs.valid, **figures}
 
 
 def _summary(figures: Sequence[Mapping[str, float | None]], part: str) -> dict[str, Any] | None:
-    return Summary.of([figure[part] for figure in figures]).as_dict() if figures else None
+    return Summary.from_values([figure[part] for figure in figures]).as_dict() if figures else None
 
 
-def _seconds(records: Sequence[RunRecord]) -> dict[str, float]:
+def _seconds(records: Sequence[RunResult]) -> dict[str, float]:
     """Return the method's mean seconds a run, by stage; a stage that it does not have takes none."""
     stages = dict.fromkeys([*STAGES, *(stage for record in records for stage in record.seconds)])
     return {
@@ -440,14 +442,14 @@ def _peak_megabytes() -> int:
     return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
 
 
-def _write(outcome: Outcome, folder: RunFolder, release: Path) -> None:
+def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:
     """Write what stays in the folder beside the release, which still waits."""
-    from graphveil.experiment.pages.privacy_notice import Notice, write_notice
+    from graphveil.experiment.pages.compliance_report import ComplianceReport, write_compliance_report
     from graphveil.experiment.pages.report import report_page
 
     write_history(folder.internal / "history.csv", outcome.history)
-    notice = Notice.of(folder, outcome.metrics, release)
-    write_notice(folder, notice)
+    notice = ComplianceReport.from_folder(folder, outcome.metrics, release)
+    write_compliance_report(folder, notice)
     page = report_page(outcome.metrics, outcome.history, outcome.guarantee, notice)
     write_atomic(folder.internal / "report.html", page.encode())
     if outcome.clipped is not None:

@@ -39,7 +39,9 @@ class PublicRecord:
     series: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, experiment: Experiment, metrics: Mapping[str, Any], guarantee: Guarantee) -> "PublicRecord":
+    def from_experiment(
+        cls, experiment: Experiment, metrics: Mapping[str, Any], guarantee: Guarantee
+    ) -> "PublicRecord":
         """Choose what is public of a finished experiment.
 
         Args:

@@ -2,7 +2,7 @@
 
 from graphveil.fidelity.centrality import eigenvector_centrality
 from graphveil.fidelity.communities import communities, modularity
-from graphveil.fidelity.comparison import HEAD, Comparison, StructuralQuery, compare
+from graphveil.fidelity.comparison import HEAD, StructuralComparison, StructuralQuery, compare
 from graphveil.fidelity.degrees import assortativity, average_degree, degree_counts, degree_variance
 from graphveil.fidelity.measures import (
     kl_divergence,
@@ -17,9 +17,9 @@ from graphveil.fidelity.triangles import Clustering, clustering
 __all__ = [
     "HEAD",
     "Clustering",
-    "Comparison",
     "PathLengths",
     "SimpleGraph",
+    "StructuralComparison",
     "StructuralQuery",
     "assortativity",
     "average_degree",

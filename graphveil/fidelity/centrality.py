@@ -17,7 +17,7 @@ def eigenvector_centrality(graph: SimpleGraph) -> Floats:
     Shapes: (N).
 
     >>> from graphveil.graph import Adjacency
-    >>> star = SimpleGraph.of(Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=False))
+    >>> star = SimpleGraph.from_adjacency(Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=False))
     >>> eigenvector_centrality(star).round(4)
     array([0.7071, 0.5   , 0.5   ])
     """

@@ -10,8 +10,8 @@ from scipy import sparse
 from graphveil.fidelity.simple_graph import Floats, Integers, SimpleGraph
 
 _ROUNDS, _PATIENCE = 100, 5  # of moves, at most and without a better partition
-_MOVING = 0.5  # share of the nodes that may move in a round
-_LEAST = 1e-9  # gain that is worth a move
+_MOVING_SHARE = 0.5  # share of the nodes that may move in a round
+_MIN_GAIN = 1e-9  # gain that is worth a move
 
 
 def communities(graph: SimpleGraph, *, rng: np.random.Generator) -> Integers:
@@ -27,16 +27,16 @@ def communities(graph: SimpleGraph, *, rng: np.random.Generator) -> Integers:
 
     >>> from graphveil.graph import Adjacency
     >>> two = Adjacency.from_edges([0, 0, 1, 2, 3, 3, 4], [1, 2, 2, 3, 4, 5, 5], num_nodes=6, directed=False)
-    >>> communities(SimpleGraph.of(two), rng=np.random.default_rng(0))
+    >>> communities(SimpleGraph.from_adjacency(two), rng=np.random.default_rng(0))
     array([0, 0, 0, 1, 1, 1])
     """
     found = np.arange(graph.nodes)
     if not graph.edges:
         return found
-    first = level = _Level.of(graph.matrix())
-    while (joined := _moved(level, np.arange(level.nodes), rng)).max() + 1 < level.nodes:
+    first = level = _Level.from_matrix(graph.matrix())
+    while (joined := _refine_partition(level, np.arange(level.nodes), rng)).max() + 1 < level.nodes:
         found, level = joined[found], level.joined(joined)
-    return _moved(first, found, rng)
+    return _refine_partition(first, found, rng)
 
 
 def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
@@ -46,7 +46,7 @@ def modularity(graph: SimpleGraph, labels: Integers) -> float | None:
     """
     if not graph.edges:
         return None
-    level = _Level.of(graph.matrix())
+    level = _Level.from_matrix(graph.matrix())
     return level.quality(labels, level.links(labels))
 
 
@@ -63,7 +63,7 @@ class _Level:
     total: float  # 2 m
 
     @classmethod
-    def of(cls, matrix: Any) -> Self:
+    def from_matrix(cls, matrix: Any) -> Self:
         """Take a symmetric matrix of weights."""
         degrees = np.asarray(matrix.sum(axis=1))
         return cls(matrix, degrees, matrix.diagonal(), float(degrees.sum()))
@@ -76,7 +76,7 @@ class _Level:
     def joined(self, labels: Integers) -> "_Level":
         """Return the graph of the communities."""
         members = _members(labels)
-        return _Level.of((members.T.tocsr() @ self.matrix @ members).tocsr())
+        return _Level.from_matrix((members.T.tocsr() @ self.matrix @ members).tocsr())
 
     def links(self, labels: Integers) -> "_Links":
         """Return the weights between nodes and the communities next to them."""
@@ -111,23 +111,23 @@ def _members(labels: Integers) -> Any:
     return sparse.csr_array((np.ones(nodes), labels, np.arange(nodes + 1)))
 
 
-def _moved(level: _Level, labels: Integers, rng: np.random.Generator) -> Integers:
+def _refine_partition(level: _Level, labels: Integers, rng: np.random.Generator) -> Integers:
     """Return the best partition that moves of single nodes come to from a first one."""
     best, quality, waited = labels, -np.inf, 0
     for _ in range(_ROUNDS):
         links = level.links(labels)
         now, waited = level.quality(labels, links), waited + 1
-        if now > quality + _LEAST:
+        if now > quality + _MIN_GAIN:
             best, quality, waited = labels, now, 0
-        wanted, gains = _wishes(level, labels, links)
+        wanted, gains = _best_moves(level, labels, links)
         if waited == _PATIENCE or not gains.any():
             break
-        moving = gains & (rng.random(level.nodes) < _MOVING)
+        moving = gains & (rng.random(level.nodes) < _MOVING_SHARE)
         labels = np.unique(np.where(moving, wanted, labels), return_inverse=True)[1]
     return best
 
 
-def _wishes(level: _Level, labels: Integers, links: _Links) -> tuple[Integers, npt.NDArray[np.bool_]]:
+def _best_moves(level: _Level, labels: Integers, links: _Links) -> tuple[Integers, npt.NDArray[np.bool_]]:
     """Return the best other community of each node, and whether to move there raises modularity.
 
     A node v of degree k that joins community C gains (w(v, C) - k D_C / 2m) / m, where v itself counts
@@ -139,7 +139,7 @@ def _wishes(level: _Level, labels: Integers, links: _Links) -> tuple[Integers, n
     staying[rows[own]] += weights[own]
     going = np.where(own, -np.inf, weights - pull[rows] * sums[links.matrix.indices])
     best, wanted = _largest(going, links)
-    return wanted, best > staying + _LEAST
+    return wanted, best > staying + _MIN_GAIN
 
 
 def _largest(values: Floats, links: _Links) -> tuple[Floats, Integers]:

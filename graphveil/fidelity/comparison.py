@@ -24,7 +24,7 @@ from graphveil.fidelity.simple_graph import SimpleGraph
 from graphveil.graph import Graph
 
 if TYPE_CHECKING:
-    from graphveil.perturb import Perturbed
+    from graphveil.perturb import PerturbedGraph
 
 RELATIVE, KL, NMI, MAE = "relative error", "KL divergence", "NMI (1 is best)", "mean absolute error"
 Value = float | int | list[float] | None
@@ -54,7 +54,7 @@ class StructuralQuery:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StructuralComparison:
     """The 15 structural queries of two graphs. Internal: the true answers are exact, and so are the errors.
 
     Args:
@@ -94,8 +94,8 @@ HEAD = ("query", "true", "released", "error", "measure")
 
 @checked
 def compare(
-    graph: Graph, released: Graph | Perturbed, *, seed: int = 0, sources: int | None = None
-) -> Comparison:
+    graph: Graph, released: Graph | PerturbedGraph, *, seed: int = 0, sources: int | None = None
+) -> StructuralComparison:
     """Return how well a released graph keeps the structure of the true one, in 15 queries.
 
     They are those of the PGB benchmark (Liu et al., PGB: Benchmarking differentially private synthetic graph
@@ -130,8 +130,10 @@ def compare(
     _check_nodes(first, second)
     streams = PublicStreams(seed)
     start = sample_sources(first.num_nodes, sources, rng=streams.numpy("sources"))
-    true, noisy = (profile(SimpleGraph.of(one.adjacency), start, streams) for one in (first, second))
-    return Comparison(tuple(_queries(true, noisy)), tuple(_notes(true, noisy, len(start), seed)))
+    true, noisy = (
+        profile(SimpleGraph.from_adjacency(one.adjacency), start, streams) for one in (first, second)
+    )
+    return StructuralComparison(tuple(_queries(true, noisy)), tuple(_notes(true, noisy, len(start), seed)))
 
 
 def _graph_of(given: object) -> Graph:

@@ -61,7 +61,7 @@ def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengt
     of the neighbours' words. So 64 sources take O(m) a round, and as many rounds as their longest path.
 
     >>> from graphveil.graph import Adjacency
-    >>> path = SimpleGraph.of(Adjacency.from_edges([0, 1], [1, 2], num_nodes=4, directed=False))
+    >>> path = SimpleGraph.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=4, directed=False))
     >>> found = path_lengths(path, np.arange(4))
     >>> found.counts, found.apart, found.diameter
     (array([4, 2]), 6, 2)
@@ -85,9 +85,9 @@ def _search(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> list[int]:
     seen[sources] = np.uint64(1) << np.arange(len(sources), dtype=np.uint64)
     newest, counts = seen.copy(), list[int]()
     while len(some):
-        heard = np.zeros_like(seen)
-        heard[some] = np.bitwise_or.reduceat(newest[graph.indices], graph.indptr[some])
-        newest = heard & ~seen
+        reached_now = np.zeros_like(seen)
+        reached_now[some] = np.bitwise_or.reduceat(newest[graph.indices], graph.indptr[some])
+        newest = reached_now & ~seen
         pairs = int(_ONES[newest.view(np.uint8)].sum())
         if not pairs:
             break

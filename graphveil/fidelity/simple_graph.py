@@ -29,17 +29,17 @@ class SimpleGraph:
     indices: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, adjacency: Adjacency) -> SimpleGraph:
+    def from_adjacency(cls, adjacency: Adjacency) -> SimpleGraph:
         """Return the graph in which two nodes are joined if an edge of any direction or weight is there.
 
         >>> both = Adjacency.from_edges([0, 1, 1], [1, 0, 2], num_nodes=3, directed=True)
-        >>> SimpleGraph.of(both).edges
+        >>> SimpleGraph.from_adjacency(both).edges
         2
         """
         if adjacency.directed:
             source, target = adjacency.edge_index()
             nodes = adjacency.num_nodes
-            return cls.of(Adjacency.from_edges(source, target, num_nodes=nodes, directed=False))
+            return cls.from_adjacency(Adjacency.from_edges(source, target, num_nodes=nodes, directed=False))
         return cls(adjacency.indptr.numpy(), adjacency.indices.numpy())
 
     @property

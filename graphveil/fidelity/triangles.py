@@ -46,7 +46,7 @@ def clustering(
 
     >>> from graphveil.graph import Adjacency
     >>> square = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 0, 2], num_nodes=4, directed=False)
-    >>> found = clustering(SimpleGraph.of(square), rng=np.random.default_rng(0))
+    >>> found = clustering(SimpleGraph.from_adjacency(square), rng=np.random.default_rng(0))
     >>> found.triangles, found.transitivity, round(found.average, 4)
     (2, 0.75, 0.8333)
     """

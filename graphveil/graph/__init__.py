@@ -7,20 +7,20 @@ from graphveil.graph.files import read_graph
 from graphveil.graph.graph import Graph, Split
 from graphveil.graph.identity import EdgeSet
 from graphveil.graph.public_part import PublicPart
-from graphveil.graph.recipes import RECIPES, Recipe
+from graphveil.graph.recipes import RECIPES, DatasetRecipe
 from graphveil.graph.splits import hash_split, random_split, split
-from graphveil.graph.stored.opened import open_graph
 from graphveil.graph.stored.prepare import prepare
+from graphveil.graph.stored.reading import open_graph
 from graphveil.graph.synthetic import synthetic
 
 __all__ = [
     "RECIPES",
     "Adjacency",
+    "DatasetRecipe",
     "EdgeSet",
     "Features",
     "Graph",
     "PublicPart",
-    "Recipe",
     "Split",
     "dataset_info",
     "hash_split",

@@ -38,7 +38,7 @@ def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse ma
     _inside(indices, columns, what)
 
 
-def checked(x: Any) -> Any:
+def checked_matrix(x: Any) -> Any:
     """Return a SciPy matrix of numbers as CSR, CSC or COO, with every array checked.
 
     Raises:

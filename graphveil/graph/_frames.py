@@ -11,11 +11,11 @@ from torch import Tensor
 
 from graphveil.errors import GraphError
 from graphveil.graph._tables import fields_of
-from graphveil.tables.choices import Choices
+from graphveil.tables.choices import EncodingOptions
 from graphveil.tables.encoding import Encoding
-from graphveil.tables.given import GivenTable, reason
+from graphveil.tables.inspect_tables import Roles, inspect_tables
 from graphveil.tables.labels import class_codes
-from graphveil.tables.look import Roles, look
+from graphveil.tables.table_source import FrameSource, reason
 
 NODE, SOURCE, TARGET, WEIGHT = "node", "source", "target", "weight"  # of tables made here
 
@@ -24,21 +24,21 @@ def fields_of_frames(
     nodes: Any,
     edges: Any,
     roles: Roles,
-    choices: Choices,
+    choices: EncodingOptions,
     *,
     classes: Sequence[str] | None,
     encoding: Encoding | None,
 ) -> dict[str, Any]:
     """Return what ``Graph.from_edges`` needs from two frames."""
-    found = look(
-        GivenTable.of(nodes, "nodes"),
-        GivenTable.of(edges, "edges"),
+    found = inspect_tables(
+        FrameSource.from_frame(nodes, "nodes"),
+        FrameSource.from_frame(edges, "edges"),
         roles,
         choices,
         classes=classes,
         rules=None if encoding is None else encoding.rules,
     )
-    found.refuse()
+    found.raise_problems()
     return fields_of(found, classes_given=classes is not None)
 
 

@@ -45,11 +45,11 @@ def to_data(
     remarks: Mapping[str, tuple[str, ...]],
 ) -> Data:
     """Return a graph's fields as ``Data``: dense ``x``, ``y``, ``edge_index``, the masks, remarks if any."""
-    said = {REMARKS[name]: list(found) for name, found in remarks.items() if found}
+    remark_fields = {REMARKS[name]: list(found) for name, found in remarks.items() if found}
     edges = {"edge_index": adjacency.edge_index()}
     if adjacency.weights is not None and adjacency.max_weight is not None:
         edges["edge_weight"] = adjacency.weights * adjacency.max_weight
-    data: Data = load("data").Data(x=features.to_dense(x), y=y, **edges, **masks, **said)
+    data: Data = load("data").Data(x=features.to_dense(x), y=y, **edges, **masks, **remark_fields)
     return data
 
 

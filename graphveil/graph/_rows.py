@@ -14,12 +14,12 @@ Ids32 = npt.NDArray[np.int32]
 Pattern = sparse.csr_array[np.bool_]
 
 _ENTRIES = 1 << 18  # at a time
-_MOST = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 
 
 def pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> Pattern:
     """Return a square matrix of ones, one byte an entry; 32 bits are enough for offsets, if they can be."""
-    if len(indices) <= _MOST:
+    if len(indices) <= _MAX_INT32:
         indptr = indptr.astype(np.int32, copy=False)  # SciPy brings both to the wider type of the two
     ones = np.ones(len(indices), dtype=np.bool_)
     return sparse.csr_array((ones, indices, indptr), shape=(num_nodes, num_nodes))

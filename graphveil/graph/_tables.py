@@ -8,12 +8,12 @@ import torch
 
 from graphveil import tables
 from graphveil.errors import GraphError
+from graphveil.tables.inspect_tables import TableInspection
 from graphveil.tables.labels import CLASSES_FROM_LABELS
-from graphveil.tables.look import Look
-from graphveil.tables.parts import PARTS
+from graphveil.tables.split_parts import PARTS
 
 
-def fields_of(found: Look, *, classes_given: bool) -> dict[str, Any]:
+def fields_of(found: TableInspection, *, classes_given: bool) -> dict[str, Any]:
     """Return what ``Graph.from_edges`` needs from tables with which nothing is wrong."""
     assert found.ids is not None and found.ends is not None
     fields: dict[str, Any] = {

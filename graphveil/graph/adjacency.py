@@ -21,7 +21,7 @@ from graphveil.errors import GraphError
 from graphveil.graph._compressed import check_rows
 from graphveil.graph._rows import Pattern, mirrored, pattern
 from graphveil.graph.edge_weights import check_max_weight, checked_weights, weighted_rows
-from graphveil.graph.identity import EdgeSet, Version
+from graphveil.graph.identity import AdjacencyVersion, EdgeSet
 
 Ids: TypeAlias = Tensor | npt.NDArray[np.integer] | Sequence[int]
 _Ids32: TypeAlias = npt.NDArray[np.int32]
@@ -31,14 +31,14 @@ MAX_NODES = 2**31 - 1  # node ids are stored as int32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Step:
+class GrowthStep:
     """One step of growth: ``base`` was there before, and ``added`` are the new edges alone, over all nodes.
 
     Nodes below ``base_nodes`` were there before. ``apart`` are the edge sets that the new edges are known not
     to be in: those that were there before, unless the new edges came under a name that others may have, too.
     """
 
-    base: Version
+    base: AdjacencyVersion
     base_nodes: int
     added: Adjacency
     apart: tuple[EdgeSet, ...] = ()
@@ -74,11 +74,11 @@ class Adjacency:
     indices: Tensor
     directed: bool
     edge_set: EdgeSet
-    history: tuple[Step, ...] = ()  # how it grew, oldest step first
+    history: tuple[GrowthStep, ...] = ()  # how it grew, oldest step first
     weights: Tensor | None = None
     max_weight: float | None = None
     folder: Path | None = None  # of a prepared graph, whose edges are mapped and not loaded
-    version: Version = field(default_factory=Version, init=False)
+    version: AdjacencyVersion = field(default_factory=AdjacencyVersion, init=False)
 
     def __post_init__(self) -> None:
         """Check rows that were given by hand, and bring them into order."""
@@ -123,7 +123,7 @@ class Adjacency:
         indices: Tensor,
         directed: bool,
         edge_set: EdgeSet,
-        history: tuple[Step, ...] = (),
+        history: tuple[GrowthStep, ...] = (),
         weights: Tensor | None = None,
         max_weight: float | None = None,
         folder: Path | None = None,
@@ -131,7 +131,7 @@ class Adjacency:
         """Return rows that are known to be in order; to check them again would take as long as to sort."""
         made = object.__new__(cls)
         vars(made).update(indptr=indptr, indices=indices, directed=directed, edge_set=edge_set)
-        vars(made).update(history=history, weights=weights, max_weight=max_weight, version=Version())
+        vars(made).update(history=history, weights=weights, max_weight=max_weight, version=AdjacencyVersion())
         vars(made).update(folder=folder)
         return made
 
@@ -239,7 +239,7 @@ class Adjacency:
         directed: bool,
         edge_set: EdgeSet | None,
         max_weight: float | None,
-        history: tuple[Step, ...] = (),
+        history: tuple[GrowthStep, ...] = (),
     ) -> Adjacency:
         """Return the edges of a matrix with ascending columns; entries are weights, if they have a bound."""
         indptr = torch.from_numpy(matrix.indptr.astype(np.int64))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphveil._aligned import aligned
 from graphveil.graph.adjacency import Adjacency
-from graphveil.graph.stored.watched import check_unchanged
+from graphveil.graph.stored.file_stamps import check_unchanged
 
 MAX_EDGES = 2**31 - 1  # what a 32-bit offset can address
 
@@ -20,7 +20,7 @@ Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Edges:
+class EdgeBlock:
     """The in-edges of destination rows ``start`` to ``stop``, as CSR with block-local offsets."""
 
     start: int
@@ -54,12 +54,12 @@ class Edges:
         """
         return int(np.diff(self.offsets.numpy()).max()) if len(self) else 0
 
-    def pieces(self, rows: int, edges: int) -> Iterator["Edges"]:
+    def pieces(self, rows: int, edges: int) -> Iterator["EdgeBlock"]:
         """Yield the block in pieces of at most ``rows`` rows and ``edges`` edges, or of one row."""
         for first, last in _cuts(self.offsets, rows, edges):
             yield self.rows(first, last)
 
-    def rows(self, first: int, last: int) -> "Edges":
+    def rows(self, first: int, last: int) -> "EdgeBlock":
         """Return some of the block's rows, counted from its own first one."""
         if (first, last) == (0, len(self)):
             return self
@@ -67,10 +67,10 @@ class Edges:
         begin, end = int(bounds[0]), int(bounds[-1])
         weights = None if self.weights is None else self.weights[begin:end]
         local = bounds - begin if begin else bounds
-        return Edges(self.start + first, self.start + last, local, self.sources[begin:end], weights)
+        return EdgeBlock(self.start + first, self.start + last, local, self.sources[begin:end], weights)
 
 
-def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[Edges]:
+def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBlock]:
     """Yield a graph's destination blocks from row ``first`` on, in order, as :func:`ranges` cuts them.
 
     Raises:
@@ -97,10 +97,10 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
         yield first + start, first + stop
 
 
-_whole: WeakKeyDictionary[Adjacency, Edges] = WeakKeyDictionary()  # a graph that is one block is cut once
+_whole: WeakKeyDictionary[Adjacency, EdgeBlock] = WeakKeyDictionary()  # a graph that is one block is cut once
 
 
-def block_of(adjacency: Adjacency, start: int, stop: int) -> Edges:
+def block_of(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
     """Return the edges into some rows, as views; there are at most :data:`MAX_EDGES`."""
     if stop - start < adjacency.num_nodes:
         return _block(adjacency, start, stop)
@@ -109,14 +109,14 @@ def block_of(adjacency: Adjacency, start: int, stop: int) -> Edges:
     return _whole[adjacency]
 
 
-def _block(adjacency: Adjacency, start: int, stop: int) -> Edges:
+def _block(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
     """Cut a block."""
     bounds = adjacency.indptr[start : stop + 1].numpy()
     some = slice(int(bounds[0]), int(bounds[-1]))
     offsets = aligned(len(bounds), dtype=torch.int32)
     np.subtract(bounds, bounds[0], out=offsets.numpy(), casting="unsafe")  # they fit, see above
     weights = None if adjacency.weights is None else adjacency.weights[some]
-    return Edges(start, stop, offsets, adjacency.indices[some], weights)
+    return EdgeBlock(start, stop, offsets, adjacency.indices[some], weights)
 
 
 def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:

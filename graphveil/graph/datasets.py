@@ -37,7 +37,7 @@ def load_dataset(
     seed: int | None = 0,
     mode: str = "strict",
     by_id: bool = False,
-    on_devices: bool = False,
+    on_clients: bool = False,
 ) -> Graph:
     """Return a public data set, prepared and split as a paper does it.
 
@@ -53,7 +53,7 @@ def load_dataset(
             no model on it, strict or not, has a valid guarantee.
         by_id: split by a hash of the node ids alone, and leave out what a recipe computes from everybody's
             features, for units that protect records.
-        on_devices: the same, for unit ``node-features``.
+        on_clients: the same, for unit ``node-features``.
 
     Raises:
         ConfigError: an unknown name, recipe or mode.
@@ -67,7 +67,7 @@ def load_dataset(
     if recipe is None:
         return _load(name, root)
     _check.one_of(RECIPES, recipe=recipe)
-    chosen = RECIPES[recipe].on_devices() if on_devices or by_id else RECIPES[recipe]
+    chosen = RECIPES[recipe].on_clients() if on_clients or by_id else RECIPES[recipe]
     prepared = chosen.prepare(_load(name, root), paper=mode == "paper")
     return chosen.split(prepared, seed)
 

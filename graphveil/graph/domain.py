@@ -9,9 +9,9 @@ from torch import Tensor
 
 from graphveil.graph._rows import Ids32
 from graphveil.graph.adjacency import Adjacency
-from graphveil.graph.blocks import Edges
+from graphveil.graph.blocks import EdgeBlock
+from graphveil.graph.node_pairs import Integers, NodePairIndex
 from graphveil.graph.public_part import PublicPart
-from graphveil.graph.slots import Integers, Slots
 
 Whole = npt.NDArray[np.integer]
 
@@ -28,7 +28,7 @@ class Domain:
     (3, [0], 2)
     """
 
-    slots: Slots
+    slots: NodePairIndex
     nodes: Integers  # the listed ones, ascending
     rank: Integers  # of every node among them, -1 for the others
     public: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # slots of public edges
@@ -36,8 +36,8 @@ class Domain:
     @classmethod
     def whole(cls, num_nodes: int, *, directed: bool) -> "Domain":
         """Return all slots: no edge is public."""
-        everybody = np.arange(num_nodes)
-        return cls(Slots(num_nodes, directed), everybody, everybody)
+        all_nodes = np.arange(num_nodes)
+        return cls(NodePairIndex(num_nodes, directed), all_nodes, all_nodes)
 
     @classmethod
     def within(cls, public: Adjacency, listed: Tensor) -> "Domain":
@@ -54,7 +54,7 @@ class Domain:
         nodes = np.flatnonzero(PublicPart(public, listed).private_nodes.numpy())
         rank = np.full(public.num_nodes, -1)
         rank[nodes] = np.arange(len(nodes))
-        empty = cls(Slots(len(nodes), directed=False), nodes, rank)
+        empty = cls(NodePairIndex(len(nodes), directed=False), nodes, rank)
         source, target = (part.numpy() for part in public.edge_index())
         return cls(empty.slots, nodes, rank, np.sort(empty.between(source, target)))
 
@@ -74,19 +74,19 @@ class Domain:
         inside = (tail >= 0) & (head >= 0)
         return self.slots.number(tail[inside], head[inside])
 
-    def of(self, edges: Edges) -> tuple[Integers, int, int]:
+    def pairs_in_block(self, edges: EdgeBlock) -> tuple[Integers, int, int]:
         """Return a block's protected edges as slots, ascending, and the range of its slots."""
         rows = np.arange(edges.start, edges.stop, dtype=np.int32)
         target = np.repeat(rows, edges.degrees.numpy())
         own = self.between(edges.sources.numpy(), target)
-        own = self.open(own)
+        own = self.keep_protected(own)
         first, last = (int(np.searchsorted(self.nodes, row)) for row in (edges.start, edges.stop))
         return own, self.slots.start(first), self.slots.start(last)
 
-    def count(self, edges: Edges) -> int:
+    def count(self, edges: EdgeBlock) -> int:
         """Return how many of a block's edges are protected: exact."""
         if len(self.nodes) < len(self.rank) or len(self.public):
-            return len(self.of(edges)[0])
+            return len(self.pairs_in_block(edges)[0])
         if self.slots.directed:
             return len(edges.sources)
         target = np.repeat(np.arange(edges.start, edges.stop, dtype=np.int32), edges.degrees.numpy())
@@ -100,7 +100,7 @@ class Domain:
         found: npt.NDArray[np.bool_] = self.public[place] != slots
         return found
 
-    def open(self, slots: Integers) -> Integers:
+    def keep_protected(self, slots: Integers) -> Integers:
         """Return those of some slots that are protected."""
         return slots[self.protects(slots)] if len(self.public) else slots
 

@@ -154,7 +154,7 @@ def _columns(x: Features, keep: npt.NDArray[np.bool_]) -> Features:
 
 
 def _sparse(x: Any) -> Sparse:
-    rows = _compressed.checked(x).tocsr()
+    rows = _compressed.checked_matrix(x).tocsr()
     with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
         values = rows.data.astype(np.float32, copy=False)
     # Built anew, because a matrix may say of itself that it is in order.

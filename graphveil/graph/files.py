@@ -19,13 +19,13 @@ from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
 from graphveil.tables import Column, Table
-from graphveil.tables.choices import REFUSE, Categories, Choices, Named
-from graphveil.tables.edges import differs_in
+from graphveil.tables.choices import REFUSE, Categories, EncodingOptions, Named
+from graphveil.tables.edges import id_difference_hint
 from graphveil.tables.encoding import Encoding
 from graphveil.tables.files import COMMAS, CsvFormat
-from graphveil.tables.look import Look, Roles
-from graphveil.tables.pair import EDGES_FILE, edges_file, look_at_files
+from graphveil.tables.inspect_tables import Roles, TableInspection
 from graphveil.tables.roles import check_columns, distinct_ids
+from graphveil.tables.table_files import EDGES_FILE, edges_file, inspect_table_files
 
 __all__ = ["EDGES_FILE", "edges_file", "read_edges", "read_graph", "read_ids", "read_topology"]
 
@@ -78,9 +78,9 @@ def read_graph(
         categories: columns that become one 0/1 column per value: ``"plan=free|pro"`` with a public list,
             ``"country=hash:32"`` hashed into so many places, or ``"plan"`` with the values that occur, which
             units that protect records refuse. A mapping of names to lists, numbers or None does, too.
-        missing: ``"refuse"``; ``"indicator"``, 0 and one more column for each that says so; ``"constant=V"``;
+        missing: ``"raise_problems"``; ``"indicator"``, 0 and one more column for each that says so; ``"constant=V"``;
             or ``"median"`` of the table, which units that protect records refuse.
-        unknown_ids: ``"refuse"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the nodes that
+        unknown_ids: ``"raise_problems"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the nodes that
             they name, which is for unit ``none`` alone: one secret edge would publish a node.
         null_values: the words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
             pandas, ``\\N``, ``?`` and ``-``. An empty field is always missing. They never apply to ids.
@@ -116,16 +116,18 @@ def read_graph(
         id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)
     )
     roles.check(classes)
-    found = look_at_files(
+    found = inspect_table_files(
         node_path,
         edge_path,
         roles,
-        Choices.of(features, drop, categories, missing, unknown_ids, null_values, delimiter, decimal),
+        EncodingOptions.from_arguments(
+            features, drop, categories, missing, unknown_ids, null_values, delimiter, decimal
+        ),
         classes=classes,
         encoding=encoding,
         node_ids=None if node_ids is None else Path(node_ids),
     )
-    found.refuse()
+    found.raise_problems()
     return graph_of(
         found,
         edge_path,
@@ -137,7 +139,13 @@ def read_graph(
 
 
 def graph_of(
-    found: Look, edges: Path, *, name: str, directed: bool, max_weight: float | None, classes_given: bool
+    found: TableInspection,
+    edges: Path,
+    *,
+    name: str,
+    directed: bool,
+    max_weight: float | None,
+    classes_given: bool,
 ) -> Graph:
     """Return the graph of two files that were looked at, and with which nothing is wrong."""
     return Graph.from_edges(
@@ -270,7 +278,7 @@ def _positions(
             else f"of the edges holds ids that column {id!r} of the nodes ({kind}) lacks; add those nodes or "
             "drop those edges"
         )
-        difference = differs_in(pc.unique(ids.filter(pc.is_null(positions))).drop_null(), node_ids)
+        difference = id_difference_hint(pc.unique(ids.filter(pc.is_null(positions))).drop_null(), node_ids)
         how = f" (some differ only in {difference}: write both tables alike)" if difference else ""
         raise GraphError(f"column {name!r} {whose}{how}")
     return np.array(positions.to_numpy(zero_copy_only=False))  # a copy: what Arrow holds is read-only

@@ -22,10 +22,10 @@ from graphveil.graph.adjacency import Adjacency, Ids
 from graphveil.graph.features import Features
 from graphveil.graph.identity import EdgeSet
 from graphveil.graph.public_part import PublicPart
-from graphveil.tables.choices import REFUSE, Categories, Choices, Named
+from graphveil.tables.choices import REFUSE, Categories, EncodingOptions, Named
 from graphveil.tables.encoding import CONSTANT_FEATURE, Encoding
+from graphveil.tables.inspect_tables import Roles
 from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
-from graphveil.tables.look import Roles
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -375,7 +375,9 @@ class Graph:
             raise GraphError(
                 f"encoding= is that of another graph (graph.encoding), not a {type(encoding).__name__}"
             )
-        choices = Choices.of(features, drop, categories, missing, unknown_ids, null_values)
+        choices = EncodingOptions.from_arguments(
+            features, drop, categories, missing, unknown_ids, null_values
+        )
         read = _frames.fields_of_frames(nodes, edges, roles, choices, classes=classes, encoding=encoding)
         return cls.from_edges(directed=directed, max_weight=max_weight, name=name, **read)
 

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 
 from graphveil.errors import GraphError
 from graphveil.graph import features
-from graphveil.graph.adjacency import Adjacency, Ids, Step
+from graphveil.graph.adjacency import Adjacency, GrowthStep, Ids
 from graphveil.graph.features import Features
 from graphveil.graph.identity import EdgeSet
 
@@ -73,7 +73,7 @@ def grow_adjacency(
     # The two share no entry, each new one having a new end, so that their sum adds up no two weights.
     matrix = _pattern(adjacency, num_nodes) + _pattern(added, num_nodes)
     whole = EdgeSet(parts=(adjacency.edge_set, added.edge_set))
-    history = (*adjacency.history, Step(adjacency.version, old, added, apart))
+    history = (*adjacency.history, GrowthStep(adjacency.version, old, added, apart))
     return Adjacency._from_matrix(matrix, adjacency.directed, whole, bound, history)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from graphveil.graph import features, growth
-from graphveil.graph.adjacency import Step
+from graphveil.graph.adjacency import GrowthStep
 from graphveil.graph.graph import Graph
-from graphveil.graph.identity import Version
+from graphveil.graph.identity import AdjacencyVersion
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -20,8 +20,8 @@ class Batch:
     ``version`` is the one after the step.
     """
 
-    step: Step
-    version: Version
+    step: GrowthStep
+    version: AdjacencyVersion
     graph: Graph
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """Who a set of edges is, and which state of a graph: identities that hold no edge.
 
-A budget hangs on an :class:`EdgeSet` and kept answers on a :class:`Version`. Both are compared as objects,
+A budget hangs on an :class:`EdgeSet` and kept answers on a :class:`AdjacencyVersion`. Both are compared as objects,
 because any digest of the edges would tell neighbouring graphs apart.
 """
 
@@ -73,7 +73,7 @@ class EdgeSet:
         return f"EdgeSet({self.id!r})"
 
 
-class Version:
+class AdjacencyVersion:
     """The identity of one state of in-edges, for whoever keeps answers about it; it holds no edge."""
 
     __slots__ = ("__weakref__",)

@@ -14,7 +14,7 @@ from graphveil.graph import features
 from graphveil.graph.graph import Graph
 from graphveil.graph.splits import hash_split, random_split
 from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
-from graphveil.tables.parts import SHARES
+from graphveil.tables.split_parts import SHARES
 
 CLASSES_PUBLIC = "classes, vocabulary and split are treated as public"
 MEMBERS_PUBLIC = "the nodes of the kept classes were picked by their labels; who is among them is public"
@@ -71,7 +71,7 @@ _GAP_CLASSES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class DatasetRecipe:
     """One paper's preparation and split.
 
     Args:
@@ -100,14 +100,14 @@ class Recipe:
     paper_deviations: tuple[str, ...] = ()
     by_id: bool = False
 
-    def on_devices(self) -> Recipe:
+    def on_clients(self) -> DatasetRecipe:
         """Return the recipe for protected records: without what is computed from all of them.
 
         Features stay as they are, since their range is somebody's record, and the split hashes ids, since
         who has a label is protected too. Which classes stay is read from labels all the same; a guarantee
         then says so.
 
-        >>> RECIPES["lpgnn"].on_devices().unit_features
+        >>> RECIPES["lpgnn"].on_clients().unit_features
         False
         """
         notes = tuple(note for note in self.public_notes if note != RANGES_PUBLIC)
@@ -145,7 +145,7 @@ class Recipe:
             graph: the prepared graph.
             seed: of the split, none for a random one.
             by_id: split all nodes by a hash of their ids, reading no label, as units that protect records
-                need it (:meth:`on_devices` does); otherwise the labelled nodes are split at random, in exact
+                need it (:meth:`on_clients` does); otherwise the labelled nodes are split at random, in exact
                 shares.
 
         Raises:
@@ -191,18 +191,18 @@ def _connected(graph: Graph) -> Tensor:
     return connected
 
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
+RECIPES: Mapping[str, DatasetRecipe] = MappingProxyType(
     {
         recipe.name: recipe
         for recipe in (
-            Recipe(
+            DatasetRecipe(
                 name="gap",
                 shares=SHARES,
                 class_filters=MappingProxyType(_GAP_CLASSES),
                 public_notes=(CLASSES_PUBLIC,),
                 paper_deviations=(ISOLATED_DROPPED,),
             ),
-            Recipe(
+            DatasetRecipe(
                 name="lpgnn",
                 shares=(0.50, 0.25),
                 class_filters=MappingProxyType({"lastfm_asia": ClassFilter(largest=10)}),
@@ -210,14 +210,14 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
                 public_notes=(CLASSES_PUBLIC, RANGES_PUBLIC),
                 paper_deviations=(CONSTANT_DROPPED,),
             ),
-            Recipe(
+            DatasetRecipe(
                 name="weighted",
                 shares=(0.72, 0.08),  # 80 for training, a tenth of which is kept for validation
                 class_filters=MappingProxyType(_GAP_CLASSES),
                 drop_crossing=True,
                 public_notes=(CLASSES_PUBLIC, NO_CROSSING),
             ),
-            Recipe(name="planetoid", shares=None, public_notes=(CLASSES_PUBLIC,)),
+            DatasetRecipe(name="planetoid", shares=None, public_notes=(CLASSES_PUBLIC,)),
         )
     }
 )

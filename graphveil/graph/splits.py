@@ -12,7 +12,7 @@ from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.graph.graph import Graph, check_kind
-from graphveil.tables.parts import part_bounds
+from graphveil.tables.split_parts import part_bounds
 
 _EDGE_UNITS = ("undirected-edge", "directed-edge", "private-slot-edge", "none")
 _RECORD_UNITS = ("node-owner", "node-promise", "node-features")

@@ -33,7 +33,7 @@ _DEGREE = 13  # of the polynomial for exp on [-ln 2 / 2, ln 2 / 2]
 _STRIP = 1 << 13  # words at a time: they and the tables stay in the cache
 _LANES = 8  # words that are looked up, and decided, together
 _REGISTERS = 4  # of counters that are encrypted together: the cipher takes long, but begins often
-_MOST_BLOCKS = 4  # in a register
+_MAX_BLOCKS = 4  # in a register
 _OWN, _SPAN = 1 << 31, 1 << 11  # as in _exact.py, whose test compares all samples
 _SLOT_BITS = 15
 Tried = tuple[str, str]  # how many words are listed, and how often they were rejected already
@@ -65,7 +65,7 @@ class Drawing:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The bytes of each piece of memory that a strip is drawn in."""
-        strip, beyond = self.rows * _width(self.dim), 4 * _REGISTERS * _MOST_BLOCKS
+        strip, beyond = self.rows * _width(self.dim), 4 * _REGISTERS * _MAX_BLOCKS
         return 4 * (strip + beyond), strip // 8 + 8, 4 * (strip + _LANES), 4 * (4 * strip + beyond)
 
 
@@ -155,7 +155,7 @@ def _program(blocks: int) -> str:
         tie = code.at("%ties", "i8", code(f"udiv i64 {first}, %strip"))
         with code.loop("ne", "0", ("i64", listed), ("i64", "0")) as tries:
             tried = tries.values[0], tries.values[1]
-            _ask(code, tried, rows, width)
+            _write_retry_counters(code, tried, rows, width)
             every_lane = code(f"and i64 {code(f'add i64 {tried[0]}, {_LANES - 1}')}, -{_LANES}")
             _encrypt(code, "%asked", code(f"shl nuw i64 {every_lane}, 2"), blocks)
             kept = _decide(code, tried, out, tie, width)
@@ -258,7 +258,7 @@ def _list(code: Code, words: str) -> str:
     return loop.values[1]
 
 
-def _ask(code: Code, tried: Tried, rows: str, width: str) -> None:
+def _write_retry_counters(code: Code, tried: Tried, rows: str, width: str) -> None:
     """Write the counters of the blocks that listed words draw from."""
     listed, attempt = tried
     begin = code.all(code(f"trunc i64 {code(f'add i64 {attempt}, {_OWN}')} to i32"), "i32", _LANES)

@@ -59,11 +59,11 @@ def register(code: T, name: str | None = None) -> T:
     """
     from graphveil.errors import ConfigError
     from graphveil.models.base import Estimator
-    from graphveil.models.own.code import remember
+    from graphveil.models.own.code import register_factory
 
     given: Any = code
     if not (isinstance(given, type) and issubclass(given, Estimator)):
-        remember(given, name)
+        register_factory(given, name)
         return code
     known = name or str(given.method)
     if known != given.method:

@@ -22,7 +22,7 @@ from graphveil.privacy import (
     renyi,
 )
 from graphveil.privacy.calibration import require_delta
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.formatting import format_upper_bound
 from graphveil.release import (
     EdgeAttentionData,
     EdgeAttentionQuery,
@@ -50,7 +50,7 @@ SIMILARITY = Attention()
 _SHARE = 0.1  # of the squared mu goes to training, if no multiplier is given
 _OFFSET = 3.0  # attention starts at weights of 0.95: a plain sum
 _HEAD_STEPS, _HEAD_RATE = 100, 0.1
-_TWICE = 2.0  # an edge replaces a clipped gradient by another one
+_MULTIPLIER_GROWTH = 2.0  # an edge replaces a clipped gradient by another one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class AttentionTraining:
         _check.integer_at_least(1, targets=self.targets)
         if self.batch_size is not None:
             _check.integer_at_least(1, batch_size=self.batch_size)
-        self._asked(1.0, 1.0)
+        self._attention_query(1.0, 1.0)
 
     def plan(self, epsilon: float, delta: float, *, num_nodes: int) -> ReleasePlan:
         """Return the plan of a budget: training as configured, and the hops with what it leaves.
@@ -119,7 +119,7 @@ class AttentionTraining:
         if self.paper:
             return self._paper_plan(epsilon, delta)
         multiplier = self.multiplier or self._multiplier(calibrate_mu(epsilon, delta) * math.sqrt(_SHARE))
-        training = self._asked(multiplier, 0.0).event(self.unit)
+        training = self._attention_query(multiplier, 0.0).event(self.unit)
         _refuse(privacy_curve(training).epsilon(delta), epsilon)
         return calibrated(
             self.unit, epsilon, delta, lambda mu: self._queries(multiplier, mu), num_nodes=num_nodes
@@ -136,16 +136,16 @@ class AttentionTraining:
 
         sigma = renyi.multiplier_of(epsilon, delta, event, "plain")
         hop = replace(hops(1.0, 1, self.dim, self.unit, SIMILARITY)[0], sigma=(sigma,))
-        return ReleasePlan(self.unit, (self._asked(multiplier, sigma), *[hop] * self.hops), delta)
+        return ReleasePlan(self.unit, (self._attention_query(multiplier, sigma), *[hop] * self.hops), delta)
 
     def _queries(self, multiplier: float, mu: float) -> tuple[Query, ...]:
         """Return the questions when the hops cost mu."""
-        asked: tuple[NeighborSumQuery, ...] = hops(mu, self.hops, self.dim, self.unit, SIMILARITY)
+        hop_queries: tuple[NeighborSumQuery, ...] = hops(mu, self.hops, self.dim, self.unit, SIMILARITY)
         # Half of an undirected graph's edges are used in training: half the sum, half the noise.
-        shown = asked[0].sigma[0] / (2 if isinstance(self.unit, UndirectedEdge) else 1)
-        return (self._asked(multiplier, shown), *asked)
+        hop_noise = hop_queries[0].sigma[0] / (2 if isinstance(self.unit, UndirectedEdge) else 1)
+        return (self._attention_query(multiplier, hop_noise), *hop_queries)
 
-    def _asked(self, multiplier: float, shown: float) -> EdgeAttentionQuery:
+    def _attention_query(self, multiplier: float, hop_noise: float) -> EdgeAttentionQuery:
         return EdgeAttentionQuery(
             dim=self.dim,
             classes=self.classes,
@@ -155,7 +155,7 @@ class AttentionTraining:
             learning_rate=self.learning_rate,
             clip=self.clip,
             oriented=isinstance(self.unit, UndirectedEdge) and not self.paper,
-            forward_noise=shown,
+            forward_noise=hop_noise,
         )
 
     def _multiplier(self, mu: float) -> float:
@@ -165,8 +165,8 @@ class AttentionTraining:
         Gaussian differential privacy, 2020), exact for q = 1 and only a shape of the plan otherwise.
         """
         if self._rate == 1:
-            return _TWICE * math.sqrt(self._steps) / mu
-        return _TWICE / math.sqrt(math.log1p((mu / self._rate) ** 2 / self._steps))
+            return _MULTIPLIER_GROWTH * math.sqrt(self._steps) / mu
+        return _MULTIPLIER_GROWTH / math.sqrt(math.log1p((mu / self._rate) ** 2 / self._steps))
 
     @property
     def _steps(self) -> int:
@@ -178,7 +178,7 @@ class AttentionTraining:
         return public_rate(min(batch, self.targets), self.targets)
 
 
-def learn_attention(
+def train_attention(
     release: Release,
     query: EdgeAttentionQuery,
     start: Tensor,
@@ -209,7 +209,7 @@ def learn_attention(
             on_step(step + 1)
         return weights.detach()
 
-    parts = query.parts(release.ask(EdgeAttentionData(rows, labels, targets, start, descend)))
+    parts = query.parts(release.answer(EdgeAttentionData(rows, labels, targets, start, descend)))
     return {name: part.clone() for name, part in parts.items() if name in NETWORK}
 
 
@@ -259,7 +259,7 @@ def _public_head(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Te
 def _refuse(training: float, epsilon: float) -> None:
     if training >= epsilon:
         raise CalibrationError(
-            f"training attention alone costs epsilon {figure_up(training)} of {figure_up(epsilon)}, which "
+            f"training attention alone costs epsilon {format_upper_bound(training)} of {format_upper_bound(epsilon)}, which "
             "leaves nothing for the sums; take fewer attention_steps, a larger attention_multiplier, or a "
             "larger epsilon"
         )

@@ -14,11 +14,12 @@ from graphveil import _check
 from graphveil._files import as_path, check_writable
 from graphveil._random import PublicStreams
 from graphveil._threads import one_thread
-from graphveil._typed import checked_but, fitting, hints_of
+from graphveil._typed import checked_except, fitting, hints_of
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph
 from graphveil.graph.graph import NO_FOLDS, check_kind
+from graphveil.models.display import DisplayMixin
 from graphveil.models.features.scaling import (
     MODES,
     FeatureScaling,
@@ -26,12 +27,12 @@ from graphveil.models.features.scaling import (
     parse_range,
     ranges_of,
 )
-from graphveil.models.fitted import Fitted
-from graphveil.models.inference.cache import Answer
-from graphveil.models.inference.own_graph import OwnGraph
-from graphveil.models.manners import Manners
+from graphveil.models.fitted_model import FittedModel
+from graphveil.models.guarantee_notes import SEEDED
+from graphveil.models.inference.graph_fingerprint import GraphFingerprint
+from graphveil.models.inference.prediction_cache import CachedPrediction
 from graphveil.models.method import Method
-from graphveil.models.promises import SEEDED
+from graphveil.models.privacy_config import PrivacyConfig
 from graphveil.models.requirements import (
     as_graph,
     check_encoding,
@@ -39,14 +40,13 @@ from graphveil.models.requirements import (
     check_parameters,
     column_names,
 )
-from graphveil.models.session import OnProgress, Session, pick_device, silent
+from graphveil.models.session import OnProgress, Session, no_progress, pick_device
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.terms import Terms
-from graphveil.models.training.sample import sample_words
+from graphveil.models.training.sample import training_sample_description
 from graphveil.privacy import (
     DirectedEdge,
     Guarantee,
-    NodeFeatures,
+    LocalAttributes,
     NodeUnit,
     NoUnit,
     Unit,
@@ -54,15 +54,15 @@ from graphveil.privacy import (
     parse_unit,
 )
 from graphveil.privacy.guarantee import Mode
-from graphveil.release import Engine, ReleasePlan
-from graphveil.release.engines.named import check_engine, engine_for, using
+from graphveil.release import AggregationBackend, ReleasePlan
+from graphveil.release.backends.named import backend_for, check_backend, using
 from graphveil.release.release import check_weights
 from graphveil.train.devices import private_device
 
 _log = logging.getLogger("graphveil")  # what is said there is public: sizes, units, budgets
 
 
-class Previewed(NamedTuple):
+class FitPreview(NamedTuple):
     """Query plan, guarantee and outputs of a fit, computed without reading protected data."""
 
     plan: ReleasePlan | None
@@ -71,11 +71,11 @@ class Previewed(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Estimator(Manners, ABC):
+class Estimator(DisplayMixin, ABC):
     """Base of all models. Every constructor keyword is public configuration; data are call arguments.
 
     A fit takes a frozen copy of the configuration (:class:`~graphveil.models.method.Method`) and leaves a
-    value (:class:`~graphveil.models.fitted.Fitted`). Parameters that are set later are for the next fit:
+    value (:class:`~graphveil.models.fitted_model.FittedModel`). Parameters that are set later are for the next fit:
     predictions, prices and saved files follow the one that was made.
 
     Args:
@@ -86,16 +86,16 @@ class Estimator(Manners, ABC):
         seed: fixes public randomness (splits, weights, batches); None draws a fresh one.
         unsafe_noise_seed: also fixes the noise, for tests and paper mode, and voids the guarantee.
         max_units: public bound on the number of protected units, for ``delta="auto"``.
-        degree_budget: D of unit ``node-owner``: a node of at most D own edges sends at full weight, one of
+        out_degree_bound: D of unit ``node-owner``: a node of at most D own edges sends at full weight, one of
             more shares the weight of D. Any public D is safe.
-        assured_max_degree: the largest degree that the data owner asserts, for unit ``node-promise``.
+        max_degree: the largest degree that the data owner asserts, for unit ``node-promise``.
         replace_one: for node units: hide which of two records a node has, not only whether it has one.
         private_metrics: for node units: also release noisy counts of correct predictions, so that accuracies
             are covered. Validation and test nodes pay for them, with what training leaves of their budget.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``. Gradients of protected records are formed on a GPU under
             ``"cuda"`` alone, never under ``"auto"``.
-        engine: where edges are read and summed, in fits and predictions that name no other: ``"memory"``,
-            ``"disk"``, ``"ray"``, ``"cuda"``, or one of :mod:`graphveil.engines`; by default where the edges
+        backend: where edges are read and summed, in fits and predictions that name no other: ``"memory"``,
+            ``"disk"``, ``"ray"``, ``"cuda"``, or one of :mod:`graphveil.backends`; by default where the edges
             are. It changes no bit, so it is no part of what is saved or resumed.
         feature_scaling: ``"auto"`` scales columns of large values, by public data or public constants;
             ``"none"`` uses all features as they are.
@@ -108,7 +108,7 @@ class Estimator(Manners, ABC):
     scales_features: ClassVar[bool] = True  # False where nodes perturb features in ranges of their own
     local: ClassVar[bool] = False  # whether records are randomised before the method sees them
     node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
-    needs_degree_budget: ClassVar[bool] = False  # for unit node-owner
+    needs_out_degree_bound: ClassVar[bool] = False  # for unit node-owner
     paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
 
     unit: str | None = None
@@ -118,12 +118,12 @@ class Estimator(Manners, ABC):
     seed: int | None = None
     unsafe_noise_seed: int | None = None
     max_units: int | None = None
-    degree_budget: int | None = None
-    assured_max_degree: int | None = None
+    out_degree_bound: int | None = None
+    max_degree: int | None = None
     replace_one: bool = False
     private_metrics: bool = False
     device: str = "auto"
-    engine: Engine | str | None = None
+    backend: AggregationBackend | str | None = None
     feature_scaling: FeatureScalingMode = "auto"
     feature_range: str | None = None
 
@@ -170,7 +170,7 @@ class Estimator(Manners, ABC):
     @property
     def protected_unit(self) -> Unit:
         """The unit of protection."""
-        return parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.assured_max_degree)
+        return parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree)
 
     # -- fitting -------------------------------------------------------------------------------------------
 
@@ -195,40 +195,40 @@ class Estimator(Manners, ABC):
             train_records=num_training,
             labelled=num_labelled,
         )
-        return self._configured().plan(sizes)
+        return self._build_method().plan(sizes)
 
-    def preview(self, graph: Graph) -> Previewed:
+    def preview(self, graph: Graph) -> FitPreview:
         """Check the graph as ``fit`` does, and return the query plan and guarantee; nothing is spent.
 
         Only public sizes and flags of the graph are read.
         """
         graph = as_graph(graph, directed=self._directed)
-        check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
-        method = self._configured()
+        check_encoding(graph, self.protected_unit, protects_records=self._protects_records)
+        method = self._build_method()
         scaling = self._scaling(method, graph)
-        return _previewed(method, scaling.graph(graph))
+        return _preview(method, scaling.graph(graph))
 
-    def scaling_words(self, graph: Graph) -> str:
+    def scaling_summary(self, graph: Graph) -> str:
         """Return which feature columns a fit scales, and how; empty if all values are used as they are."""
-        return self._scaling(self._configured(), graph).words(column_names(graph))
+        return self._scaling(self._build_method(), graph).words(column_names(graph))
 
-    def learns_from(self, graph: Graph) -> str:
+    def training_sample_note(self, graph: Graph) -> str:
         """Say which nodes a fit learns from, where there are too many for all of them; else nothing."""
-        return sample_words(graph) if self._configured().samples else ""
+        return training_sample_description(graph) if self._build_method().samples else ""
 
     def promise(self, graph: Graph) -> tuple[ReleasePlan | None, Guarantee]:
         """Return the plan and the guarantee of a fit: :meth:`preview` by its former name."""
         warnings.warn("promise() is called preview() now", DeprecationWarning, stacklevel=2)
         return self.preview(graph)[:2]
 
-    @checked_but("graph", "labels", "workspace", "cache")
+    @checked_except("graph", "labels", "workspace", "cache")
     def fit(
         self,
         graph: Graph,
         *labels: object,
-        on_progress: OnProgress = silent,
+        on_progress: OnProgress = no_progress,
         workspace: Path | str | None = None,
-        engine: Engine | str | None = None,
+        backend: AggregationBackend | str | None = None,
         cache: Path | str | None = None,
     ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
@@ -238,7 +238,7 @@ class Estimator(Manners, ABC):
 
         The release is recorded in the graph's ledger before the edges are read; a second ``fit`` records
         a second one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost.
-        ``engine`` is for this fit, instead of the constructor's. It changes no bit. Nor does ``cache``,
+        ``backend`` is for this fit, instead of the constructor's. It changes no bit. Nor does ``cache``,
         a folder of what follows from public features and labels alone: fits that share it, other budgets and
         other methods at the same seed, learn that once.
 
@@ -251,36 +251,38 @@ class Estimator(Manners, ABC):
         if labels:
             raise GraphError(f"fit takes a graph, which holds its labels, and got more beside it: {NO_FOLDS}")
         graph = as_graph(graph, directed=self._directed)
-        chosen = engine_for(self.engine if engine is None else engine, graph.adjacency)
-        return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, chosen, cache))
+        chosen = backend_for(self.backend if backend is None else backend, graph.adjacency)
+        return self._fit_by(self._build_method(), graph, self._session(on_progress, workspace, chosen, cache))
 
     @one_thread()
     def _fit_by(self, method: Method, graph: Graph, session: Session) -> Self:
         """Fit a graph by a frozen method, and keep what that leaves."""
         started = time.perf_counter()
-        check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
+        check_encoding(graph, self.protected_unit, protects_records=self._protects_records)
         scaling = self._scaling(method, graph)
         graph = scaling.graph(graph)
         with session.stage("calibrate"):
-            previewed = _previewed(method, graph)
+            preview_result = _preview(method, graph)
         for folder in filter(None, (session.workspace, session.cache)):
             check_writable(folder)
-        session.plan, session.guarantee = previewed.plan, previewed.guarantee
-        _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, _asked(previewed))
+        session.plan, session.guarantee = preview_result.plan, preview_result.guarantee
+        _log.info(
+            "%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, _release_summary(preview_result)
+        )
         self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
         outcome = method.fit(graph, session)
-        guarantee = previewed.guarantee
-        fitted = Fitted(
+        guarantee = preview_result.guarantee
+        fitted = FittedModel(
             method=method,
             parameters=self.recorded_params(),
             sizes=method.sizes_of(graph),
-            guarantee=guarantee.wholly_with_deviations(SEEDED) if session.reproducible else guarantee,
+            guarantee=guarantee.with_deviations_everywhere(SEEDED) if session.reproducible else guarantee,
             trained=outcome.trained,
-            plan=previewed.plan,
+            plan=preview_result.plan,
             proba=outcome.proba,
             released=outcome.released,
-            rows=previewed.rows,
-            sampler=None if previewed.plan is None else previewed.plan.sampler.__name__,
+            rows=preview_result.rows,
+            sampler=None if preview_result.plan is None else preview_result.plan.sampler.__name__,
             private_accuracy=outcome.private_accuracy,
             learned=outcome.learned,
             class_names=method.head.names(graph),
@@ -290,16 +292,16 @@ class Estimator(Manners, ABC):
             history=session.history,
             seconds={**session.seconds, "total": time.perf_counter() - started},
         )
-        self._take(fitted, graph.edge_set, OwnGraph.of(graph))
+        self._set_fit(fitted, graph.edge_set, GraphFingerprint.from_graph(graph))
         if fitted.proba is not None:
-            self._books.keep(graph, self._known_of(fitted))
-        _log.info("%s: fitted; %s", self.method, self._facts()[-1][1])
+            self._prediction_manager.keep(graph, self._cached_prediction(fitted))
+        _log.info("%s: fitted; %s", self.method, self._summary_rows()[-1][1])
         return self
 
     # -- what a method defines -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _configured(self) -> Method:
+    def _build_method(self) -> Method:
         """Return the frozen method of this configuration; the unit and the mode are asked for here, once."""
 
     def _check_config(self) -> None:
@@ -309,10 +311,10 @@ class Estimator(Manners, ABC):
         _check.one_of(("strict", "paper"), mode=self.mode)
         self._check_scaling()
         _check.one_of(("auto", "cpu", "cuda"), device=self.device)
-        check_engine(self.engine)
+        check_backend(self.backend)
         if self.epsilon is not None:
             _check.positive(epsilon=self.epsilon)
-        elif self._spends:
+        elif self._spends_budget:
             raise ConfigError(
                 f"{self.method} with unit {unit.name!r} needs a budget: pass epsilon= (or --epsilon), "
                 "for example 1.0, or unit 'none' for the non-private reference"
@@ -352,19 +354,21 @@ class Estimator(Manners, ABC):
             follows from ``feature_range`` and constants. Locally perturbed features are left as they are.
         """
         on_records = isinstance(self.protected_unit, NodeUnit)
-        perturbed = method.hides_features and not on_records
+        perturbed = method.protects_features and not on_records
         if perturbed or not self.scales_features or self.feature_scaling == "none":
             return FeatureScaling()
         ranges = ranges_of(self.feature_range, column_names(graph), graph.num_features)
-        return (FeatureScaling.public if on_records else FeatureScaling.fitted)(graph.x, ranges)
+        return (FeatureScaling.from_public_ranges if on_records else FeatureScaling.from_public_features)(
+            graph.x, ranges
+        )
 
     @property
-    def tells_slots(self) -> bool:
+    def distinguishes_private_edges(self) -> bool:
         """Whether private edges are told from public ones, as unit ``private-slot-edge`` needs it."""
         return False
 
     @property
-    def _spends(self) -> bool:
+    def _spends_budget(self) -> bool:
         """Whether a fit asks anything under a budget: of secret edges, or of secret records."""
         unit = self.protected_unit
         return isinstance(unit, NodeUnit) or (self.reads_edges and not isinstance(unit, NoUnit))
@@ -375,18 +379,18 @@ class Estimator(Manners, ABC):
         return self.unit == DirectedEdge.name
 
     @property
-    def _hides_records(self) -> bool:
+    def _protects_records(self) -> bool:
         """Whether features or labels are protected, under whatever unit."""
-        return isinstance(self.protected_unit, NodeUnit | NodeFeatures)
+        return isinstance(self.protected_unit, NodeUnit | LocalAttributes)
 
     # -- shared parts --------------------------------------------------------------------------------------
 
-    def _scheduled(self) -> AbstractContextManager[None]:
+    def _with_backend(self) -> AbstractContextManager[None]:
         """Have the configured engine read the edges of graphs that are predicted."""
-        return using(self.engine)
+        return using(self.backend)
 
-    def _terms(self) -> Terms:
-        return Terms(
+    def _build_privacy_config(self) -> PrivacyConfig:
+        return PrivacyConfig(
             unit=self.protected_unit,
             mode=self.mode,
             epsilon=self.epsilon,
@@ -402,7 +406,7 @@ class Estimator(Manners, ABC):
         self,
         on_progress: OnProgress,
         workspace: Path | str | None = None,
-        engine: Engine | None = None,
+        backend: AggregationBackend | None = None,
         cache: Path | str | None = None,
     ) -> Session:
         """Return the session of a fit."""
@@ -410,7 +414,7 @@ class Estimator(Manners, ABC):
             streams=PublicStreams(self.seed),
             label=self.method,
             noise_seed=self.unsafe_noise_seed,
-            engine=engine,
+            backend=backend,
             on_progress=on_progress,
             workspace=None if workspace is None else as_path(workspace, "workspace"),
             cache=None if cache is None else as_path(cache, "cache"),
@@ -428,27 +432,29 @@ class Estimator(Manners, ABC):
         }
         return repr(sorted(shared.items()))
 
-    def _known_of(self, fitted: Fitted) -> Answer:
+    def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
         """Return what is known of the fitted graph."""
         assert fitted.proba is not None
-        return Answer(fitted.plan, tuple(fitted.released.values()), fitted.proba)
+        return CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.proba)
 
 
-def _asked(previewed: Previewed) -> str:
+def _release_summary(preview_result: FitPreview) -> str:
     """Return how much a fit is about to ask, for the log."""
-    return "nothing is asked under a budget" if previewed.plan is None else "its release is recorded first"
+    return (
+        "nothing is asked under a budget" if preview_result.plan is None else "its release is recorded first"
+    )
 
 
-def _previewed(method: Method, graph: Graph) -> Previewed:
+def _preview(method: Method, graph: Graph) -> FitPreview:
     """Check a graph, and return the query plan, guarantee and outputs of a fit."""
     check_kind(graph)
     private_device(method.device)
     pick_device(method.device)  # a fit would find out that it is missing after it has booked
     method.check(graph)
-    if not method.hides_features:
+    if not method.protects_features:
         check_magnitudes(graph)
     sizes = method.sizes_of(graph)
     plan = method.plan(sizes)
     if plan is not None:
         check_weights(plan, graph.adjacency)
-    return Previewed(plan, method.guarantee(plan, graph), method.rows(plan, sizes))
+    return FitPreview(plan, method.guarantee(plan, graph), method.rows(plan, sizes))

@@ -8,20 +8,20 @@ from torch import Tensor, nn
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.errors import NotYetError
+from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
-from graphveil.models.inference.cache import Answer
-from graphveil.models.method import Method, Outcome, State, Trained
+from graphveil.models.inference.prediction_cache import CachedPrediction
+from graphveil.models.method import FitResult, Method, State, TrainedModel
 from graphveil.models.requirements import check_local
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.training.clear import fit_in_clear
+from graphveil.models.training.nonprivate import fit_nonprivate
 from graphveil.networks.layers import ACTIVATIONS, batch_of
 from graphveil.privacy import NoUnit, parse_unit
 from graphveil.release import ReleasePlan
-from graphveil.train import Schedule
-from graphveil.train.heads import ONE_CLASS, Head
+from graphveil.train import TrainingSchedule
+from graphveil.train.heads import MULTICLASS, TaskHead
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -62,23 +62,23 @@ class FullGraphKeywords:
     max_edges: int | None = None
 
     @property
-    def tells_slots(self) -> bool:
+    def distinguishes_private_edges(self) -> bool:
         """Whether private edges are told from public ones: where a graph is released."""
         return self.perturb is not None
 
 
-def refuse_private(model: Estimator) -> None:
+def reject_private_units(model: Estimator) -> None:
     """Refuse every unit that protects something."""
     if model.unit != NoUnit.name:
-        check_local(model, parse_unit(model.unit, max_degree=model.assured_max_degree))
-        raise NotYetError(
+        check_local(model, parse_unit(model.unit, max_degree=model.max_degree))
+        raise NotImplementedGuaranteeError(
             f"{model.method} reads the exact edges in every training step and is available with unit "
             f"'none' only, got unit {model.unit!r}; use 'classcode' or 'gap' for private edges, or train on "
             "a released graph (perturb=, --perturb)"
         )
 
 
-def style_of(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
+def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
     """Return the keywords of hidden layers, checked, with batch norm unless it is said otherwise."""
     _check.width(hidden=given.hidden)
     _check.one_of(ACTIVATIONS, activation=given.activation)
@@ -87,16 +87,16 @@ def style_of(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]
     return {"activation": given.activation, "batch_norm": norm, "dropout": given.dropout}
 
 
-def depth_of(given: FullGraphKeywords, default: int = 2) -> int:
+def resolve_depth(given: FullGraphKeywords, default: int = 2) -> int:
     """Return the number of rounds of messages, checked."""
     depth = default if given.layers is None else given.layers
     _check.depth(layers=depth)
     return depth
 
 
-def schedule_of(given: FullGraphKeywords) -> Schedule:
+def resolve_schedule(given: FullGraphKeywords) -> TrainingSchedule:
     """Return the schedule of a training in the clear, checked."""
-    return Schedule(
+    return TrainingSchedule(
         epochs=100 if given.epochs is None else given.epochs,
         learning_rate=given.learning_rate,
         weight_decay=given.weight_decay,
@@ -104,7 +104,7 @@ def schedule_of(given: FullGraphKeywords) -> Schedule:
     )
 
 
-class Shape(Protocol):
+class NetworkArchitecture(Protocol):
     """The shape of a network whose messages go along the exact edges: one of a file in ``networks/``."""
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> nn.Module:
@@ -112,7 +112,7 @@ class Shape(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClearFullGraph(Method):
+class NonPrivateFullGraph(Method):
     """A network over the exact edges, in the clear.
 
     Args:
@@ -120,8 +120,8 @@ class ClearFullGraph(Method):
         schedule: epochs, rates.
     """
 
-    shape: Shape
-    schedule: Schedule
+    shape: NetworkArchitecture
+    schedule: TrainingSchedule
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph without the labels that are learned."""
@@ -136,13 +136,13 @@ class ClearFullGraph(Method):
         """Return None: nothing is protected."""
         return None
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train in full batches, and keep the best epoch."""
         generator = session.streams.torch(self.name)
         network = self.shape.build(graph.num_features, self.head.width(graph), generator=generator)
         everything = batch_of(graph.x)
         with session.stage("classifier"):
-            fit_in_clear(
+            fit_nonprivate(
                 network,
                 lambda index: network(everything, graph.adjacency)[index],
                 graph,
@@ -154,14 +154,14 @@ class ClearFullGraph(Method):
                 every=True,
             )
         trained = TrainedFullGraph(network, head=self.head)
-        return Outcome(trained=trained, proba=trained.proba(graph))
+        return FitResult(trained=trained, proba=trained.proba(graph))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
         """Return the network with these weights."""
         return TrainedFullGraph(restored(self.shape, state, sizes), head=self.head)
 
 
-def restored(shape: Shape, state: State, sizes: PublicSizes) -> nn.Module:
+def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn.Module:
     """Return a network of a shape with these weights, ready to predict."""
     generator = PublicStreams(0).torch("restore")
     network = shape.build(sizes.width, sizes.classes, generator=generator)
@@ -170,11 +170,11 @@ def restored(shape: Shape, state: State, sizes: PublicSizes) -> nn.Module:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedFullGraph(Trained):
+class TrainedFullGraph(TrainedModel):
     """A trained network: a prediction reads the exact edges."""
 
     network: nn.Module
-    head: Head = field(default=ONE_CLASS, kw_only=True)
+    head: TaskHead = field(default=MULTICLASS, kw_only=True)
 
     @torch.no_grad()
     def proba(self, graph: Graph) -> Tensor:
@@ -186,9 +186,9 @@ class TrainedFullGraph(Trained):
         """Return None: nothing is protected."""
         return None
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict from the exact edges."""
-        return Answer(None, (), self.proba(graph))
+        return CachedPrediction(None, (), self.proba(graph))
 
     def state(self) -> State:
         """Return the weights."""

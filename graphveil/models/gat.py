@@ -7,15 +7,15 @@ from graphveil import _check
 from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
     FullGraphKeywords,
-    depth_of,
-    schedule_of,
-    style_of,
+    layer_options,
+    resolve_depth,
+    resolve_schedule,
 )
 from graphveil.models.method import Method
-from graphveil.models.perturbed import check_perturbed, over_edges
+from graphveil.models.perturbed import build_full_graph_method, check_perturbed
 from graphveil.models.requirements import check_on_cpu
 from graphveil.networks.attention import HEADS
-from graphveil.networks.gat import GatShape
+from graphveil.networks.gat import GatArchitecture
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -38,7 +38,7 @@ class GAT(FullGraphKeywords, Estimator):
         heads: heads of the hidden layers, each of width ``hidden``.
 
     Raises:
-        NotYetError: the unit is not ``"none"``, and no graph is released first.
+        NotImplementedGuaranteeError: the unit is not ``"none"``, and no graph is released first.
         ConfigError: ``heads`` is no whole number above 0, or hidden layers are too wide with so many.
 
     >>> from graphveil.graph.recipes import RECIPES
@@ -55,12 +55,12 @@ class GAT(FullGraphKeywords, Estimator):
     def _check_config(self) -> None:
         check_perturbed(self, self)
         super()._check_config()
-        self._configured()
+        self._build_method()
 
-    def _configured(self) -> Method:
+    def _build_method(self) -> Method:
         check_on_cpu(self.method, self.device)
-        style = style_of(self)
+        style = layer_options(self)
         _check.width(heads=self.heads)
         _check.width(**{"heads * hidden": self.heads * self.hidden})
-        shape = GatShape(hidden=self.hidden, heads=self.heads, depth=depth_of(self), style=style)
-        return over_edges(self, self, shape, schedule_of(self))
+        shape = GatArchitecture(hidden=self.hidden, heads=self.heads, depth=resolve_depth(self), style=style)
+        return build_full_graph_method(self, self, shape, resolve_schedule(self))

@@ -6,15 +6,15 @@ from typing import ClassVar
 from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
     FullGraphKeywords,
-    depth_of,
-    schedule_of,
-    style_of,
+    layer_options,
+    resolve_depth,
+    resolve_schedule,
 )
 from graphveil.models.method import Method
-from graphveil.models.perturbed import check_perturbed, over_edges
+from graphveil.models.perturbed import build_full_graph_method, check_perturbed
 from graphveil.models.requirements import check_on_cpu
-from graphveil.networks.gcn import GcnShape
-from graphveil.train.heads import LABEL_SETS, ONE_CLASS
+from graphveil.networks.gcn import GcnArchitecture
+from graphveil.train.heads import MULTICLASS, MULTILABEL
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -38,7 +38,7 @@ class GCN(FullGraphKeywords, Estimator):
 
     Raises:
         GraphError: ``multi_label`` on a graph without label sets.
-        NotYetError: the unit is not ``"none"``, and no graph is released first.
+        NotImplementedGuaranteeError: the unit is not ``"none"``, and no graph is released first.
 
     >>> from graphveil.graph.recipes import RECIPES
     >>> from graphveil.graph.synthetic import synthetic
@@ -54,10 +54,10 @@ class GCN(FullGraphKeywords, Estimator):
     def _check_config(self) -> None:
         check_perturbed(self, self)
         super()._check_config()
-        self._configured()
+        self._build_method()
 
-    def _configured(self) -> Method:
+    def _build_method(self) -> Method:
         check_on_cpu(self.method, self.device)
-        shape = GcnShape(hidden=self.hidden, depth=depth_of(self), style=style_of(self))
-        head = LABEL_SETS if self.multi_label else ONE_CLASS
-        return over_edges(self, self, shape, schedule_of(self), head)
+        shape = GcnArchitecture(hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self))
+        head = MULTILABEL if self.multi_label else MULTICLASS
+        return build_full_graph_method(self, self, shape, resolve_schedule(self), head)

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from graphveil import _check
 from graphveil.errors import ConfigError
-from graphveil.models.terms import Terms
-from graphveil.models.training.on_records import Selection
+from graphveil.models.privacy_config import PrivacyConfig
+from graphveil.models.training.node_level import CheckpointSelection
 from graphveil.networks.layers import ACTIVATIONS
-from graphveil.train import PrivateSchedule, Schedule
+from graphveil.train import PrivateSchedule, TrainingSchedule
 
 _PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: docs/decisions/008-node-level-gap.md
 _PAPER_EPOCHS, _PAPER_BATCH = 10, 256
@@ -52,7 +52,7 @@ class NetworkKeywords:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class TrainingConfig:
     """How the networks of one configuration learn, resolved for its terms; see :class:`NetworkKeywords`."""
 
     hidden: int
@@ -63,43 +63,45 @@ class Recipe:
     batch_size: int | None
     patience: int | None
     clip: float
-    selection: Selection
+    selection: CheckpointSelection
 
     @classmethod
-    def of(cls, given: NetworkKeywords, terms: Terms, device: str) -> "Recipe":
+    def from_keywords(
+        cls, given: NetworkKeywords, privacy_config: PrivacyConfig, device: str
+    ) -> "TrainingConfig":
         """Check the keywords for these terms, and fill in what they leave open."""
         _check.width(hidden=given.hidden)
         _check.one_of(ACTIVATIONS, activation=given.activation)
         _check.within(0, 0.99, dropout=given.dropout)
         _check.one_of(("last", "private"), selection=given.selection)
-        if terms.on_records:
-            _refuse_for_records(given, terms)
+        if privacy_config.on_records:
+            _refuse_for_records(given, privacy_config)
         elif given.selection != "last":
             raise ConfigError(
-                f"selection={given.selection!r} is for node units; under unit {terms.unit.name!r} validation "
+                f"selection={given.selection!r} is for node units; under unit {privacy_config.unit.name!r} validation "
                 "labels are public, and the best epoch is chosen at no cost; drop it"
             )
-        paper = terms.on_records and terms.paper
-        normed = not terms.on_records if given.batch_norm is None else given.batch_norm
+        paper = privacy_config.on_records and privacy_config.paper
+        normed = not privacy_config.on_records if given.batch_norm is None else given.batch_norm
         found = cls(
             hidden=given.hidden,
             layers={"activation": given.activation, "batch_norm": normed, "dropout": given.dropout},
-            epochs=_epochs(terms) if given.epochs is None else given.epochs,
-            rate=_rate(terms) if given.learning_rate is None else given.learning_rate,
+            epochs=_epochs(privacy_config) if given.epochs is None else given.epochs,
+            rate=_rate(privacy_config) if given.learning_rate is None else given.learning_rate,
             weight_decay=given.weight_decay,
             batch_size=_PAPER_BATCH if paper and given.batch_size is None else given.batch_size,
             patience=given.patience,
             clip=given.clip,
-            selection=Selection("exact" if paper else given.selection),
+            selection=CheckpointSelection("exact" if paper else given.selection),
         )
-        if not terms.on_records:  # whose batches may be of one record: nothing mixes them
-            found.in_clear()
+        if not privacy_config.on_records:  # whose batches may be of one record: nothing mixes them
+            found.nonprivate_schedule()
         found.private()
         return found
 
-    def in_clear(self, epochs: int | None = None) -> Schedule:
+    def nonprivate_schedule(self, epochs: int | None = None) -> TrainingSchedule:
         """Return the schedule of a training in the clear, by default of all epochs."""
-        return Schedule(
+        return TrainingSchedule(
             epochs=self.epochs if epochs is None else epochs,
             learning_rate=self.rate,
             weight_decay=self.weight_decay,
@@ -118,21 +120,21 @@ class Recipe:
         )
 
 
-def _epochs(terms: Terms) -> int:
-    if not terms.on_records:
+def _epochs(privacy_config: PrivacyConfig) -> int:
+    if not privacy_config.on_records:
         return 100
-    return _PAPER_EPOCHS if terms.paper else _PRIVATE_EPOCHS
+    return _PAPER_EPOCHS if privacy_config.paper else _PRIVATE_EPOCHS
 
 
-def _rate(terms: Terms) -> float:
-    return _PRIVATE_RATE if terms.on_records and not terms.paper else 0.01
+def _rate(privacy_config: PrivacyConfig) -> float:
+    return _PRIVATE_RATE if privacy_config.on_records and not privacy_config.paper else 0.01
 
 
-def _refuse_for_records(given: NetworkKeywords, terms: Terms) -> None:
+def _refuse_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
     """Refuse what mixes records, or asks validation records without paying."""
     if given.batch_norm:
         raise ConfigError(
-            f"batch_norm mixes the records of a batch, and unit {terms.unit.name!r} protects each of them; "
+            f"batch_norm mixes the records of a batch, and unit {privacy_config.unit.name!r} protects each of them; "
             "use LayerNorm or GroupNorm in networks of your own, and here leave batch_norm out"
         )
     if given.dropout:
@@ -142,5 +144,5 @@ def _refuse_for_records(given: NetworkKeywords, terms: Terms) -> None:
             "patience asks validation records after every epoch, which node units protect; drop it, or "
             "choose weights once with selection='private'"
         )
-    if terms.paper and (given.selection == "private" or terms.private_metrics):
+    if privacy_config.paper and (given.selection == "private" or privacy_config.private_metrics):
         raise ConfigError("papers select and report in the clear; drop selection and private_metrics")

@@ -10,25 +10,35 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.collect import Collector, Survey
+from graphveil.collect import CollectionProtocol, Collector
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
-from graphveil.graph.identity import Version
-from graphveil.models.inference.cache import Answer
-from graphveil.models.inference.requests import Books, PredictionRequest, Requesting, Words
-from graphveil.models.learned import Learned
-from graphveil.models.lpgnn.collected import agreed_label
-from graphveil.models.lpgnn.drop import NoisyLabels
+from graphveil.models.fitted_attributes import FittedAttribute
+from graphveil.models.inference.prediction_cache import CachedPrediction
+from graphveil.models.inference.requests import (
+    PredictionOptions,
+    PredictionRequest,
+    PredictionState,
+    RequestFactory,
+)
+from graphveil.models.lpgnn.collected_reports import complete_label_from_protocol
 from graphveil.models.lpgnn.inductive import TrainedOnReports
-from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.models.lpgnn.local_estimator import LocalEstimator
 from graphveil.models.lpgnn.method import LocalMethod
-from graphveil.models.lpgnn.mixture import AROUND, Around, Mixed, Surroundings, mixed_posterior
-from graphveil.models.lpgnn.randomised import told_in, unsaid
-from graphveil.models.lpgnn.reporting import Reporting
-from graphveil.models.method import Outcome, State
+from graphveil.models.lpgnn.noisy_labels import NoisyLabels
+from graphveil.models.lpgnn.posterior_mixture import (
+    PRIORS,
+    GraphContext,
+    PosteriorMixture,
+    Prior,
+    mixed_posterior,
+)
+from graphveil.models.lpgnn.randomized_records import extend_without_labels, reported_nodes
+from graphveil.models.lpgnn.report_config import ReportConfig
+from graphveil.models.method import FitResult, State
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.networks.inputs import Estimates
+from graphveil.networks.inputs import FeatureEstimates
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,7 +52,7 @@ class LabelPosterior(LocalEstimator):
 
     in several ways: a guess from afar and its neighbours, belief propagation, and either with communities of
     the public edges as a prior. They are mixed by how likely each makes told labels that it was not told
-    (:func:`~graphveil.models.lpgnn.mixture.mixed_posterior`), so that what does not fit a graph loses its
+    (:func:`~graphveil.models.lpgnn.posterior_mixture.mixed_posterior`), so that what does not fit a graph loses its
     weight. There is no network, and nothing to fit but these weights (``weights_``).
 
     Guarantee, unit ``node-features``: eps_y-LDP for each node's label; nothing is told about its features.
@@ -53,7 +63,7 @@ class LabelPosterior(LocalEstimator):
     Args:
         eps_x: 0: nothing is told about features. It is there so that budgets are compared by name.
         eps_y, labels: see :class:`~graphveil.models.lpgnn.keywords.LabelKeywords`.
-        around: how a node's surroundings are heeded: ``"mixture"``, ``"robust"`` (the same, and classes that
+        prior: how a node's surroundings are heeded: ``"mixture"``, ``"robust"`` (the same, and classes that
             false clients claim are not taken to be more common), ``"diffusion"`` (the guess from afar and its
             neighbours alone) or ``"nothing"`` (its own label alone: what edges add shows beside it).
         posterior_steps: how many hops away the guess from afar listens: 16 for sparse graphs, 8 for denser.
@@ -73,42 +83,42 @@ class LabelPosterior(LocalEstimator):
 
     method: ClassVar[str] = "label-posterior"
     needs_features: ClassVar[bool] = False
-    of_reports: ClassVar[tuple[str, ...]] = ("unit", "mode", "eps_y", "labels")
+    report_parameters: ClassVar[tuple[str, ...]] = ("unit", "mode", "eps_y", "labels")
 
     eps_x: float | None = 0.0
-    around: Around = "mixture"
+    prior: Prior = "mixture"
     posterior_steps: int = 16
     missing_labels: float = 0.0
 
-    weights_ = Learned[dict[str, float]](lambda fit: dict(fit.learned.get("weights", {})), dict)
+    weights_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("weights", {})), dict)
 
-    def without_edges(self) -> "LabelPosterior":
+    def no_graph_baseline(self) -> "LabelPosterior":
         """Return the unfitted baseline that reads no edge: the posterior of a node's own label.
 
-        It is for the same reports (:meth:`fit_reports_of`, or :meth:`fit_collected` on the same LDP reports).
+        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP reports).
         A node that told nothing gets the most frequent class.
 
-        >>> LabelPosterior(unit="node-features", eps_y=1.0).without_edges().around
+        >>> LabelPosterior(unit="node-features", eps_y=1.0).no_graph_baseline().prior
         'nothing'
         """
         return LabelPosterior(**{**self.get_params(), "around": "nothing"})
 
     @classmethod
-    def from_survey(cls, survey: Survey, **configuration: Any) -> Self:
-        """Return an estimator for what devices answer to a survey, see :meth:`fit_collected`.
+    def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
+        """Return an estimator for what devices answer to a survey, see :meth:`fit_from_collector`.
 
         Raises:
             ConfigError: a keyword contradicts the survey, or it asks for no label, or for features, which
                 would be told for nothing.
 
         >>> from graphveil.mechanisms import SubsetSelection
-        >>> LabelPosterior.from_survey(Survey(label=SubsetSelection(epsilon=1.0, classes=7))).labels
+        >>> LabelPosterior.from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0, classes=7))).labels
         'subset'
         """
-        return cls(**agreed_label(survey, configuration))
+        return cls(**complete_label_from_protocol(protocol, configuration))
 
-    def _configured(self) -> "LabelPosteriorMethod":
-        _check.one_of(tuple(AROUND), around=self.around)
+    def _build_method(self) -> "LabelPosteriorMethod":
+        _check.one_of(tuple(PRIORS), prior=self.prior)
         _check.integer_at_least(1, posterior_steps=self.posterior_steps)
         _check.within(0, 0.99, missing_labels=self.missing_labels)
         if self.eps_x not in (None, 0):
@@ -118,29 +128,31 @@ class LabelPosterior(LocalEstimator):
             )
         return LabelPosteriorMethod(
             name=self.method,
-            terms=self._terms(),
+            privacy_config=self._build_privacy_config(),
             device=self.device,
-            reporting=Reporting.of_labels(self, self._terms(), self.method),
-            around=self.around,
+            report_config=ReportConfig.from_label_keywords(self, self._build_privacy_config(), self.method),
+            prior=self.prior,
             steps=self.posterior_steps,
             missing_labels=self.missing_labels,
         )
 
-    def _agreed(self, survey: Survey) -> None:
-        agreed_label(survey, {**self.get_params(), "eps_x": 0.0})
+    def _check_protocol(self, protocol: CollectionProtocol) -> None:
+        complete_label_from_protocol(protocol, {**self.get_params(), "eps_x": 0.0})
 
-    def _public(self, collector: Collector, given: object) -> Estimates | None:
+    def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
         """Return zeros in the place of features, which are not read."""
         if given is not None:
             raise ConfigError(f"{self.method} reads no features; drop public_features (--nodes)")
-        return Estimates(torch.zeros(collector.nodes, 1))
+        return FeatureEstimates(torch.zeros(collector.nodes, 1))
 
-    def _requesting(self) -> Requesting:
+    def _request_factory(self) -> RequestFactory:
         """Return that other graphs are asked nothing: there are no features to tell."""
-        return _asks_nobody
+        return _no_requests
 
 
-def _asks_nobody(books: Books, graph: Graph, words: Words) -> Sequence[PredictionRequest]:
+def _no_requests(
+    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
+) -> Sequence[PredictionRequest]:
     return ()
 
 
@@ -149,24 +161,24 @@ class LabelPosteriorMethod(LocalMethod):
     """The label posterior as a frozen method.
 
     Args:
-        around: how a node's surroundings are heeded.
+        prior: how a node's surroundings are heeded.
         steps: how far the guess from afar listens.
         missing_labels: the share of those asked that has no label.
     """
 
-    around: Around
+    prior: Prior
     steps: int
     missing_labels: float
 
     def __post_init__(self) -> None:
         """Refuse a share of missing labels where nobody randomises one, and missing ones are left out."""
-        if self.missing_labels and not self.hides_labels:
+        if self.missing_labels and not self.protects_labels:
             raise ConfigError(
                 f"missing_labels={self.missing_labels:g} is for labels that are randomised, which without a "
                 "finite eps_y none is; drop it"
             )
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Have labels randomised, and infer classes from what was told."""
         with session.stage("randomise"):
             records = self.collected(graph, session).records
@@ -174,43 +186,43 @@ class LabelPosteriorMethod(LocalMethod):
             found = self.inferred(graph, records.labels)
         agreement = {
             part: self.noisy(graph, records.labels).agreement(
-                found.held_out, told_in(graph, records.labels, part)
+                found.held_out, reported_nodes(graph, records.labels, part)
             )
             for part in ("train", "val")
         }
-        return Outcome(
+        return FitResult(
             trained=TrainedLabelPosterior(reports=records, method=self, of=ref(graph.adjacency.version)),
             proba=found.log_proba.exp(),
-            released={"labels": records.labels} if self.terms.protects else {},
+            released={"labels": records.labels} if self.privacy_config.protects else {},
             learned={"agreement": agreement, "weights": found.weights},
         )
 
-    def inferred(self, graph: Graph, labels: Tensor) -> Mixed:
+    def inferred(self, graph: Graph, labels: Tensor) -> PosteriorMixture:
         """Return the posterior of all nodes; the seed deals what is held out, so answers can be repeated."""
         return mixed_posterior(
             self.noisy(graph, labels),
             self._transition(graph),
-            Surroundings(graph.adjacency, self.steps),
-            PublicStreams(self.terms.seed or 0).torch("held-out labels"),
-            names=AROUND[self.around],
-            robust=self.around == "robust",
+            GraphContext(graph.adjacency, self.steps),
+            PublicStreams(self.privacy_config.seed or 0).torch("held-out labels"),
+            names=PRIORS[self.prior],
+            robust=self.prior == "robust",
         )
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
         """Return what is known about a graph's randomised labels."""
-        label = self.reporting.label(graph.num_classes)
+        label = self.report_config.label(graph.num_classes)
         return NoisyLabels(
             labels=labels,
             classes=graph.num_classes,
-            train=told_in(graph, labels, "train"),
-            val=told_in(graph, labels, "val"),
+            train=reported_nodes(graph, labels, "train"),
+            val=reported_nodes(graph, labels, "val"),
             keep=label.keep_with(self.missing_labels),
             blind=label.blind,
             transition=self._transition(graph),
         )
 
     def _transition(self, graph: Graph) -> Tensor:
-        label = self.reporting.label(graph.num_classes)
+        label = self.report_config.label(graph.num_classes)
         return torch.from_numpy(label.transition_with(self.missing_labels)).float()
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLabelPosterior":
@@ -230,7 +242,7 @@ class TrainedLabelPosterior(TrainedOnReports):
     method: LabelPosteriorMethod
     of: "ReferenceType[Version] | None"
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict the fitted graph with other features, or one that has grown from it, at no cost.
 
         Raises:
@@ -245,8 +257,8 @@ class TrainedLabelPosterior(TrainedOnReports):
                 "that grow from the fitted one (Graph.grow) are predicted at no cost, in the process that "
                 "fitted it"
             )
-        labels = unsaid(self.reports.labels, graph.num_nodes)
-        return Answer(None, (), self.method.inferred(graph, labels).log_proba.exp())
+        labels = extend_without_labels(self.reports.labels, graph.num_nodes)
+        return CachedPrediction(None, (), self.method.inferred(graph, labels).log_proba.exp())
 
     def state(self) -> State:
         """Return no weights: there is no network."""

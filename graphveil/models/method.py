@@ -1,7 +1,7 @@
 """The contracts of a method: it is frozen, what it trained is a value, and both are told public sizes only.
 
 An estimator chooses its :class:`Method` by unit and mode, once; nothing below asks for the unit again. The
-method plans from public sizes, fits a graph in a session, and leaves a :class:`Trained`, which answers for
+method plans from public sizes, fits a graph in a session, and leaves a :class:`TrainedModel`, which answers for
 other graphs. ``docs/architecture.md`` has the path of one fit.
 """
 
@@ -15,23 +15,29 @@ from torch import Tensor
 from graphveil._memory import check_room
 from graphveil.artifacts.rows import ReleaseRow, release_rows
 from graphveil.graph import Graph
-from graphveil.models.inference.cache import Answer
-from graphveil.models.promises import SEEDED, asks_edges, edge_mu_of, notes_on, stored_twice
+from graphveil.models.guarantee_notes import (
+    SEEDED,
+    data_notes,
+    edge_level_mu,
+    queries_edges,
+    with_undirected_edge_deviation,
+)
+from graphveil.models.inference.prediction_cache import CachedPrediction
+from graphveil.models.privacy_config import PrivacyConfig
 from graphveil.models.requirements import check_graph
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.terms import Terms
-from graphveil.models.training.sample import MOST
+from graphveil.models.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
-from graphveil.privacy import Composed, Guarantee, NodeFeatures, NodeUnit, NoUnit
-from graphveil.privacy.wording import EdgeUse
+from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, NoUnit
+from graphveil.privacy.statements import EdgeUse
 from graphveil.release import ReleasePlan
-from graphveil.train.heads import ONE_CLASS, Head
+from graphveil.train.heads import MULTICLASS, TaskHead
 
 State = dict[str, Tensor]
 
 
-class Trained(ABC):
+class TrainedModel(ABC):
     """What a fit leaves that other graphs can be predicted with: frozen networks and public figures."""
 
     @abstractmethod
@@ -39,11 +45,11 @@ class Trained(ABC):
         """Return the plan for predicting a graph that was not fitted, or None where that asks nothing.
 
         Raises:
-            NotYetError: the method does not predict other graphs.
+            NotImplementedGuaranteeError: the method does not predict other graphs.
         """
 
     @abstractmethod
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict a graph that was not fitted, under the session's plan, and return rows and probabilities.
 
         With ``kept``, what is known of its first nodes, the graph has the new edges alone, and the rows of
@@ -56,7 +62,7 @@ class Trained(ABC):
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return what the plan for another graph depends on, by the sizes of the fitted one."""
-        return fitted.of_other(graph)
+        return fitted.for_graph(graph)
 
     # Most methods take any graph of as many features.
     def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:  # noqa: B027
@@ -69,7 +75,7 @@ class Trained(ABC):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
+class FitResult:
     """What a fit comes to.
 
     Args:
@@ -80,7 +86,7 @@ class Outcome:
         learned: further attributes of the estimator that end in an underscore.
     """
 
-    trained: Trained
+    trained: TrainedModel
     proba: Tensor | None
     released: State = field(default_factory=dict)
     private_accuracy: Mapping[str, float] = field(default_factory=dict)
@@ -93,21 +99,23 @@ class Method(ABC):
 
     Args:
         name: as in ``METHODS``.
-        terms: what is protected, and at which budget.
+        privacy_config: what is protected, and at which budget.
         device: where networks are trained in the clear.
         head: what logits mean; those of one class a node, but for methods that can do otherwise.
     """
 
     reads_edges: ClassVar[bool] = True
-    grows: ClassVar[bool] = False  # whether a graph that has grown can be asked for its new rows alone
+    supports_growing_graphs: ClassVar[bool] = (
+        False  # whether a graph that has grown can be asked for its new rows alone
+    )
     tables: ClassVar[float] = 2.0  # how many float64 arrays (N, C) a fit holds at once
     pairs: ClassVar[float] = 0.0  # and how many (C, C)
     copies: ClassVar[float] = 4.0  # bytes of each feature of each node that is learned from, if it is dense
 
     name: str
-    terms: Terms
+    privacy_config: PrivacyConfig
     device: str = "auto"
-    head: Head = ONE_CLASS
+    head: TaskHead = MULTICLASS
 
     @property
     def samples(self) -> bool:
@@ -115,25 +123,25 @@ class Method(ABC):
         return False
 
     @property
-    def hides_features(self) -> bool:
+    def protects_features(self) -> bool:
         """Whether features are protected, so that no error may depend on what they are."""
-        return isinstance(self.terms.unit, NodeUnit | NodeFeatures)
+        return isinstance(self.privacy_config.unit, NodeUnit | LocalAttributes)
 
     @abstractmethod
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return what a fit asks of the protected data, calibrated, or None for nothing: a pure function."""
 
     @abstractmethod
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train, ask the session's plan, and predict all nodes."""
 
     @abstractmethod
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> Trained:
-        """Return what :meth:`Trained.state` was taken from."""
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedModel:
+        """Return what :meth:`TrainedModel.state` was taken from."""
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph that the unit, the training or the memory rules out, before anything is spent."""
-        check_graph(self.terms, graph, reads_edges=self.reads_edges)
+        check_graph(self.privacy_config, graph, reads_edges=self.reads_edges)
         check_room(
             self.room(graph),
             f"the predictions of {graph.num_classes:,} classes for {graph.num_nodes:,} nodes",
@@ -149,7 +157,7 @@ class Method(ABC):
 
     def learned(self, graph: Graph) -> int:
         """Return how many nodes a fit copies the features of at once, by public masks; 0 where it is few."""
-        return min(int(graph.mask("train").sum()), MOST) if self.samples else 0
+        return min(int(graph.mask("train").sum()), MAX_TRAINING_NODES) if self.samples else 0
 
     def room(self, graph: Graph) -> float:
         """Return about how many bytes a fit takes besides the graph, from its public sizes."""
@@ -158,42 +166,44 @@ class Method(ABC):
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return what a plan for this graph depends on."""
-        return PublicSizes.of(graph)
+        return PublicSizes.from_graph(graph)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         """Return the guarantee of a release under the plan; only public facts of the graph are read."""
-        terms = self.terms
-        delta = terms.delta_for(graph.num_nodes) if plan is None else plan.delta
-        if isinstance(terms.unit, NoUnit):
-            none = Guarantee.of(terms.unit, Composed(()), delta=delta, releases=0, mode=terms.mode)
+        privacy_config = self.privacy_config
+        delta = privacy_config.delta_for(graph.num_nodes) if plan is None else plan.delta
+        if isinstance(privacy_config.unit, NoUnit):
+            none = Guarantee.from_event(
+                privacy_config.unit, Composed(()), delta=delta, releases=0, mode=privacy_config.mode
+            )
             return guarantee_of(graph) or none  # edges that were released keep their guarantee
-        guarantee = Guarantee.of(
-            terms.unit,
+        guarantee = Guarantee.from_event(
+            privacy_config.unit,
             Composed(()) if plan is None else plan.event,
             delta=delta,
             releases=0 if plan is None else 1,
             slack=0.0 if plan is None else plan.slack,
-            mode=terms.mode,
+            mode=privacy_config.mode,
             deviations=(() if plan is None else self.deviations(graph)) + graph.deviations,
             notes=self.notes(graph),
-            one_way=plan is None or plan.one_way,
+            linear_group_scaling=plan is None or plan.linear_group_scaling,
             edge_use="asked" if plan is None else self.edge_use(plan),
-            edge_mu=None if plan is None else edge_mu_of(plan, graph.num_nodes),
+            edge_mu=None if plan is None else edge_level_mu(plan, graph.num_nodes),
         )
-        return guarantee if plan is None else stored_twice(guarantee, graph)
+        return guarantee if plan is None else with_undirected_edge_deviation(guarantee, graph)
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
         """Return why this method's release has no valid guarantee; empty if it has."""
-        papers = self.terms.paper_deviations if self.terms.paper else ()
-        return papers if self.terms.unsafe_noise_seed is None else (*papers, SEEDED)
+        papers = self.privacy_config.paper_deviations if self.privacy_config.paper else ()
+        return papers if self.privacy_config.unsafe_noise_seed is None else (*papers, SEEDED)
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what the statement has to add about the data."""
-        return notes_on(self.terms, graph)
+        return data_notes(self.privacy_config, graph)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
-        return "asked" if asks_edges(plan) else "never"
+        return "asked" if queries_edges(plan) else "never"
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
         """Return what a fit under a plan releases, in order."""

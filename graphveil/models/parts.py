@@ -7,7 +7,7 @@ from torch import nn
 from graphveil.models.method import State
 
 
-def parts_state(part: str, networks: Sequence[nn.Module]) -> State:
+def networks_state(part: str, networks: Sequence[nn.Module]) -> State:
     """Return the weights of numbered networks, each under ``part/number/``."""
     return {
         f"{part}/{k}/{name}": value

@@ -10,27 +10,27 @@ from graphveil.graph import Graph
 from graphveil.graph.domain import Domain
 from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
-    ClearFullGraph,
     FullGraphKeywords,
-    Shape,
+    NetworkArchitecture,
+    NonPrivateFullGraph,
     TrainedFullGraph,
-    refuse_private,
+    reject_private_units,
     restored,
 )
-from graphveil.models.inference.cache import Answer
-from graphveil.models.method import Method, Outcome, State
+from graphveil.models.inference.prediction_cache import CachedPrediction
+from graphveil.models.method import FitResult, Method, State
+from graphveil.models.privacy_config import PrivacyConfig
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.terms import Terms
-from graphveil.perturb import MECHANISMS, GraphMechanism, mechanism_named
+from graphveil.perturb import MECHANISMS, GraphMechanism, parse_mechanism
 from graphveil.perturb.mechanism import MAX_EDGES, domain_of, public_edges_of
-from graphveil.privacy import DirectedEdge, Guarantee, PrivateSlotEdge, UndirectedEdge, Unit
+from graphveil.privacy import DirectedEdge, EdgeSubset, Guarantee, UndirectedEdge, Unit
 from graphveil.release import ReleasePlan
-from graphveil.train import Schedule
-from graphveil.train.heads import ONE_CLASS, Head
+from graphveil.train import TrainingSchedule
+from graphveil.train.heads import MULTICLASS, TaskHead
 
-_UNITS = (UndirectedEdge.name, DirectedEdge.name, PrivateSlotEdge.name)
-SEES = (
+_UNITS = (UndirectedEdge.name, DirectedEdge.name, EdgeSubset.name)
+GRAPH_INPUT_NOTE = (
     "the model was trained on a released graph, drawn once by {mechanism}, and predicts on it alone: no "
     "prediction reads a true edge"
 )
@@ -40,15 +40,15 @@ def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
     """Refuse a private unit without a mechanism, and a mechanism without a unit of edges.
 
     Raises:
-        NotYetError: a private unit, and the edges would be read as they are.
+        NotImplementedGuaranteeError: a private unit, and the edges would be read as they are.
         UnitError, ConfigError: the mechanism is unknown, or the unit is not one of edges.
     """
     if given.perturb is None:
         if given.max_edges is not None:
             raise ConfigError("max_edges is for released graphs; name a mechanism with perturb= (--perturb)")
-        refuse_private(model)
+        reject_private_units(model)
         return
-    mechanism_named(given.perturb, MECHANISMS, mode=model.mode, epsilon=1.0)
+    parse_mechanism(given.perturb, MECHANISMS, mode=model.mode, epsilon=1.0)
     if model.unit not in _UNITS:
         raise UnitError(
             f"perturb={given.perturb!r} (--perturb) releases a graph whose edges are protected: use unit "
@@ -56,61 +56,66 @@ def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
         )
 
 
-def over_edges(
+def build_full_graph_method(
     model: Estimator,
     given: FullGraphKeywords,
-    shape: Shape,
-    schedule: Schedule,
-    head: Head = ONE_CLASS,
+    shape: NetworkArchitecture,
+    schedule: TrainingSchedule,
+    head: TaskHead = MULTICLASS,
 ) -> Method:
     """Return the frozen method: over the exact edges, or over those that a mechanism releases."""
-    terms = model._terms()
-    clear = ClearFullGraph(
-        name=model.method, terms=terms, device=model.device, shape=shape, schedule=schedule, head=head
+    privacy_config = model._build_privacy_config()
+    nonprivate = NonPrivateFullGraph(
+        name=model.method,
+        privacy_config=privacy_config,
+        device=model.device,
+        shape=shape,
+        schedule=schedule,
+        head=head,
     )
     if given.perturb is None:
-        return clear
-    mechanism = mechanism_of(terms, given.perturb, given.max_edges)
-    terms = replace(terms, paper_deviations=())  # the mechanism's own are said instead
-    return PerturbedFullGraph(**vars(clear) | {"terms": terms}, mechanism=mechanism)
+        return nonprivate
+    mechanism = build_graph_mechanism(privacy_config, given.perturb, given.max_edges)
+    privacy_config = replace(privacy_config, paper_deviations=())  # the mechanism's own are said instead
+    return PerturbedFullGraph(**vars(nonprivate) | {"terms": privacy_config}, mechanism=mechanism)
 
 
-def mechanism_of(terms: Terms, name: str, max_edges: int | None) -> GraphMechanism:
+def build_graph_mechanism(privacy_config: PrivacyConfig, name: str, max_edges: int | None) -> GraphMechanism:
     """Return the mechanism that a configuration names; its public randomness is the model's."""
-    return mechanism_named(
+    return parse_mechanism(
         name,
         MECHANISMS,
-        mode=terms.mode,
-        epsilon=terms.budget,
+        mode=privacy_config.mode,
+        epsilon=privacy_config.budget,
         max_edges=MAX_EDGES if max_edges is None else max_edges,
-        seed=0 if terms.seed is None else terms.seed,
+        seed=0 if privacy_config.seed is None else privacy_config.seed,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerturbedFullGraph(ClearFullGraph):
+class PerturbedFullGraph(NonPrivateFullGraph):
     """A network over the edges of one released graph.
 
     Args:
         mechanism: what releases it.
     """
 
-    sees: ClassVar[str] = SEES  # what it is that a prediction reads
+    input_note: ClassVar[str] = GRAPH_INPUT_NOTE  # what it is that a prediction reads
 
     mechanism: GraphMechanism
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph that cannot be released or learned from, before anything is spent."""
         super().check(graph)
-        self.mechanism.check(graph, self.terms.unit, domain_of(graph, self.terms.unit))
+        self.mechanism.check(graph, self.privacy_config.unit, domain_of(graph, self.privacy_config.unit))
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return what a plan for this graph depends on, which slots there are included."""
-        return with_slots(super().sizes_of(graph), graph, self.terms.unit)
+        return with_protected_pairs(super().sizes_of(graph), graph, self.privacy_config.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the graph."""
-        return plan_of(self.mechanism, self.terms.unit, sizes)
+        return plan_of(self.mechanism, self.privacy_config.unit, sizes)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         """Return the guarantee of the released graph, with all that follows from it."""
@@ -118,24 +123,29 @@ class PerturbedFullGraph(ClearFullGraph):
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
         """Return why the release has no valid guarantee."""
-        return (*self.mechanism.deviations(domain_of(graph, self.terms.unit)), *super().deviations(graph))
+        return (
+            *self.mechanism.deviations(domain_of(graph, self.privacy_config.unit)),
+            *super().deviations(graph),
+        )
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what is said besides: what the model sees."""
-        return (*super().notes(graph), self.sees.format(mechanism=self.mechanism.name))
+        return (*super().notes(graph), self.input_note.format(mechanism=self.mechanism.name))
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Release the graph, and train on what came out."""
-        slots, noisy = released(graph, self.mechanism, self.terms.unit, session)
+        slots, noisy = released(graph, self.mechanism, self.privacy_config.unit, session)
         outcome = super().fit(noisy, session)
         assert isinstance(outcome.trained, TrainedFullGraph)
-        trained = TrainedPerturbed(outcome.trained.network, self.mechanism, self.terms.unit, head=self.head)
-        return Outcome(trained=trained, proba=outcome.proba, released={"graph": slots})
+        trained = TrainedPerturbed(
+            outcome.trained.network, self.mechanism, self.privacy_config.unit, head=self.head
+        )
+        return FitResult(trained=trained, proba=outcome.proba, released={"graph": slots})
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedPerturbed":
         """Return the network with these weights."""
         network = restored(self.shape, state, sizes)
-        return TrainedPerturbed(network, self.mechanism, self.terms.unit, head=self.head)
+        return TrainedPerturbed(network, self.mechanism, self.privacy_config.unit, head=self.head)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,16 +158,16 @@ class TrainedPerturbed(TrainedFullGraph):
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return what the plan for another graph depends on: its own slots."""
-        return with_slots(super().sizes_for(graph, fitted), graph, self.unit)
+        return with_protected_pairs(super().sizes_for(graph, fitted), graph, self.unit)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the other graph."""
         return plan_of(self.mechanism, self.unit, sizes)
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Release the other graph, and predict from what came out."""
         slots, noisy = released(graph, self.mechanism, self.unit, session)
-        return Answer(session.plan, (slots,), self.proba(noisy))
+        return CachedPrediction(session.plan, (slots,), self.proba(noisy))
 
 
 def released(graph: Graph, mechanism: GraphMechanism, unit: Unit, session: Session) -> tuple[Tensor, Graph]:
@@ -168,12 +178,12 @@ def released(graph: Graph, mechanism: GraphMechanism, unit: Unit, session: Sessi
     domain, known = domain_of(graph, unit), public_edges_of(graph, unit)
     with session.stage("aggregate"):
         release = session.open(graph)
-        slots = mechanism.ask(release, domain)
+        slots = mechanism.sample_edges(release, domain)
         release.close()
     return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)
 
 
-def with_slots(sizes: PublicSizes, graph: Graph, unit: Unit) -> PublicSizes:
+def with_protected_pairs(sizes: PublicSizes, graph: Graph, unit: Unit) -> PublicSizes:
     """Return the sizes with the slots that a unit protects in a graph."""
     return replace(sizes, domain=domain_of(graph, unit))
 

@@ -8,21 +8,21 @@ from typing import Any, Self
 import numpy.typing as npt
 from torch import Tensor
 
-from graphveil._files import as_path, written_to
+from graphveil._files import as_path, writing_folder
 from graphveil._threads import one_thread
-from graphveil._typed import checked_but
+from graphveil._typed import checked_except
 from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.models.features.columns import aligned
-from graphveil.models.fitted import Fitted
-from graphveil.models.inference.own_graph import OwnGraph
-from graphveil.models.inference.predictions import Predictions
-from graphveil.models.inference.requests import Requesting, Words, requests_of_graph
-from graphveil.models.learned import Learned, nothing
+from graphveil.models.fitted_attributes import FittedAttribute, none_before_fit
+from graphveil.models.fitted_model import FittedModel
+from graphveil.models.inference.graph_fingerprint import GraphFingerprint
+from graphveil.models.inference.prediction_manager import PredictionManager
+from graphveil.models.inference.requests import PredictionOptions, RequestFactory, graph_requests
 from graphveil.models.method import State
 from graphveil.models.requirements import as_graph, check_encoding
 from graphveil.models.snapshots import save_fitted
-from graphveil.privacy import DirectedEdge, Guarantee, NodeFeatures, NodeUnit
+from graphveil.privacy import DirectedEdge, Guarantee, LocalAttributes, NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.tables.encoding import Encoding
 from graphveil.train import EpochRecord
@@ -32,29 +32,29 @@ from graphveil.train import EpochRecord
 class Predictor:
     """Half of an estimator: whatever follows from a fit. It has no parameters, so none can reach the fit."""
 
-    _fit: Fitted | None = field(default=None, init=False, repr=False)
-    _predictions: Predictions | None = field(default=None, init=False, repr=False)
+    _fit: FittedModel | None = field(default=None, init=False, repr=False)
+    _predictions: PredictionManager | None = field(default=None, init=False, repr=False)
 
-    guarantee_ = Learned[Guarantee | None](lambda fit: fit.guarantee, nothing)
-    proba_ = Learned[Tensor | None](lambda fit: fit.proba, nothing)
-    plan_ = Learned[ReleasePlan | None](lambda fit: fit.plan, nothing)
-    ids_ = Learned[npt.NDArray[Any] | None](lambda fit: fit.ids, nothing)
-    encoding_ = Learned[Encoding | None](lambda fit: fit.encoding, nothing)
-    class_names_ = Learned[tuple[str, ...]](lambda fit: fit.class_names, tuple)
-    aggregates_ = Learned[State](lambda fit: dict(fit.released), dict)
-    history_ = Learned[list[tuple[str, EpochRecord]]](lambda fit: list(fit.history), list)
-    seconds_ = Learned[dict[str, float]](lambda fit: dict(fit.seconds), dict)
-    private_accuracy_ = Learned[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
+    guarantee_ = FittedAttribute[Guarantee | None](lambda fit: fit.guarantee, none_before_fit)
+    proba_ = FittedAttribute[Tensor | None](lambda fit: fit.proba, none_before_fit)
+    plan_ = FittedAttribute[ReleasePlan | None](lambda fit: fit.plan, none_before_fit)
+    ids_ = FittedAttribute[npt.NDArray[Any] | None](lambda fit: fit.ids, none_before_fit)
+    encoding_ = FittedAttribute[Encoding | None](lambda fit: fit.encoding, none_before_fit)
+    class_names_ = FittedAttribute[tuple[str, ...]](lambda fit: fit.class_names, tuple)
+    aggregates_ = FittedAttribute[State](lambda fit: dict(fit.released), dict)
+    history_ = FittedAttribute[list[tuple[str, EpochRecord]]](lambda fit: list(fit.history), list)
+    seconds_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.seconds), dict)
+    private_accuracy_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
 
-    @checked_but("graph", "workspace")
+    @checked_except("graph", "workspace")
     @one_thread()
     def predict_proba(
         self,
         graph: Graph | None = None,
         *,
-        disjoint_edges: bool = False,
-        disjoint_people: bool = False,
-        accept_price: bool = False,
+        assume_disjoint_edges: bool = False,
+        assume_disjoint_nodes: bool = False,
+        allow_spend: bool = False,
         workspace: Path | None = None,
     ) -> Tensor:
         """Return probabilities (N, C) of classes or labels: free for the fitted graph, at a price for others.
@@ -67,12 +67,12 @@ class Predictor:
 
         Args:
             graph: by default the fitted one.
-            disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any other
+            assume_disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any other
                 that this model has predicted: its release is then charged to its own edges only, and counts
                 beside the others, not on top of them. Without it, it counts on top of all of them.
-            disjoint_people: the same for people, under unit ``node-features``: your word that nobody in the
+            assume_disjoint_nodes: the same for people, under unit ``node-features``: your word that nobody in the
                 graph is in the fitted one, nor in any other that this model has predicted.
-            accept_price: ask a graph, and record it, although it may be the fitted one: a model that was
+            allow_spend: ask a graph, and record it, although it may be the fitted one: a model that was
                 loaded without its run's ``internal`` folder cannot know.
             workspace: a private folder of this question alone, for methods that ask edges. A process that is
                 killed leaves the release there, and asking once more with it finishes the same one, with the
@@ -84,18 +84,18 @@ class Predictor:
             GraphError: the graph has other features than the fitted one.
             BudgetError: a ledger refuses the release, which is then not recorded; of a graph that has grown
                 in several steps, those before it may be, and are kept.
-            NotYetError: the method does not predict other graphs.
+            NotImplementedGuaranteeError: the method does not predict other graphs.
         """
         if graph is None:
             return self.fitted.own_proba
         graph = self._as_graph(graph)
-        words = Words(disjoint_edges, disjoint_people, accept_price, workspace)
-        with self._scheduled():
-            return self._books.of(graph, words)
+        options = PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes, allow_spend, workspace)
+        with self._with_backend():
+            return self._prediction_manager.of(graph, options)
 
-    @checked_but("graph")
-    def price(
-        self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
+    @checked_except("graph")
+    def privacy_cost(
+        self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
     ) -> Guarantee | None:
         """Return what predicting another graph would cost, or None if that asks nothing under a budget.
 
@@ -109,9 +109,11 @@ class Predictor:
             people who are authorized to access these edges may see it. Never return it through a server.
         """
         graph = self._as_graph(graph)
-        return self._books.price(graph, Words(disjoint_edges, disjoint_people))
+        return self._prediction_manager.privacy_cost(
+            graph, PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes)
+        )
 
-    def knows(self, graph: Graph) -> bool:
+    def is_fitted_graph(self, graph: Graph) -> bool:
         """Return whether a graph is the fitted one, or was predicted before: it is answered for nothing.
 
         The fitted graph is recognised also when it was read from its files once more, but not by a model from
@@ -125,48 +127,54 @@ class Predictor:
         >>> import graphveil as gv
         >>> graph = gv.load_dataset("synthetic/tiny")
         >>> model = gv.MLP(unit="none", seed=0, epochs=2, tuned=False).fit(graph)
-        >>> model.knows(graph), model.knows(graph.subgraph(graph.y == 0))
+        >>> model.is_fitted_graph(graph), model.is_fitted_graph(graph.subgraph(graph.y == 0))
         (True, False)
         """
-        return self._books.knows(self._as_graph(graph))
+        return self._prediction_manager.is_fitted_graph(self._as_graph(graph))
 
-    @checked_but("graph")
+    @checked_except("graph")
     def guarantee_after(
-        self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
+        self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
     ) -> Guarantee:
         """Return what :attr:`guarantee_with_predictions` would be after predicting this graph, too."""
         graph = self._as_graph(graph)
-        return self._books.guarantee_after(graph, Words(disjoint_edges, disjoint_people))
+        return self._prediction_manager.guarantee_after(
+            graph, PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes)
+        )
 
-    @checked_but("graph")
+    @checked_except("graph")
     def predict(
         self,
         graph: Graph | None = None,
         *,
-        disjoint_edges: bool = False,
-        disjoint_people: bool = False,
-        accept_price: bool = False,
+        assume_disjoint_edges: bool = False,
+        assume_disjoint_nodes: bool = False,
+        allow_spend: bool = False,
     ) -> Tensor:
         """Return class numbers, shape (N), or label sets, bool (N, L); see :meth:`predict_proba`."""
         proba = self.predict_proba(
             graph,
-            disjoint_edges=disjoint_edges,
-            disjoint_people=disjoint_people,
-            accept_price=accept_price,
+            assume_disjoint_edges=assume_disjoint_edges,
+            assume_disjoint_nodes=assume_disjoint_nodes,
+            allow_spend=allow_spend,
         )
-        return self.fitted.method.head.said(proba)
+        return self.fitted.method.head.predicted(proba)
 
     def _as_graph(self, graph: Graph) -> Graph:
         """Return another graph, or a ``Data``, as a graph whose features may be read under the unit."""
-        terms = self.fitted.method.terms
-        found = as_graph(graph, directed=terms.unit.name == DirectedEdge.name)
-        check_encoding(found, terms.unit, hides_records=isinstance(terms.unit, NodeUnit | NodeFeatures))
+        privacy_config = self.fitted.method.privacy_config
+        found = as_graph(graph, directed=privacy_config.unit.name == DirectedEdge.name)
+        check_encoding(
+            found,
+            privacy_config.unit,
+            protects_records=isinstance(privacy_config.unit, NodeUnit | LocalAttributes),
+        )
         return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
 
-    @checked_but("graph")
+    @checked_except("graph")
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return the accuracy on one part of a graph's split; of label sets the micro F1."""
-        graph = as_graph(graph, directed=self.fitted.method.terms.unit.name == DirectedEdge.name)
+        graph = as_graph(graph, directed=self.fitted.method.privacy_config.unit.name == DirectedEdge.name)
         mask, head = graph.mask(split), self.fitted.method.head
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
@@ -182,7 +190,7 @@ class Predictor:
         Releases that may depend on one edge add up; graphs that were asserted to share no edge, and the steps
         in which a graph grew, count with the largest figure.
         """
-        return self._books.guarantee
+        return self._prediction_manager.guarantee
 
     @property
     def fitted_edges(self) -> EdgeSet:
@@ -191,9 +199,9 @@ class Predictor:
         Of a model from a folder they are edges that nobody has here: attach the ledger of the training data
         before the first prediction of another graph.
         """
-        return self._books.edges
+        return self._prediction_manager.edges
 
-    def recall(self, edges: EdgeSet, price: Guarantee, *, disjoint: bool = False) -> None:
+    def restore_prediction(self, edges: EdgeSet, privacy_cost: Guarantee, *, disjoint: bool = False) -> None:
         """Take note of a prediction of another graph that an earlier process made, and recorded.
 
         From then on :attr:`guarantee_with_predictions` counts it, and later predictions are charged to its
@@ -201,12 +209,12 @@ class Predictor:
 
         Args:
             edges: the other graph's, with its ledger attached.
-            price: what the prediction cost alone.
-            disjoint: the word that was given for it (``disjoint_edges`` or ``disjoint_people``).
+            privacy_cost: what the prediction cost alone.
+            disjoint: the word that was given for it (``assume_disjoint_edges`` or ``assume_disjoint_nodes``).
         """
-        self._books.recall(edges, price, disjoint=disjoint)
+        self._prediction_manager.restore_prediction(edges, privacy_cost, disjoint=disjoint)
 
-    @checked_but("folder", "per_node")
+    @checked_except("folder", "per_node")
     def save(self, folder: str | Path, *, per_node: str | Path | None = None) -> None:
         """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it).
 
@@ -218,11 +226,11 @@ class Predictor:
         """
         path = as_path(folder, "folder")
         rows = path if per_node is None else as_path(per_node, "per_node")
-        with written_to(path), written_to(rows):
+        with writing_folder(path), writing_folder(rows):
             save_fitted(self.fitted, path, per_node=None if per_node is None else rows)
 
     @property
-    def fitted(self) -> Fitted:
+    def fitted(self) -> FittedModel:
         """The fit, as a value.
 
         Raises:
@@ -233,15 +241,17 @@ class Predictor:
         return self._fit
 
     @property
-    def _books(self) -> Predictions:
+    def _prediction_manager(self) -> PredictionManager:
         if self._predictions is None:
             raise ConfigError("the model is not fitted yet; call fit(graph) first")
         return self._predictions
 
-    def _take(self, fitted: Fitted, edges: EdgeSet | None = None, own: OwnGraph | None = None) -> Self:
+    def _set_fit(
+        self, fitted: FittedModel, edges: EdgeSet | None = None, own: GraphFingerprint | None = None
+    ) -> Self:
         """Take a fit in place of the one before; without an edge set it is of edges that nobody here has."""
         self._fit, known = fitted, EdgeSet() if edges is None else edges
-        self._predictions = Predictions(fitted, known, self._requesting(), own)
+        self._predictions = PredictionManager(fitted, known, self._request_factory(), own)
         return self
 
     @property
@@ -250,14 +260,14 @@ class Predictor:
         return self.class_names_ or tuple(str(number) for number in range(self.fitted.sizes.classes))
 
     @property
-    def own_graph(self) -> OwnGraph | None:
+    def graph_fingerprint(self) -> GraphFingerprint | None:
         """What tells the fitted graph from others: private, for a run's ``internal`` folder alone."""
-        return self._books.own
+        return self._prediction_manager.own
 
-    def _scheduled(self) -> AbstractContextManager[None]:
+    def _with_backend(self) -> AbstractContextManager[None]:
         """Choose who reads the edges of graphs that are predicted: nobody else, by default."""
         return nullcontext()
 
-    def _requesting(self) -> Requesting:
+    def _request_factory(self) -> RequestFactory:
         """Return what predicting another graph has to ask."""
-        return requests_of_graph
+        return graph_requests

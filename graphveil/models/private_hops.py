@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil._files import as_path, whole_folder, written_to
+from graphveil._files import as_path, atomic_folder, writing_folder
 from graphveil._random import PublicStreams
 from graphveil._tensors import load_checked, save_checked
 from graphveil._threads import one_thread
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.graph import Graph, to_dense
 from graphveil.models.features.scaling import FeatureScaling
-from graphveil.models.promises import SEEDED, notes_on, stored_twice
+from graphveil.models.guarantee_notes import SEEDED, data_notes, with_undirected_edge_deviation
+from graphveil.models.privacy_config import PrivacyConfig
 from graphveil.models.requirements import as_graph, check_unit
 from graphveil.models.session import Session
-from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, parse_unit
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.propagation import safe_unit, shrink_unit
@@ -56,9 +56,9 @@ class ReleasedRows:
         """The last hop."""
         return self.hops[-1]
 
-    def statement(self) -> str:
+    def formal_statement(self) -> str:
         """Return the guarantee in words."""
-        return self.guarantee.statement()
+        return self.guarantee.formal_statement()
 
     def __repr__(self) -> str:
         """Show what it is in one line."""
@@ -75,12 +75,12 @@ class ReleasedRows:
         path = as_path(folder, "folder")
         if path.exists():
             raise ConfigError(f"{path} exists, and released rows go to a new folder; choose another")
-        with written_to(path), whole_folder(path) as work:
+        with writing_folder(path), atomic_folder(path) as work:
             tensors = {f"hop{number}": hop for number, hop in enumerate(self.hops, 1)} | {"sent": self.sent}
             save_checked(work / _ROWS, {name: part.contiguous() for name, part in tensors.items()})
             record = {"format": _FORMAT, "noise": self.noise, "guarantee": guarantee_to_plain(self.guarantee)}
             (work / _PROMISE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            (work / _PAGE).write_text(f"# Released rows\n\n{self.statement()}\n", encoding="utf-8")
+            (work / _PAGE).write_text(f"# Released rows\n\n{self.formal_statement()}\n", encoding="utf-8")
         return path
 
     @classmethod
@@ -150,32 +150,32 @@ def private_hops(
         BudgetError: the ledger of the edges refuses.
 
     >>> from graphveil.graph import synthetic
-    >>> told = private_hops(synthetic("tiny"), unit="undirected-edge", epsilon=1.0, delta=1e-6)
-    >>> told.rows.shape == told.sent.shape, told.guarantee.releases, told.guarantee.epsilon <= 1.0
+    >>> aggregates = private_hops(synthetic("tiny"), unit="undirected-edge", epsilon=1.0, delta=1e-6)
+    >>> aggregates.rows.shape == aggregates.sent.shape, aggregates.guarantee.releases, aggregates.guarantee.epsilon <= 1.0
     (True, 1, True)
     """
     graph = as_graph(graph, directed=unit == DirectedEdge.name)
     epsilon, delta, hops, max_units = map(_check.plain, (epsilon, delta, hops, max_units))
-    terms = _terms(unit, epsilon, delta, max_units, unsafe_noise_seed)
+    privacy_config = _build_privacy_config(unit, epsilon, delta, max_units, unsafe_noise_seed)
     _check.depth(hops=hops)
-    check_unit(terms, graph, reads_edges=True)
+    check_unit(privacy_config, graph, reads_edges=True)
     sent = _rows(graph, x, normalize=normalize)
-    plan = plan_hops(terms, graph.num_nodes, hops, sent.shape[1])
-    guarantee = _guarantee(terms, plan, graph)
+    plan = plan_hops(privacy_config, graph.num_nodes, hops, sent.shape[1])
+    guarantee = _guarantee(privacy_config, plan, graph)
     session = Session(
         streams=PublicStreams(0), plan=plan, guarantee=guarantee, label="hops", noise_seed=unsafe_noise_seed
     )
-    release, told, rows = session.open(graph), list[Tensor](), sent
+    release, aggregates, rows = session.open(graph), list[Tensor](), sent
     for std in plan.noise_std:
-        told.append(release.ask(NeighborSumData(rows)))
-        rows = shrink_unit(told[-1], std)
+        aggregates.append(release.answer(NeighborSumData(rows)))
+        rows = shrink_unit(aggregates[-1], std)
     release.close()
-    return ReleasedRows(tuple(told), tuple(plan.noise_std), guarantee, sent)
+    return ReleasedRows(tuple(aggregates), tuple(plan.noise_std), guarantee, sent)
 
 
-def _terms(
+def _build_privacy_config(
     unit: str, epsilon: float, delta: float | str, max_units: int | None, unsafe_noise_seed: int | None
-) -> Terms:
+) -> PrivacyConfig:
     """Return the terms of a release, refusing a unit that rows have no bound under."""
     found = parse_unit(unit)
     if not isinstance(found, _EDGE_UNITS):
@@ -187,7 +187,7 @@ def _terms(
     _check.positive(epsilon=epsilon)
     if max_units is not None:
         _check.integer_at_least(1, max_units=max_units)
-    return Terms(
+    return PrivacyConfig(
         unit=found,
         epsilon=float(epsilon),
         delta=delta,
@@ -199,7 +199,7 @@ def _terms(
 def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) -> Tensor:
     """Return what the first hop is sent."""
     given = (
-        to_dense(FeatureScaling.fitted(graph.x).apply(graph.x))
+        to_dense(FeatureScaling.from_public_features(graph.x).apply(graph.x))
         if x is None
         else torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
     )
@@ -217,25 +217,27 @@ def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool)
     return rows
 
 
-def plan_hops(terms: Terms, nodes: int, hops: int, dim: int) -> ReleasePlan:
+def plan_hops(privacy_config: PrivacyConfig, nodes: int, hops: int, dim: int) -> ReleasePlan:
     """Return what :func:`private_hops` asks of a graph of so many nodes, for rows of this width."""
 
     def queries(mu: float) -> tuple[Query, ...]:
-        return equal_hops(mu, hops, dim, terms.unit)
+        return equal_hops(mu, hops, dim, privacy_config.unit)
 
-    return calibrate_plan(terms.unit, terms.budget, terms.delta_for(nodes), queries, num_nodes=nodes)
+    return calibrate_plan(
+        privacy_config.unit, privacy_config.budget, privacy_config.delta_for(nodes), queries, num_nodes=nodes
+    )
 
 
-def _guarantee(terms: Terms, plan: ReleasePlan, graph: Graph) -> Guarantee:
-    seeded = () if terms.unsafe_noise_seed is None else (SEEDED,)
-    guarantee = Guarantee.of(
-        terms.unit,
+def _guarantee(privacy_config: PrivacyConfig, plan: ReleasePlan, graph: Graph) -> Guarantee:
+    seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
+    guarantee = Guarantee.from_event(
+        privacy_config.unit,
         plan.event,
         delta=plan.delta,
         releases=1,
         slack=plan.slack,
         deviations=(*seeded, *graph.deviations),
-        notes=notes_on(terms, graph),
-        one_way=plan.one_way,
+        notes=data_notes(privacy_config, graph),
+        linear_group_scaling=plan.linear_group_scaling,
     )
-    return stored_twice(guarantee, graph)
+    return with_undirected_edge_deviation(guarantee, graph)

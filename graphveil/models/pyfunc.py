@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphveil.artifacts.predictions import NODE, predictions_table
-from graphveil.artifacts.snapshot import no_predictions
+from graphveil.artifacts.snapshot import no_predictions_note
 from graphveil.errors import ConfigError
 from graphveil.models.saved import load_model
 
@@ -48,10 +48,10 @@ class ReleasedModel:
             raise ConfigError(f"a release takes no parameters, and was given {', '.join(sorted(params))}")
         model = self.model
         if model.proba_ is None:
-            raise no_predictions(model.guarantee)
+            raise no_predictions_note(model.guarantee)
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         if model_input is not None:
-            table = table.take(_places(table.column(NODE).to_pylist(), _ids(model_input)))
+            table = table.take(_row_positions(table.column(NODE).to_pylist(), _ids(model_input)))
         return table.to_pandas()
 
 
@@ -68,15 +68,15 @@ def _ids(model_input: Any) -> list[Any]:
     return list(np.asarray(model_input).reshape(-1).tolist())
 
 
-def _places(nodes: list[Any], asked: list[Any]) -> list[int]:
+def _row_positions(nodes: list[Any], requested: list[Any]) -> list[int]:
     """Return the rows of ids; a number and its digits are the same one."""
     places = {str(node): place for place, node in enumerate(nodes)}
-    if any(str(one) not in places for one in asked):
+    if any(str(one) not in places for one in requested):
         raise ConfigError(
             "an id is not in this release; a node that it does not hold needs a release of its own "
             "(graphveil predict RUN --nodes FILE --edges FILE)"
         )
-    return [places[str(one)] for one in asked]
+    return [places[str(one)] for one in requested]
 
 
 def _load_pyfunc(path: str) -> ReleasedModel:

@@ -4,33 +4,33 @@ from typing import Any, Protocol
 
 import torch
 
-from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
+from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.graph import Graph
 from graphveil.graph.features import columns_beyond
 from graphveil.graph.graph import check_kind
 from graphveil.models.membership import check_members
-from graphveil.models.terms import Terms
+from graphveil.models.privacy_config import PrivacyConfig
 from graphveil.privacy import (
     DirectedEdge,
-    NodeFeatures,
-    NodeOwner,
-    NodePromise,
+    EdgeSubset,
+    LocalAttributes,
+    NodeBoundedDegree,
+    NodeRecord,
     NodeUnit,
     NoUnit,
-    PrivateSlotEdge,
     UndirectedEdge,
     Unit,
 )
 from graphveil.privacy.calibration import auto_delta
-from graphveil.privacy.figures import counted, delta_up, figure_up
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
 from graphveil.privacy.gaussian import epsilon_of, mu_of
-from graphveil.tables.parts import LONE, refusal
+from graphveil.tables.split_parts import SINGLE_TRAIN_NODE_MESSAGE, empty_part_message
 
-LARGEST = 2.0**63  # of public features: whole numbers of 64 bits are at most that
+MAX_MAGNITUDE = 2.0**63  # of public features: whole numbers of 64 bits are at most that
 _SHOWN = 5  # columns that a refusal names
 
 
-class Configured(Protocol):
+class EstimatorConfig(Protocol):
     """What is asked of a configuration here; every estimator has it."""
 
     @property
@@ -46,7 +46,7 @@ class Configured(Protocol):
         """Units of records that it protects."""
 
     @property
-    def needs_degree_budget(self) -> bool:
+    def needs_out_degree_bound(self) -> bool:
         """Whether unit ``node-owner`` needs one."""
 
     @property
@@ -54,47 +54,47 @@ class Configured(Protocol):
         """Whether it reads edges at all."""
 
     @property
-    def tells_slots(self) -> bool:
+    def distinguishes_private_edges(self) -> bool:
         """Whether it tells private edges from public ones."""
 
-    degree_budget: int | None
-    assured_max_degree: int | None
+    out_degree_bound: int | None
+    max_degree: int | None
     private_metrics: bool
 
 
-def check_parameters(model: Configured, unit: Unit) -> None:
+def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
     """Refuse a unit that the method cannot protect, and a parameter that the unit has no use for.
 
     A parameter without effect would be believed to protect something.
 
     Raises:
-        NotYetError: the method does not protect this unit.
+        NotImplementedGuaranteeError: the method does not protect this unit.
         UnitError: a parameter belongs to another unit, or one that the unit needs is missing.
         ConfigError: private metrics are asked for where accuracies need none.
     """
     check_local(model, unit)
     if isinstance(unit, NodeUnit) and unit.name not in model.node_units:
-        raise NotYetError(
+        raise NotImplementedGuaranteeError(
             f"{model.method} does not yet protect {unit.name!r}: it would train on records in the clear; "
             "use an edge unit, or another method"
         )
-    if model.degree_budget is not None and not isinstance(unit, NodeOwner):
+    if model.out_degree_bound is not None and not isinstance(unit, NodeRecord):
         raise UnitError(
-            f"degree_budget={model.degree_budget} divides one record among the edges that it declares, and "
+            f"degree_budget={model.out_degree_bound} divides one record among the edges that it declares, and "
             f"unit {unit.name!r} protects no such record; drop it (--degree-budget), or use unit 'node-owner'"
         )
-    if model.assured_max_degree is not None and not isinstance(unit, NodePromise):
+    if model.max_degree is not None and not isinstance(unit, NodeBoundedDegree):
         raise UnitError(
-            f"assured_max_degree={model.assured_max_degree} is an assumption that unit {unit.name!r} does "
+            f"assured_max_degree={model.max_degree} is an assumption that unit {unit.name!r} does "
             "not rest on; drop it (--assured-max-degree), or use unit 'node-promise'"
         )
     if model.private_metrics and not isinstance(unit, NodeUnit):
-        why = "test labels" if isinstance(unit, NodeFeatures) else "labels"
+        why = "test labels" if isinstance(unit, LocalAttributes) else "labels"
         raise ConfigError(
             f"private_metrics makes noisy counts of correct predictions, and unit {unit.name!r} does not "
             f"protect {why}, so exact accuracies cost nothing; drop it (--private-metrics)"
         )
-    if model.needs_degree_budget and isinstance(unit, NodeOwner) and model.degree_budget is None:
+    if model.needs_out_degree_bound and isinstance(unit, NodeRecord) and model.out_degree_bound is None:
         raise UnitError(
             f"{model.method} with unit 'node-owner' needs a degree budget D, which a node of more than D "
             "edges shares among them: pass degree_budget= (--degree-budget). Any D keeps the guarantee; "
@@ -102,26 +102,31 @@ def check_parameters(model: Configured, unit: Unit) -> None:
         )
 
 
-def check_local(model: Configured, unit: Unit) -> None:
+def check_local(model: EstimatorConfig, unit: Unit) -> None:
     """Refuse randomised records for a method that reads raw ones, and other units for one that does not.
 
     Raises:
         UnitError: the two do not fit.
-        NotYetError: the unit is for released graphs.
+        NotImplementedGuaranteeError: the unit is for released graphs.
     """
-    if isinstance(unit, PrivateSlotEdge) and not model.local and model.reads_edges and not model.tells_slots:
-        raise NotYetError(
+    if (
+        isinstance(unit, EdgeSubset)
+        and not model.local
+        and model.reads_edges
+        and not model.distinguishes_private_edges
+    ):
+        raise NotImplementedGuaranteeError(
             f"{model.method} does not tell private edges from public ones, so unit {unit.name!r} is not "
             "available for it: train 'gcn', 'sage' or 'gat' on a released graph (perturb=, --perturb), or "
             "use 'undirected-edge'"
         )
-    if isinstance(unit, NodeFeatures) and not model.local:
+    if isinstance(unit, LocalAttributes) and not model.local:
         raise UnitError(
             f"{model.method} reads everybody's features and labels in one place, and under {unit.name!r} "
             "they are randomised before anybody sees them: use 'lpgnn' or 'simgat', which learn from such "
             "records, 'label-posterior', which learns from labels alone, or another unit"
         )
-    if model.local and not isinstance(unit, NodeFeatures | NoUnit):
+    if model.local and not isinstance(unit, LocalAttributes | NoUnit):
         raise UnitError(
             f"{model.method} learns from records that each node randomises, over public edges, so it "
             f"protects 'node-features' and not {unit.name!r}: pass unit='node-features' with eps_x and "
@@ -129,39 +134,39 @@ def check_local(model: Configured, unit: Unit) -> None:
         )
 
 
-def check_graph(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:
+def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
     """Refuse a graph that the unit or the training cannot use, before anything is spent.
 
     Under a node unit labels are secret, so membership in the split is all that may be asked about them.
     """
-    check_unit(terms, graph, reads_edges=reads_edges)
-    if terms.on_records:
-        check_members(graph, "train", *(("val", "test") if terms.private_metrics else ()))
+    check_unit(privacy_config, graph, reads_edges=reads_edges)
+    if privacy_config.on_records:
+        check_members(graph, "train", *(("val", "test") if privacy_config.private_metrics else ()))
         return
     if torch.unique(graph.y[graph.labelled]).numel() < 2:
         raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
     for split in ("train", "val"):
         if not bool(graph.mask(split).any()):
-            raise GraphError(refusal(split))
+            raise GraphError(empty_part_message(split))
     if int(graph.mask("train").sum()) == 1:  # batch norm has nothing to divide by
-        raise GraphError(LONE)
+        raise GraphError(SINGLE_TRAIN_NODE_MESSAGE)
 
 
-def check_unit(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:
+def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
     """Refuse a graph whose edges are not what the unit protects; one that is not read is never refused."""
     if not reads_edges:
         return
-    unit = terms.unit
-    if isinstance(unit, DirectedEdge) and not graph.directed and not terms.paper:
-        _refuse_directed(terms, graph)
+    unit = privacy_config.unit
+    if isinstance(unit, DirectedEdge) and not graph.directed and not privacy_config.paper:
+        _refuse_directed(privacy_config, graph)
     if isinstance(unit, UndirectedEdge) and graph.directed:
         raise UnitError(
             "the graph is directed and unit 'undirected-edge' protects friendships: use "
             "unit='directed-edge', or load the graph with directed=False (without --directed)"
         )
-    check_promise(graph, unit)
-    if graph.adjacency.weights is not None and isinstance(unit, NoUnit | NodeUnit | NodeFeatures):
-        raise NotYetError(
+    check_max_degree(graph, unit)
+    if graph.adjacency.weights is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
+        raise NotImplementedGuaranteeError(
             f"weights of edges are not yet read under unit {unit.name!r}; drop them "
             "(adjacency.without_weights(), or no --weight)"
         )
@@ -182,7 +187,7 @@ def check_magnitudes(graph: Graph) -> None:
     Raises:
         GraphError: some are; it names the columns.
     """
-    beyond = columns_beyond(graph.x, LARGEST)
+    beyond = columns_beyond(graph.x, MAX_MAGNITUDE)
     if beyond:
         raise GraphError(
             "features hold numbers beyond 2^63, whose squares, which training forms, do not fit float32: "
@@ -206,16 +211,18 @@ def _columns(graph: Graph, features: list[int]) -> str:
     return ", ".join(found[:_SHOWN] + more) + ("" if named else ", counted from 0")
 
 
-def _refuse_directed(terms: Terms, graph: Graph) -> None:
+def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
     """Refuse a claim about stored edges where every friendship is stored as two of them."""
-    if terms.epsilon is None:
+    if privacy_config.epsilon is None:
         return
-    delta = terms.delta_for(graph.num_nodes) or auto_delta(terms.unit, graph.num_nodes)  # to compare at
-    actual = epsilon_of(2**0.5 * mu_of(terms.epsilon, delta), delta)
+    delta = privacy_config.delta_for(graph.num_nodes) or auto_delta(
+        privacy_config.unit, graph.num_nodes
+    )  # to compare at
+    actual = epsilon_of(2**0.5 * mu_of(privacy_config.epsilon, delta), delta)
     raise UnitError(
-        f"unit 'directed-edge' at epsilon {figure_up(terms.epsilon)} protects one stored edge, and this "
+        f"unit 'directed-edge' at epsilon {format_upper_bound(privacy_config.epsilon)} protects one stored edge, and this "
         "graph is undirected: every friendship is stored as two edges, which are protected together at "
-        f"epsilon {figure_up(actual)} (delta {delta_up(delta)}) only. Use unit='undirected-edge' (--unit "
+        f"epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use unit='undirected-edge' (--unit "
         "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
         "listed"
     )
@@ -246,7 +253,7 @@ def as_graph(graph: Any, *, directed: bool) -> Graph:
     raise AssertionError
 
 
-def check_encoding(graph: object, unit: Unit, *, hides_records: bool) -> None:
+def check_encoding(graph: object, unit: Unit, *, protects_records: bool) -> None:
     """Refuse features or nodes that were read from what is protected, before anything is spent.
 
     Raises:
@@ -256,14 +263,14 @@ def check_encoding(graph: object, unit: Unit, *, hides_records: bool) -> None:
     encoding = graph.encoding if isinstance(graph, Graph) else None
     if encoding is None:
         return
-    if hides_records and encoding.fitted:
+    if protects_records and encoding.fitted:
         raise UnitError(
             f"the features of {', '.join(map(repr, encoding.fitted[:3]))} were made from what all records "
             f"hold (the categories that occur, or a median), and unit {unit.name!r} protects each record: "
             "name the categories (categories='plan=free|pro'), or hash them ('country=hash:32'), and use "
             "missing='indicator'"
         )
-    if encoding.nodes_from_edges and not isinstance(unit, NoUnit | NodeFeatures):
+    if encoding.nodes_from_edges and not isinstance(unit, NoUnit | LocalAttributes):
         raise UnitError(
             f"nodes were added because an edge names them (unknown_ids='add'), and unit {unit.name!r} "
             "protects edges, so one of them would publish a node: read the graph with node_ids=, a public "
@@ -271,16 +278,16 @@ def check_encoding(graph: object, unit: Unit, *, hides_records: bool) -> None:
         )
 
 
-def check_promise(graph: Graph, unit: Unit) -> None:
+def check_max_degree(graph: Graph, unit: Unit) -> None:
     """Refuse a graph in which some node has more edges than the data owner asserted.
 
     The refusal names no number and no node. That there is one is itself something about the graph, which is
     why the guarantee is conditional on the assumption.
 
     >>> path = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
-    >>> check_promise(path, NodePromise(max_degree=2))
+    >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
     """
-    if isinstance(unit, NodePromise) and bool((_degrees(graph) > unit.max_degree).any()):
+    if isinstance(unit, NodeBoundedDegree) and bool((_degrees(graph) > unit.max_degree).any()):
         raise UnitError(
             f"the graph violates the assumption that no node has a degree above {unit.max_degree}, so there "
             "is no guarantee to give: correct assured_max_degree (--assured-max-degree) from what is known "

@@ -25,12 +25,12 @@ from graphveil.errors import ArtifactError, GraphveilError
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
 from graphveil.models.features.scaling import FeatureScaling
-from graphveil.models.fitted import Fitted
-from graphveil.models.inference.own_graph import OwnGraph
+from graphveil.models.fitted_model import FittedModel
+from graphveil.models.inference.graph_fingerprint import GraphFingerprint
 from graphveil.models.sizes import PublicSizes
 
 _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
-_SPARE_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its own weights
+_EXTRA_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its own weights
 
 
 def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Estimator:
@@ -53,22 +53,22 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
     model = _unfitted(snapshot, release / MODEL)
     if snapshot.guarantee.protected != model.protected_unit:
         raise ArtifactError(f"{MODEL} and {PRIVACY} name two units; take the folder from the original run")
-    own = OwnGraph.read(root / INTERNAL) if release != root else None
-    return model._take(_fitted(snapshot, model, release / WEIGHTS), own=own)
+    own = GraphFingerprint.read(root / INTERNAL) if release != root else None
+    return model._set_fit(_fitted(snapshot, model, release / WEIGHTS), own=own)
 
 
-def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> Fitted:
+def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
     """Return the fit that a snapshot was taken of."""
-    method, state, released = model._configured(), dict(snapshot.state), dict(snapshot.released)
+    method, state, released = model._build_method(), dict(snapshot.state), dict(snapshot.released)
     sizes = PublicSizes(
         nodes=snapshot.nodes or 1,
         classes=snapshot.classes,
         features=snapshot.features,
         train_records=snapshot.train_records,
     )
-    with refusing(weights), _Allowance(sum(tensor.numel() for tensor in state.values())):
+    with refusing(weights), _AllocationLimit(sum(tensor.numel() for tensor in state.values())):
         trained = method.restore(state, sizes, released)
-    return Fitted(
+    return FittedModel(
         method=method,
         parameters=model.recorded_params(),
         sizes=sizes,
@@ -137,12 +137,12 @@ def _parameters_of(cls: type[Estimator]) -> type[BaseModel]:
     return create_model(f"{cls.__name__}Parameters", __config__=config, **fields)
 
 
-class _Allowance(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no annotation for it
+class _AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no annotation for it
     """Refuses to create tensors that the weights in the file do not account for, before they exist."""
 
     def __init__(self, elements: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # nor for this
-        self._left = 4 * elements + _SPARE_ELEMENTS
+        self._left = 4 * elements + _EXTRA_ELEMENTS
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Charge a factory call, whose first argument is a size."""

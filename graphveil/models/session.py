@@ -15,7 +15,7 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.privacy import Guarantee, PrivacyLedger, ledger_of
 from graphveil.release import (
-    Engine,
+    AggregationBackend,
     FolderJournal,
     Journal,
     MemoryJournal,
@@ -23,18 +23,18 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
 )
-from graphveil.release.engines.named import engine_for
-from graphveil.release.engines.row_range import RowRange
+from graphveil.release.backends.named import backend_for
+from graphveil.release.backends.row_range import RowRange
 from graphveil.train import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
 
 
-def silent(stage: str, done: int, total: int) -> None:
+def no_progress(stage: str, done: int, total: int) -> None:
     """Show no progress."""
 
 
-def unheard() -> None:
+def no_op() -> None:
     """Tell nobody."""
 
 
@@ -49,15 +49,15 @@ class Session:
         label: what the ledger calls the release.
         noise_seed: makes the noise reproducible, which voids the guarantee; None for a fresh key.
         ledger: where the release is recorded, by default the ledger of the edges that it asks.
-        engine: what schedules blocks of edges; by default whatever fits where they are.
-        on_booked: called when the release is recorded.
+        backend: what schedules blocks of edges; by default whatever fits where they are.
+        on_recorded: called when the release is recorded.
         on_progress: told of stages and epochs.
         workspace: holds a fit's checkpoints; a second fit there resumes the first.
         cache: a folder, shared by fits, of what follows from public data alone.
         configuration: the public parameters as text: private training binds its noise to them.
         device: where networks are trained in the clear.
         private_device: where gradients of protected records are formed.
-        occasion: the number of this prediction of another graph: no two have the same noise, whatever the
+        collection_index: the number of this prediction of another graph: no two have the same noise, whatever the
             seed. None in a fit.
     """
 
@@ -67,9 +67,9 @@ class Session:
     label: str = "rows"
     noise_seed: int | None = None
     ledger: PrivacyLedger | None = None
-    engine: Engine | None = None
-    on_booked: Callable[[], None] = unheard
-    on_progress: OnProgress = silent
+    backend: AggregationBackend | None = None
+    on_recorded: Callable[[], None] = no_op
+    on_progress: OnProgress = no_progress
     workspace: Path | None = None
     cache: Path | None = None
     configuration: str = ""
@@ -77,7 +77,7 @@ class Session:
     private_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
-    occasion: int | None = None
+    collection_index: int | None = None
     reproducible: bool = False  # whether noise was drawn from a seed, if only by the run that is resumed
 
     def open(self, graph: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:
@@ -95,11 +95,13 @@ class Session:
             groups,
             budget=self.ledger or ledger_of(graph.edge_set),
             key=seeded,
-            engine=self.engine if not first else RowRange(first, engine_for(self.engine, graph.adjacency)),
+            backend=self.backend
+            if not first
+            else RowRange(first, backend_for(self.backend, graph.adjacency)),
             journal=self.journal(),
             label=self.label,
         )
-        self.on_booked()
+        self.on_recorded()
         self.reproducible |= release.reproducible
         return release
 
@@ -120,7 +122,7 @@ class Session:
         """Return the release journal: on disk if there is a workspace."""
         return MemoryJournal() if self.workspace is None else FolderJournal(self.workspace / "release")
 
-    def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    def load_or_compute(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """Return a finished stage's tensors from the workspace, or compute and keep them."""
         if self.workspace is None:
             return compute()

@@ -8,11 +8,11 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.lpgnn.estimator import LPGNN, baseline_of
 from graphveil.models.lpgnn.keywords import LpgnnKeywords
-from graphveil.models.lpgnn.learning import Learning, LpgnnMethod
+from graphveil.models.lpgnn.lpgnn_method import LearningConfig, LpgnnMethod
+from graphveil.models.lpgnn.propagation_config import KPropConfig, PropagationConfig
 from graphveil.models.lpgnn.record_estimator import RecordEstimator
-from graphveil.models.lpgnn.through import KPropThrough, Through
 from graphveil.models.session import Session
-from graphveil.propagation import Chain, Propagation, SparseMap
+from graphveil.propagation import ComposedPropagation, Propagation, SparseMap
 from graphveil.structure import PublicEdges, averaging, parse_similarity, union
 
 Combine = Literal["post", "union"]
@@ -48,7 +48,7 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
         combine: ``"post"`` or ``"union"``.
         weight: of ``"post"``: ``"one"``, or ``"similarity"`` for a mean weighted by similarity, in which the
             node itself weighs one.
-        max_degree: of ``"union"``: the degree above which a node takes no further neighbours; None for no
+        max_union_degree: of ``"union"``: the degree above which a node takes no further neighbours; None for no
             limit.
 
     Further arguments are those of :class:`~graphveil.models.lpgnn.LPGNN`.
@@ -71,36 +71,36 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
     similarity: str = "multihop"
     combine: Combine = "post"
     weight: Weight = "one"
-    max_degree: int | None = None
+    max_union_degree: int | None = None
 
-    def without_edges(self) -> LPGNN:
-        """Return the unfitted baseline that reads no edge, see :meth:`LPGNN.without_edges`."""
+    def no_graph_baseline(self) -> LPGNN:
+        """Return the unfitted baseline that reads no edge, see :meth:`LPGNN.no_graph_baseline`."""
         return baseline_of(self)
 
-    def _configured(self) -> LpgnnMethod:
+    def _build_method(self) -> LpgnnMethod:
         return LpgnnMethod(
             name=self.method,
-            terms=self._terms(),
+            privacy_config=self._build_privacy_config(),
             device=self.device,
-            reporting=self._reporting(),
-            through=self._through(),
-            smoothing=KPropThrough.of(self, self.y_steps) if self.y_steps else None,
-            learning=Learning.of(self),
+            report_config=self._report_config(),
+            propagation_config=self._propagation_config(),
+            smoothing=KPropConfig.from_keywords(self, self.y_steps) if self.y_steps else None,
+            learning=LearningConfig.from_keywords(self),
         )
 
-    def _through(self) -> "SimilarityThrough":
-        return SimilarityThrough(
-            hops=KPropThrough.of(self, self.x_steps),
+    def _propagation_config(self) -> "SimilarityPropagationConfig":
+        return SimilarityPropagationConfig(
+            hops=KPropConfig.from_keywords(self, self.x_steps),
             similarity=self.similarity,
             combine=self.combine,
             weight=self.weight,
-            max_degree=self.max_degree,
+            max_union_degree=self.max_union_degree,
             basis=f"unit {self.unit!r} leaves edges public",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimilarityThrough(Through):
+class SimilarityPropagationConfig(PropagationConfig):
     """Hops along the edges, and an average over similar nodes; see :class:`SimGAT`.
 
     Args:
@@ -108,15 +108,15 @@ class SimilarityThrough(Through):
         similarity: a name, with parameters in brackets if need be.
         combine: whether similar nodes are averaged after the hops, or hops go along them, too.
         weight: how much a similar node counts.
-        max_degree: of a union.
+        max_union_degree: of a union.
         basis: why the edges may be read.
     """
 
-    hops: KPropThrough
+    hops: KPropConfig
     similarity: str
     combine: Combine
     weight: Weight
-    max_degree: int | None
+    max_union_degree: int | None
     basis: str
 
     def __post_init__(self) -> None:
@@ -128,11 +128,11 @@ class SimilarityThrough(Through):
             raise ConfigError(
                 f"weight={self.weight!r} is for combine='post'; a union has no weights; drop it"
             )
-        if self.max_degree is None:
+        if self.max_union_degree is None:
             return
-        _check.integer_at_least(1, max_degree=self.max_degree)
+        _check.integer_at_least(1, max_union_degree=self.max_union_degree)
         if self.combine != "union":
-            raise ConfigError(f"max_degree={self.max_degree} is for combine='union'; drop it")
+            raise ConfigError(f"max_degree={self.max_union_degree} is for combine='union'; drop it")
 
     def check(self) -> None:
         """Refuse a similarity whose library is missing; to load a model it is not needed."""
@@ -144,9 +144,9 @@ class SimilarityThrough(Through):
             edges = PublicEdges(graph.adjacency, basis=self.basis)
             similar = self.similar(edges, session)
             if self.combine == "union":
-                return self.hops.along(union(edges, similar, max_degree=self.max_degree))
+                return self.hops.along(union(edges, similar, max_union_degree=self.max_union_degree))
             mean = averaging(similar, weighted=self.weight == "similarity")
-            return Chain((self.hops.along(graph.adjacency), SparseMap.of(mean)))
+            return ComposedPropagation((self.hops.along(graph.adjacency), SparseMap.from_scipy(mean)))
 
     def similar(self, edges: PublicEdges, session: Session) -> Any:
         """Return S, a sparse matrix (N, N)."""

@@ -38,7 +38,7 @@ class PublicSizes:
     domain: Domain | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, graph: Graph) -> "PublicSizes":
+    def from_graph(cls, graph: Graph) -> "PublicSizes":
         """Return the sizes of a graph with a split; no label is read."""
         return cls(
             nodes=graph.num_nodes,
@@ -47,7 +47,7 @@ class PublicSizes:
             train_records=len(members(graph, "train")),
         )
 
-    def of_other(self, graph: Graph) -> "PublicSizes":
+    def for_graph(self, graph: Graph) -> "PublicSizes":
         """Return what a plan for predicting another graph depends on: its nodes, and the fitted sizes."""
         return replace(self, nodes=graph.num_nodes, labelled=None, domain=None)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from graphveil.artifacts.cards import Card
 from graphveil.artifacts.release_folder import write_release
 from graphveil.artifacts.snapshot import Snapshot
-from graphveil.models.fitted import Fitted
+from graphveil.models.fitted_model import FittedModel
 
 
 def save_fitted(
-    fitted: Fitted, folder: Path, card: Card | None = None, *, per_node: Path | None = None
+    fitted: FittedModel, folder: Path, card: Card | None = None, *, per_node: Path | None = None
 ) -> None:
     """Write what may be published of a fit to a new folder, whole or not at all.
 
@@ -25,7 +25,7 @@ def save_fitted(
     write_release(snapshot_of(fitted), folder, card, per_node=per_node)
 
 
-def snapshot_of(fitted: Fitted) -> Snapshot:
+def snapshot_of(fitted: FittedModel) -> Snapshot:
     """Return a fit as plain data."""
     return Snapshot(
         method=fitted.method.name,

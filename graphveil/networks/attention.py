@@ -14,7 +14,7 @@ _SLOPE = 0.2  # of the leaky relu, as in the paper
 
 
 @dataclass(frozen=True, eq=False)
-class InEdges:
+class InEdgeIndex:
     """Edges in the order of their targets: target v has those from ``offsets[v]`` to ``offsets[v + 1]``.
 
     Shapes: ``sources`` and ``targets`` int64 (E), ``offsets`` int64 (N + 1).
@@ -25,13 +25,13 @@ class InEdges:
     offsets: Tensor
 
     @classmethod
-    def of(cls, adjacency: Adjacency) -> Self:
+    def from_adjacency(cls, adjacency: Adjacency) -> Self:
         """Return the edges of an adjacency."""
         sources, targets = adjacency.edge_index()
         return cls(sources, targets, adjacency.indptr)
 
 
-class Attending(nn.Module):
+class GraphAttention(nn.Module):
     """One round of attention, after the linear map that its ``weight`` is for:
 
         h'_v = b + sum_u a_uv h_u,   a_uv = softmax over u of leaky_relu(s . h_u + g . h_v),
@@ -52,21 +52,27 @@ class Attending(nn.Module):
         self._gets = nn.Parameter(_uniform((heads, width), bound, generator))
         self._bias = nn.Parameter(torch.zeros(heads * width))
 
-    def forward(self, rows: Tensor, edges: InEdges) -> Tensor:
+    def forward(self, rows: Tensor, edges: InEdgeIndex) -> Tensor:
         """Return the weighted sums."""
         h = rows.view(-1, self._heads, self._width)
-        sends, gets = (h * self._sends).sum(dim=2), (h * self._gets).sum(dim=2)
-        weights, own = _exponentials(sends, gets, edges)
+        source_logits, target_logits = (h * self._sends).sum(dim=2), (h * self._gets).sum(dim=2)
+        weights, own = _exponentials(source_logits, target_logits, edges)
         total = own.index_add(0, edges.targets, weights)
         sums = own[:, :, None] * h + _weighted_sums(weights, h, edges)
         return (sums / total[:, :, None]).flatten(1) + self._bias
 
 
-def _exponentials(sends: Tensor, gets: Tensor, edges: InEdges) -> tuple[Tensor, Tensor]:
+def _exponentials(source_logits: Tensor, target_logits: Tensor, edges: InEdgeIndex) -> tuple[Tensor, Tensor]:
     """Return what the softmax adds up, (E, heads) of edges and (N, heads) of nodes themselves."""
     # Not sends[sources]: its gradient adds in the order in which threads come, so no two runs agree.
-    heard, asked = sends.index_select(0, edges.sources), gets.index_select(0, edges.targets)
-    scores, own = leaky_relu(heard + asked, _SLOPE), leaky_relu(sends + gets, _SLOPE)
+    source_scores, target_scores = (
+        source_logits.index_select(0, edges.sources),
+        target_logits.index_select(0, edges.targets),
+    )
+    scores, own = (
+        leaky_relu(source_scores + target_scores, _SLOPE),
+        leaky_relu(source_logits + target_logits, _SLOPE),
+    )
     with torch.no_grad():  # what is subtracted cancels
         most = own.clone()
         most.scatter_reduce_(0, edges.targets[:, None].expand_as(scores), scores, "amax")
@@ -74,7 +80,7 @@ def _exponentials(sends: Tensor, gets: Tensor, edges: InEdges) -> tuple[Tensor, 
     return (scores - lowered).exp(), (own - most).exp()
 
 
-def _weighted_sums(weights: Tensor, h: Tensor, edges: InEdges) -> Tensor:
+def _weighted_sums(weights: Tensor, h: Tensor, edges: InEdgeIndex) -> Tensor:
     """Return the sums over in-edges (N, heads, width).
 
     Head by head as a weighted bag of rows, so that no row is ever copied to an edge: memory grows with

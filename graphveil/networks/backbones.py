@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
-from graphveil.networks.attention import HEADS, Attending, InEdges
-from graphveil.networks.inputs import Early, Inputs
+from graphveil.networks.attention import HEADS, GraphAttention, InEdgeIndex
+from graphveil.networks.inputs import DenseInputs, PropagatedInputs
 from graphveil.networks.layers import ACTIVATIONS, Dropout, Linear
 from graphveil.propagation import KProp, Propagation, propagate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Widths:
+class LayerSizes:
     """The sizes of a network: features, hidden, classes."""
 
     features: int
@@ -41,18 +41,18 @@ class Backbone(nn.Module):
         """Take the public edges that messages go along; return itself."""
 
     @abstractmethod
-    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+    def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         """Return the output of the first (0) or the second (1) round of messages."""
 
-    def first(self, inputs: Inputs) -> Tensor:
+    def first(self, inputs: PropagatedInputs) -> Tensor:
         """Return the hidden layer before its activation, (N, width)."""
         return self._round(0, inputs)
 
     def rest(self, hidden: Tensor) -> Tensor:
         """Return logits (N, C) from the hidden layer, which may be overwritten."""
-        return self._round(1, Early(cast(Tensor, self._dropout(self._activation(hidden)))))
+        return self._round(1, DenseInputs(cast(Tensor, self._dropout(self._activation(hidden)))))
 
-    def forward(self, inputs: Inputs) -> Tensor:
+    def forward(self, inputs: PropagatedInputs) -> Tensor:
         """Return logits (N, C)."""
         return self.rest(self.first(inputs))
 
@@ -62,7 +62,9 @@ class SageBackbone(Backbone):
 
     _mean: Propagation
 
-    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
+    def __init__(
+        self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
+    ) -> None:
         """Draw the weights."""
         super().__init__(activation, dropout, generator)
         sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
@@ -74,7 +76,7 @@ class SageBackbone(Backbone):
         self._mean = KProp(adjacency=adjacency, steps=1, aggregator="mean")
         return self
 
-    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+    def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         incoming, own = cast(Linear, self._incoming[depth]), self._own[depth]
         width = own.shape[1]
         both = inputs.times(torch.cat([incoming.weight, own], dim=1))
@@ -86,7 +88,9 @@ class GcnBackbone(Backbone):
 
     _hop: Propagation
 
-    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
+    def __init__(
+        self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
+    ) -> None:
         """Draw the weights."""
         super().__init__(activation, dropout, generator)
         sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
@@ -97,7 +101,7 @@ class GcnBackbone(Backbone):
         self._hop = KProp(adjacency=adjacency, steps=1, self_loops=True)
         return self
 
-    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+    def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         affine = cast(Linear, self._maps[depth])
         return propagate(self._hop, inputs.times(affine.weight)) + affine.bias
 
@@ -108,24 +112,26 @@ class GatBackbone(Backbone):
     The hidden layer has four heads side by side, each of the full width; the last layer has one.
     """
 
-    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
+    def __init__(
+        self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
+    ) -> None:
         """Draw the weights."""
         super().__init__(activation, dropout, generator)
         hidden = HEADS * widths.hidden
         self._rounds = nn.ModuleList(
             [
-                Attending(widths.features, widths.hidden, HEADS, generator),
-                Attending(hidden, widths.classes, 1, generator),
+                GraphAttention(widths.features, widths.hidden, HEADS, generator),
+                GraphAttention(hidden, widths.classes, 1, generator),
             ]
         )
 
     def on(self, adjacency: Adjacency) -> Self:
         """Take the public edges."""
-        self._edges = InEdges.of(adjacency)
+        self._edges = InEdgeIndex.from_adjacency(adjacency)
         return self
 
-    def _round(self, depth: int, inputs: Inputs) -> Tensor:
-        attending = cast(Attending, self._rounds[depth])
+    def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
+        attending = cast(GraphAttention, self._rounds[depth])
         rows = inputs.times(attending.weight)
         return cast(Tensor, attending(rows, self._edges))
 
@@ -133,7 +139,9 @@ class GatBackbone(Backbone):
 class MlpBackbone(Backbone):
     """An MLP: h_v <- W h_v + b, no messages. Without propagation either, no edge is read."""
 
-    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
+    def __init__(
+        self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
+    ) -> None:
         """Draw the weights."""
         super().__init__(activation, dropout, generator)
         sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
@@ -143,7 +151,7 @@ class MlpBackbone(Backbone):
         """Take no edges."""
         return self
 
-    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+    def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
         affine = cast(Linear, self._maps[depth])
         return inputs.times(affine.weight) + affine.bias
 
@@ -158,7 +166,7 @@ BACKBONES: dict[str, Kind] = {
 
 
 def backbone(
-    name: str, widths: Widths, *, activation: str, dropout: float, generator: torch.Generator
+    name: str, widths: LayerSizes, *, activation: str, dropout: float, generator: torch.Generator
 ) -> Backbone:
     """Return an untrained network of this name."""
     if name not in BACKBONES:

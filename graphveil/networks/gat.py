@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.graph import Adjacency
-from graphveil.networks.attention import Attending, InEdges
+from graphveil.networks.attention import GraphAttention, InEdgeIndex
 from graphveil.networks.layers import Batch, Hidden, SparseRows, sparse_product
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatShape:
+class GatArchitecture:
     """The shape of a :class:`GatNetwork`.
 
     Args:
@@ -31,8 +31,8 @@ class GatShape:
         """Return an untrained network from so many features to logits of so many classes."""
         wide = self.heads * self.hidden
         inputs = [features, *[wide] * (self.depth - 1)]
-        rounds = [Attending(i, self.hidden, self.heads, generator) for i in inputs[:-1]]
-        rounds.append(Attending(inputs[-1], classes, 1, generator))
+        rounds = [GraphAttention(i, self.hidden, self.heads, generator) for i in inputs[:-1]]
+        rounds.append(GraphAttention(inputs[-1], classes, 1, generator))
         hidden = [Hidden(wide, generator=generator, **self.style) for _ in inputs[:-1]]
         return GatNetwork(rounds, hidden)
 
@@ -43,14 +43,14 @@ class GatNetwork(nn.Module):
     Shapes: (N, d) -> (N, C).
     """
 
-    def __init__(self, rounds: list[Attending], hidden: list[Hidden]) -> None:
+    def __init__(self, rounds: list[GraphAttention], hidden: list[Hidden]) -> None:
         """Put the parts together."""
         super().__init__()
         self._rounds, self._hidden = nn.ModuleList(rounds), nn.ModuleList(hidden)
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
         """Return logits."""
-        edges = InEdges.of(adjacency)
+        edges = InEdgeIndex.from_adjacency(adjacency)
         h: Batch = x
         for depth, attending in enumerate(cast("list[Attending]", self._rounds)):
             h = attending(_times(h, attending.weight), edges)

@@ -13,7 +13,7 @@ from graphveil.release import sum_in_neighbors
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcnShape:
+class GcnArchitecture:
     """The shape of a :class:`GcnNetwork`.
 
     Args:

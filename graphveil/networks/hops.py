@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from graphveil.networks.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
 from graphveil.propagation import plain_unit
-from graphveil.train import Activation, Branches, Chain, Ghost, UnitRows
+from graphveil.train import Activation, GhostBranches, GhostModule, GhostSequential, UnitRows
 
-_FOLLOW = 0.1  # how far batch norm's running moments follow those of a batch
+_BATCH_NORM_MOMENTUM = 0.1  # how far batch norm's running moments follow those of a batch
 
 
 class Encoder(nn.Module):
@@ -46,10 +46,10 @@ class Encoder(nn.Module):
         self._head = Linear(widths[-1], classes, generator=generator)
         self._activation = activation if activated else None
 
-    def ghost(self) -> Ghost:
+    def ghost(self) -> GhostModule:
         """Return the network for private training."""
         between = [Activation(self._activation)] if self._activation else []
-        return Chain(self._base.ghost(), UnitRows(), *between, self._head.ghost())
+        return GhostSequential(self._base.ghost(), UnitRows(), *between, self._head.ghost())
 
     def rows(self, x: Batch) -> Tensor:
         """Return the encoded rows."""
@@ -104,7 +104,7 @@ class NormedLinear(nn.Module):
         """Draw the weights."""
         super().__init__()
         self.weight = Linear(inputs, outputs, generator=generator).weight  # batch norm would undo a bias
-        self._norm = nn.BatchNorm1d(outputs, momentum=_FOLLOW)
+        self._norm = nn.BatchNorm1d(outputs, momentum=_BATCH_NORM_MOMENTUM)
 
     def forward(self, x: FixedRows) -> Tensor:
         """Return the normed map of the rows."""
@@ -119,8 +119,8 @@ class NormedLinear(nn.Module):
         unbiased = len(x.values) / max(1, len(x.values) - 1)
         with torch.no_grad():
             running_mean, running_variance = self._running()
-            running_mean.lerp_(moments[0], _FOLLOW)
-            running_variance.lerp_(moments[1] * unbiased, _FOLLOW)
+            running_mean.lerp_(moments[0], _BATCH_NORM_MOMENTUM)
+            running_variance.lerp_(moments[1] * unbiased, _BATCH_NORM_MOMENTUM)
         return moments
 
     def _running(self) -> tuple[Tensor, Tensor]:
@@ -149,10 +149,10 @@ class Branch(nn.Module):
         self._hidden = Hidden(widths[1], batch_norm=False, **style)
         self._rest = FeedForward(widths[1:], batch_norm=batch_norm, plain_last=False, **style)
 
-    def ghost(self) -> Ghost:
+    def ghost(self) -> GhostModule:
         """Return the branch for private training."""
         first = cast(Linear, self._first).ghost()
-        return Chain(first, Activation(self._hidden.activation), self._rest.ghost())
+        return GhostSequential(first, Activation(self._hidden.activation), self._rest.ghost())
 
     def forward(self, x: FixedRows) -> Tensor:
         """Return the hop's hidden rows."""
@@ -185,10 +185,10 @@ class HopClassifier(nn.Module):
         self._combine = Combine(combine, hops, base[-1], generator=generator)
         self._head = FeedForward([self._combine.outputs, *head], generator=generator, **layers)
 
-    def ghost(self) -> Ghost:
+    def ghost(self) -> GhostModule:
         """Return the network for private training, which takes the hops' rows as blocks side by side."""
         branches = [cast(Branch, branch).ghost() for branch in self._branches]
-        return Chain(Branches(*branches), self._head.ghost())
+        return GhostSequential(GhostBranches(*branches), self._head.ghost())
 
     def forward(self, views: Sequence[FixedRows]) -> Tensor:
         """Return logits."""
@@ -220,10 +220,12 @@ class UnitHopClassifier(nn.Module):
         self._head = FeedForward([hops * base[-1], *head], **layers)
         self._activation = activation
 
-    def ghost(self) -> Ghost:
+    def ghost(self) -> GhostModule:
         """Return the network for private training, which takes the hops' rows as blocks side by side."""
         branches = [cast(FeedForward, branch).ghost() for branch in self._branches]
-        return Chain(Branches(*branches), UnitRows(), Activation(self._activation), self._head.ghost())
+        return GhostSequential(
+            GhostBranches(*branches), UnitRows(), Activation(self._activation), self._head.ghost()
+        )
 
     def forward(self, views: Sequence[FixedRows]) -> Tensor:
         """Return logits."""

@@ -12,11 +12,11 @@ from graphveil.graph import Features, to_dense
 from graphveil.networks.layers import SparseRows, sparse_product
 from graphveil.propagation import Propagation, propagate
 
-_DEAR = 3  # a product along an edge costs as much as this many in a dense matrix product
+_PROPAGATION_COST_RATIO = 3  # a product along an edge costs as much as this many in a dense matrix product
 
 
 @dataclass(frozen=True, eq=False)
-class Estimates:
+class FeatureEstimates:
     """The estimated features of all nodes, X' = S + 1 c^T.
 
     A node that told about few features leaves all others in the middle c of their public range, so S is
@@ -24,7 +24,7 @@ class Estimates:
 
     Shapes: ``deviations`` S (N, d), ``middle`` c (d), None for zero.
 
-    >>> Estimates(torch.tensor([[1.0, 0.0]]), torch.tensor([0.5, 0.5])).dense()
+    >>> FeatureEstimates(torch.tensor([[1.0, 0.0]]), torch.tensor([0.5, 0.5])).dense()
     tensor([[1.5000, 0.5000]])
     """
 
@@ -47,7 +47,7 @@ class Estimates:
         return x if self.middle is None else x + self.middle
 
 
-class Inputs(Protocol):
+class PropagatedInputs(Protocol):
     """The matrix H = P X' as a network reads it."""
 
     def times(self, weight: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Inputs(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Early:
+class DenseInputs:
     """H computed once, as a dense matrix."""
 
     rows: Tensor
@@ -66,7 +66,7 @@ class Early:
 
 
 @dataclass(frozen=True, eq=False)
-class Late:
+class LazyInputs:
     """H W = P (S W) + (P 1)(c^T W): the few columns of S W are propagated, and H never exists.
 
     For m columns it takes m (|S| + work of P) products in place of m N d, and no dense N x d matrix.
@@ -74,35 +74,35 @@ class Late:
 
     rows: SparseRows
     middle: Tensor | None
-    through: Propagation
+    propagation: Propagation
 
     def times(self, weight: Tensor) -> Tensor:
         """Return H W."""
-        out = propagate(self.through, sparse_product(self.rows, weight))
+        out = propagate(self.propagation, sparse_product(self.rows, weight))
         return out if self.middle is None else torch.addcmul(out, self._weights, self.middle @ weight)
 
     @cached_property
     def _weights(self) -> Tensor:
         """P 1, (N, 1): the sum of each node's weights."""
-        return self.through.apply(torch.ones(self.through.num_nodes, 1))
+        return self.propagation.apply(torch.ones(self.propagation.num_nodes, 1))
 
 
-def propagated(estimates: Estimates, through: Propagation) -> Inputs:
+def propagated(estimates: FeatureEstimates, propagation: Propagation) -> PropagatedInputs:
     """Return P X', in the order that is cheaper; both give the same up to rounding.
 
     What decides are the sizes of the graph and of the reports, which are public.
     """
-    late = _DEAR * (estimates.stored + through.work) < estimates.size
-    return propagated_late(estimates, through) if late else propagated_early(estimates, through)
+    late = _PROPAGATION_COST_RATIO * (estimates.stored + propagation.work) < estimates.size
+    return propagate_lazily(estimates, propagation) if late else propagate_dense(estimates, propagation)
 
 
-def propagated_early(estimates: Estimates, through: Propagation) -> Early:
+def propagate_dense(estimates: FeatureEstimates, propagation: Propagation) -> DenseInputs:
     """Return P X' as a matrix."""
-    return Early(through.apply(estimates.dense()))
+    return DenseInputs(propagation.apply(estimates.dense()))
 
 
-def propagated_late(estimates: Estimates, through: Propagation) -> Inputs:
+def propagate_lazily(estimates: FeatureEstimates, propagation: Propagation) -> PropagatedInputs:
     """Return P X' as a product that is yet to be made; a dense S is propagated all the same."""
     if isinstance(estimates.deviations, Tensor):
-        return propagated_early(estimates, through)
-    return Late(SparseRows.of(estimates.deviations), estimates.middle, through)
+        return propagate_dense(estimates, propagation)
+    return LazyInputs(SparseRows.from_scipy(estimates.deviations), estimates.middle, propagation)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphveil.graph import Features, rows
-from graphveil.train import Activation, Affine, Chain, Ghost
+from graphveil.train import Activation, Affine, GhostModule, GhostSequential
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each overwrites its argument
     "relu": torch.relu_,
@@ -38,7 +38,7 @@ class SparseRows:
     width: int
 
     @classmethod
-    def of(cls, matrix: "sparse.csr_array") -> "SparseRows":
+    def from_scipy(cls, matrix: "sparse.csr_array") -> "SparseRows":
         """Take a SciPy matrix, sharing its arrays where the types allow."""
         return cls(
             torch.from_numpy(matrix.indices.astype("int32", copy=False)),
@@ -105,7 +105,7 @@ class _SparseProduct(torch.autograd.Function):
 def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
     """Return X W for sparse rows X (B, width) and a dense W (width, m), with gradients in W.
 
-    >>> rows = SparseRows.of(sparse.csr_array([[0.0, 2.0], [0.0, 0.0]]))
+    >>> rows = SparseRows.from_scipy(sparse.csr_array([[0.0, 2.0], [0.0, 0.0]]))
     >>> sparse_product(rows, torch.tensor([[1.0], [3.0]])).flatten().tolist()
     [6.0, 0.0]
     """
@@ -119,7 +119,7 @@ Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of colu
 def batch_of(x: Features, index: Tensor | None = None, device: torch.device | str = "cpu") -> Batch:
     """Return some rows of the features as a network's input (all of them without an index)."""
     picked = x if index is None else rows(x, index)
-    return (picked if isinstance(picked, Tensor) else SparseRows.of(picked)).to(device)
+    return (picked if isinstance(picked, Tensor) else SparseRows.from_scipy(picked)).to(device)
 
 
 def batches_of(x: Features, device: torch.device | str = "cpu") -> Callable[[Tensor], Batch]:
@@ -269,14 +269,14 @@ class FeedForward(nn.Module):
         """Return the affine maps, in order."""
         return [cast(Linear, layer) for layer in self._layers]
 
-    def ghost(self) -> Ghost:
+    def ghost(self) -> GhostModule:
         """Return the layers for private training, which takes neither batch norm nor dropout."""
-        parts: list[Ghost] = []
+        parts: list[GhostModule] = []
         for depth, layer in enumerate(self.affines()):
             parts.append(layer.ghost())
             if depth < len(self._hidden):
                 parts.append(Activation(cast(Hidden, self._hidden[depth]).activation))
-        return Chain(*parts)
+        return GhostSequential(*parts)
 
     def forward(self, x: Batch) -> Tensor:
         """Return the last layer's output."""

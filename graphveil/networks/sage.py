@@ -12,7 +12,7 @@ from graphveil.release import sum_in_neighbors
 
 
 @dataclass(frozen=True, kw_only=True)
-class SageShape:
+class SageArchitecture:
     """The shape of a :class:`SageNetwork`.
 
     Args:
@@ -52,7 +52,7 @@ class SageShape:
 
 
 @dataclass(frozen=True)
-class Maps:
+class AffineMaps:
     """The affine maps of one round of messages: before it, of the own row, of the sum, and after it."""
 
     before: list[Linear]
@@ -116,7 +116,7 @@ class SageNetwork(nn.Module):
             h = layer(h, adjacency)
         return cast(Tensor, self._after(h))
 
-    def maps(self) -> Maps:
+    def maps(self) -> AffineMaps:
         """Return the affine maps of a network of one round."""
         layer = cast(SageLayer, self._rounds[0])
-        return Maps(self._before.affines(), layer._own, layer._incoming, self._after.affines())
+        return AffineMaps(self._before.affines(), layer._own, layer._incoming, self._after.affines())

@@ -13,7 +13,7 @@ from graphveil.errors import ConfigError
 
 Relation = Literal["add_remove", "replace"]
 
-MOST_ROOTS = 1 << 8  # that a record may reach: noise for more would leave nothing to learn
+MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would leave nothing to learn
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class PoissonRoots:
         """Check every field."""
         PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, self.relation)
         _check.integer_at_least(1, roots=self.roots)
-        _check.within(1, MOST_ROOTS, roots=self.roots)
+        _check.within(1, MAX_ROOTS, roots=self.roots)
 
     @property
     def change(self) -> float:

@@ -62,7 +62,7 @@ def _program(dim: int) -> str:
         count = code.call("i64", "umin.i64", ("i64", left), ("i64", str(_STRIP)))
         with code.each(count) as v:
             row, place = _row(code, code(f"add nuw i64 {first}, {v}"), width, dim)
-            code.ask_on(code.at("%rows", "float", place), 4 * dim)
+            code.prefetch_next_page(code.at("%rows", "float", place), 4 * dim)
             square = code.total(code(f"fmul <{width} x double> {row}, {row}"), width)
             code.do(f"store double {square}, ptr {code.at('%factors', 'double', v)}")
         with code.each(count, _LANES) as v:

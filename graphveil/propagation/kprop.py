@@ -11,7 +11,7 @@ from torch import Tensor
 from graphveil import _check
 from graphveil.errors import GraphError
 from graphveil.graph import Adjacency
-from graphveil.propagation.linear import Chain, SparseMap
+from graphveil.propagation.linear import ComposedPropagation, SparseMap
 
 Aggregator = Literal["gcn", "mean"]
 Isolated = Literal["zero", "keep"]
@@ -88,11 +88,11 @@ class KProp:
         matrix = sparse.csr_array(parts, shape=(count, count))
         if self.self_loops:
             matrix = sparse.csr_array(matrix + sparse.eye_array(count))
-        return SparseMap.of(self._normalised(matrix))
+        return SparseMap.from_scipy(self._normalised(matrix))
 
     @cached_property
-    def _chain(self) -> Chain:
-        return Chain((self.hop,) * self.steps)
+    def _chain(self) -> ComposedPropagation:
+        return ComposedPropagation((self.hop,) * self.steps)
 
     def _normalised(self, matrix: "sparse.csr_array[Any]") -> "sparse.csr_array[Any]":
         """Return A^ from a matrix of ones."""

@@ -95,8 +95,8 @@ def _spending(
 
 def _sampler(unit: Unit, queries: tuple[Query, ...], epsilon: float, delta: float) -> type[IntegerNoise]:
     """Return the sampler: the exact one, unless the grid is too coarse for it."""
-    sigma = max(1.0, *(query.widest for query in queries))
-    steps = int(min(query.finest for query in queries))
+    sigma = max(1.0, *(query.max_noise_steps for query in queries))
+    steps = int(min(query.contribution_steps for query in queries))
     changed = sum(query.changed(unit) for query in queries)
     return type(choose_sampler(sigma, epsilon=epsilon, delta=delta, changed=changed, steps=steps))
 

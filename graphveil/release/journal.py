@@ -41,7 +41,7 @@ class Journal(ABC):
         """Commit to a new release."""
 
     @abstractmethod
-    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+    def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
         """Refuse data whose fingerprint is not that of the first run's data of this name.
 
         Data of a name that the release has not seen are taken, unless it is closed.
@@ -81,7 +81,7 @@ class MemoryJournal(Journal):
         if self._descriptors:
             raise ReleaseError("this journal belongs to another release; give each release its own")
 
-    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+    def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
         """Recognise nothing: no other process answers from here."""
 
     def commit(self, index: int, descriptor: bytes) -> None:
@@ -139,15 +139,15 @@ class FolderJournal(Journal):
             }
         )
 
-    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+    def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
         """Compare with the fingerprint on disk, or write the first one."""
         record = self._read()
-        said = fingerprint(self._fingerprint_key(record["release_id"]))
+        computed = fingerprint(self._fingerprint_key(record["release_id"]))
         known = record["fingerprints"].get(name)
         if known is None and not record["closed"]:
-            record["fingerprints"][name] = said
+            record["fingerprints"][name] = computed
             self._write(record)
-        elif known is None or not hmac.compare_digest(str(known), said):
+        elif known is None or not hmac.compare_digest(str(known), computed):
             raise ReleaseError(_FINISHED if record["closed"] else _RESUMED)
 
     def commit(self, index: int, descriptor: bytes) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphveil import __version__
-from graphveil.reproduce.target import Keywords, Line, Mode, Target
+from graphveil.reproduce.target import Keywords, Mode, ReproductionTarget, TargetLine
 
 _NAME = 10  # letters of a digest in a file's name
 _PACKAGE = Path(__file__).parents[1]
@@ -55,7 +55,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class ReproductionCell:
     """One run of one setting, at its place in the target.
 
     Args:
@@ -78,7 +78,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ReproductionOptions:
     """What a call asks of a target.
 
     Args:
@@ -94,24 +94,26 @@ class Asked:
     quick: bool = False
 
 
-def cells_of(target: Target, asked: Asked) -> tuple[Cell, ...]:
+def cells_of(target: ReproductionTarget, run_options: ReproductionOptions) -> tuple[ReproductionCell, ...]:
     """Return the cells of a target, the first run of everything first, one data set after the other."""
     return tuple(
         cell
         for dataset in target.datasets
-        for run in range(asked.runs)
-        for line in target.lines_in(asked.mode)
+        for run in range(run_options.runs)
+        for line in target.lines_in(run_options.mode)
         if line.runs_on(dataset)
-        for cell in _cells(target, asked, dataset, line, asked.seed + run)
+        for cell in _cells(target, run_options, dataset, line, run_options.seed + run)
     )
 
 
-def _cells(target: Target, asked: Asked, dataset: str, line: Line, seed: int) -> Iterator[Cell]:
-    search = line.searched(asked.mode, quick=asked.quick)
-    for x in target.places(line, dataset, quick=asked.quick):
+def _cells(
+    target: ReproductionTarget, run_options: ReproductionOptions, dataset: str, line: TargetLine, seed: int
+) -> Iterator[ReproductionCell]:
+    search = line.searched(run_options.mode, quick=run_options.quick)
+    for x in target.places(line, dataset, quick=run_options.quick):
         for values in product(*search.values()):
             settings = dict(zip(search, values, strict=True))
-            yield Cell(
+            yield ReproductionCell(
                 panel=line.panel,
                 line=line.name,
                 x=x,
@@ -122,15 +124,15 @@ def _cells(target: Target, asked: Asked, dataset: str, line: Line, seed: int) ->
                     dataset=dataset,
                     recipe=target.recipe,
                     seed=seed,
-                    parameters=_keywords(target, line, asked.mode, dataset, x, settings, seed),
+                    parameters=_keywords(target, line, run_options.mode, dataset, x, settings, seed),
                     options=line.options,
                 ),
             )
 
 
 def _keywords(
-    target: Target,
-    line: Line,
+    target: ReproductionTarget,
+    line: TargetLine,
     mode: Mode,
     dataset: str,
     x: float | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.errors import MissingDependencyError
 from graphveil.reproduce.results import Point
-from graphveil.reproduce.target import Target
+from graphveil.reproduce.target import ReproductionTarget
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,9 @@ def check_figures() -> None:
         ) from None
 
 
-def figures_of(target: Target, points: Sequence[Point], formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
+def figures_of(
+    target: ReproductionTarget, points: Sequence[Point], formats: Sequence[str] = FORMATS
+) -> dict[str, bytes]:
     """Return the figures by file name."""
     check_figures()
     import matplotlib as mpl
@@ -84,11 +86,11 @@ def figures_of(target: Target, points: Sequence[Point], formats: Sequence[str] =
     return found
 
 
-def _title(figure: "Figure", target: Target, dataset: str) -> None:
+def _title(figure: "Figure", target: ReproductionTarget, dataset: str) -> None:
     """Write above the figure what is shown, where, and what hollow marks are."""
-    beside = target.publishes(dataset)
-    where = "the same data" if beside == dataset else beside
-    known = "" if beside is None else f"; hollow marks: published, on {where}"
+    reference = target.published_dataset(dataset)
+    where = "the same data" if reference == dataset else reference
+    known = "" if reference is None else f"; hollow marks: published, on {where}"
     width = round(_LETTERS * figure.get_figwidth())
     lines = [*textwrap.wrap(target.title, width), *textwrap.wrap(f"{dataset}{known}", width)]
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10)
@@ -102,7 +104,7 @@ def _figure(columns: int, rows: int, width: float, height: float) -> tuple["Figu
     return figure, list(axes.flat)
 
 
-def _panels(target: Target, points: list[Point]) -> "Figure":
+def _panels(target: ReproductionTarget, points: list[Point]) -> "Figure":
     """Return curves, a panel of the target a panel here."""
     panels = list(dict.fromkeys(point.place[1] for point in points))
     columns = min(2, len(panels))
@@ -130,7 +132,7 @@ def _panels(target: Target, points: list[Point]) -> "Figure":
     return figure
 
 
-def _curves(place: "Axes", target: Target, points: list[Point], names: list[str]) -> None:
+def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], names: list[str]) -> None:
     axis, scale = target.axis, 100 if target.percent else 1
     assert axis is not None
     xs = sorted({point.place[3] for point in points if point.place[3] is not None and point.place[3] < 1e9})
@@ -187,7 +189,7 @@ def _intervals(place: "Axes", there: list[float], points: list[Point], scale: fl
         place.plot([x, x], [scale * low, scale * high], color=colour, linewidth=1.1, zorder=2)
 
 
-def _table(target: Target, points: list[Point]) -> "Figure":
+def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
     """Return a row a line: our mean with its interval, and the published figure beside it.
 
     It is for targets without an axis, and for a single place on it.

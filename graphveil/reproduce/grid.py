@@ -10,54 +10,54 @@ from pathlib import Path
 from typing import Protocol
 
 from graphveil._files import make_folder
-from graphveil._workers import Ask, Workers
+from graphveil._workers import ParentRequest, Workers
 from graphveil.errors import ArtifactError, InputError, MissingDependencyError
 from graphveil.experiment.artifacts import RunFolder, read_checked, write_checked
-from graphveil.reproduce.cells import Asked, Cell, Work, cells_of
+from graphveil.reproduce.cells import ReproductionCell, ReproductionOptions, Work, cells_of
 from graphveil.reproduce.measures import measure
-from graphveil.reproduce.measures.found import Found, Places
-from graphveil.reproduce.target import Target
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
+from graphveil.reproduce.target import ReproductionTarget
 
 CELLS, SECONDS = "cells", "seconds"
 
 
-class Watch(Protocol):
+class ProgressListener(Protocol):
     """What is told of a grid under way."""
 
-    def begin(self, cells: Sequence[Cell], done: Mapping[str, Found]) -> None:
+    def begin(self, cells: Sequence[ReproductionCell], done: Mapping[str, Measurement]) -> None:
         """Take all cells, and what was found before, by the name of its work."""
 
-    def done(self, cell: Cell, found: Found, seconds: float) -> None:
+    def done(self, cell: ReproductionCell, found: Measurement, seconds: float) -> None:
         """Take a cell that is done."""
 
 
-class Unwatched:
+class SilentListener:
     """Nobody looks on."""
 
-    def begin(self, cells: Sequence[Cell], done: Mapping[str, Found]) -> None:
+    def begin(self, cells: Sequence[ReproductionCell], done: Mapping[str, Measurement]) -> None:
         """Do nothing."""
 
-    def done(self, cell: Cell, found: Found, seconds: float) -> None:
+    def done(self, cell: ReproductionCell, found: Measurement, seconds: float) -> None:
         """Do nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class ReproductionGrid:
     """A target under way in a folder.
 
     ``cells/`` has a file a cell, which several targets may share; ``internal/`` the work under way.
 
     Args:
         target: what is run.
-        asked: how.
+        run_options: how.
         folder: where.
         root: the folder of the data sets; None for the default.
         jobs: how many cells at a time.
         cells: another folder of finished cells; None for the grid's own.
     """
 
-    target: Target
-    asked: Asked
+    target: ReproductionTarget
+    run_options: ReproductionOptions
     folder: RunFolder
     root: Path | None = None
     jobs: int = 1
@@ -70,9 +70,11 @@ class Grid:
 
     def configuration(self) -> dict[str, object]:
         """Return what a resumed call has in common with the first: more runs or data sets may be asked."""
-        return {"reproduce": self.target.name, "mode": self.asked.mode, "seed": self.asked.seed}
+        return {"reproduce": self.target.name, "mode": self.run_options.mode, "seed": self.run_options.seed}
 
-    def run(self, watch: Watch | None = None) -> tuple[tuple[Cell, Found], ...]:
+    def run(
+        self, listener: ProgressListener | None = None
+    ) -> tuple[tuple[ReproductionCell, Measurement], ...]:
         """Run what is not there yet, and return everything.
 
         Raises:
@@ -81,47 +83,49 @@ class Grid:
         """
         begun, fresh = self.folder.lock.is_file(), self.folder.missing
         self.folder.check(self.configuration(), resume=begun)
-        with self.folder.opened(self.configuration(), resume=begun):
+        with self.folder.locked(self.configuration(), resume=begun):
             try:
-                return self._run(watch or Unwatched())
+                return self._run(listener or SilentListener())
             except (InputError, MissingDependencyError):
                 if not begun and not (self.folder.root / CELLS).exists():  # nothing came of it
                     self.folder.drop(made=fresh)
                 raise
 
-    def _run(self, watch: Watch) -> tuple[tuple[Cell, Found], ...]:
-        cells = cells_of(self.target, self.asked)
-        found = dict(self._kept(cells))
-        watch.begin(cells, found)
+    def _run(self, listener: ProgressListener) -> tuple[tuple[ReproductionCell, Measurement], ...]:
+        cells = cells_of(self.target, self.run_options)
+        found = dict(self._finished_cells(cells))
+        listener.begin(cells, found)
         missing = {cell.work.name: cell for cell in cells if cell.work.name not in found}
-        workers = Workers(self.jobs, partial(_timed, places=self._places()))
+        workers = Workers(self.jobs, partial(_measure_timed, paths=self._measurement_paths()))
         for work, (result, seconds) in workers.each([cell.work for cell in missing.values()]):
             write_checked(self.store / f"{work.name}.json", result.as_dict())
-            self._forget(work)
-            self._clock(work, seconds)
+            self._discard_partial_work(work)
+            self._log_seconds(work, seconds)
             found[work.name] = result
-            watch.done(missing[work.name], result, seconds)
+            listener.done(missing[work.name], result, seconds)
         shutil.rmtree(self.folder.work, ignore_errors=True)
         return tuple((cell, found[cell.work.name]) for cell in cells)
 
-    def _kept(self, cells: Sequence[Cell]) -> Iterator[tuple[str, Found]]:
+    def _finished_cells(self, cells: Sequence[ReproductionCell]) -> Iterator[tuple[str, Measurement]]:
         """Yield what finished cells found; a damaged file is as good as none."""
         for name in {cell.work.name for cell in cells}:
             path = self.store / f"{name}.json"
             if path.is_file():
                 try:
-                    yield name, Found.from_dict(read_checked(path))
+                    yield name, Measurement.from_dict(read_checked(path))
                 except (ArtifactError, TypeError, KeyError):
                     path.unlink()
 
-    def _places(self) -> "Places":
-        return Places(root=self.root, work=self.folder.work / CELLS, cache=self.folder.work / "public")
+    def _measurement_paths(self) -> "MeasurementPaths":
+        return MeasurementPaths(
+            root=self.root, work=self.folder.work / CELLS, cache=self.folder.work / "public"
+        )
 
-    def _forget(self, work: Work) -> None:
+    def _discard_partial_work(self, work: Work) -> None:
         """Drop what a killed cell would have gone on from."""
         shutil.rmtree(self.folder.work / CELLS / work.name, ignore_errors=True)
 
-    def _clock(self, work: Work, seconds: float) -> None:
+    def _log_seconds(self, work: Work, seconds: float) -> None:
         """Note how long a cell took: beside the results, which have the same bytes whenever they are made."""
         path = self.folder.internal / f"{SECONDS}.csv"
         with os.fdopen(
@@ -130,14 +134,14 @@ class Grid:
             file.write(f"{work.name},{seconds:.2f}\n")
 
 
-def _timed(work: Work, _: Ask, *, places: Places) -> tuple[Found, float]:
+def _measure_timed(work: Work, _: ParentRequest, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
     """Measure a cell in a folder of its own, and its processor time."""
-    assert places.work is not None and places.cache is not None
-    own, began = places.work / work.name, time.process_time()
-    make_folder(places.cache, private=True)
+    assert paths.work is not None and paths.cache is not None
+    own, began = paths.work / work.name, time.process_time()
+    make_folder(paths.cache, private=True)
     if work.parameters.get("mode") == "paper":  # the same bytes when done again; nothing to go on from
-        own_places = Places(root=places.root, cache=places.cache)
+        own_places = MeasurementPaths(root=paths.root, cache=paths.cache)
     else:
         make_folder(own, private=True)
-        own_places = Places(root=places.root, work=own, cache=places.cache)
+        own_places = MeasurementPaths(root=paths.root, work=own, cache=paths.cache)
     return measure(work, own_places), time.process_time() - began

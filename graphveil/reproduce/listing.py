@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from graphveil.graph import list_datasets
-from graphveil.reproduce.cells import Asked, cells_of
-from graphveil.reproduce.target import MODES, Target
+from graphveil.reproduce.cells import ReproductionOptions, cells_of
+from graphveil.reproduce.target import MODES, ReproductionTarget
 
 RUNS = 3
 
 
-def overview(target: Target, root: Path | None) -> dict[str, Any]:
+def overview(target: ReproductionTarget, root: Path | None) -> dict[str, Any]:
     """Return one row: the target, what it shows, whether its data are here, how many cells, how long."""
     return {
         "target": target.name,
@@ -26,27 +26,29 @@ def overview(target: Target, root: Path | None) -> dict[str, Any]:
     }
 
 
-def missing(target: Target, root: Path | None) -> list[str]:
+def missing(target: ReproductionTarget, root: Path | None) -> list[str]:
     """Return the target's data sets that would have to be fetched."""
     here = {row["name"] for row in list_datasets(root) if row["local"]}
     return [name for name in target.datasets if name not in here]
 
 
-def _cells(target: Target) -> int:
-    return len({cell.work.name for cell in cells_of(target, Asked(mode=target.modes[0], runs=RUNS))})
+def _cells(target: ReproductionTarget) -> int:
+    return len(
+        {cell.work.name for cell in cells_of(target, ReproductionOptions(mode=target.modes[0], runs=RUNS))}
+    )
 
 
-def describe(target: Target, root: Path | None) -> list[tuple[str, str]]:
+def describe(target: ReproductionTarget, root: Path | None) -> list[tuple[str, str]]:
     """Return everything that a target declares, as names and words."""
     return list(_facts(target, root))
 
 
-def _facts(target: Target, root: Path | None) -> Iterator[tuple[str, str]]:
+def _facts(target: ReproductionTarget, root: Path | None) -> Iterator[tuple[str, str]]:
     yield "shows", target.title
     yield "from", target.source
     away = missing(target, root)
     yield "data sets", ", ".join(f"{name}{' (not here)' if name in away else ''}" for name in target.datasets)
-    yield "beside", "; ".join(dict.fromkeys(map(target.beside, target.datasets)))
+    yield "beside", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))
     if target.needs:
         yield "needs", target.needs
     if target.axis is not None:

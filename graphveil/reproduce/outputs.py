@@ -12,17 +12,17 @@ from typing import Any
 
 from graphveil import __version__
 from graphveil._files import write_atomic
-from graphveil.reproduce.blocks import Block, Blocks, latex, markdown
-from graphveil.reproduce.cells import Asked, code_digest
+from graphveil.reproduce.cells import ReproductionOptions, code_digest
+from graphveil.reproduce.report_tables import ReportTable, ReportTables, latex, markdown
 from graphveil.reproduce.results import (
-    Comparison,
+    PairedComparison,
     Point,
     Run,
     comparisons_of,
     is_chosen,
     points_of,
 )
-from graphveil.reproduce.target import VAL, Target
+from graphveil.reproduce.target import VAL, ReproductionTarget
 
 COLUMNS = ("dataset", "panel", "line", "x", "settings", "seed", "chosen")
 COSTS = ("unit", "epsilon", "delta", "valid")
@@ -34,32 +34,32 @@ class Results:
 
     Args:
         target: what was run.
-        asked: how.
+        run_options: how.
         runs: every cell with what it found.
     """
 
-    target: Target
-    asked: Asked
+    target: ReproductionTarget
+    run_options: ReproductionOptions
     runs: tuple[Run, ...]
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
         """One point a place, of the metric that counts."""
-        return points_of(self.target, self.asked, self.runs)
+        return points_of(self.target, self.run_options, self.runs)
 
     @cached_property
-    def comparisons(self) -> tuple[Comparison, ...]:
+    def comparisons(self) -> tuple[PairedComparison, ...]:
         """The tested differences."""
         return comparisons_of(self.target, self.points)
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[ReportTable]:
         """All tables, the tested differences last."""
-        metrics, found = self.target.metrics, list[Block]()
+        metrics, found = self.target.metrics, list[ReportTable]()
         for metric, words in metrics.items():
-            points = points_of(self.target, self.asked, self.runs, metric)
-            found += Blocks(self.target, points).main(words if len(metrics) > 1 else "")
-        tested = Blocks(self.target, self.points).tested(self.comparisons)
+            points = points_of(self.target, self.run_options, self.runs, metric)
+            found += ReportTables(self.target, points).main(words if len(metrics) > 1 else "")
+        tested = ReportTables(self.target, self.points).tested(self.comparisons)
         return [*found, *([tested] if tested else [])]
 
     @property
@@ -125,10 +125,10 @@ class Results:
 
     def page(self) -> Iterator[str]:
         """Yield the lines of the page."""
-        target, asked = self.target, self.asked
+        target, run_options = self.target, self.run_options
         yield from (f"# {target.title}", "")
-        runs = "one run" if asked.runs == 1 else f"{asked.runs} runs"
-        yield f"{target.source}. {asked.mode.capitalize()} mode, {runs} from seed {asked.seed}. {self._how()}"
+        runs = "one run" if run_options.runs == 1 else f"{run_options.runs} runs"
+        yield f"{target.source}. {run_options.mode.capitalize()} mode, {runs} from seed {run_options.seed}. {self._description()}"
         yield from ("", next(iter(target.metrics.values())).capitalize() + ".", "")
         yield from (f"{words[0].upper()}{words[1:]}.\n" for words in target.remarks)
         for block in self.blocks:
@@ -137,54 +137,63 @@ class Results:
             yield from ("## Refused", "")
             yield from (f"* {', '.join(lines)}: {why}." for why, lines in self.refusals.items())
             yield ""
-        missing = list(target.left_out(asked.mode, quick=asked.quick))
+        missing = list(target.left_out(run_options.mode, quick=run_options.quick))
         if missing:
             yield from ("## Not run", "")
             yield from (f"* {words}." for words in missing)
             yield ""
-        known = [*(target.deviations if asked.mode == "paper" else ()), *self.deviations]
+        known = [*(target.deviations if run_options.mode == "paper" else ()), *self.deviations]
         if known:
             yield from ("## Known deviations", "")
             yield from (f"* {words[0].upper()}{words[1:]}." for words in known)
             yield ""
 
-    def _how(self) -> str:
-        said = []
-        if self.asked.runs > 1:
-            narrow = "; of three runs they are their range, and cover less" if self.asked.runs == 3 else ""
-            said.append(f"Brackets are 95 % bootstrap intervals over runs{narrow}.")
+    def _description(self) -> str:
+        sentences = []
+        if self.run_options.runs > 1:
+            narrow = (
+                "; of three runs they are their range, and cover less" if self.run_options.runs == 3 else ""
+            )
+            sentences.append(f"Brackets are 95 % bootstrap intervals over runs{narrow}.")
         if any(cell.settings for cell, _ in self.runs):
-            said.append("Settings are the best on validation nodes, which nobody pays for, as in the paper.")
-        elif self.asked.mode == "strict":
-            said.append("Settings are public and fixed beforehand.")
-        if self.asked.quick:
+            sentences.append(
+                "Settings are the best on validation nodes, which nobody pays for, as in the paper."
+            )
+        elif self.run_options.mode == "strict":
+            sentences.append("Settings are public and fixed beforehand.")
+        if self.run_options.quick:
             chosen = self.target.axis is not None and self.target.axis.chosen
-            said.append(f"{'The search is that' if chosen else 'Places and search are those'} of --quick.")
+            sentences.append(
+                f"{'The search is that' if chosen else 'Places and search are those'} of --quick."
+            )
         kept = [found.cost["valid"] for _, found in self.runs if found.cost is not None]
         if kept:
-            said.append("Every guarantee holds." if all(kept) else _broken(kept))
-        return " ".join(said)
+            sentences.append("Every guarantee holds." if all(kept) else _invalid_guarantees_note(kept))
+        return " ".join(sentences)
 
     def verdict(self) -> dict[str, Any]:
         """Return every point with its verdict, the tested differences, refusals and deviations."""
         scale = 100.0 if self.target.percent else 1.0
         return {
             "target": self.target.name,
-            "mode": self.asked.mode,
-            "runs": self.asked.runs,
-            "seed": self.asked.seed,
-            "quick": self.asked.quick,
+            "mode": self.run_options.mode,
+            "runs": self.run_options.runs,
+            "seed": self.run_options.seed,
+            "quick": self.run_options.quick,
             "version": __version__,
             "code": code_digest(),
             "points": [_plain_point(point, scale) for point in self.points],
             "comparisons": [_plain_comparison(one, scale) for one in self.comparisons],
             "refused": [{"why": why, "lines": lines} for why, lines in self.refusals.items()],
-            "not_run": list(self.target.left_out(self.asked.mode, quick=self.asked.quick)),
-            "deviations": [*(self.target.deviations if self.asked.mode == "paper" else ()), *self.deviations],
+            "not_run": list(self.target.left_out(self.run_options.mode, quick=self.run_options.quick)),
+            "deviations": [
+                *(self.target.deviations if self.run_options.mode == "paper" else ()),
+                *self.deviations,
+            ],
         }
 
 
-def _broken(kept: list[bool]) -> str:
+def _invalid_guarantees_note(kept: list[bool]) -> str:
     """Say how many guarantees hold, of those that do not all."""
     return f"{sum(kept)} of {len(kept)} guarantees hold." if any(kept) else "No guarantee holds."
 
@@ -220,7 +229,7 @@ def _plain_point(point: Point, scale: float) -> dict[str, Any]:
     }
 
 
-def _plain_comparison(one: Comparison, scale: float) -> dict[str, Any]:
+def _plain_comparison(one: PairedComparison, scale: float) -> dict[str, Any]:
     dataset, panel, line, x = one.place
     return {
         "dataset": dataset,

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from graphveil.reproduce.cells import Asked, Cell
-from graphveil.reproduce.measures.found import Found
+from graphveil.reproduce.cells import ReproductionCell, ReproductionOptions
+from graphveil.reproduce.measures.measurement import Measurement
 from graphveil.reproduce.statistics import holm, interval, paired_p_value
-from graphveil.reproduce.target import VAL, Keywords, Place, Published, Target
+from graphveil.reproduce.target import VAL, CellPlace, Keywords, PublishedValue, ReproductionTarget
 
 Verdict = Literal["agrees", "above", "below", "other data", "not published", "one run", "refused"]
-Run = tuple[Cell, Found]
+Run = tuple[ReproductionCell, Measurement]
 LEVEL = 0.05
 
 
@@ -28,11 +28,11 @@ class Point:
         refused: why there is no figure.
     """
 
-    place: Place
+    place: CellPlace
     settings: Keywords
     runs: Mapping[int, Mapping[str, float]]
     metric: str
-    published: Published | None = None
+    published: PublishedValue | None = None
     same_data: bool = False
     refused: str = ""
 
@@ -72,7 +72,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class PairedComparison:
     """The difference of two lines at one place, over the seeds that both have.
 
     Args:
@@ -82,7 +82,7 @@ class Comparison:
         p_value: of a paired t-test, corrected for all comparisons of the target (Holm); None of one run.
     """
 
-    place: Place
+    place: CellPlace
     other: str
     gains: tuple[float, ...]
     p_value: float | None
@@ -98,22 +98,26 @@ class Comparison:
         return self.p_value is not None and self.p_value < LEVEL
 
 
-def points_of(target: Target, asked: Asked, runs: Sequence[Run], metric: str = "") -> tuple[Point, ...]:
+def points_of(
+    target: ReproductionTarget, run_options: ReproductionOptions, runs: Sequence[Run], metric: str = ""
+) -> tuple[Point, ...]:
     """Return one point a place, in the order of the target."""
-    by_place: dict[Place, list[Run]] = {}
+    by_place: dict[CellPlace, list[Run]] = {}
     for cell, found in runs:
         by_place.setdefault(cell.place, []).append((cell, found))
     return tuple(_point(target, place, there, metric or target.metric) for place, there in by_place.items())
 
 
-def _point(target: Target, place: Place, runs: list[Run], metric: str) -> Point:
+def _point(target: ReproductionTarget, place: CellPlace, runs: list[Run], metric: str) -> Point:
     dataset, panel, line, x = place
-    beside = target.publishes(dataset) if metric == target.metric else None  # of that one it was published
+    reference = (
+        target.published_dataset(dataset) if metric == target.metric else None
+    )  # of that one it was published
     shared: dict[str, Any] = {
         "place": place,
         "metric": metric,
-        "published": target.published.get((beside, panel, line, x)) if beside else None,
-        "same_data": beside == dataset,
+        "published": target.published.get((reference, panel, line, x)) if reference else None,
+        "same_data": reference == dataset,
     }
     settings = _by_settings(runs)
     whole = {key: some for key, some in settings.items() if not any(found.refused for _, found in some)}
@@ -137,19 +141,19 @@ def _selection(runs: list[Run]) -> float:
     return sum(known) / len(known)
 
 
-def is_chosen(point: Point, cell: Cell) -> bool:
+def is_chosen(point: Point, cell: ReproductionCell) -> bool:
     """Whether a cell is one of those that a point stands for."""
     return not point.refused and dict(cell.settings) == dict(point.settings)
 
 
-def comparisons_of(target: Target, points: Sequence[Point]) -> tuple[Comparison, ...]:
+def comparisons_of(target: ReproductionTarget, points: Sequence[Point]) -> tuple[PairedComparison, ...]:
     """Return the tested differences; p-values are corrected over all of them."""
     found = list(_pairs(target, {point.place: point for point in points}))
     raw = [paired_p_value(one, other) for _, _, one, other in found]
     known = [p for p in raw if p is not None]
     corrected = iter(holm(known))
     return tuple(
-        Comparison(
+        PairedComparison(
             place=place,
             other=name,
             gains=tuple(a - b for a, b in zip(one, other, strict=True)),
@@ -160,8 +164,8 @@ def comparisons_of(target: Target, points: Sequence[Point]) -> tuple[Comparison,
 
 
 def _pairs(
-    target: Target, points: Mapping[Place, Point]
-) -> Iterator[tuple[Place, str, list[float], list[float]]]:
+    target: ReproductionTarget, points: Mapping[CellPlace, Point]
+) -> Iterator[tuple[CellPlace, str, list[float], list[float]]]:
     """Yield the lines that are compared, with their figures over the seeds that both have."""
     for place, point in points.items():
         dataset, panel, line, x = place
@@ -171,5 +175,5 @@ def _pairs(
             rival = points.get((dataset, panel, other, x)) or points.get((dataset, panel, other, None))
             both = sorted(set(point.runs) & set(rival.runs)) if rival is not None else []
             if rival is not None and both:
-                own, beside = ([each.runs[seed][each.metric] for seed in both] for each in (point, rival))
-                yield place, other, own, beside
+                own, reference = ([each.runs[seed][each.metric] for seed in both] for each in (point, rival))
+                yield place, other, own, reference

@@ -10,13 +10,13 @@ from graphveil.errors import ConfigError
 
 Mode = Literal["paper", "strict"]
 Keywords = Mapping[str, Any]
-Choices = Mapping[str, tuple[Any, ...]]
+SearchSpace = Mapping[str, tuple[Any, ...]]
 MODES: tuple[Mode, ...] = ("paper", "strict")
 TEST, VAL = "test", "val"  # accuracies, among what a cell measures
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class TargetLine:
     """One row of a table, one curve of a figure.
 
     Args:
@@ -48,8 +48,8 @@ class Line:
     parameters: Keywords = field(default_factory=dict)
     paper: Keywords = field(default_factory=dict)
     strict: Keywords = field(default_factory=dict)
-    search: Choices = field(default_factory=dict)
-    quick: Choices | None = None
+    search: SearchSpace = field(default_factory=dict)
+    quick: SearchSpace | None = None
     options: Keywords = field(default_factory=dict)
     keyword: str | None = None
     xs: tuple[float, ...] | None = None
@@ -70,7 +70,7 @@ class Line:
         """Whether it is run on a data set at all."""
         return self.datasets is None or dataset in self.datasets
 
-    def searched(self, mode: Mode, *, quick: bool) -> Choices:
+    def searched(self, mode: Mode, *, quick: bool) -> SearchSpace:
         """Return what is searched by validation accuracy: nothing in strict mode."""
         if mode == "strict":
             return {}
@@ -107,7 +107,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedValue:
     """A published figure, in percent unless the target says otherwise.
 
     Args:
@@ -121,12 +121,12 @@ class Published:
     source: Literal["paper", "notebook", "read off"] = "paper"
 
 
-Place = tuple[str, str, str, float | None]  # data set, panel, line, place on the axis
-PublishedTable = Mapping[Place, Published]
+CellPlace = tuple[str, str, str, float | None]  # data set, panel, line, place on the axis
+PublishedTable = Mapping[CellPlace, PublishedValue]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ReproductionTarget:
     """One table or figure of a paper, declared: what is run, what was published, what is known to differ.
 
     Args:
@@ -154,7 +154,7 @@ class Target:
     name: str
     title: str
     source: str
-    lines: tuple[Line, ...]
+    lines: tuple[TargetLine, ...]
     axis: Axis | None = None
     datasets: tuple[str, ...]
     stand_ins: Mapping[str, str] = field(default_factory=dict)
@@ -189,11 +189,11 @@ class Target:
         """The modes that it has, the default one first."""
         return tuple(mode for mode in MODES if any(mode in line.modes for line in self.lines))
 
-    def lines_in(self, mode: Mode) -> tuple[Line, ...]:
+    def lines_in(self, mode: Mode) -> tuple[TargetLine, ...]:
         """Return the lines of a mode."""
         return tuple(line for line in self.lines if mode in line.modes)
 
-    def places(self, line: Line, dataset: str = "", *, quick: bool) -> tuple[float | None, ...]:
+    def places(self, line: TargetLine, dataset: str = "", *, quick: bool) -> tuple[float | None, ...]:
         """Return a line's places on the axis, on a data set; one that is None where it has no axis."""
         if self.axis is None or line.level:
             return (None,)
@@ -217,25 +217,25 @@ class Target:
     def _before(self, start: float) -> str:
         return f" below {'' if self.axis is None else self.axis.label} {start:g}"
 
-    def publishes(self, dataset: str) -> str | None:
+    def published_dataset(self, dataset: str) -> str | None:
         """Return the published data set whose figures stand beside a data set; None if none do."""
         known = {place[0] for place in self.published}
         if dataset in known:
             return dataset
         return self.stand_ins.get(dataset, self.stand_ins.get(dataset.partition("/")[0]))
 
-    def beside(self, dataset: str) -> str:
+    def comparison_note(self, dataset: str) -> str:
         """Say what stands beside a data set."""
-        known = self.publishes(dataset)
+        known = self.published_dataset(dataset)
         if known is None:
             return f"nothing was published for {dataset}"
         return f"published on {known}" + ("" if known == dataset else f": other data than {dataset}")
 
-    def on(self, datasets: Sequence[str]) -> "Target":
+    def on(self, datasets: Sequence[str]) -> "ReproductionTarget":
         """Return the target on other data sets."""
         return replace(self, datasets=tuple(datasets)) if datasets else self
 
-    def at(self, places: Sequence[float]) -> "Target":
+    def at(self, places: Sequence[float]) -> "ReproductionTarget":
         """Return the target at some places of its axis alone, whatever ``--quick`` would leave out.
 
         Raises:
@@ -262,7 +262,7 @@ def table_of(
     figures: Iterable[float | None],
     errors: Iterable[float] | float,
     source: Literal["paper", "notebook", "read off"] = "paper",
-) -> Iterator[tuple[Place, Published]]:
+) -> Iterator[tuple[CellPlace, PublishedValue]]:
     """Yield published figures along an axis; a figure that is None was hidden in the plot.
 
     >>> dict(table_of("cora", "", "GAP", (1.0,), (70.1,), 0.5))
@@ -273,4 +273,4 @@ def table_of(
     for x, value, error in zip(places, values, spreads, strict=True):
         if value is not None:
             _check.positive(error=error)
-            yield (dataset, panel, line, x), Published(value, error, source)
+            yield (dataset, panel, line, x), PublishedValue(value, error, source)

@@ -8,10 +8,10 @@ import h11
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from graphveil.serve import refusals
+from graphveil.serve import error_responses
 from graphveil.serve.counters import OTHER
-from graphveil.serve.gate import Door
-from graphveil.serve.refusals import Refusal
+from graphveil.serve.error_responses import RequestError
+from graphveil.serve.middleware import AdmissionControl
 
 
 class Connection(H11Protocol):
@@ -26,26 +26,26 @@ class Connection(H11Protocol):
 
     Args:
         config, rest: uvicorn's own.
-        door: bounds and counters.
+        admission: bounds and counters.
     """
 
-    def __init__(self, config: Config, *rest: Any, door: Door, **more: Any) -> None:
+    def __init__(self, config: Config, *rest: Any, admission: AdmissionControl, **more: Any) -> None:
         """Begin without a request."""
         super().__init__(config, *rest, **more)
-        self._door, self._early, self._since = door, False, 0.0
+        self._admission, self._early, self._since = admission, False, 0.0
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection. Above the bound, close the one that has waited longest for its client."""
         super().connection_made(transport)
-        self._expect_head()
-        if len(self.connections) > self._door.limits.connections:
+        self._start_head_timeout()
+        if len(self.connections) > self._admission.limits.connections:
             others = [one for one in self._others() if one.is_waiting]
             if others:
-                min(others, key=lambda one: one._since).give_way()
+                min(others, key=lambda one: one._since).close_if_idle()
             else:
-                self._refuse(refusals.too_many())
+                self._send_error(error_responses.server_busy())
 
     @property
     def is_waiting(self) -> bool:
@@ -53,9 +53,9 @@ class Connection(H11Protocol):
         idle = self.cycle is None or self.cycle.response_complete
         return idle or self._unread is not None or self.conn.their_state is h11.SEND_BODY
 
-    def give_way(self) -> None:
+    def close_if_idle(self) -> None:
         """Close a connection that waits for its client."""
-        self._stop_clocks()
+        self._cancel_timeouts()
         self.transport.abort()
 
     def _others(self) -> list["Connection"]:
@@ -63,7 +63,7 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadlines."""
-        self._stop_clocks()
+        self._cancel_timeouts()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -76,34 +76,34 @@ class Connection(H11Protocol):
             self._head.cancel()
             self._head = None
         if self.cycle is None or self.cycle.response_complete:
-            self._expect_head()
+            self._start_head_timeout()
         elif self.conn.their_state is h11.DONE and self.conn.trailing_data[0].strip():
             self._early = True
 
     def on_response_complete(self) -> None:
         """Continue with the next request, unless it arrived before this answer was sent."""
         if self._early and not self.transport.is_closing():
-            self._refuse(refusals.no_request())
+            self._send_error(error_responses.malformed_request())
         else:
             self._since = self.loop.time()
             super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Reject an invalid request, with the error of this server instead of uvicorn's."""
-        self._refuse(refusals.no_request())
+        self._send_error(error_responses.malformed_request())
 
     def pause_writing(self) -> None:
         """Set a deadline for a client that does not read, and bound the bytes of all such clients."""
         super().pause_writing()
         self._since = self.loop.time()
-        self._unread = self.loop.call_later(self._door.limits.grace_seconds, self.transport.abort)
+        self._unread = self.loop.call_later(self._admission.limits.grace_seconds, self.transport.abort)
         unread = sorted((one for one in self._others() if one._unread), key=lambda one: one._since)
         held = sum(one.transport.get_write_buffer_size() for one in (self, *unread))
         for one in unread:
-            if held <= self._door.limits.held_bytes:
+            if held <= self._admission.limits.held_bytes:
                 break
             held -= one.transport.get_write_buffer_size()
-            one.give_way()
+            one.close_if_idle()
 
     def resume_writing(self) -> None:
         """Continue to write."""
@@ -112,35 +112,35 @@ class Connection(H11Protocol):
             self._unread = None
         super().resume_writing()
 
-    def _stop_clocks(self) -> None:
+    def _cancel_timeouts(self) -> None:
         for clock in (self._head, self._unread):
             if clock is not None:
                 clock.cancel()
         self._head = self._unread = None
 
-    def _expect_head(self) -> None:
+    def _start_head_timeout(self) -> None:
         if self._head is None and not self.transport.is_closing():
             self._since = self.loop.time()
-            self._head = self.loop.call_later(self._door.limits.head_seconds, self._too_slow)
+            self._head = self.loop.call_later(self._admission.limits.head_seconds, self._on_timeout)
 
-    def _too_slow(self) -> None:
+    def _on_timeout(self) -> None:
         if self.conn.trailing_data[0] or self.conn.their_state is not h11.IDLE:
-            self._refuse(refusals.too_slow())
+            self._send_error(error_responses.request_timeout())
         else:
             self.transport.close()  # no data arrived
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _send_error(self, error: RequestError) -> None:
         """Send an error without the application, and close."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            self.transport.write(_response(refusal))
-            self._door.note(OTHER, refusal.status, 0.0)
+            self.transport.write(_response(error))
+            self._admission.log_request(OTHER, error.status, 0.0)
         self.transport.close()
 
 
-def _response(refusal: Refusal) -> bytes:
+def _response(error: RequestError) -> bytes:
     """Return a whole response."""
-    headers = {"Content-Type": "application/json", **refusal.headers, "Connection": "close"}
-    lines = [f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}"]
+    headers = {"Content-Type": "application/json", **error.headers, "Connection": "close"}
+    lines = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    lines += [f"Content-Length: {len(refusal.body)}", "", ""]
-    return "\r\n".join(lines).encode() + refusal.body
+    lines += [f"Content-Length: {len(error.body)}", "", ""]
+    return "\r\n".join(lines).encode() + error.body

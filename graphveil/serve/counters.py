@@ -1,19 +1,19 @@
 """Counters of requests by endpoint and status, never by caller or id."""
 
-from graphveil.serve.shared import Cells, Shared
+from graphveil.serve.shared_counters import Cells, SharedCounters
 
 OTHER = "other"
-PREDICT, INVOCATIONS = QUESTIONS = ("/v1/predict", "/invocations")
-PAGES = (*QUESTIONS, "/v1/privacy", "/healthz", "/metrics", "/docs", "/openapi.json", OTHER)
-GONE = 499  # the caller went before the answer
-STATUSES = (200, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, GONE, 500, 503)
+PREDICT, INVOCATIONS = PREDICTION_PATHS = ("/v1/predict", "/invocations")
+PATHS = (*PREDICTION_PATHS, "/v1/privacy", "/healthz", "/metrics", "/docs", "/openapi.json", OTHER)
+CLIENT_CLOSED_REQUEST = 499  # the caller went before the answer
+STATUSES = (200, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, CLIENT_CLOSED_REQUEST, 500, 503)
 
 _REQUESTS = {
     (page, status): place * len(STATUSES) + column
-    for place, page in enumerate(PAGES)
+    for place, page in enumerate(PATHS)
     for column, status in enumerate(STATUSES)
 }
-_SECONDS = {page: len(_REQUESTS) + place for place, page in enumerate(PAGES)}
+_SECONDS = {page: len(_REQUESTS) + place for place, page in enumerate(PATHS)}
 _UNDER_WAY = len(_REQUESTS) + len(_SECONDS)
 CELLS = _UNDER_WAY + 1
 
@@ -28,16 +28,16 @@ class Counters:
 
     def __init__(self, counts: Cells | None = None, worker: int = 0) -> None:
         """Go on where the row stands."""
-        self._all = Shared.alone(CELLS, 0).counts if counts is None else counts
+        self._all = SharedCounters.in_memory(CELLS, 0).counts if counts is None else counts
         self._own = self._all[worker]
         self._own[_UNDER_WAY] = self.under_way = 0
 
-    def answered(self, page: str, status: int, seconds: float) -> None:
+    def record_request(self, page: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._own[_REQUESTS.get((page, status), _REQUESTS[page, 500])] += 1
         self._own[_SECONDS[page]] += seconds
 
-    def arrive(self, most: int) -> bool:
+    def begin_request(self, most: int) -> bool:
         """Count a request as being answered, unless this worker has reached the limit."""
         if self.under_way >= most:
             return False
@@ -45,7 +45,7 @@ class Counters:
         self._own[_UNDER_WAY] = self.under_way
         return True
 
-    def leave(self) -> None:
+    def end_request(self) -> None:
         """Count a request as no longer being answered."""
         self.under_way -= 1
         self._own[_UNDER_WAY] = self.under_way
@@ -54,7 +54,7 @@ class Counters:
         r"""Return the counters of all workers.
 
         >>> counters = Counters()
-        >>> counters.answered("/healthz", 200, 0.5)
+        >>> counters.record_request("/healthz", 200, 0.5)
         >>> print(counters.text().splitlines()[2])
         graphveil_requests_total{page="/healthz",status="200"} 1
         """

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from graphveil import _check
-from graphveil._files import can_be_made, write_atomic
-from graphveil.artifacts.files import Record, first_complaint
+from graphveil._files import can_create, write_atomic
+from graphveil.artifacts.files import StrictSchema, first_complaint
 from graphveil.errors import ConfigError
 
 _MAX_BYTES = 64 << 20
@@ -21,7 +21,7 @@ _KEY_BYTES = 32
 _MAX_LETTERS = 1000  # of an id
 
 
-class Key(Record):
+class Key(StrictSchema):
     """One key: the hash of its text, and what it may do.
 
     Args:
@@ -33,16 +33,16 @@ class Key(Record):
     subjects: list[Annotated[str, Field(max_length=_MAX_LETTERS)]] = Field(default=[])
     releases: bool = False
 
-    def entitled(self, ids: Sequence[int | str]) -> bool:
+    def authorizes(self, ids: Sequence[int | str]) -> bool:
         """Whether all of these rows may be read with this key.
 
-        >>> Key(sha256="0" * 64, subjects=["17"]).entitled([17])
+        >>> Key(sha256="0" * 64, subjects=["17"]).authorizes([17])
         True
         """
         return {str(one) for one in ids} <= set(self.subjects)
 
 
-class _KeysFile(Record):
+class _KeysFile(StrictSchema):
     format: Literal["graphveil-keys"] = "graphveil-keys"
     version: Literal[1] = 1
     keys: list[Key] = Field(default=[])
@@ -90,17 +90,17 @@ class Keys:
         """
         file, text = Path(path), secrets.token_urlsafe(_KEY_BYTES)
         key = Key(sha256=_hash(text), subjects=[_subject(one) for one in subjects], releases=releases)
-        if not file.exists() and not can_be_made(file):
+        if not file.exists() and not can_create(file):
             raise ConfigError(f"{file} cannot be created. Choose another place.")
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(file.parent):
+        with _exclusive_lock(file.parent):
             known = _read(file).keys if file.exists() else []
             write_atomic(file, (_KeysFile(keys=[*known, key]).model_dump_json(indent=1) + "\n").encode())
         return text
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _exclusive_lock(folder: Path) -> Iterator[None]:
     """Hold a lock while a key is added: otherwise a key that is added concurrently would be lost."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -53,7 +53,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowance:
+class ReleaseBudget:
     """The epsilon that an operator allows for all new releases of a server together.
 
     Args:

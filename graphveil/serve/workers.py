@@ -15,15 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from graphveil.errors import GraphveilError
-from graphveil.serve.gate import LOG
-from graphveil.serve.listen import listen, log_lines
+from graphveil.serve.middleware import LOG
+from graphveil.serve.server import configure_logging, run_server
 from graphveil.serve.service import Service
 
 _TRIES = 3  # of workers in a row that ended before they answered
 _PATIENCE = 5.0  # seconds beyond the grace, before a worker is killed
 
 
-def supervise(service: Service, line: socket.socket, on_ready: Callable[[], None]) -> None:
+def supervise(service: Service, listener: socket.socket, on_ready: Callable[[], None]) -> None:
     """Answer on a socket with several workers until a signal.
 
     They are spawned, not forked, because a forked copy of a process with threads may block. Clients of a
@@ -34,26 +34,26 @@ def supervise(service: Service, line: socket.socket, on_ready: Callable[[], None
         GraphveilError: workers exit as soon as they start.
     """
     with TemporaryDirectory(prefix="graphveil-serve-") as folder:
-        crew = _Crew(service, line, Path(folder) / "shared")
+        workers = _WorkerProcesses(service, listener, Path(folder) / "shared")
         with _signals() as stopping:
             try:
                 on_ready()
-                crew.start()
-                while not stopping.told and not crew.failed:
-                    wait([*crew.sentinels, stopping.fileno])
-                    if not stopping.told:
-                        crew.replace()
+                workers.start()
+                while not stopping.requested and not workers.failed:
+                    wait([*workers.sentinels, stopping.fileno])
+                    if not stopping.requested:
+                        workers.replace()
             finally:
-                crew.stop()
-        if crew.failed:
+                workers.stop()
+        if workers.failed:
             raise GraphveilError("A worker exits as soon as it starts. The log has the class of its error.")
 
 
-class _Crew:
+class _WorkerProcesses:
     """The workers, by number."""
 
-    def __init__(self, service: Service, line: socket.socket, shared: Path) -> None:
-        self._service, self._line, self._shared = service, line, shared
+    def __init__(self, service: Service, listener: socket.socket, shared: Path) -> None:
+        self._service, self._listener, self._shared = service, listener, shared
         self._context = get_context("spawn")
         self._reader, self._writer = self._context.Pipe(duplex=False)  # its end is the workers' end
         self._running: dict[int, tuple[SpawnProcess, Connection]] = {}
@@ -64,12 +64,12 @@ class _Crew:
             self._spawn(number)
 
     def _spawn(self, number: int) -> None:
-        heard, said = self._context.Pipe(duplex=False)
-        given = (self._service, self._line, self._reader, said, self._shared, number)
+        ready_receiver, ready_sender = self._context.Pipe(duplex=False)
+        given = (self._service, self._listener, self._reader, ready_sender, self._shared, number)
         process = self._context.Process(target=_work, args=given)
         process.start()
-        said.close()
-        self._running[number] = process, heard
+        ready_sender.close()
+        self._running[number] = process, ready_receiver
 
     @property
     def sentinels(self) -> list[int]:
@@ -81,11 +81,11 @@ class _Crew:
 
     def replace(self) -> None:
         """Replace each worker that exited, unless workers exit as soon as they start."""
-        for number, (process, heard) in list(self._running.items()):
+        for number, (process, ready_receiver) in list(self._running.items()):
             if process.is_alive():
                 continue
             LOG.info(json.dumps({"worker": number, "ended": process.exitcode}))
-            failed = not _answered(heard) and process.exitcode != -signal.SIGKILL
+            failed = not _was_ready(ready_receiver) and process.exitcode != -signal.SIGKILL
             self._early = self._early + 1 if failed else 0
             if self.failed:
                 return
@@ -104,22 +104,27 @@ class _Crew:
         self._writer.close()
 
 
-def _answered(heard: Connection) -> bool:
+def _was_ready(ready_receiver: Connection) -> bool:
     """Whether a worker that exited had reported that it answers."""
-    with heard:
+    with ready_receiver:
         try:
-            return heard.poll() and bool(heard.recv_bytes())
+            return ready_receiver.poll() and bool(ready_receiver.recv_bytes())
         except EOFError:
             return False
 
 
 def _work(
-    service: Service, line: socket.socket, parent: Connection, said: Connection, shared: Path, number: int
+    service: Service,
+    listener: socket.socket,
+    parent: Connection,
+    ready_sender: Connection,
+    shared: Path,
+    number: int,
 ) -> None:
     """Run one worker, and report once it answers."""
     ready = threading.Event()
     threading.Thread(target=_end_with_parent, args=(parent, ready), daemon=True).start()
-    log_lines()
+    configure_logging()
     try:
         app = service.app(shared, number)
     except Exception as error:
@@ -128,9 +133,9 @@ def _work(
 
     def started() -> None:
         ready.set()
-        said.send_bytes(b"!")
+        ready_sender.send_bytes(b"!")
 
-    listen(app, line, parent.fileno(), on_ready=started)
+    run_server(app, listener, parent.fileno(), on_ready=started)
 
 
 def _end_with_parent(parent: Connection, ready: threading.Event) -> None:
@@ -143,24 +148,24 @@ def _end_with_parent(parent: Connection, ready: threading.Event) -> None:
         os._exit(1)
 
 
-class _Told:
+class _StopRequest:
     """Whether a signal has arrived, and a file that can be read from then on."""
 
     def __init__(self, fileno: int) -> None:
-        self.told, self.fileno = False, fileno
+        self.requested, self.fileno = False, fileno
 
 
 @contextmanager
-def _signals() -> Iterator[_Told]:
+def _signals() -> Iterator[_StopRequest]:
     """Note SIGTERM and SIGINT."""
     reading, writing = os.pipe()
-    found = _Told(reading)
+    found = _StopRequest(reading)
 
-    def note(*_: object) -> None:
-        found.told = True
+    def request_stop(*_: object) -> None:
+        found.requested = True
         os.write(writing, b"!")
 
-    before = {one: signal.signal(one, note) for one in (signal.SIGTERM, signal.SIGINT)}
+    before = {one: signal.signal(one, request_stop) for one in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield found
     finally:

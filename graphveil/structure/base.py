@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from graphveil._random import PublicStreams
-from graphveil.structure.edges import Matrix, PublicEdges, checked
+from graphveil.structure.edges import Matrix, PublicEdges, require_public_edges
 
 
 class StructuralSimilarity(ABC):
@@ -27,7 +27,7 @@ class StructuralSimilarity(ABC):
         Raises:
             UnitError: the edges are not known to be public.
         """
-        found = self._similar(checked(edges), streams).astype(np.float32)
+        found = self._similar(require_public_edges(edges), streams).astype(np.float32)
         found.sort_indices()
         return found
 

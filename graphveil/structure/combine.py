@@ -35,18 +35,18 @@ def averaging(similar: Matrix, *, weighted: bool = False) -> Matrix:
     return total.astype(np.float32)
 
 
-def union(edges: PublicEdges, similar: Matrix, *, max_degree: int | None = None) -> Adjacency:
+def union(edges: PublicEdges, similar: Matrix, *, max_union_degree: int | None = None) -> Adjacency:
     """Return the graph in which a node also hears from those that its similar nodes hear from.
 
         A_S = 1[A + S A > 0] without the diagonal.
 
-    With ``max_degree`` a node keeps its own neighbours and takes further ones up to that number, first those
+    With ``max_union_degree`` a node keeps its own neighbours and takes further ones up to that number, first those
     that more of its similar nodes hear from, then lower node numbers. With S = 0 the graph stays as it is.
 
     Args:
         edges: A.
         similar: S (N, N); its values do not matter.
-        max_degree: the degree above which nothing is added; None for no limit.
+        max_union_degree: the degree above which nothing is added; None for no limit.
 
     >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=False)
     >>> similar = sparse.csr_array(([1.0], ([0], [2])), shape=(4, 4))
@@ -54,7 +54,7 @@ def union(edges: PublicEdges, similar: Matrix, *, max_degree: int | None = None)
     tensor([1, 3], dtype=torch.int32)
     """
     own, similar = edges.matrix(), _ones(similar)
-    parts = [_joined(own, similar, part, max_degree) for part in _parts(own, similar)]
+    parts = [_joined(own, similar, part, max_union_degree) for part in _parts(own, similar)]
     rows = sparse.vstack(parts, format="csr") if parts else own
     return Adjacency(
         torch.from_numpy(rows.indptr.astype(np.int64)),
@@ -64,7 +64,7 @@ def union(edges: PublicEdges, similar: Matrix, *, max_degree: int | None = None)
     )
 
 
-def _joined(own: Matrix, similar: Matrix, part: slice, max_degree: int | None) -> Matrix:
+def _joined(own: Matrix, similar: Matrix, part: slice, max_union_degree: int | None) -> Matrix:
     """Return some rows of A_S, with ascending columns."""
     more = (similar[part] @ own).tocoo()
     first = own[part].tocoo()
@@ -73,8 +73,8 @@ def _joined(own: Matrix, similar: Matrix, part: slice, max_degree: int | None) -
     pairs = more.coords[0].astype(np.int64) * size + more.coords[1]
     new = ~np.isin(pairs, known) & (more.coords[0] + part.start != more.coords[1])
     added, support = pairs[new], more.data[new]
-    if max_degree is not None:
-        room = np.maximum(0, max_degree - np.diff(own.indptr)[part])
+    if max_union_degree is not None:
+        room = np.maximum(0, max_union_degree - np.diff(own.indptr)[part])
         added = _first(added, support, room, size)
     rows, columns = np.divmod(np.sort(np.concatenate([known, added])), size)
     shape = (part.stop - part.start, size)

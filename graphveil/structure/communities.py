@@ -7,17 +7,17 @@ import numpy.typing as npt
 from scipy import sparse
 
 from graphveil import _check
-from graphveil.graph.identity import Version
-from graphveil.structure.edges import Matrix, PublicEdges, checked
+from graphveil.graph.identity import AdjacencyVersion
+from graphveil.structure.edges import Matrix, PublicEdges, require_public_edges
 
 Integers = npt.NDArray[np.int64]
 
-_LEAST_GAIN = 1e-12  # of a move, in edges: less is rounding
-_SETTLED = 1e-3  # the share of nodes that may still move when a level ends
-_MOST_PASSES = 20
+_MIN_GAIN = 1e-12  # of a move, in edges: less is rounding
+_CONVERGENCE_THRESHOLD = 1e-3  # the share of nodes that may still move when a level ends
+_MAX_PASSES = 20
 
 # Public partitions of edges that are in memory: splits and further fits of one graph find them again.
-_FOUND: WeakKeyDictionary[Version, dict[float, Integers]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[AdjacencyVersion, dict[float, Integers]] = WeakKeyDictionary()
 
 
 def communities(edges: PublicEdges, *, resolution: float = 1.0) -> Integers:
@@ -48,7 +48,7 @@ def communities(edges: PublicEdges, *, resolution: float = 1.0) -> Integers:
     [0, 0, 0, 1, 1, 1]
     """
     _check.positive(resolution=resolution)
-    kept = _FOUND.setdefault(checked(edges).adjacency.version, {})
+    kept = _CACHE.setdefault(require_public_edges(edges).adjacency.version, {})
     if resolution not in kept:
         kept[resolution] = _louvain(undirected(edges), resolution)
     return kept[resolution]
@@ -68,7 +68,7 @@ def undirected(edges: PublicEdges) -> Matrix:
 def _louvain(graph: Matrix, resolution: float) -> Integers:
     found = np.arange(graph.shape[0])
     while True:
-        moved = _settled(graph, resolution)
+        moved = _local_moves(graph, resolution)
         count = int(moved.max(initial=-1)) + 1
         if count == graph.shape[0]:
             return found
@@ -78,7 +78,7 @@ def _louvain(graph: Matrix, resolution: float) -> Integers:
         graph = (into.T @ graph @ into).tocsr()
 
 
-def _settled(graph: Matrix, resolution: float) -> Integers:
+def _local_moves(graph: Matrix, resolution: float) -> Integers:
     """Return the communities of one level, numbered from 0."""
     # Lists, and no arrays: single entries are read and written, and each move depends on the one before.
     starts, others, weights = graph.indptr.tolist(), graph.indices.tolist(), graph.data.tolist()
@@ -86,7 +86,7 @@ def _settled(graph: Matrix, resolution: float) -> Integers:
     pull = (resolution * degrees / max(degrees.sum(), 1.0)).tolist()
     degree, total = degrees.tolist(), degrees.tolist()
     member = list(range(len(degree)))
-    for _ in range(_MOST_PASSES):
+    for _ in range(_MAX_PASSES):
         moves = 0
         for node, own in enumerate(member):
             links: dict[int, float] = {own: 0.0}
@@ -95,7 +95,7 @@ def _settled(graph: Matrix, resolution: float) -> Integers:
                     there = member[others[place]]
                     links[there] = links.get(there, 0.0) + weights[place]
             total[own] -= degree[node]
-            best, most = own, links[own] - pull[node] * total[own] + _LEAST_GAIN
+            best, most = own, links[own] - pull[node] * total[own] + _MIN_GAIN
             for there, weight in links.items():
                 gain = weight - pull[node] * total[there]
                 if gain > most:
@@ -103,6 +103,6 @@ def _settled(graph: Matrix, resolution: float) -> Integers:
             total[best] += degree[node]
             moves += best != own
             member[node] = best
-        if moves <= _SETTLED * len(member):
+        if moves <= _CONVERGENCE_THRESHOLD * len(member):
             break
     return np.unique(member, return_inverse=True)[1]

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from graphveil.errors import UnitError
 from graphveil.graph import Adjacency
-from graphveil.privacy import Guarantee, NodeFeatures
+from graphveil.privacy import Guarantee, LocalAttributes
 
 Matrix = Any  # a csr_array; its typed form does not survive slicing and products
 
@@ -57,7 +57,7 @@ class PublicEdges:
                 "the graph was released without a valid guarantee, so what is computed from it has none "
                 "either; release it in strict mode and without a fixed noise seed"
             )
-        if guarantee.unit == NodeFeatures.name:
+        if guarantee.unit == LocalAttributes.name:
             raise UnitError(
                 f"a guarantee of unit {guarantee.unit!r} says nothing of edges; pass the one under which the "
                 "graph was released, or PublicEdges(adjacency, basis=...) if its edges are public"
@@ -80,7 +80,7 @@ class PublicEdges:
         return f"PublicEdges(nodes={self.num_nodes}, basis={self.basis!r})"
 
 
-def checked(edges: object) -> PublicEdges:
+def require_public_edges(edges: object) -> PublicEdges:
     """Return public edges, and refuse everything else.
 
     Raises:

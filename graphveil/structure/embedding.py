@@ -13,7 +13,7 @@ from graphveil.structure.edges import Matrix, PublicEdges
 from graphveil.structure.factorise import factorised
 from graphveil.structure.nearest import Vectors, nearest
 from graphveil.structure.skipgram import check_gensim, skip_gram
-from graphveil.structure.walks import Nodes, Walk
+from graphveil.structure.walks import Nodes, RandomWalk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +91,9 @@ class DeepWalk(Embedding):
         check_gensim()
 
     @property
-    def walk(self) -> Walk:
+    def walk(self) -> RandomWalk:
         """The law of a walk."""
-        return Walk(length=self.length)
+        return RandomWalk(length=self.length)
 
     def paths(self, edges: PublicEdges, *, streams: PublicStreams) -> Nodes:
         """Return the walks, from all nodes in a new random order each time, int32 (walks * N, length)."""
@@ -136,9 +136,9 @@ class Node2Vec(DeepWalk):
         _check.positive(p=self.p, q=self.q)
 
     @property
-    def walk(self) -> Walk:
+    def walk(self) -> RandomWalk:
         """The law of a walk."""
-        return Walk(length=self.length, p=self.p, q=self.q)
+        return RandomWalk(length=self.length, p=self.p, q=self.q)
 
 
 @dataclass(frozen=True, kw_only=True)

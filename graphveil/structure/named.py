@@ -1,7 +1,7 @@
 """Similarities by name, as a command line says them: ``multihop(n=3, delta=0.1)``."""
 
+from graphveil._call_syntax import parse_arguments, parse_name
 from graphveil._check import suggestion
-from graphveil._named import name_in, values_in
 from graphveil.errors import ConfigError
 from graphveil.structure.base import StructuralSimilarity
 from graphveil.structure.embedding import DeepWalk, Factorised, Node2Vec
@@ -26,14 +26,14 @@ def parse_similarity(text: str) -> StructuralSimilarity:
     Raises:
         ConfigError: no similarity has this name, or it does not take these parameters.
     """
-    name = name_in(text)
+    name = parse_name(text)
     if name not in SIMILARITIES:
         raise ConfigError(
             f"similarity={text!r} names no similarity{suggestion(name, SIMILARITIES)}; take one of "
             f"{', '.join(SIMILARITIES)}, with parameters if need be: multihop(n=3, delta=0.1)"
         )
     try:
-        return SIMILARITIES[name](**values_in(text))
+        return SIMILARITIES[name](**parse_arguments(text))
     except (TypeError, ValueError, SyntaxError) as error:
         if isinstance(error, ConfigError):
             raise

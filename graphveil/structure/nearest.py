@@ -34,11 +34,11 @@ def nearest(vectors: Vectors, *, top: int | None, above: float) -> Matrix:
         cosines = unit[start : start + _ROWS] @ unit.T
         rows = np.arange(len(cosines))
         cosines[rows, start + rows] = -1
-        blocks.append(_kept(cosines, top, above))
+        blocks.append(_select_entries(cosines, top, above))
     return sparse.vstack(blocks, format="csr")
 
 
-def _kept(cosines: Vectors, top: int | None, above: float) -> Matrix:
+def _select_entries(cosines: Vectors, top: int | None, above: float) -> Matrix:
     """Return the entries that are kept of a few rows."""
     if top is not None and top < cosines.shape[1]:
         beyond = np.argpartition(cosines, -top, axis=1)[:, :-top]

@@ -13,7 +13,7 @@ ENDED = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walk:
+class RandomWalk:
     """The law of node2vec's walk (Grover, Leskovec, KDD 2016); p = q = 1 is DeepWalk's.
 
     A walker at w that came from r goes to a node x that w hears from with a probability proportional to
@@ -24,8 +24,8 @@ class Walk:
     probability of weight / max(1/p, 1, 1/q), which is exact and needs no table for each edge.
 
     >>> from graphveil.graph import Adjacency
-    >>> pair = PublicEdges(Adjacency.from_edges([0], [1], num_nodes=2, directed=False), basis="drawn here")
-    >>> Walk(length=4).paths(pair, np.array([0, 1], dtype=np.int32), rng=np.random.default_rng(0)).tolist()
+    >>> pair = PublicEdges(Adjacency.from_edges([0], [1], num_nodes=2, directed=False), basis="drawn current")
+    >>> RandomWalk(length=4).paths(pair, np.array([0, 1], dtype=np.int32), rng=np.random.default_rng(0)).tolist()
     [[0, 1, 0, 1], [1, 0, 1, 0]]
     """
 
@@ -39,21 +39,21 @@ class Walk:
         paths = np.full((len(starts), self.length), ENDED, dtype=np.int32)
         paths[:, 0] = starts
         for place in range(1, self.length):
-            here = paths[:, place - 1]
-            going = np.flatnonzero((here != ENDED) & (steps.degrees[here] > 0))
-            came = paths[going, place - 2] if place > 1 else None
-            paths[going, place] = self._next(steps, here[going], came, rng)
+            current = paths[:, place - 1]
+            going = np.flatnonzero((current != ENDED) & (steps.degrees[current] > 0))
+            previous = paths[going, place - 2] if place > 1 else None
+            paths[going, place] = self._next(steps, current[going], previous, rng)
         return paths
 
-    def _next(self, steps: "_Steps", here: Nodes, came: Nodes | None, rng: Draws) -> Nodes:
-        if came is None or self.p == self.q == 1:
-            return steps.uniform(here, rng)
+    def _next(self, steps: "_Steps", current: Nodes, previous: Nodes | None, rng: Draws) -> Nodes:
+        if previous is None or self.p == self.q == 1:
+            return steps.uniform(current, rng)
         most = max(1 / self.p, 1.0, 1 / self.q)
-        chosen, waiting = np.empty_like(here), np.arange(len(here))
+        chosen, waiting = np.empty_like(current), np.arange(len(current))
         while len(waiting):
-            offered = steps.uniform(here[waiting], rng)
-            back = offered == came[waiting]
-            weight = np.where(steps.joined(came[waiting], offered), 1.0, 1 / self.q)
+            offered = steps.uniform(current[waiting], rng)
+            back = offered == previous[waiting]
+            weight = np.where(steps.joined(previous[waiting], offered), 1.0, 1 / self.q)
             weight[back] = 1 / self.p
             kept = rng.random(len(waiting)) * most < weight
             chosen[waiting[kept]] = offered[kept]
@@ -72,9 +72,9 @@ class _Steps:
         targets = np.repeat(np.arange(self._nodes, dtype=np.int64), self.degrees)
         self._pairs = targets * self._nodes + self._sources  # ascending
 
-    def uniform(self, here: Nodes, rng: Draws) -> Nodes:
+    def uniform(self, current: Nodes, rng: Draws) -> Nodes:
         """Return one of the nodes that each of these hears from."""
-        return self._sources[self._starts[here] + rng.integers(self.degrees[here])]
+        return self._sources[self._starts[current] + rng.integers(self.degrees[current])]
 
     def joined(self, target: Nodes, source: Nodes) -> npt.NDArray[np.bool_]:
         """Return whether each target hears from its source."""

@@ -65,7 +65,7 @@ class Category:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
+class EncodingOptions:
     """Which columns become features, how, and what becomes of edges to unknown nodes.
 
     Args:
@@ -116,7 +116,7 @@ class Choices:
             raise ConfigError(f"column {both[0]!r} is dropped and wanted; keep it in one list")
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         features: Named | None = None,
         drop: Named = (),
@@ -126,10 +126,10 @@ class Choices:
         null_values: Named | None = None,
         delimiter: str | None = None,
         decimal: str | None = None,
-    ) -> Choices:
+    ) -> EncodingOptions:
         """Return choices from names, comma lists, or a mapping of categories.
 
-        >>> Choices.of(drop="a,b", categories={"plan": ["free", "pro"], "country": 32}).flags()
+        >>> EncodingOptions.from_arguments(drop="a,b", categories={"plan": ["free", "pro"], "country": 32}).flags()
         ['--drop', 'a,b', '--categories', 'plan=free|pro,country=hash:32']
         """
         return cls(
@@ -191,7 +191,7 @@ class Choices:
     def keywords(self) -> str:
         """Return the keywords of ``read_graph`` that say this.
 
-        >>> Choices.of(drop="a", missing="indicator").keywords()
+        >>> EncodingOptions.from_arguments(drop="a", missing="indicator").keywords()
         "drop=['a'], missing='indicator'"
         """
         words: dict[str, object] = {

@@ -12,17 +12,17 @@ from graphveil.errors import GraphError
 from graphveil.tables import files
 from graphveil.tables.choices import ADD, REFUSE
 from graphveil.tables.files import Column, Table
-from graphveil.tables.given import Given
+from graphveil.tables.table_source import TableSource
 
-Places = npt.NDArray[np.int64]
+NodePositions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Ends:
+class Endpoints:
     """Each edge's two nodes by their places, its weight if it has one, and the ids of nodes to add."""
 
-    tail: Places
-    head: Places
+    tail: NodePositions
+    head: NodePositions
     weight: npt.NDArray[np.float32] | None = None
     added: Column | None = None
 
@@ -47,7 +47,9 @@ class NodeIds:
         return "whole numbers" if pa.types.is_int64(self.ids.type) else "text"
 
 
-def read_ends(given: Given, columns: list[str], nodes: NodeIds, unknown: str) -> tuple[Ends, list[str], bool]:
+def read_endpoints(
+    given: TableSource, columns: list[str], nodes: NodeIds, unknown: str
+) -> tuple[Endpoints, list[str], bool]:
     """Read a table of edges, and return what is wrong with ids in it, and whether dropping edges mends that.
 
     With ``unknown="drop"`` an edge goes if one of its ends is no node: that follows from the edge and from
@@ -91,7 +93,7 @@ def read_ends(given: Given, columns: list[str], nodes: NodeIds, unknown: str) ->
     weight = None
     if len(columns) > 2:
         weight = files.vector(_rows(table, kept), columns[2], written=given.written)
-    return Ends(places[0][kept], places[1][kept], weight, added), problems, dropping
+    return Endpoints(places[0][kept], places[1][kept], weight, added), problems, dropping
 
 
 def parts(names: list[str], columns: list[str]) -> list[tuple[str, str]]:
@@ -100,7 +102,9 @@ def parts(names: list[str], columns: list[str]) -> list[tuple[str, str]]:
     return [(name, part.get(name, "ignored")) for name in names]
 
 
-def _problem(end: Column, name: str, places: Places, nodes: NodeIds, *, any_left: bool) -> tuple[str, bool]:
+def _problem(
+    end: Column, name: str, places: NodePositions, nodes: NodeIds, *, any_left: bool
+) -> tuple[str, bool]:
     """Return what is wrong with a column of ends, if something is, and whether dropping edges mends it."""
     import pyarrow.compute as pc
 
@@ -108,7 +112,7 @@ def _problem(end: Column, name: str, places: Places, nodes: NodeIds, *, any_left
     if not unknown.any():
         return "", True
     strangers = pc.unique(end.filter(_mask(unknown))).drop_null()
-    difference = differs_in(strangers, nodes.ids)
+    difference = id_difference_hint(strangers, nodes.ids)
     if difference:
         return (
             f"column {name!r} of the edges holds ids that differ from those in column {nodes.name!r} of the "
@@ -141,11 +145,11 @@ _FIXES = {
 }
 
 
-def differs_in(strangers: Column, ids: Column) -> str:
+def id_difference_hint(strangers: Column, ids: Column) -> str:
     """Return in what alone some unknown ids differ from those of nodes; empty if that is not so.
 
     >>> import pyarrow as pa
-    >>> differs_in(pa.array(["ANN", "x"]), pa.array(["ann", "bob"]))
+    >>> id_difference_hint(pa.array(["ANN", "x"]), pa.array(["ann", "bob"]))
     'upper and lower case'
     """
     import pyarrow as pa
@@ -174,7 +178,7 @@ def _mask(places: npt.NDArray[np.bool_]) -> Any:
     return pa.array(places)
 
 
-def _unlike(end: Column, name: str, nodes: NodeIds, given: Given) -> str:
+def _unlike(end: Column, name: str, nodes: NodeIds, given: TableSource) -> str:
     """Return that no value of a column can be an id, by the types of both tables alone."""
     import pyarrow as pa
 
@@ -206,7 +210,7 @@ def _family(kind: Any) -> str | None:
     return next((test.__name__ for test in tests if test(kind)), None)
 
 
-def _added(ends: list[Column], columns: list[str], ids: Column, given: Given) -> Column:
+def _added(ends: list[Column], columns: list[str], ids: Column, given: TableSource) -> Column:
     """Return the ids at ends that no node has yet, in their order, each once."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -220,7 +224,7 @@ def _added(ends: list[Column], columns: list[str], ids: Column, given: Given) ->
     return new.take(pc.array_sort_indices(new))
 
 
-def _places(ends: Column, ids: Column) -> Places:
+def _places(ends: Column, ids: Column) -> NodePositions:
     import pyarrow.compute as pc
 
     found = pc.fill_null(pc.index_in(ends, value_set=ids), -1)

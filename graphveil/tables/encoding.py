@@ -196,11 +196,11 @@ class Encoding:
         if self.constant:
             return f"none: {CONSTANT_FEATURE.words()}"
         plain = ("a number", "0 or 1")
-        said = [
+        phrases = [
             rule.name if (how := rule.words()) in plain else f"{rule.name} ({how})" for rule in self.rules
         ]
-        more = f", and {len(said) - most:,} more" if len(said) > most else ""
-        return ", ".join(said[:most]) + more
+        more = f", and {len(phrases) - most:,} more" if len(phrases) > most else ""
+        return ", ".join(phrases[:most]) + more
 
     def as_plain(self) -> dict[str, Any]:
         """Return the rules as plain values, for another table (:meth:`from_plain`)."""

@@ -11,24 +11,24 @@ import numpy as np
 
 from graphveil.errors import GraphError
 from graphveil.tables import files
-from graphveil.tables.choices import CONSTANT, DROP, INDICATOR, MEDIAN, REFUSE, Category, Choices
+from graphveil.tables.choices import CONSTANT, DROP, INDICATOR, MEDIAN, REFUSE, Category, EncodingOptions
 from graphveil.tables.encoding import CONSTANT_FEATURE, ColumnRule, Kind, as_numbers, finite, missing_in
 from graphveil.tables.files import Column, Table
 from graphveil.tables.labels import text
 
-MOST_VALUES = 1000  # of a column of categories that is read from its table
+MAX_VALUES = 1000  # of a column of categories that is read from its table
 _FEW_VALUES = 40  # of a column of text that is worth a column of features each
 _SMALLEST_ID = 1_000_000
 _INDEX = re.compile(r"(?:Unnamed: \d+|__index_level_\d+__|)")
 _ENCODE = "drop it (--drop), or encode it as numbers: one 0/1 column per category (--categories)"
 
 
-class Features:
+class FeatureRuleBuilder:
     """The feature columns of one table of nodes: a rule for each, and how each complaint can be mended."""
 
     def __init__(
         self,
-        choices: Choices,
+        choices: EncodingOptions,
         rules: tuple[ColumnRule, ...] | None,
         *,
         private_records: bool,
@@ -115,7 +115,7 @@ class Features:
         """Note that the edges to unknown nodes are to be dropped."""
         self._unknown, self.mended = True, self.mended + 1
 
-    def suggestion(self) -> Choices | None:
+    def suggestion(self) -> EncodingOptions | None:
         """Return the choices that would pass, None if none of the features that the caller named is left."""
         old = self._choices
         if old.features is not None and set(self._wanted) <= set(self._dropped):
@@ -249,9 +249,9 @@ class Features:
         import pyarrow.compute as pc
 
         distinct = pc.unique(column).drop_null()
-        if not 0 < len(distinct) <= MOST_VALUES:
+        if not 0 < len(distinct) <= MAX_VALUES:
             self._drop(name)
-            how_many = f"more than {MOST_VALUES:,}" if len(distinct) else "no"
+            how_many = f"more than {MAX_VALUES:,}" if len(distinct) else "no"
             raise GraphError(
                 f"column {name!r} holds {how_many} different values; drop it (--drop), or hash them "
                 f"(--categories {name}=hash:32)"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._files import can_be_made, name_in_utf8, write_atomic
+from graphveil._files import can_create, name_in_utf8, write_atomic
 from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
@@ -493,7 +493,7 @@ def check_output(path: Path) -> None:
     """Refuse a path that says neither parquet nor CSV, or where no file can be written."""
     if path.suffix not in WRITTEN:
         raise ConfigError(f"{path.name} must end in {' or '.join(WRITTEN)}; rename the output file")
-    if path.is_dir() or not can_be_made(path):
+    if path.is_dir() or not can_create(path):
         raise ConfigError(f"cannot write {path}; choose another --out")
 
 

@@ -8,9 +8,9 @@ from graphveil.errors import GraphError
 from graphveil.tables import files
 from graphveil.tables.features import is_index
 from graphveil.tables.files import Column
-from graphveil.tables.given import Given
-from graphveil.tables.look import Roles
+from graphveil.tables.inspect_tables import Roles
 from graphveil.tables.roles import distinct_ids
+from graphveil.tables.table_source import TableSource
 
 _IDS = ("id", "node", "node_id", "user", "user_id", "uid", "key", "name")
 _ENDS = (
@@ -26,7 +26,9 @@ _LABELS = ("label", "class", "target", "y", "segment", "category")
 _SPLITS = ("split", "fold")
 
 
-def guess_roles(nodes: Given, edges: Given, named: Mapping[str, str | None]) -> tuple[Roles, list[str]]:
+def guess_roles(
+    nodes: TableSource, edges: TableSource, named: Mapping[str, str | None]
+) -> tuple[Roles, list[str]]:
     """Return the roles that were named, and guesses for the others, which are said as ``role = column``.
 
     Raises:
@@ -51,7 +53,7 @@ def guess_roles(nodes: Given, edges: Given, named: Mapping[str, str | None]) -> 
     return roles, [f"{role} = {found[role]}" for role in found if role not in given]
 
 
-def _id_of(nodes: Given, names: Sequence[str], taken: Sequence[str]) -> str:
+def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> str:
     """Return the column that is called like ids, or else the first whose values are distinct."""
     free = [name for name in names if name not in taken and not is_index(name)]
     called = _called(_IDS, free)

@@ -1,21 +1,28 @@
 """Training: the plain loop, the private one, and their checkpoints."""
 
-from graphveil.train.clipped import ClippedSum
-from graphveil.train.dpsgd import PrivateSchedule, clipped_sum, train_clipped, train_private
-from graphveil.train.ghost import Activation, Affine, Branches, Chain, Ghost, UnitRows
-from graphveil.train.loop import EpochRecord, Schedule, train
-from graphveil.train.per_sample import refuse_row_mixing
+from graphveil.train.clipped_sums import ClippedSum
+from graphveil.train.dpsgd import PrivateSchedule, clipped_sum, train_private, train_with_clipped_sum
+from graphveil.train.ghost_modules import (
+    Activation,
+    Affine,
+    GhostBranches,
+    GhostModule,
+    GhostSequential,
+    UnitRows,
+)
+from graphveil.train.loop import EpochRecord, TrainingSchedule, train
+from graphveil.train.per_sample import reject_row_mixing
 
 __all__ = [
     "Activation",
     "Affine",
-    "Branches",
-    "Chain",
     "ClippedSum",
     "EpochRecord",
-    "Ghost",
+    "GhostBranches",
+    "GhostModule",
+    "GhostSequential",
     "PrivateSchedule",
-    "Schedule",
+    "TrainingSchedule",
     "UnitRows",
     "clipped_sum",
     "refuse_row_mixing",

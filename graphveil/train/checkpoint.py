@@ -16,7 +16,7 @@ State = dict[str, Tensor]
 
 
 @dataclass
-class Progress:
+class LoopProgress:
     """Where a loop stands, apart from its tensors."""
 
     epoch: int = 0
@@ -30,7 +30,7 @@ def save(
     optimizer: Adam,
     generator: torch.Generator,
     best: State,
-    progress: Progress,
+    progress: LoopProgress,
     history: Iterable[Any],
 ) -> None:
     """Write everything that the next epoch depends on."""
@@ -44,7 +44,7 @@ def save(
 
 def load(
     path: Path, network: torch.nn.Module, optimizer: Adam, generator: torch.Generator
-) -> tuple[State, Progress, list[dict[str, Any]]]:
+) -> tuple[State, LoopProgress, list[dict[str, Any]]]:
     """Restore the loop in place; return the best weights so far, the progress and the history."""
     tensors, words = load_checked(path)
     record = json.loads(words["progress"])
@@ -52,7 +52,7 @@ def load(
     generator.set_state(tensors["generator"])
     optimizer.restore(_part(tensors, "optimizer/"))
     history = record.pop("history")
-    return _part(tensors, "best/"), Progress(**record), history
+    return _part(tensors, "best/"), LoopProgress(**record), history
 
 
 def _part(tensors: State, prefix: str) -> State:

@@ -18,22 +18,22 @@ from scipy.special import softmax
 
 from graphveil import _check
 from graphveil.errors import ConfigError
-from graphveil.train.devices import CPU, exact_on
+from graphveil.train.devices import CPU, deterministic_on
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Inputs: TypeAlias = "Matrix | sparse.csr_array[np.float64]"
 
 OnStep: TypeAlias = Callable[[int], None]
 
-_AT_ONCE = 1 << 16  # rows that a device is given
+_ROWS_PER_CHUNK = 1 << 16  # rows that a device is given
 _SAFETY = 1 + 1e-6  # a clipped gradient stays below one in spite of rounding
 
 
-def _unheard(done: int) -> None:
+def _no_progress(done: int) -> None:
     """Tell nobody."""
 
 
-class Noise(Protocol):
+class DescentNoise(Protocol):
     """The randomness of noisy steps: integer noise a step, and how many grid steps make one clipping norm."""
 
     @property
@@ -45,7 +45,7 @@ class Noise(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Descent:
+class DescentSchedule:
     """How far, how fast and over how many records to descend. All of it is public configuration.
 
     Args:
@@ -73,7 +73,7 @@ class Descent:
         Without curvature the iterates are sums of noise, and so is their mean over the last half: noise of
         standard deviation s in each G becomes s ``averaged_noise`` in the output.
 
-        >>> round(Descent(steps=60, rate=1.0, records=1).averaged_noise, 5)
+        >>> round(DescentSchedule(steps=60, rate=1.0, records=1).averaged_noise, 5)
         5.44347
         """
         path = np.zeros(self.steps)  # share of each step's noise in the sum of iterates of the last half
@@ -91,9 +91,9 @@ def descend(
     inputs: Inputs,
     labels: npt.NDArray[np.int64],
     start: Matrix,
-    descent: Descent,
-    noise: Noise,
-    on_step: OnStep = _unheard,
+    descent: DescentSchedule,
+    noise: DescentNoise,
+    on_step: OnStep = _no_progress,
     device: torch.device = CPU,
 ) -> Matrix:
     """Return weights (f + 1, C), the last row the bias, float64: the mean of the last T/2 iterates.
@@ -120,7 +120,7 @@ def descend(
     ...     steps = 2.0**20
     ...     def noise(self, step): return np.zeros(6, dtype=np.int64)
     >>> x, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 1])
-    >>> weights = descend(x, y, np.zeros((3, 2)), Descent(steps=10, rate=1.0, records=2), Silent())
+    >>> weights = descend(x, y, np.zeros((3, 2)), DescentSchedule(steps=10, rate=1.0, records=2), Silent())
     >>> (x @ weights[:-1] + weights[-1]).argmax(axis=1).tolist()
     [0, 1]
     """
@@ -139,8 +139,8 @@ def descend_weights(
     experts: Sequence[Matrix],
     labels: npt.NDArray[np.int64],
     start: Matrix,
-    descent: Descent,
-    noise: Noise,
+    descent: DescentSchedule,
+    noise: DescentNoise,
     *,
     clip: float = 1.0,
 ) -> Matrix:
@@ -158,7 +158,7 @@ def descend_weights(
     ...     steps = 2.0**20
     ...     def noise(self, step): return np.zeros(2, dtype=np.int64)
     >>> right, wrong = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> plan = Descent(steps=20, rate=1.0, records=2)
+    >>> plan = DescentSchedule(steps=20, rate=1.0, records=2)
     >>> a, b = descend_weights([right, wrong], np.array([0, 1]), np.ones(2), plan, Silent())
     >>> bool(a > 1 > b)
     True
@@ -175,17 +175,17 @@ def descend_weights(
 def _descend(
     total_at: Callable[[Matrix], Matrix],
     start: Matrix,
-    descent: Descent,
-    noise: Noise,
-    on_step: OnStep = _unheard,
+    descent: DescentSchedule,
+    noise: DescentNoise,
+    on_step: OnStep = _no_progress,
 ) -> Matrix:
     """Take noisy steps along clipped sums; the sums live and die here."""
     weights, velocity, total = start.astype(np.float64), np.zeros(start.shape), np.zeros(start.shape)
     for step in range(descent.steps):
-        moved = np.trunc(total_at(weights) * noise.steps)
-        moved += noise.noise(step).reshape(start.shape)
+        record_affine_calls = np.trunc(total_at(weights) * noise.steps)
+        record_affine_calls += noise.noise(step).reshape(start.shape)
         velocity *= descent.momentum
-        velocity += (1 - descent.momentum) * moved / (noise.steps * descent.records)
+        velocity += (1 - descent.momentum) * record_affine_calls / (noise.steps * descent.records)
         weights = weights - descent.rate * velocity
         if step >= descent.steps - descent._averaged:
             total += weights
@@ -204,7 +204,7 @@ class _ClippedGradient:
         """Empty the records that are null."""
         lengths = _squared_lengths(inputs)
         self.null = ~(np.isfinite(lengths) & (labels >= 0) & (labels < classes))
-        self.inputs = _emptied(inputs, self.null)
+        self.inputs = _with_null_rows(inputs, self.null)
         self._transposed = self.inputs.T
         self.lengths = np.sqrt(np.where(self.null, 0.0, lengths) + 1)
         self.wanted = np.eye(classes)[np.where(self.null, 0, labels)]
@@ -224,10 +224,10 @@ class _ClippedGradient:
 def _total_on(device: torch.device, given: _ClippedGradient, weights: Matrix) -> Matrix:
     """Return :meth:`_ClippedGradient.total` of dense inputs, formed on a device chunk by chunk, float64."""
     parts = (torch.from_numpy(part) for part in (given.inputs, given.wanted, given.lengths, given.null))
-    chunks = zip(*(torch.split(part, _AT_ONCE) for part in parts), strict=True)
+    chunks = zip(*(torch.split(part, _ROWS_PER_CHUNK) for part in parts), strict=True)
     at = torch.from_numpy(weights).to(device)
     out = torch.zeros_like(at)
-    with exact_on(device), torch.no_grad():
+    with deterministic_on(device), torch.no_grad():
         for x, wanted, lengths, null in (tuple(part.to(device) for part in chunk) for chunk in chunks):
             residual = (x @ at[:-1]).add_(at[-1]).softmax(dim=1).sub_(wanted)
             norms = _SAFETY * residual.square().sum(dim=1).sqrt() * lengths
@@ -260,7 +260,7 @@ class _ClippedWeights:
         return np.asarray(gradients.sum(axis=0))
 
 
-def _emptied(inputs: Inputs, null: npt.NDArray[np.bool_]) -> Inputs:
+def _with_null_rows(inputs: Inputs, null: npt.NDArray[np.bool_]) -> Inputs:
     """Return a copy in which the rows of a mask are zero; sparse ones keep their places."""
     if isinstance(inputs, np.ndarray):
         return np.where(null[:, None], 0.0, inputs)

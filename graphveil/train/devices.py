@@ -43,12 +43,12 @@ def private_device(name: str) -> torch.device:
 
 
 @contextmanager
-def exact_on(device: torch.device) -> Iterator[None]:
+def deterministic_on(device: torch.device) -> Iterator[None]:
     """While it is entered, a GPU gives the same bits for the same numbers, and rounds no float32 to TF32.
 
     On the CPU nothing is changed: its kernels do so anyway.
 
-    >>> with exact_on(CPU):
+    >>> with deterministic_on(CPU):
     ...     torch.are_deterministic_algorithms_enabled()
     False
     """
@@ -70,13 +70,13 @@ def exact_on(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
 
 
-def place_of(device: torch.device) -> tuple[Tensor, ...]:
+def device_tag(device: torch.device) -> tuple[Tensor, ...]:
     """Return the device as bytes that noise is bound to; nothing for the CPU.
 
     Two devices round one gradient differently, and the same noise on both sums would tell the difference. So
     a run that began on one is not resumed on another.
 
-    >>> place_of(CPU)
+    >>> device_tag(CPU)
     ()
     """
     if device == CPU:

@@ -16,11 +16,11 @@ from graphveil.errors import ConfigError
 from graphveil.mechanisms import StepNoise, public_rate
 from graphveil.train import snapshot
 from graphveil.train.adam import Adam
-from graphveil.train.clipped import ClippedSum, GhostSum
+from graphveil.train.clipped_sums import ClippedSum, GhostClippedSum
 from graphveil.train.devices import CPU
-from graphveil.train.ghost import Ghost
+from graphveil.train.ghost_modules import GhostModule
 from graphveil.train.momentum import Momentum
-from graphveil.train.per_sample import PerSampleSum
+from graphveil.train.per_sample import PerSampleClippedSum
 from graphveil.train.records import Inputs, arrays_of
 
 
@@ -89,7 +89,7 @@ class PrivateSchedule:
 
 
 def train_private(
-    network: Ghost | nn.Module,
+    network: GhostModule | nn.Module,
     inputs: Inputs,
     labels: Tensor,
     schedule: PrivateSchedule,
@@ -118,7 +118,7 @@ def train_private(
     value that is no class keeps a record out, or class probabilities (N, C).
 
     Args:
-        network: a :class:`Ghost` network, with closed-form norms; or a torch module that treats records one
+        network: a :class:`GhostModule` network, with closed-form norms; or a torch module that treats records one
             by one, whose per-record gradients are formed by ``vmap(grad)``.
         inputs: the records.
         labels: their classes.
@@ -140,7 +140,7 @@ def train_private(
     >>> noise = StepNoise(bytes(32), parameters=4, noise_multiplier=1.0, sampling_rate=0.25)
     >>> train_private(network, x, (x[:, 0] > 0).long(), schedule, noise=noise)
     """
-    train_clipped(
+    train_with_clipped_sum(
         clipped_sum(network, inputs, labels),
         schedule,
         noise=noise,
@@ -151,7 +151,7 @@ def train_private(
     )
 
 
-def train_clipped(
+def train_with_clipped_sum(
     gradients: ClippedSum,
     schedule: PrivateSchedule,
     *,
@@ -181,7 +181,7 @@ def train_clipped(
     _check.integer_at_least(1, checkpoint_every=checkpoint_every)
     _check_noise(gradients, schedule, noise)
     steps = schedule.steps(gradients.count)
-    state = _State(gradients.weights, schedule)
+    state = _TrainingState(gradients.weights, schedule)
     binding: snapshot.Binding = {}
     if checkpoint is not None:
         binding = _binding(gradients, schedule, noise, *data)
@@ -220,7 +220,7 @@ class _Optimizer(Protocol):
     def restore(self, state: dict[str, Tensor]) -> None: ...
 
 
-class _State:
+class _TrainingState:
     """Where a training stands: weights, moments, the average of the last iterates, and the steps done."""
 
     def __init__(self, weights: Tensor, schedule: PrivateSchedule) -> None:
@@ -262,12 +262,12 @@ def _optimizer(weights: Tensor, schedule: PrivateSchedule) -> _Optimizer:
 
 
 def clipped_sum(
-    network: Ghost | nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU
+    network: GhostModule | nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU
 ) -> ClippedSum:
     """Return the route for a network, whose gradients are formed on a device."""
-    if isinstance(network, Ghost):
-        return GhostSum(network, inputs, labels, device)
-    return PerSampleSum(network, inputs, labels, device)
+    if isinstance(network, GhostModule):
+        return GhostClippedSum(network, inputs, labels, device)
+    return PerSampleClippedSum(network, inputs, labels, device)
 
 
 def _check_noise(gradients: ClippedSum, schedule: PrivateSchedule, noise: StepNoise) -> None:

@@ -11,7 +11,7 @@ from graphveil.graph import Graph
 
 
 @dataclass(frozen=True)
-class Head(ABC):
+class TaskHead(ABC):
     """How logits are trained, read and judged; it has no parameters of its own."""
 
     @abstractmethod
@@ -43,20 +43,20 @@ class Head(ABC):
         """Return probabilities of the shape of the logits."""
 
     @abstractmethod
-    def said(self, proba: Tensor) -> Tensor:
+    def predicted(self, proba: Tensor) -> Tensor:
         """Return the labels that probabilities say."""
 
     @abstractmethod
-    def score(self, said: Tensor, labels: Tensor) -> float:
+    def score(self, predicted: Tensor, labels: Tensor) -> float:
         """Return how good labels that were said are, from 0 to 1."""
 
 
-class OneClass(Head):
+class MulticlassHead(TaskHead):
     """One class a node: softmax, mean cross entropy, accuracy.
 
     >>> import torch
     >>> logits = torch.tensor([[0.0, 2.0], [1.0, -1.0]])
-    >>> ONE_CLASS.said(ONE_CLASS.proba(logits)).tolist()
+    >>> MULTICLASS.predicted(MULTICLASS.proba(logits)).tolist()
     [1, 0]
     """
 
@@ -77,8 +77,8 @@ class OneClass(Head):
 
         With the classes in front it costs a quarter of the time on a CPU.
         """
-        wanted = labels if labels.ndim == 1 else labels.t()
-        return cross_entropy(logits.t().unsqueeze(0), wanted.unsqueeze(0))
+        target = labels if labels.ndim == 1 else labels.t()
+        return cross_entropy(logits.t().unsqueeze(0), target.unsqueeze(0))
 
     def accuracy(self, logits: Tensor, labels: Tensor) -> float:
         """Return the accuracy; the likeliest class has the largest logit."""
@@ -88,17 +88,17 @@ class OneClass(Head):
         """Return probabilities that sum to one."""
         return logits.softmax(dim=1)
 
-    def said(self, proba: Tensor) -> Tensor:
+    def predicted(self, proba: Tensor) -> Tensor:
         """Return the likeliest class, int64 (N)."""
         return proba.argmax(dim=1)
 
-    def score(self, said: Tensor, labels: Tensor) -> float:
+    def score(self, predicted: Tensor, labels: Tensor) -> float:
         """Return the accuracy; of labels that are probabilities their mode counts."""
-        wanted = labels if labels.ndim == 1 else labels.argmax(1)
-        return float((said == wanted).float().mean())
+        target = labels if labels.ndim == 1 else labels.argmax(1)
+        return float((predicted == target).float().mean())
 
 
-class LabelSets(Head):
+class MultilabelHead(TaskHead):
     """Any number of labels a node: sigmoid, mean binary cross entropy, micro F1.
 
         loss = -mean over nodes and labels of y log s(z) + (1 - y) log(1 - s(z)),  s(z) = 1 / (1 + e^-z)
@@ -106,10 +106,10 @@ class LabelSets(Head):
 
     >>> import torch
     >>> logits = torch.tensor([[3.0, -3.0, 3.0], [-3.0, -3.0, 3.0]])
-    >>> said = LABEL_SETS.said(LABEL_SETS.proba(logits))
-    >>> said.tolist()
+    >>> predicted = MULTILABEL.predicted(MULTILABEL.proba(logits))
+    >>> predicted.tolist()
     [[True, False, True], [False, False, True]]
-    >>> LABEL_SETS.score(said, torch.tensor([[True, True, True], [False, False, True]]))
+    >>> MULTILABEL.score(predicted, torch.tensor([[True, True, True], [False, False, True]]))
     0.8571428571428571
     """
 
@@ -142,15 +142,15 @@ class LabelSets(Head):
         """Return each label's own probability."""
         return logits.sigmoid()
 
-    def said(self, proba: Tensor) -> Tensor:
+    def predicted(self, proba: Tensor) -> Tensor:
         """Return the labels that are likelier than not, bool (N, L)."""
         return proba > 0.5
 
-    def score(self, said: Tensor, labels: Tensor) -> float:
+    def score(self, predicted: Tensor, labels: Tensor) -> float:
         """Return the micro F1."""
-        wrong = int((said != labels).sum())
-        right = 2 * int((said & labels).sum())
+        wrong = int((predicted != labels).sum())
+        right = 2 * int((predicted & labels).sum())
         return right / (right + wrong) if right else 0.0
 
 
-ONE_CLASS, LABEL_SETS = OneClass(), LabelSets()
+MULTICLASS, MULTILABEL = MulticlassHead(), MultilabelHead()

@@ -12,15 +12,15 @@ from torch import Tensor
 from graphveil import _check
 from graphveil.train import checkpoint as checkpoints
 from graphveil.train.adam import Adam
-from graphveil.train.checkpoint import Progress, State
-from graphveil.train.heads import ONE_CLASS, Head
+from graphveil.train.checkpoint import LoopProgress, State
+from graphveil.train.heads import MULTICLASS, TaskHead
 
 Logits = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class TrainingSchedule:
     """How long and how fast to train, and which epoch to keep. All of it is public configuration."""
 
     epochs: int = 100
@@ -60,15 +60,15 @@ def train(
     labels: Tensor,
     train_nodes: Tensor,
     val_nodes: Tensor,
-    schedule: Schedule,
+    schedule: TrainingSchedule,
     *,
     generator: torch.Generator,
     on_epoch: Callable[[int], None] = lambda epoch: None,
     checkpoint: Path | None = None,
     checkpoint_every: int = 10,
     loss: Loss | None = None,
-    hopeless: Callable[[list[EpochRecord]], bool] = lambda history: False,
-    head: Head = ONE_CLASS,
+    should_stop: Callable[[list[EpochRecord]], bool] = lambda history: False,
+    head: TaskHead = MULTICLASS,
 ) -> list[EpochRecord]:
     """Train in place and leave the network with the selected epoch's weights, in evaluation mode.
 
@@ -87,7 +87,7 @@ def train(
         checkpoint_every: epochs between two saves.
         loss: maps a batch of node indices to what a step lowers, by default the head's own of
             ``logits``: mean cross entropy.
-        hopeless: asked after each epoch whether to leave off; the epoch selected so far is kept.
+        should_stop: asked after each epoch whether to leave off; the epoch selected so far is kept.
         head: what logits mean; accuracy is its score.
 
     Returns:
@@ -96,12 +96,12 @@ def train(
     lowered = loss or (lambda batch: head.loss(logits(batch), labels[batch]))
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
     best: State = {}
-    progress = Progress()
+    progress = LoopProgress()
     history: list[EpochRecord] = []
     if checkpoint is not None and checkpoint.exists():
         best, progress, rows = checkpoints.load(checkpoint, network, optimizer, generator)
         history = [EpochRecord(**row) for row in rows]
-    while progress.epoch < schedule.epochs and not _stopped(schedule, progress) and not hopeless(history):
+    while progress.epoch < schedule.epochs and not _stopped(schedule, progress) and not should_stop(history):
         train_loss = _epoch(network, lowered, train_nodes, optimizer, schedule, progress.epoch, generator)
         val_loss, accuracy = evaluate(network, logits, labels, val_nodes, head)
         history.append(EpochRecord(progress.epoch, train_loss, val_loss, accuracy))
@@ -121,7 +121,7 @@ def train(
 
 @torch.no_grad()
 def evaluate(
-    network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor, head: Head = ONE_CLASS
+    network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor, head: TaskHead = MULTICLASS
 ) -> tuple[float, float]:
     """Return mean negative log-likelihood and accuracy on some nodes; NaN and 0 without any."""
     if len(nodes) == 0:
@@ -137,7 +137,7 @@ def _epoch(
     lowered: Loss,
     nodes: Tensor,
     optimizer: Adam,
-    schedule: Schedule,
+    schedule: TrainingSchedule,
     epoch: int,
     generator: torch.Generator,
 ) -> float:
@@ -163,7 +163,7 @@ def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> lis
     return [batch for batch in batches if len(batch) > 1]
 
 
-def _rate(schedule: Schedule, done: float) -> float:
+def _rate(schedule: TrainingSchedule, done: float) -> float:
     """Return the learning rate when a share of the steps is done."""
     share = (1 + math.cos(math.pi * done)) / 2 if schedule.decay == "cosine" else 1.0
     return schedule.learning_rate * share
@@ -174,5 +174,5 @@ def _scores(row: EpochRecord) -> dict[str, float]:
     return {"accuracy": row.val_accuracy, "likelihood": -row.val_loss, "last": float(row.epoch)}
 
 
-def _stopped(schedule: Schedule, progress: Progress) -> bool:
+def _stopped(schedule: TrainingSchedule, progress: LoopProgress) -> bool:
     return schedule.patience is not None and progress.epoch - 1 - progress.best_epoch >= schedule.patience

@@ -16,21 +16,21 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from graphveil.errors import ConfigError, GraphError
-from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of, without
-from graphveil.train.copies import FreshCopies, call
+from graphveil.train.clipped_sums import ClippedSum, chunks, clip_factors, targets_of, zero_masked_records
 from graphveil.train.devices import CPU
-from graphveil.train.nulls import finite_rows, without_failing
+from graphveil.train.module_copies import ModuleCopies, call
+from graphveil.train.null_records import finite_rows, run_masking_failures
 from graphveil.train.records import Inputs
 
 
-def refuse_row_mixing(module: nn.Module) -> None:
+def reject_row_mixing(module: nn.Module) -> None:
     """Refuse a module in which one record's output depends on the other records of the batch.
 
     Raises:
         ConfigError: it holds batch norm, or instance norm that tracks running statistics.
 
-    >>> refuse_row_mixing(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
-    >>> refuse_row_mixing(nn.BatchNorm1d(2))
+    >>> reject_row_mixing(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
+    >>> reject_row_mixing(nn.BatchNorm1d(2))
     Traceback (most recent call last):
     graphveil.errors.ConfigError: BatchNorm1d mixes the records of a batch; use LayerNorm or GroupNorm
     """
@@ -46,7 +46,7 @@ def refuse_row_mixing(module: nn.Module) -> None:
 Parameters = dict[str, Tensor]
 
 
-class PerSampleSum(ClippedSum):
+class PerSampleClippedSum(ClippedSum):
     """The clipped sum of any module that treats records one by one, at the price of forming p numbers each.
 
     The module takes (B, d), or as many arguments as there are blocks, and returns logits (B, C). It computes
@@ -59,7 +59,7 @@ class PerSampleSum(ClippedSum):
 
     def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU) -> None:
         """Refuse what cannot be trained privately this way."""
-        refuse_row_mixing(module)
+        reject_row_mixing(module)
         _refuse_dropout(module)
         self._blocks = _dense_blocks(inputs)
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
@@ -67,7 +67,7 @@ class PerSampleSum(ClippedSum):
         weights, sums = self._there
         self._sum_views = self._views(sums)
         self._parameters = dict(zip(named, self._views(weights), strict=True))
-        self._copies, self._fixed = FreshCopies(module), _fixed_of(module, named, device)
+        self._copies, self._fixed = ModuleCopies(module), _fixed_of(module, named, device)
 
     def _add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk."""
@@ -75,8 +75,8 @@ class PerSampleSum(ClippedSum):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
-        blocks = tuple(_wide(block[index].to(self.device)) for block in self._blocks)
-        gradients, failed = without_failing(self._gradients, (self._labels_of(index), *blocks))
+        blocks = tuple(_to_float64(block[index].to(self.device)) for block in self._blocks)
+        gradients, failed = run_masking_failures(self._gradients, (self._labels_of(index), *blocks))
         if gradients is None:
             return  # all records of the chunk are null
         flat = [gradients[name].flatten(start_dim=1) for name in self._parameters]
@@ -85,7 +85,7 @@ class PerSampleSum(ClippedSum):
             squares = squares.masked_fill(failed.to(squares.device), torch.nan)
         factors, bad = clip_factors(squares, clip)
         for part, out in zip(flat, self._sum_views, strict=True):
-            out.view(-1).addmv_(without(part, bad).t(), factors)
+            out.view(-1).addmv_(zero_masked_records(part, bad).t(), factors)
 
     def _gradients(self, labels: Tensor, *blocks: Tensor) -> Parameters:
         """Return each record's gradient."""
@@ -95,28 +95,28 @@ class PerSampleSum(ClippedSum):
             return found
 
 
-def logits_apart(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
+def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
     """Return a module's logits (B, C) of rows (B, d), float64, every row on its own.
 
     They are zeros for a row on which the module raises or comes to logits that are not finite.
     """
-    tensors, copies = _fixed_of(module, (), rows.device), FreshCopies(module)
+    tensors, copies = _fixed_of(module, (), rows.device), ModuleCopies(module)
 
     def together(some: Tensor) -> Tensor:
         with copies.run() as fresh:
             return vmap(lambda row: _called(fresh, tensors, (row[None],)))(some)
 
     with torch.no_grad():
-        found, failed = without_failing(together, (rows.to(torch.float64),))
+        found, failed = run_masking_failures(together, (rows.to(torch.float64),))
     if found is None:
         return rows.new_zeros(len(rows), classes, dtype=torch.float64)
-    return finite_rows(without(found, failed))
+    return finite_rows(zero_masked_records(found, failed))
 
 
 def _fixed_of(module: nn.Module, trained: Collection[str], device: torch.device) -> Parameters:
     """Return parameters that are not trained, and buffers, floats as float64."""
     return {
-        name: _wide(value.detach().to(device))
+        name: _to_float64(value.detach().to(device))
         for name, value in (*module.named_parameters(), *module.named_buffers())
         if name not in trained
     }
@@ -143,7 +143,7 @@ def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) ->
     return logits
 
 
-def _wide(values: Tensor) -> Tensor:
+def _to_float64(values: Tensor) -> Tensor:
     """Return floats as float64, and whole numbers as they are."""
     return values.to(torch.float64) if values.is_floating_point() else values
 

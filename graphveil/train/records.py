@@ -23,7 +23,7 @@ _SPLIT = 4096  # rows at a time where all records are read once
 _STORED = 64  # values that a sparse record is taken to store: how many it does is its own secret
 
 
-class Rows(ABC):
+class RecordRows(ABC):
     """Some records' rows h_i as an affine map sees them."""
 
     @abstractmethod
@@ -44,7 +44,7 @@ class Rows(ABC):
 
 
 @dataclass
-class DenseRows(Rows):
+class DenseRecordRows(RecordRows):
     """Dense rows, (width, B), with their squared norms where those are known already."""
 
     values: Tensor
@@ -68,7 +68,7 @@ class DenseRows(Rows):
 
 
 @dataclass
-class SparseRows(Rows):
+class SparseRecordRows(RecordRows):
     """Sparse rows, a SciPy matrix (B, width) of float64, with their squared norms."""
 
     values: Any
@@ -92,7 +92,7 @@ class SparseRows(Rows):
         self.values.data[bad.numpy().repeat(np.diff(self.values.indptr))] = 0
 
 
-class Records(ABC):
+class TrainingRecords(ABC):
     """All records of a training, from which steps take batches."""
 
     def __init__(self, count: int, width: int) -> None:
@@ -104,10 +104,10 @@ class Records(ABC):
         """Return the rows of these records; the next call may overwrite them."""
 
 
-Batch = Tensor | Rows | tuple["Batch", ...]
+Batch = Tensor | RecordRows | tuple["Batch", ...]
 
 
-class _DenseRecords(Records):
+class _DenseRecords(TrainingRecords):
     """Rows of a dense matrix (N, width)."""
 
     def __init__(self, values: Tensor, device: torch.device) -> None:
@@ -118,17 +118,17 @@ class _DenseRecords(Records):
         self._squares = torch.cat(list(parts)) if len(values) else values.new_empty(0, dtype=torch.float64)
         self._picked, self._wide = values.new_empty(0), values.new_empty(0, dtype=torch.float64)
 
-    def take(self, index: Tensor) -> DenseRows:
+    def take(self, index: Tensor) -> DenseRecordRows:
         count = len(index)
         if count > len(self._wide):  # kept between steps: fresh memory costs more than the copy into it
             self._picked = self._values.new_empty((count, self.width))
             self._wide = torch.empty((count, self.width), dtype=torch.float64)
         picked = torch.index_select(self._values, 0, index, out=self._picked[:count])
         wide, squares = self._wide[:count].copy_(picked), self._squares.index_select(0, index)
-        return DenseRows(wide.to(self._device).t(), squares.to(self._device))
+        return DenseRecordRows(wide.to(self._device).t(), squares.to(self._device))
 
 
-class _SparseRecords(Records):
+class _SparseRecords(TrainingRecords):
     """Rows of a sparse matrix (N, width).
 
     A GPU has them dense: its sparse products share out work by how many values are stored, which is private.
@@ -143,18 +143,18 @@ class _SparseRecords(Records):
         squares = self._values.multiply(self._values).sum(axis=1)
         self._squares = torch.from_numpy(np.asarray(squares).reshape(-1))
 
-    def take(self, index: Tensor) -> Rows:
+    def take(self, index: Tensor) -> RecordRows:
         values, squares = self._values[index.numpy()], self._squares.index_select(0, index)
         if self._device == CPU:
-            return SparseRows(values, squares)
+            return SparseRecordRows(values, squares)
         dense = torch.from_numpy(values.toarray())
-        return DenseRows(dense.to(self._device).t(), squares.to(self._device))
+        return DenseRecordRows(dense.to(self._device).t(), squares.to(self._device))
 
 
-class _Blocks(Records):
+class _BlockRecords(TrainingRecords):
     """Records whose columns come in blocks, each for a branch of the network."""
 
-    def __init__(self, blocks: Sequence[Records]) -> None:
+    def __init__(self, blocks: Sequence[TrainingRecords]) -> None:
         super().__init__(blocks[0].count, sum(block.width for block in blocks))
         self._blocks = tuple(blocks)
 
@@ -174,7 +174,7 @@ def arrays_of(inputs: Inputs) -> Iterator[npt.NDArray[Any]]:
         yield from (matrix.data, matrix.indices, matrix.indptr)
 
 
-def records_of(inputs: Inputs, device: torch.device = CPU) -> Records:
+def records_of(inputs: Inputs, device: torch.device = CPU) -> TrainingRecords:
     """Return the records of a dense tensor (N, d), a sparse matrix, or a sequence of dense tensors.
 
     Batches of them are on the device.
@@ -194,4 +194,4 @@ def records_of(inputs: Inputs, device: torch.device = CPU) -> Records:
         raise ConfigError("the records have no block of columns")
     if len({block.count for block in blocks}) > 1:
         raise GraphError(f"blocks of columns have {sorted({b.count for b in blocks})} rows; they must agree")
-    return _Blocks(blocks)
+    return _BlockRecords(blocks)

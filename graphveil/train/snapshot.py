@@ -15,7 +15,7 @@ Binding = Mapping[str, object]
 
 def save(path: Path, tensors: Mapping[str, Tensor], binding: Binding) -> None:
     """Write the tensors and what they are bound to."""
-    save_checked(path, tensors, {"binding": _words(binding)})
+    save_checked(path, tensors, {"binding": _describe_binding(binding)})
 
 
 def load(path: Path, binding: Binding) -> dict[str, Tensor]:
@@ -28,26 +28,26 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
         tensors, words = load_checked(path)
     except ArtifactError:
         raise ArtifactError(
-            f"{path} is no checkpoint, or a damaged one; {_anew(path)}, and what has to be asked again is "
+            f"{path} is no checkpoint, or a damaged one; {_restart_hint(path)}, and what has to be asked again is "
             "charged again"
         ) from None
-    if words.get("binding") != _words(binding):
+    if words.get("binding") != _describe_binding(binding):
         raise ArtifactError(
             f"{path} was saved by a run with other settings, other data or other noise. Resume with what it "
             "was started with; or begin in another, empty folder (--out, workspace=), which asks the data "
-            f"again and is charged again. To begin in this one: {_anew(path.parent)}"
+            f"again and is charged again. To begin in this one: {_restart_hint(path.parent)}"
         )
     return tensors
 
 
-def _anew(path: Path) -> str:
+def _restart_hint(path: Path) -> str:
     """Return what to remove, and how.
 
-    >>> _anew(Path("my runs/first"))
+    >>> _restart_hint(Path("my runs/first"))
     "delete it (rm -r 'my runs/first')"
     """
     return f"delete it (rm -r {shlex.quote(str(path))})"
 
 
-def _words(binding: Binding) -> str:
+def _describe_binding(binding: Binding) -> str:
     return json.dumps(binding, sort_keys=True)

@@ -3,11 +3,11 @@
 from graphveil.weights.attention import Attention
 from graphveil.weights.base import DotWeight, Similarity
 from graphveil.weights.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
-from graphveil.weights.given import GivenWeight
 from graphveil.weights.jaccard import Jaccard
 from graphveil.weights.landmarks import Landmarks
 from graphveil.weights.posterior import ClassAgree, PosteriorDot
 from graphveil.weights.registry import parse_weight, register_weight
+from graphveil.weights.stored import GivenWeight
 
 __all__ = [
     "Attention",

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphveil.errors import ConfigError, InputError
 from graphveil.propagation.normalize import safe_unit
-from graphveil.weights.tables import CELLS, Dots, PairWeights, levels_of, on_grid
+from graphveil.weights.tables import CELLS, DotProductWeights, PairWeights, quantize_rows, quantize_weights
 
 Values = npt.NDArray[np.float64]
 
@@ -105,12 +105,12 @@ class DotWeight(Similarity):
         """Whether both ends of a pair are mapped alike."""
         return type(self).psi is DotWeight.psi
 
-    def prepare(self, keys: Tensor) -> Dots:
+    def prepare(self, keys: Tensor) -> DotProductWeights:
         """Return both maps on their grids, and the table."""
-        phi = on_grid(self.phi(keys))
-        psi = phi if self.symmetric else on_grid(self.psi(keys))
+        phi = quantize_rows(self.phi(keys))
+        psi = phi if self.symmetric else quantize_rows(self.psi(keys))
         if phi.shape != psi.shape:
             raise InputError(
                 f"phi and psi of {type(self).__name__} must return rows of one width, one row per node"
             )
-        return Dots(phi, psi, levels_of(self.values, self.bound))
+        return DotProductWeights(phi, psi, quantize_weights(self.values, self.bound))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphveil.graph import Features
 from graphveil.weights.base import Similarity
-from graphveil.weights.overlaps import ListSets, dense_sets, sparse_sets
+from graphveil.weights.set_overlap import ListSets, dense_sets, sparse_sets
 from graphveil.weights.tables import PairWeights
 
 _BITS_A_MEMBER = 64  # of a list: so many take as long to compare

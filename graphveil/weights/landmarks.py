@@ -10,7 +10,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError
 from graphveil.weights.base import DotWeight, Similarity
 from graphveil.weights.public_pairs import all_pairs
-from graphveil.weights.tables import Dots, Kinds, PairWeights
+from graphveil.weights.tables import CategoryWeights, DotProductWeights, PairWeights
 
 _MAX_LANDMARKS = 128
 _SAMPLE = 1 << 11  # rows that the landmarks are made from
@@ -67,9 +67,9 @@ class Landmarks(Similarity):
         centres = _landmarks(rows[::step][:_SAMPLE], self.landmarks)
         width = dots.phi.shape[1]
         phi, psi = (part.to(torch.int16) for part in (centres[:, :width], centres[:, -width:]))
-        alike = Dots(phi, psi, dots.levels)
+        alike = DotProductWeights(phi, psi, dots.levels)
         between = all_pairs(alike, torch.arange(len(centres)), 0, len(centres))
-        return Kinds(_nearest(rows, centres).to(torch.uint8).numpy(), between)
+        return CategoryWeights(_nearest(rows, centres).to(torch.uint8).numpy(), between)
 
 
 def _landmarks(rows: Tensor, count: int) -> Tensor:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import InputError
-from graphveil.graph.blocks import Edges
+from graphveil.graph.blocks import EdgeBlock
 from graphveil.weights.compiled import tanh as _tanh
-from graphveil.weights.tables import CELLS, HALF, PairWeights, Values, are_weights, levels_of
+from graphveil.weights.tables import CELLS, HALF, PairWeights, Values, is_weight_table, quantize_weights
 
 _UNIT = 1 << 8  # places of the table in a logit of one: it reaches to 8
-_MOST = float(1 << 10)  # readout weights beyond are cut
+_MAX_READOUT_WEIGHT = float(1 << 10)  # readout weights beyond are cut
 _READOUT = 1 << 16  # what absolute readout weights sum up to at most: logits stay below 2^31
 _SHIFT = 17  # bits from a logit to its place, at most
 _HALVES = (1 << 15) - 1  # the largest half of a hidden unit
@@ -23,7 +23,7 @@ _ENTRIES = 1 << 17  # of halves that are worked on at a time: they stay in the c
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Network(PairWeights):
+class NetworkWeights(PairWeights):
     """levels[(tanh(a_u + b_v) . w + c) >> shift] in whole numbers.
 
     Hidden units are cut to 16 bits (:mod:`graphveil.weights.compiled.tanh`) and places to the table; the
@@ -49,15 +49,15 @@ class Network(PairWeights):
         return len(self.source)
 
     @property
-    def closed(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the maps fit each other and every logit fits 32 bits; places are cut to the table."""
         shapes = self.source.shape == self.target.shape == (self.num_nodes, len(self.readout))
         short = all(part.dtype == torch.int16 for part in (self.source, self.target, self.readout))
         most = int(self.readout.to(torch.int64).abs().sum()) * _tanh.ONE + abs(self.offset)
         fits = most < 1 << 31 and 0 <= self.shift < 32
-        return shapes and short and fits and are_weights(self.levels, (CELLS,))
+        return shapes and short and fits and is_weight_table(self.levels, (CELLS,))
 
-    def of(self, edges: Edges) -> Tensor:
+    def of(self, edges: EdgeBlock) -> Tensor:
         """Evaluate the network for each edge."""
         target = torch.from_numpy(np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy()))
         places = torch.empty(len(target), dtype=torch.int32)
@@ -80,9 +80,9 @@ class Network(PairWeights):
 
 def network(
     source: Tensor, target: Tensor, readout: Tensor, offset: Tensor, *, values: Values, bound: float
-) -> Network:
+) -> NetworkWeights:
     """Return a two-layer network's parts in whole numbers; ``values`` are weights by the logit's place."""
-    weights, shift = _finite(readout).clamp(-_MOST, _MOST), _SHIFT
+    weights, shift = _finite(readout).clamp(-_MAX_READOUT_WEIGHT, _MAX_READOUT_WEIGHT), _SHIFT
     while not _fits(whole := (weights * _per_weight(shift)).round()):
         shift -= 1
     if shift < 0:
@@ -92,13 +92,13 @@ def network(
         )
     reach = float(weights.abs().sum()) * 1.01 + 9.0  # beyond it no logit is in the table
     exact = min(max(float(_finite(offset)), -reach), reach) * _UNIT + HALF + 0.5
-    return Network(
+    return NetworkWeights(
         _halves(source),
         _halves(target),
         whole.to(torch.int16),
         math.floor(exact * (1 << shift)),
         shift,
-        levels_of(values, bound),
+        quantize_weights(values, bound),
     )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from graphveil import _check
 from graphveil.errors import InputError
 from graphveil.weights.base import DotWeight, Similarity, Values
-from graphveil.weights.tables import Kinds, PairWeights, levels_of
+from graphveil.weights.tables import CategoryWeights, PairWeights, quantize_weights
 
 _MAX_CLASSES = 256
 
@@ -44,7 +44,7 @@ class ClassAgree(Similarity):
         if not 1 <= classes <= _MAX_CLASSES or not bool(torch.isfinite(keys).all()):
             raise InputError(f"class_agree takes finite probabilities of 1 to {_MAX_CLASSES} classes")
         table = np.where(np.eye(classes, dtype=bool), 1.0, self.otherwise)
-        return Kinds(keys.argmax(dim=1).to(torch.uint8).numpy(), levels_of(table, 1.0))
+        return CategoryWeights(keys.argmax(dim=1).to(torch.uint8).numpy(), quantize_weights(table, 1.0))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphveil.graph.blocks import Edges
+from graphveil.graph.blocks import EdgeBlock
 from graphveil.weights.base import Similarity
 from graphveil.weights.tables import FULL, PairWeights
 
@@ -40,5 +40,5 @@ def all_pairs(pairs: PairWeights, sources: Tensor, start: int, stop: int) -> Ten
     """Return the weights of all pairs of a source and a target from ``start`` on, by the target first."""
     count, rows = len(sources), stop - start
     offsets = torch.arange(0, rows * count + 1, count, dtype=torch.int32)
-    edges = Edges(start, stop, offsets, sources.to(torch.int32).repeat(rows))
+    edges = EdgeBlock(start, stop, offsets, sources.to(torch.int32).repeat(rows))
     return pairs.of(edges).reshape(rows, count)

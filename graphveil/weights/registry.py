@@ -7,17 +7,17 @@ import re
 from collections.abc import Callable
 
 from graphveil._check import suggestion
-from graphveil.errors import ConfigError, NeverError, ReleaseError
+from graphveil.errors import ConfigError, ReleaseError, UnsupportedGuaranteeError
 from graphveil.weights.attention import Attention
 from graphveil.weights.base import DotWeight, Similarity
 from graphveil.weights.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
-from graphveil.weights.given import GivenWeight
 from graphveil.weights.jaccard import Jaccard
 from graphveil.weights.landmarks import Landmarks
-from graphveil.weights.network import Network
-from graphveil.weights.overlaps import BitSets, ListSets
+from graphveil.weights.network import NetworkWeights
 from graphveil.weights.posterior import ClassAgree, PosteriorDot
-from graphveil.weights.tables import Dots, Given, Kinds, PairWeights
+from graphveil.weights.set_overlap import BitSets, ListSets
+from graphveil.weights.stored import GivenWeight
+from graphveil.weights.tables import CategoryWeights, DotProductWeights, PairWeights, StoredWeights
 
 ONE = "one"
 _NAMED: dict[str, Callable[..., Similarity]] = {
@@ -33,7 +33,7 @@ _NAMED: dict[str, Callable[..., Similarity]] = {
     "given": GivenWeight,
 }
 # Whatever is in here is given edges, so no name that is registered adds to it.
-_TRUSTED = (Dots, Kinds, BitSets, ListSets, Network, Given)
+_TRUSTED = (DotProductWeights, CategoryWeights, BitSets, ListSets, NetworkWeights, StoredWeights)
 _FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?(?:@(\d+))?")
 
 
@@ -91,11 +91,11 @@ def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
     All of it is decided by tables, whatever the edges are.
     """
     if type(pairs) not in _TRUSTED:
-        raise NeverError(
+        raise UnsupportedGuaranteeError(
             "a hop takes weights whose tables are made before an edge is read; derive your own from DotWeight"
         )
-    if not pairs.closed:
-        raise NeverError(
+    if not pairs.is_valid:
+        raise UnsupportedGuaranteeError(
             "the tables of the hop's weights do not hold a weight within the bound for every pair of nodes; "
             "derive your own from DotWeight, which makes them"
         )

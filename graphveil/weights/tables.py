@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import ConfigError, InputError, ReleaseError
-from graphveil.graph.blocks import Edges
+from graphveil.graph.blocks import EdgeBlock
 
 WEIGHT_BITS = 5
 FULL = 1 << WEIGHT_BITS  # the whole number that stands for a weight at its bound
@@ -48,19 +48,19 @@ class PairWeights(ABC):
 
     @property
     @abstractmethod
-    def closed(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether any two nodes find a weight in the tables, and none but whole numbers from 0 to FULL.
 
         Otherwise a pair could weigh more than is charged, or raise an error that tells of its edge.
         """
 
     @abstractmethod
-    def of(self, edges: Edges) -> Tensor:
+    def of(self, edges: EdgeBlock) -> Tensor:
         """Return the weight of each edge as a whole number in float32, shape (E)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dots(PairWeights):
+class DotProductWeights(PairWeights):
     """levels[phi_u . psi_v]: a table over the dot product of two rows of whole numbers, int16.
 
     Their norms are at most 2^11. Products are formed of phi and psi / 2^11 in float32: every partial sum of a
@@ -83,13 +83,13 @@ class Dots(PairWeights):
         return len(self.phi)
 
     @property
-    def closed(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether norms are at most 2^11, so that a dot product has its place in the table."""
         alike = self.phi.shape == self.psi.shape and self.phi.dtype == self.psi.dtype == torch.int16
         rows = (self.phi,) if self.psi is self.phi else (self.phi, self.psi)
-        return alike and all(map(_is_short, rows)) and are_weights(self.levels, (CELLS,))
+        return alike and all(map(_is_short, rows)) and is_weight_table(self.levels, (CELLS,))
 
-    def of(self, edges: Edges) -> Tensor:
+    def of(self, edges: EdgeBlock) -> Tensor:
         """Look each edge's dot product up."""
         if not len(edges.sources):
             return torch.empty(0)
@@ -105,7 +105,7 @@ class Dots(PairWeights):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Kinds(PairWeights):
+class CategoryWeights(PairWeights):
     """levels[k_v, k_u]: a table over pairs of kinds of nodes, the target's first."""
 
     codes: npt.NDArray[np.uint8]
@@ -122,12 +122,12 @@ class Kinds(PairWeights):
         return len(self.codes)
 
     @property
-    def closed(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether every kind has its row and column in the table."""
         kinds = len(self.levels)
-        return int(self.codes.max(initial=0)) < kinds and are_weights(self.levels, (kinds, kinds))
+        return int(self.codes.max(initial=0)) < kinds and is_weight_table(self.levels, (kinds, kinds))
 
-    def of(self, edges: Edges) -> Tensor:
+    def of(self, edges: EdgeBlock) -> Tensor:
         """Look each edge's two kinds up."""
         start = self.codes[edges.start : edges.stop].astype(np.int32) * len(self.levels)
         place = np.repeat(start, edges.degrees.numpy())
@@ -137,7 +137,7 @@ class Kinds(PairWeights):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Given(PairWeights):
+class StoredWeights(PairWeights):
     """The weight that the graph gives each edge, as a share of its public bound, cut to the grid.
 
     What one edge may change is its own weight, within the bound, and so its own whole number.
@@ -156,11 +156,11 @@ class Given(PairWeights):
         return self.nodes
 
     @property
-    def closed(self) -> bool:
+    def is_valid(self) -> bool:
         """Return True: whatever the edges' weights are, they are cut."""
         return True
 
-    def of(self, edges: Edges) -> Tensor:
+    def of(self, edges: EdgeBlock) -> Tensor:
         """Cut each edge's weight down to the grid."""
         if edges.weights is None:
             raise ReleaseError("the graph's edges have no weights; the release stays charged")
@@ -173,13 +173,13 @@ def _is_short(rows: Tensor) -> bool:
     return all(bool((part.to(torch.float32).square().sum(dim=1) <= HALF**2).all()) for part in parts)
 
 
-def are_weights(levels: Tensor, shape: tuple[int, ...]) -> bool:
+def is_weight_table(levels: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether a table has this shape, and holds whole numbers from 0 to FULL."""
     whole = (levels == levels.round()) & (levels >= 0) & (levels <= FULL)
     return tuple(levels.shape) == shape and bool(whole.all())
 
 
-def levels_of(values: Values, bound: float) -> Tensor:
+def quantize_weights(values: Values, bound: float) -> Tensor:
     """Return weights as whole numbers: rounded to 2^-WEIGHT_BITS of their bound, which none may pass."""
     levels = np.rint(np.maximum(values, 0.0) / bound * FULL)
     if not (levels <= FULL).all():
@@ -187,7 +187,7 @@ def levels_of(values: Values, bound: float) -> Tensor:
     return torch.from_numpy(levels.astype(np.float32))
 
 
-def on_grid(rows: Tensor) -> Tensor:
+def quantize_rows(rows: Tensor) -> Tensor:
     """Return rows times 2^11 as whole numbers, int16, after scaling those longer than one down to one.
 
     Zero columns fill the width up to what vector instructions take.
@@ -206,7 +206,7 @@ def on_grid(rows: Tensor) -> Tensor:
     return torch.from_numpy(wide)
 
 
-def _pattern(edges: Edges, values: Tensor, num_nodes: int) -> Tensor:
+def _pattern(edges: EdgeBlock, values: Tensor, num_nodes: int) -> Tensor:
     """Return a block's edges as a sparse matrix around ``values``, which it does not copy."""
     _first_csr()
     return torch.sparse_csr_tensor(

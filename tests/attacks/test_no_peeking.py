@@ -24,7 +24,7 @@ from graphveil.graph import Adjacency
 from graphveil.mechanisms import MultiBit
 
 TINY = gv.load_dataset("synthetic/tiny")
-PAIRS = draw_pairs(SecretEdges.of(TINY.adjacency), count=45)
+PAIRS = draw_pairs(SecretEdges.from_adjacency(TINY.adjacency), count=45)
 KNOWN = public_knowledge(TINY, PAIRS)
 
 

@@ -67,7 +67,7 @@ BUGS = [
         name="an_undirected_edge_is_charged_for_one_row",
         edits=[
             (
-                "graphveil.privacy.unit:UndirectedEdge.pair_shift",
+                "graphveil.privacy.unit:UndirectedEdge.pair_sensitivity",
                 "math.hypot(forward, backward)",
                 "max(forward, backward)",
             )
@@ -118,8 +118,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.rows.group_weights:GroupWeights.shifts",
-                "unit.pair_shift(self.table[g][h] * by[h], self.table[h][g] * by[g])",
-                "unit.pair_shift((self.table[g][h] > 0.5) * self.table[g][h] * by[h], (self.table[h][g] > 0.5) * self.table[h][g] * by[g])",
+                "unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g])",
+                "unit.pair_sensitivity((self.table[g][h] > 0.5) * self.table[g][h] * by[h], (self.table[h][g] > 0.5) * self.table[h][g] * by[g])",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[few_labels_cost_what_they_are_booked_with]",
@@ -140,7 +140,7 @@ BUGS = [
         name="isolated_nodes_are_dropped",
         edits=[
             (
-                "graphveil.release.release:Release.ask",
+                "graphveil.release.release:Release.answer",
                 "return answer",
                 'if query.kind == "rows":\n                answer = answer[self._private._adjacency.indptr.diff() > 0]\n            return answer',
             )
@@ -181,8 +181,8 @@ BUGS = [
         name="sources_have_no_budget",
         edits=[
             (
-                "graphveil.release.rows.pushes:PushQuery.answer",
-                "own_sums(private, squared[levels.numpy()] if steered else squared)",
+                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
+                "out_neighbor_sums(private, squared[levels.numpy()] if steered else squared)",
                 "np.zeros(len(vectors), dtype=np.int64)",
             )
         ],
@@ -192,8 +192,8 @@ BUGS = [
         name="a_sources_budget_is_divided_by_who_sends_to_it",
         edits=[
             (
-                "graphveil.release.rows.pushes:PushQuery.answer",
-                "listed = own_sums(private, squared[levels.numpy()] if steered else squared)",
+                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
+                "listed = out_neighbor_sums(private, squared[levels.numpy()] if steered else squared)",
                 "graph = private._adjacency\n        into = np.repeat(np.arange(len(vectors)), graph.indptr.diff().numpy())\n        heard = np.broadcast_to(squared[levels.numpy()], len(vectors))[graph.indices.numpy()]\n        listed = np.bincount(into, weights=heard, minlength=len(vectors)).astype(np.int64)",
             )
         ],
@@ -203,9 +203,9 @@ BUGS = [
         name="a_sources_budget_is_divided_without_the_levels",
         edits=[
             (
-                "graphveil.release.rows.pushes:PushQuery.answer",
-                "own_sums(private, squared[levels.numpy()] if steered else squared)",
-                "own_sums(private, np.array([LEVEL]))",
+                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
+                "out_neighbor_sums(private, squared[levels.numpy()] if steered else squared)",
+                "out_neighbor_sums(private, np.array([LEVEL]))",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
@@ -213,7 +213,11 @@ BUGS = [
     dict(
         name="every_group_may_send_what_the_largest_may",
         edits=[
-            ("graphveil.release.rows.pushes:PushQuery.caps", "Fraction(bound)", "Fraction(max(self.bounds))")
+            (
+                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.caps",
+                "Fraction(bound)",
+                "Fraction(max(self.bounds))",
+            )
         ],
         test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
     ),
@@ -221,7 +225,7 @@ BUGS = [
         name="long_vectors_are_pushed_as_they_are",
         edits=[
             (
-                "graphveil.release.rows.pushes:PushQuery.caps",
+                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.caps",
                 "math.floor(LEVEL *",
                 "10_000 * math.floor(LEVEL *",
             )
@@ -237,8 +241,8 @@ BUGS = [
         name="short_lists_are_weighed_up",
         edits=[
             (
-                "graphveil.release.rows.pushes:push_table",
-                "np.maximum(listed, LEVEL * query.degree_budget)",
+                "graphveil.release.rows.out_edge_sums:out_edge_table",
+                "np.maximum(listed, LEVEL * query.out_degree_bound)",
                 "np.maximum(listed, LEVEL)",
             )
         ],
@@ -248,7 +252,7 @@ BUGS = [
         name="a_promised_node_is_charged_for_one_row",
         edits=[
             (
-                "graphveil.privacy.unit:NodePromise.pair_shift",
+                "graphveil.privacy.unit:NodeBoundedDegree.pair_sensitivity",
                 "self.change * math.sqrt(self.max_degree) * max(forward, backward)",
                 "max(forward, backward)",
             )
@@ -258,7 +262,11 @@ BUGS = [
     dict(
         name="only_degrees_of_one_direction_are_promised",
         edits=[
-            ("graphveil.release.rows.own_lists:passes", " or bool((out_degrees(private) > most).any())", "")
+            (
+                "graphveil.release.rows.out_neighbors:passes",
+                " or bool((out_degrees(private) > most).any())",
+                "",
+            )
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_broken_promise_is_refused]",
     ),
@@ -288,7 +296,7 @@ BUGS = [
         name="heavy_rows_get_the_noise_of_all",
         edits=[
             (
-                "graphveil.release.rows.pushes:PushQuery.answer",
+                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
                 "public.sampler(self.sigma * self.steps / g)",
                 "public.sampler(self.sigma * self.steps)",
             )
@@ -299,7 +307,7 @@ BUGS = [
         name="rows_of_no_weight_are_released",
         edits=[
             (
-                "graphveil.release.rows.pushes:PushQuery.answer",
+                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
                 "tuple(g / self.steps for g in self.weights)",
                 "(max(self.weights) / self.steps,) * len(self.weights)",
             ),
@@ -337,7 +345,7 @@ BUGS = [
         name="a_push_is_not_bound_to_its_levels",
         edits=[
             (
-                "graphveil.release.release:Release.ask",
+                "graphveil.release.release:Release.answer",
                 "self._commit(prepared.arrays)",
                 "self._commit(prepared.arrays[:1])",
             )
@@ -348,7 +356,7 @@ BUGS = [
         name="training_noise_is_a_function_of_the_key_alone",
         edits=[
             (
-                "graphveil.release.release:Release.ask",
+                "graphveil.release.release:Release.answer",
                 "self._commit(prepared.arrays)",
                 "self._commit((torch.zeros(1),))",
             )
@@ -368,7 +376,7 @@ BUGS = [
     ),
     dict(
         name="pushed_vectors_stay_off_the_grid",
-        edits=[("graphveil.release.rows.pushes:push_table", "np.trunc(grid, out=grid)", "pass")],
+        edits=[("graphveil.release.rows.out_edge_sums:out_edge_table", "np.trunc(grid, out=grid)", "pass")],
         test="tests/contracts/test_checks.py::test_a_release[pushes_depend_on_nothing_but_the_edges]",
     ),
     dict(
@@ -504,7 +512,7 @@ BUGS = [
         name="noise_is_addressed_by_the_place_in_its_block",
         edits=[
             (
-                "graphveil.release.engines.in_memory:InMemoryEngine",
+                "graphveil.release.backends.in_memory:InMemoryBackend",
                 "block_rows: int = 1 << 21",
                 "block_rows: int = 1000",
             ),
@@ -559,7 +567,7 @@ BUGS = [
         name="noise_of_a_plain_hop_is_addressed_by_the_place_in_its_block",
         edits=[
             (
-                "graphveil.release.engines.in_memory:InMemoryEngine",
+                "graphveil.release.backends.in_memory:InMemoryBackend",
                 "block_rows: int = 1 << 21",
                 "block_rows: int = 1000",
             ),
@@ -809,7 +817,7 @@ BUGS = [
         name="a_graph_is_known_by_two_bytes_of_its_tag",
         edits=[
             (
-                "graphveil.models.inference.own_graph:OwnGraph.is_of",
+                "graphveil.models.inference.graph_fingerprint:GraphFingerprint.matches",
                 "hmac.compare_digest(self.tag, _tag(self.key, graph))",
                 "hmac.compare_digest(self.tag[:2], _tag(self.key, graph)[:2])",
             )
@@ -999,7 +1007,7 @@ BUGS = [
         name="asymmetric_weights_are_charged_once",
         edits=[
             (
-                "graphveil.privacy.unit:UndirectedEdge.pair_shift",
+                "graphveil.privacy.unit:UndirectedEdge.pair_sensitivity",
                 "math.hypot(forward, backward)",
                 "max(forward, backward)",
             )
@@ -1022,7 +1030,7 @@ BUGS = [
         name="keys_are_exact_sums_over_neighbours",
         edits=[
             (
-                "graphveil.release.release:Release.ask",
+                "graphveil.release.release:Release.answer",
                 "prepared = query.prepare(data, self._public)",
                 'if type(getattr(query, "similarity", None)).__name__ == "SigmoidCos":\n                graph, keys = self._private._adjacency, data.keys\n                into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n                exact = torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n                data = type(data)(data.vectors, keys + exact)\n            prepared = query.prepare(data, self._public)',
             )
@@ -1069,7 +1077,7 @@ BUGS = [
         name="a_hop_is_not_bound_to_its_keys",
         edits=[
             (
-                "graphveil.release.release:Release.ask",
+                "graphveil.release.release:Release.answer",
                 "self._commit(prepared.arrays)",
                 "self._commit(prepared.arrays[:1])",
             )
@@ -1153,7 +1161,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.steps.edge_gradients:_in_edges",
-                "used = used_once(sources, nodes.numpy()[places], learns)",
+                "used = select_one_direction(sources, nodes.numpy()[places], learns)",
                 "used = np.ones(len(sources), dtype=bool)",
             )
         ],
@@ -1164,7 +1172,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.steps.edge_gradients:_in_edges",
-                "used = used_once(sources, nodes.numpy()[places], learns)",
+                "used = select_one_direction(sources, nodes.numpy()[places], learns)",
                 "degrees = examples.private._adjacency.indptr.diff().numpy()\n        targets = nodes.numpy()[places]\n        here, there = degrees[targets], degrees[sources]\n        used = (here > there) | ((here == there) & (targets > sources))",
             )
         ],
@@ -1194,14 +1202,16 @@ BUGS = [
     ),
     dict(
         name="probabilities_are_rounded_the_other_way",
-        edits=[("graphveil.mechanisms.edge_response:EdgeResponse.keep", "ROUND_FLOOR", "ROUND_CEILING")],
+        edits=[
+            ("graphveil.mechanisms.edge_response:EdgeRandomizedResponse.keep", "ROUND_FLOOR", "ROUND_CEILING")
+        ],
         test="tests/mechanisms/test_edge_response.py::test_no_answer_loses_more_than_epsilon[20.0-1.0]",
     ),
     dict(
         name="added_edges_are_five_percent_rarer",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeResponse.draw",
+                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.draw",
                 "marks(stream, self.add, start, stop)",
                 "marks(stream, int(0.95 * self.add), start, stop)",
             )
@@ -1212,7 +1222,7 @@ BUGS = [
         name="no_edge_is_dropped",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeResponse.keep",
+                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.keep",
                 "return max(0, int(exact.to_integral_value(ROUND_FLOOR)))",
                 "return TOTAL - 1",
             )
@@ -1223,7 +1233,7 @@ BUGS = [
         name="an_edge_shifts_the_noise_of_others",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeResponse.draw",
+                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.draw",
                 "stream.blocks(edges, np.array(_KEEP))",
                 "stream.blocks(np.arange(len(edges)), np.array(_KEEP))",
             )
@@ -1239,7 +1249,7 @@ BUGS = [
                 "own = self.slots.number(source, target.astype(np.int64))\n            return np.unique(np.concatenate([own, (own + 1) % self.slots.total]))",
             ),
             (
-                "graphveil.graph.domain:Domain.of",
+                "graphveil.graph.domain:Domain.pairs_in_block",
                 "return own, self.slots.start(first), self.slots.start(last)",
                 "return own, 0, self.slots.total",
             ),
@@ -1471,7 +1481,13 @@ BUGS = [
     # -- Models: what follows from answers, counts and records
     dict(
         name="a_network_sees_true_features",
-        edits=[("graphveil.models.heterorr.told:Teller.tell", "Told(estimates.deviations,", "Told(graph.x,")],
+        edits=[
+            (
+                "graphveil.models.heterorr.randomized_features:FeatureRandomizer.tell",
+                "Told(estimates.deviations,",
+                "Told(graph.x,",
+            )
+        ],
         test="tests/models/test_heterorr.py::test_predictions_know_what_was_released_alone",
     ),
     dict(
@@ -1489,8 +1505,8 @@ BUGS = [
         name="the_baseline_sees_true_features",
         edits=[
             (
-                "graphveil.models.heterorr.estimator:HeteroRR.as_told",
-                "return method.teller.seen(graph, self.aggregates_)",
+                "graphveil.models.heterorr.estimator:HeteroRR.with_reported_features",
+                "return method.feature_randomizer.seen(graph, self.aggregates_)",
                 "return graph",
             )
         ],
@@ -1500,7 +1516,7 @@ BUGS = [
         name="features_are_not_booked",
         edits=[
             (
-                "graphveil.models.heterorr.told:Teller.tell",
+                "graphveil.models.heterorr.randomized_features:FeatureRandomizer.tell",
                 "booked(graph, session, self._entry_of(graph), lambda: self._told(x, session), kept)",
                 "self._told(x, session)",
             )
@@ -1510,7 +1526,11 @@ BUGS = [
     dict(
         name="features_are_left_out_of_the_guarantee",
         edits=[
-            ("graphveil.models.heterorr.method:HeteroFullGraph.guarantee", ".with_beside(of_features)", "")
+            (
+                "graphveil.models.heterorr.method:HeteroFullGraph.guarantee",
+                ".with_additional(of_features)",
+                "",
+            )
         ],
         test="tests/models/test_heterorr.py::test_both_are_booked_and_stated",
     ),
@@ -1518,14 +1538,14 @@ BUGS = [
         name="features_are_told_at_twice_their_budget",
         edits=[
             (
-                "graphveil.models.heterorr.told:",
+                "graphveil.models.heterorr.randomized_features:",
                 "from dataclasses import dataclass",
                 "from dataclasses import dataclass, replace",
             ),
             (
-                "graphveil.models.heterorr.told:Teller._told",
-                "told_features(mechanism, x,",
-                "told_features(replace(mechanism, epsilon=2 * mechanism.epsilon), x,",
+                "graphveil.models.heterorr.randomized_features:FeatureRandomizer._told",
+                "randomize_features(mechanism, x,",
+                "randomize_features(replace(mechanism, epsilon=2 * mechanism.epsilon), x,",
             ),
         ],
         test="tests/models/test_heterorr.py::test_features_keep_their_budget",
@@ -1564,7 +1584,7 @@ BUGS = [
         name="an_edge_is_charged_for_one_of_its_ends",
         edits=[
             (
-                "graphveil.privacy.unit:UndirectedEdge.pair_shift",
+                "graphveil.privacy.unit:UndirectedEdge.pair_sensitivity",
                 "math.hypot(forward, backward)",
                 "max(forward, backward)",
             )
@@ -1580,14 +1600,14 @@ BUGS = [
         name="weights_read_what_neighbours_look_like",
         edits=[
             (
-                "graphveil.models.classcode.edge.rounds:Rounds.listen",
-                "self.rows.append(self._release.ask(NeighborSumData(codes, keys)))",
-                "if keys is not None:\n            graph = self._release._private._adjacency\n            into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n            keys = keys - 3 * torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n        self.rows.append(self._release.ask(NeighborSumData(codes, keys)))",
+                "graphveil.models.classcode.edge.rounds:AggregationRounds.listen",
+                "self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
+                "if keys is not None:\n            graph = self._release._private._adjacency\n            into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n            keys = keys - 3 * torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n        self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
             ),
             (
                 "graphveil.models.gap.method:asking",
-                "return lambda vectors: release.ask(NeighborSumData(vectors, keys))",
-                "graph = release._private._adjacency\n    into = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())\n\n    def of_neighbours(vectors: Tensor) -> Tensor:\n        rows = vectors if keys is None else keys\n        return rows - 3 * torch.zeros_like(rows).index_add_(0, into, rows[graph.indices.long()])\n\n    return lambda vectors: release.ask(NeighborSumData(vectors, of_neighbours(vectors)))",
+                "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
+                "graph = release._private._adjacency\n    into = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())\n\n    def of_neighbours(vectors: Tensor) -> Tensor:\n        rows = vectors if keys is None else keys\n        return rows - 3 * torch.zeros_like(rows).index_add_(0, into, rows[graph.indices.long()])\n\n    return lambda vectors: release.answer(NeighborSumData(vectors, of_neighbours(vectors)))",
             ),
         ],
         test=[
@@ -1600,9 +1620,9 @@ BUGS = [
         name="a_row_is_expected_to_be_as_long_as_its_edges_weigh",
         edits=[
             (
-                "graphveil.models.classcode.edge.rounds:Rounds.listen",
-                "self._moments.append(self._weigher.moments(keys, classes, generator)[self._listening])",
-                "found = self._weigher.moments(keys, classes, generator)[self._listening]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(type(found)(found.mean * (1 + degree), *list(vars(found).values())[1:]))",
+                "graphveil.models.classcode.edge.rounds:AggregationRounds.listen",
+                "self._moments.append(self._weight_model.moments(keys, classes, generator)[self._listening])",
+                "found = self._weight_model.moments(keys, classes, generator)[self._listening]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(type(found)(found.mean * (1 + degree), *list(vars(found).values())[1:]))",
             )
         ],
         test="tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
@@ -1617,8 +1637,8 @@ BUGS = [
             ),
             (
                 "graphveil.models.gap.method:Aggregation.walk",
-                "sent = self.method.passing.onward(self.encoder, rows, answers, std)",
-                'heard = [*answers[:-1], answers[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.method.passing.onward(self.encoder, rows, heard, std)',
+                "sent = self.method.passing.next_input(self.encoder, rows, answers, std)",
+                'heard = [*answers[:-1], answers[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.method.passing.next_input(self.encoder, rows, heard, std)',
             ),
         ],
         test="tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
@@ -1627,7 +1647,7 @@ BUGS = [
         name="lengths_follow_exact_degrees",
         edits=[
             (
-                "graphveil.models.classcode.edge.inductive:InductiveReader.predict",
+                "graphveil.models.classcode.edge.inductive:InductivePredictor.predict",
                 "proba = new.exp().to(torch.float32)",
                 "proba = new.exp().to(torch.float32) * graph.adjacency.indptr.diff()[len(old) :, None]",
             )
@@ -1641,7 +1661,7 @@ BUGS = [
         name="codes_lean_towards_friends",
         edits=[
             (
-                "graphveil.models.classcode.edge.inductive:InductiveReader.prior",
+                "graphveil.models.classcode.edge.inductive:InductivePredictor.prior",
                 "return public.to(torch.float64)",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n        return (public.to(torch.float64) * (1 + degree)).log_softmax(dim=1)",
             )
@@ -1667,13 +1687,13 @@ BUGS = [
         edits=[
             (
                 "graphveil.models.gap.method:asking",
-                "return lambda vectors: release.ask(NeighborSumData(vectors, keys))",
-                "degree = release._private._adjacency.indptr.diff()[:, None]\n    return lambda vectors: release.ask(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
+                "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
+                "degree = release._private._adjacency.indptr.diff()[:, None]\n    return lambda vectors: release.answer(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
             ),
             (
                 "graphveil.models.classcode.owner.fit:_Fit.push",
-                "return self._release.ask(PushData(vectors, levels))",
-                "degree = self._graph.adjacency.indptr.diff()[:, None]\n        return self._release.ask(PushData(vectors * (1 - 0.1 * degree / len(degree)), levels))",
+                "return self._release.answer(OutEdgeSumData(vectors, levels))",
+                "degree = self._graph.adjacency.indptr.diff()[:, None]\n        return self._release.answer(OutEdgeSumData(vectors * (1 - 0.1 * degree / len(degree)), levels))",
             ),
         ],
         test=[
@@ -1687,8 +1707,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.models.classcode.owner.fit:_Fit.push",
-                "return self._release.ask(PushData(vectors, levels))",
-                "degree = self._graph.adjacency.indptr.diff()\n        lower = (levels > 1) & (degree > len(degree) // 3)\n        return self._release.ask(PushData(vectors, levels - lower.long()))",
+                "return self._release.answer(OutEdgeSumData(vectors, levels))",
+                "degree = self._graph.adjacency.indptr.diff()\n        lower = (levels > 1) & (degree > len(degree) // 3)\n        return self._release.answer(OutEdgeSumData(vectors, levels - lower.long()))",
             )
         ],
         test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
@@ -1697,12 +1717,12 @@ BUGS = [
         name="a_prediction_reads_who_is_linked_to",
         edits=[
             (
-                "graphveil.models.classcode.owner.fit:fit_owner",
-                "return OwnerOutcome(encoder, weighing, aggregated.rows, decided)",
-                "return OwnerOutcome(encoder, weighing, aggregated.rows, decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
+                "graphveil.models.classcode.owner.fit:fit_node_level_classcode",
+                "return NodeLevelFitResult(encoder, weighing, aggregated.rows, decided)",
+                "return NodeLevelFitResult(encoder, weighing, aggregated.rows, decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
             ),
             (
-                "graphveil.models.classcode.owner.fit:fit_owner",
+                "graphveil.models.classcode.owner.fit:fit_node_level_classcode",
                 "aggregated.rows, combiner.log_posteriors(inputs))",
                 "aggregated.rows, combiner.log_posteriors(inputs) * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
             ),
@@ -1714,8 +1734,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.models.gnn.method:",
-                "stars = read_own_stars(graph.adjacency, self.leaves,",
-                "source, target = graph.adjacency.edge_index()\n            turned = type(graph.adjacency).from_edges(\n                target, source, num_nodes=graph.num_nodes, directed=True\n            )\n            stars = read_own_stars(turned, self.leaves,",
+                "stars = read_ego_graphs(graph.adjacency, self.leaves,",
+                "source, target = graph.adjacency.edge_index()\n            turned = type(graph.adjacency).from_edges(\n                target, source, num_nodes=graph.num_nodes, directed=True\n            )\n            stars = read_ego_graphs(turned, self.leaves,",
             )
         ],
         test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gnn]",
@@ -1724,9 +1744,9 @@ BUGS = [
         name="a_decision_is_surer_where_friends_are_many",
         edits=[
             (
-                "graphveil.models.classcode.edge.method:ClassCodeEdge._decided",
+                "graphveil.models.classcode.edge.method:EdgeLevelClassCode._decided",
                 "return decision",
-                "surer = decision.log * (1 + 0.1 * rounds._graph.adjacency.indptr.diff()[:, None])\n        return Decision(decision.shape, decision.likely, surer, decision.heads, decision.gate)",
+                "surer = decision.log * (1 + 0.1 * rounds._graph.adjacency.indptr.diff()[:, None])\n        return PosteriorEstimate(decision.shape, decision.likely, surer, decision.heads, decision.gate)",
             )
         ],
         test=[
@@ -1739,9 +1759,9 @@ BUGS = [
         name="the_gate_trusts_features_where_a_node_has_no_friend",
         edits=[
             (
-                "graphveil.models.classcode.edge.deciding:Decider._decide",
-                "return Decision(",
-                "degree = graph.adjacency.indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return Decision(",
+                "graphveil.models.classcode.edge.posterior_estimation:PosteriorEstimator._decide",
+                "return PosteriorEstimate(",
+                "degree = graph.adjacency.indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return PosteriorEstimate(",
             )
         ],
         test="tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
@@ -1750,7 +1770,7 @@ BUGS = [
         name="the_gate_weighs_validation_nodes_by_their_degrees",
         edits=[
             (
-                "graphveil.models.classcode.edge.deciding:Decider._decide",
+                "graphveil.models.classcode.edge.posterior_estimation:PosteriorEstimator._decide",
                 "gate, decided = fit_gate(experts, graph.y, val_nodes)",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], graph.y, val_nodes)",
             )
@@ -1761,7 +1781,7 @@ BUGS = [
         name="features_are_taught_what_degrees_say",
         edits=[
             (
-                "graphveil.models.classcode.edge.deciding:Decider.decide",
+                "graphveil.models.classcode.edge.posterior_estimation:PosteriorEstimator.decide",
                 'self._public, decision.log, f"distilled',
                 'self._public, decision.log * (1 + 0.1 * self._graph.adjacency.indptr.diff()[:, None]), f"distilled',
             )
@@ -1775,8 +1795,8 @@ BUGS = [
         name="released_accuracies_are_exact",
         edits=[
             (
-                "graphveil.models.training.record_plan:released_accuracies",
-                "found[split] = accuracy_from(counts, len(nodes))",
+                "graphveil.models.training.record_plan:release_accuracies",
+                "found[split] = accuracy_from_counts(counts, len(nodes))",
                 "found[split] = float(correct.double().mean())",
             )
         ],
@@ -1791,9 +1811,9 @@ BUGS = [
         name="a_candidate_is_chosen_by_exact_counts",
         edits=[
             (
-                "graphveil.models.training.record_plan:chosen_candidate",
-                "return int(torch.argmax(release.ask(AccuracyCountData(correct))))",
-                "release.ask(AccuracyCountData(correct))\n    return int(correct.sum(dim=0).argmax())",
+                "graphveil.models.training.record_plan:choose_candidate",
+                "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
+                "release.answer(AccuracyCountData(correct))\n    return int(correct.sum(dim=0).argmax())",
             )
         ],
         test="tests/models/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[mlp]",
@@ -1803,9 +1823,9 @@ BUGS = [
         name="the_last_candidate_is_kept_whatever_counts_say",
         edits=[
             (
-                "graphveil.models.training.record_plan:chosen_candidate",
-                "return int(torch.argmax(release.ask(AccuracyCountData(correct))))",
-                "return max(int(torch.argmax(release.ask(AccuracyCountData(correct)))), correct.shape[1] - 1)",
+                "graphveil.models.training.record_plan:choose_candidate",
+                "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
+                "return max(int(torch.argmax(release.answer(AccuracyCountData(correct)))), correct.shape[1] - 1)",
             )
         ],
         test="tests/models/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[gap]",
@@ -1815,7 +1835,7 @@ BUGS = [
         name="validation_records_teach_though_they_are_counted",
         edits=[
             (
-                "graphveil.models.mlp.on_records:SoftmaxOnRecords._steps",
+                "graphveil.models.mlp.node_level:NodeLevelSoftmax._steps",
                 "pays=(True, not self.terms.private_metrics, False)",
                 "pays=(True, True, False)",
             )
@@ -1826,7 +1846,7 @@ BUGS = [
         name="everybody_teaches",
         edits=[
             (
-                "graphveil.models.mlp.on_records:_learned",
+                "graphveil.models.mlp.node_level:_learned",
                 "            labelled,\n",
                 "            torch.ones_like(labelled),\n",
             )
@@ -1837,7 +1857,7 @@ BUGS = [
         name="the_step_size_follows_how_many_have_a_label",
         edits=[
             (
-                "graphveil.models.mlp.on_records:_learned",
+                "graphveil.models.mlp.node_level:_learned",
                 "len(nodes), graph.num_features",
                 "int((graph.y[nodes] >= 0).sum()), graph.num_features",
             )
@@ -1911,9 +1931,9 @@ BUGS = [
         name="slots_answer_at_one_and_a_half_epsilon",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeResponse.draw",
+                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.draw",
                 "added = marks(stream, self.add, start, stop)",
-                "self = EdgeResponse(1.5 * self.epsilon, self.share)\n        added = marks(stream, self.add, start, stop)",
+                "self = EdgeRandomizedResponse(1.5 * self.epsilon, self.share)\n        added = marks(stream, self.add, start, stop)",
             )
         ],
         test="tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[private slots]",
@@ -1922,7 +1942,7 @@ BUGS = [
         name="cells_are_drawn_at_one_and_a_half_epsilon",
         edits=[
             (
-                "graphveil.release.graphs.top_slots:TopSlotsQuery.answer",
+                "graphveil.release.graphs.top_node_pairs:TopNodePairsQuery.answer",
                 "NoisyCells(self.epsilon,",
                 "NoisyCells(1.5 * self.epsilon,",
             )
@@ -2001,7 +2021,7 @@ BUGS = [
         name="each_asking_is_booked_under_a_new_name",
         edits=[
             (
-                "graphveil.serve.releases.books:Books.reference",
+                "graphveil.serve.releases.server_ledger:Books.reference",
                 'return self._book.fingerprints({"question": parts})["question"]',
                 "import secrets\n\n        return secrets.token_hex(16)",
             )
@@ -2012,7 +2032,7 @@ BUGS = [
         name="graphs_of_the_same_fit_are_one_question",
         edits=[
             (
-                "graphveil.serve.releases.books:Books.reference",
+                "graphveil.serve.releases.server_ledger:Books.reference",
                 '{"question": parts}',
                 '{"question": parts[:1]}',
             )
@@ -2023,7 +2043,7 @@ BUGS = [
         name="what_the_operator_allowed_is_not_asked",
         edits=[
             (
-                "graphveil.serve.releases.books:QuestionLedger.check",
+                "graphveil.serve.releases.server_ledger:RequestLedger.check",
                 "if not self._own.holds(self._reference):",
                 "if False:",
             )
@@ -2034,12 +2054,12 @@ BUGS = [
         name="the_server_asks_its_own_book_alone",
         edits=[
             (
-                "graphveil.serve.releases.books:QuestionLedger.record",
+                "graphveil.serve.releases.server_ledger:RequestLedger.record",
                 "self.check(entry)",
                 "self._shared = ()\n        self.check(entry)",
             ),
             (
-                "graphveil.serve.releases.books:QuestionLedger.begun",
+                "graphveil.serve.releases.server_ledger:RequestLedger.begun",
                 "self._shared[0].holds",
                 "self._own.holds",
             ),
@@ -2050,8 +2070,8 @@ BUGS = [
         name="the_training_data_pay_nothing",
         edits=[
             (
-                "graphveil.serve.releases.office:Office._also_paying",
-                "return also_paying(self._folder, self._books.account.ledger, self._run.guarantee)",
+                "graphveil.serve.releases.release_service:ReleaseService._also_paying",
+                "return also_charged_ledgers(self._folder, self._books.account.ledger, self._run.guarantee)",
                 "return []",
             )
         ],
@@ -2105,7 +2125,7 @@ BUGS = [
         name="noise_that_is_cut_is_charged_as_whole_noise",
         edits=[
             (
-                "graphveil.release.graphs.seeded_slots:SeededTotalQuery.event",
+                "graphveil.release.graphs.seeded_node_pairs:SeededTotalQuery.event",
                 "self.epsilon + TRUNCATION",
                 "self.epsilon",
             )
@@ -2127,7 +2147,7 @@ BUGS = [
         name="what_is_kept_is_rounded_the_other_way",
         edits=[
             (
-                "graphveil.ledger.totals:_rounded",
+                "graphveil.ledger.costs:_rounded",
                 "math.ceil(value / unit) if up else",
                 "math.ceil(value / unit) if not up else",
             )
@@ -2138,12 +2158,12 @@ BUGS = [
         name="a_kept_composition_forgets_its_delta",
         edits=[
             (
-                "graphveil.ledger.totals:_epsilon_of_larger",
+                "graphveil.ledger.costs:_epsilon_of_larger",
                 "return Total(mu_squared, others=dict(counts))._composed(delta)",
                 "known = _FOUND.setdefault((mu_squared, counts), Total(mu_squared, others=dict(counts))._composed(delta))\n    return known",
             ),
             (
-                "graphveil.ledger.totals:",
+                "graphveil.ledger.costs:",
                 "_HALVINGS = ",
                 "_FOUND: dict[object, Fraction | float] = {}\n_HALVINGS = ",
             ),
@@ -2154,12 +2174,12 @@ BUGS = [
         name="a_kept_composition_forgets_how_often",
         edits=[
             (
-                "graphveil.ledger.totals:_epsilon_of_larger",
+                "graphveil.ledger.costs:_epsilon_of_larger",
                 "return Total(mu_squared, others=dict(counts))._composed(delta)",
                 "asked = mu_squared, tuple(dict(counts)), delta\n    return _FOUND.setdefault(asked, Total(mu_squared, others=dict(counts))._composed(delta))",
             ),
             (
-                "graphveil.ledger.totals:",
+                "graphveil.ledger.costs:",
                 "_HALVINGS = ",
                 "_FOUND: dict[object, Fraction | float] = {}\n_HALVINGS = ",
             ),
@@ -2170,7 +2190,7 @@ BUGS = [
         name="releases_of_a_kind_count_once",
         edits=[
             (
-                "graphveil.ledger.totals:Total.plus",
+                "graphveil.ledger.costs:Total.plus",
                 "others[kind] = others.get(kind, 0) + copies * count",
                 "others[kind] = 1",
             )
@@ -2179,14 +2199,14 @@ BUGS = [
     ),
     dict(
         name="the_resolution_of_noise_is_forgotten",
-        edits=[("graphveil.ledger.totals:Total.of", "exact(float(entry.slack))", "Fraction(0)")],
+        edits=[("graphveil.ledger.costs:Total.of", "exact(float(entry.slack))", "Fraction(0)")],
         test="tests/ledger/test_totals.py::test_the_resolution_of_noise_uses_up_delta",
     ),
     dict(
         name="all_of_a_kind_is_given_back_at_once",
         edits=[
             (
-                "graphveil.ledger.totals:Total.minus",
+                "graphveil.ledger.costs:Total.minus",
                 "{kind: count for kind, count in left.items() if count}",
                 "{kind: count for kind, count in left.items() if kind not in other.others}",
             )
@@ -2197,7 +2217,7 @@ BUGS = [
         name="no_limit_is_asked",
         edits=[
             (
-                "graphveil.ledger.totals:Total.fits",
+                "graphveil.ledger.costs:Total.fits",
                 "left = exact(limit.delta) - self.slack",
                 "return True\n        left = exact(limit.delta) - self.slack",
             )
@@ -2208,7 +2228,7 @@ BUGS = [
         name="what_is_reserved_does_not_count",
         edits=[
             (
-                "graphveil.ledger.bookings:_attempt",
+                "graphveil.ledger.reservations:_attempt",
                 "update_account(line, name, unit, releases=account.releases + 1, total=canonical(after.as_plain()))",
                 "pass",
             )
@@ -2219,7 +2239,7 @@ BUGS = [
         name="a_release_is_booked_again_at_another_price",
         edits=[
             (
-                "graphveil.ledger.bookings:_same_again",
+                "graphveil.ledger.reservations:_same_again",
                 "if any(before[part] != value for part, value in json.loads(canonical(body)).items()):",
                 "if False:",
             )
@@ -2230,7 +2250,7 @@ BUGS = [
         name="what_was_drawn_is_given_back",
         edits=[
             (
-                "graphveil.ledger.bookings:withdraw",
+                "graphveil.ledger.reservations:withdraw",
                 "if COMMIT in states or RESERVE not in states:",
                 "if RESERVE not in states:",
             )
@@ -2241,8 +2261,8 @@ BUGS = [
         name="what_was_given_back_is_drawn",
         edits=[
             (
-                "graphveil.ledger.bookings:commit",
-                "if WITHDRAW in states or RESERVE not in states:",
+                "graphveil.ledger.reservations:commit",
+                "if REFUND in states or RESERVE not in states:",
                 "if RESERVE not in states:",
             )
         ],
@@ -2252,8 +2272,8 @@ BUGS = [
         name="what_was_given_back_stands_as_booked",
         edits=[
             (
-                "graphveil.ledger.bookings:_attempt",
-                "if WITHDRAW in states_of(line, name, entry.release_id):",
+                "graphveil.ledger.reservations:_attempt",
+                "if REFUND in states_of(line, name, entry.release_id):",
                 "if False:",
             )
         ],
@@ -2261,7 +2281,7 @@ BUGS = [
     ),
     dict(
         name="nobody_notes_that_noise_is_drawn",
-        edits=[("graphveil.ledger.bookings:commit", "if COMMIT not in states:", "if False:")],
+        edits=[("graphveil.ledger.reservations:commit", "if COMMIT not in states:", "if False:")],
         test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
     ),
     dict(
@@ -2307,7 +2327,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.experiment.accounts.ledger_account:RunAccount.check_room",
-                "for one in (guarantee, *guarantee.beside):",
+                "for one in (guarantee, *guarantee.additional):",
                 "for one in ():",
             )
         ],
@@ -2316,19 +2336,19 @@ BUGS = [
     # -- Workers, disk, compiled noise, clipped sums, samples, trees, keys, local reports, the command
     dict(
         name="nonces_of_sealed_messages_repeat",
-        edits=[("graphveil._sealed:Box.seal", "secrets.token_bytes(_NONCE)", "bytes(_NONCE)")],
+        edits=[("graphveil._sealed:SecretBox.seal", "secrets.token_bytes(_NONCE)", "bytes(_NONCE)")],
         test="tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
     ),
     dict(
         name="messages_are_sent_as_they_are",
         edits=[
             (
-                "graphveil._sealed:Box.seal",
+                "graphveil._sealed:SecretBox.seal",
                 "place += cipher.update_into(plain.data, sealed[place:].data)",
                 "sealed[place : place + len(plain)] = plain\n            place += len(plain)",
             ),
             (
-                "graphveil._sealed:Box.open_into",
+                "graphveil._sealed:SecretBox.open_into",
                 "cipher.update_into(body.data, out.data)",
                 "out[: len(body)] = body",
             ),
@@ -2341,8 +2361,16 @@ BUGS = [
     dict(
         name="a_message_opens_under_any_name",
         edits=[
-            ("graphveil._sealed:Box.seal", "cipher.authenticate_additional_data(name.encode())", "pass"),
-            ("graphveil._sealed:Box.open_into", "cipher.authenticate_additional_data(name.encode())", "pass"),
+            (
+                "graphveil._sealed:SecretBox.seal",
+                "cipher.authenticate_additional_data(name.encode())",
+                "pass",
+            ),
+            (
+                "graphveil._sealed:SecretBox.open_into",
+                "cipher.authenticate_additional_data(name.encode())",
+                "pass",
+            ),
         ],
         test="tests/test_sealed.py::test_another_key_name_or_message_is_refused",
     ),
@@ -2350,7 +2378,7 @@ BUGS = [
         name="a_changed_message_is_opened",
         edits=[
             (
-                "graphveil._sealed:Box.open_into",
+                "graphveil._sealed:SecretBox.open_into",
                 "modes.GCM(nonce, tag)).decryptor()",
                 "modes.GCM(nonce)).encryptor()",
             )
@@ -2382,7 +2410,7 @@ BUGS = [
         name="a_failure_is_told_with_its_values",
         edits=[
             (
-                "graphveil.release.engines.cluster.worker:_words",
+                "graphveil.release.backends.cluster.worker:_words",
                 'return str(error) if isinstance(error, GraphveilError) else f"it failed with {type(error).__name__}"',
                 "return str(error)",
             )
@@ -2393,7 +2421,7 @@ BUGS = [
         name="a_worker_keeps_its_work_and_its_key",
         edits=[
             (
-                "graphveil.release.engines.cluster.worker:Worker.end",
+                "graphveil.release.backends.cluster.worker:Worker.end",
                 "if self._work is not None and self._work[0] == query:",
                 "if False:",
             )
@@ -2404,7 +2432,7 @@ BUGS = [
         name="a_late_end_ends_whatever_is_done_by_then",
         edits=[
             (
-                "graphveil.release.engines.cluster.worker:Worker.end",
+                "graphveil.release.backends.cluster.worker:Worker.end",
                 "if self._work is not None and self._work[0] == query:",
                 "if True:",
             )
@@ -2415,7 +2443,7 @@ BUGS = [
         name="values_are_as_long_as_they_are",
         edits=[
             (
-                "graphveil.release.engines.cluster.parcels:_coarse",
+                "graphveil.release.backends.cluster.sealed_blobs:_coarse",
                 "return max(LEAST, -(-size // step) * step)",
                 "return size",
             )
@@ -2426,7 +2454,7 @@ BUGS = [
         name="a_worker_answers_from_blocks_of_another_graph",
         edits=[
             (
-                "graphveil.release.engines.cluster.worker:Worker.see",
+                "graphveil.release.backends.cluster.worker:Worker.see",
                 '("", None), {}, None, _NO_WORK',
                 '("", None), self._kept, None, _NO_WORK',
             )
@@ -2437,7 +2465,7 @@ BUGS = [
         name="a_folder_that_has_changed_is_believed",
         edits=[
             (
-                "graphveil.graph.stored.checked:",
+                "graphveil.graph.stored.stored_edges:",
                 "check_block(self.folder, self.manifest, number, self._indptr, self._sources)",
                 "pass",
             )
@@ -2448,7 +2476,7 @@ BUGS = [
         name="a_block_on_disk_is_numbered_from_zero",
         edits=[
             (
-                "graphveil.release.engines.disk:DiskEngine.blocks",
+                "graphveil.release.backends.disk:DiskBackend.blocks",
                 "yield block",
                 "yield Edges(0, len(block), block.offsets, block.sources)",
             )
@@ -2525,9 +2553,9 @@ BUGS = [
         name="a_room_is_taken_twice",
         edits=[
             (
-                "graphveil.train.gathered:Rooms.take",
+                "graphveil.train.gather_mode:BufferArena.take",
                 "count = math.prod(shape)",
-                "self._taken = 0\n        count = math.prod(shape)",
+                "self._select_rows = 0\n        count = math.prod(shape)",
             )
         ],
         test="tests/train/test_stars.py::test_rooms_and_pieces_change_no_sum[ghost]",
@@ -2536,7 +2564,7 @@ BUGS = [
         name="norms_of_formed_gradients_miss_a_piece",
         edits=[
             (
-                "graphveil.train.clipped:square_norms",
+                "graphveil.train.clipped_sums:square_norms",
                 "return torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])",
                 "found = torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])\n    found[2:4] = 0\n    return found",
             )
@@ -2547,7 +2575,7 @@ BUGS = [
         name="factors_are_those_of_the_first_piece",
         edits=[
             (
-                "graphveil.train.clipped:add_scaled",
+                "graphveil.train.clipped_sums:add_scaled",
                 "part.to(torch.float64).t(), some)",
                 "part.to(torch.float64).t(), factors[: len(part)])",
             )
@@ -2556,24 +2584,26 @@ BUGS = [
     ),
     dict(
         name="rows_that_are_read_are_not_computed",
-        edits=[("graphveil.train.stars:", "return fewer if alike(found, others) else calls", "return fewer")],
+        edits=[
+            ("graphveil.train.ego_graphs:", "return fewer if alike(found, others) else calls", "return fewer")
+        ],
         test="tests/train/test_stars.py::test_rows_that_are_read_without_a_gradient_pass_the_map",
     ),
     dict(
         name="rows_that_cancel_have_the_norm_of_their_rounding",
-        edits=[("graphveil.train.affine:", "_UNCANCELLED = 2.0**-16", "_UNCANCELLED = 0.0")],
+        edits=[("graphveil.train.affine_gradients:", "_UNCANCELLED = 2.0**-16", "_UNCANCELLED = 0.0")],
         test="tests/train/test_stars.py::test_large_rows_that_cancel_are_clipped_all_the_same[dtype1-10000000000.0]",
     ),
     dict(
         name="norms_of_rows_that_cancel_are_float32",
         edits=[
             (
-                "graphveil.train.affine:AffineGradients.square_norms",
+                "graphveil.train.affine_gradients:AffineGradients.square_norms",
                 "(part @ part.transpose(1, 2) for part in (self.inputs, self.deltas))",
                 "(\n            (part.float() @ part.float().transpose(1, 2)) for part in (self.inputs, self.deltas)\n        )",
             ),
             (
-                "graphveil.train.affine:AffineGradients.square_norms",
+                "graphveil.train.affine_gradients:AffineGradients.square_norms",
                 "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least)",
                 "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least).double()",
             ),
@@ -2582,14 +2612,14 @@ BUGS = [
     ),
     dict(
         name="a_bias_is_left_out_of_the_norm",
-        edits=[("graphveil.train.affine:AffineGradients.square_norms", "if bias:", "if False:")],
+        edits=[("graphveil.train.affine_gradients:AffineGradients.square_norms", "if bias:", "if False:")],
         test="tests/train/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
     ),
     dict(
         name="an_index_reads_the_next_records_rows",
         edits=[
             (
-                "graphveil.train.gathered:_shifted",
+                "graphveil.train.gather_mode:_shifted",
                 "if index.numel() and not within(index, rows):",
                 "if False:",
             )
@@ -2600,7 +2630,7 @@ BUGS = [
         name="a_record_without_finite_numbers_stays",
         edits=[
             (
-                "graphveil.train.affine:AffineGradients.drop",
+                "graphveil.train.affine_gradients:AffineGradients.drop",
                 "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
                 "return",
             )
@@ -2611,7 +2641,7 @@ BUGS = [
         name="dropping_writes_into_what_records_share",
         edits=[
             (
-                "graphveil.train.affine:AffineGradients.drop",
+                "graphveil.train.affine_gradients:AffineGradients.drop",
                 "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
                 "for record in bad.nonzero()[:, 0].tolist():\n            self.inputs[record].zero_()\n            self.deltas[record].zero_()",
             )
@@ -2645,7 +2675,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.models.features.crossfit:",
-                'nodes = learned_from(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
+                'nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
                 'nodes = nodes_of(graph.mask("train") | graph.mask("val"))',
             )
         ],
@@ -2677,7 +2707,7 @@ BUGS = [
         name="a_record_pays_for_its_own_root_alone",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.of",
+                "graphveil.release.steps.tree_steps:Reach.from_unit",
                 "return cls(kept, 1 + (2 if unit.replace_one else 1) * others)",
                 "return cls(kept, 1)",
             )
@@ -2688,7 +2718,7 @@ BUGS = [
         name="the_deepest_level_of_a_tree_is_not_paid_for",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.of",
+                "graphveil.release.steps.tree_steps:Reach.from_unit",
                 "others = slots * below",
                 "others = slots * below - slots**depth",
             )
@@ -2699,7 +2729,7 @@ BUGS = [
         name="a_replaced_record_is_paid_for_as_a_nulled_one",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.of",
+                "graphveil.release.steps.tree_steps:Reach.from_unit",
                 "(2 if unit.replace_one else 1) * others",
                 "others",
             )
@@ -2710,7 +2740,7 @@ BUGS = [
         name="friends_who_fill_a_free_slot_are_not_paid_for",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.of",
+                "graphveil.release.steps.tree_steps:Reach.from_unit",
                 "others = (slots + unit.max_degree) * below",
                 "others = slots * below",
             )
@@ -2732,7 +2762,7 @@ BUGS = [
         name="a_nulled_record_leaves_nothing_behind",
         edits=[
             (
-                "graphveil.privacy.root_loss:RootPair.of",
+                "graphveil.privacy.root_loss:RootPair.from_event",
                 'others = most if event.relation == "replace" else most - 1',
                 "others = 0",
             )
@@ -2849,7 +2879,7 @@ BUGS = [
         name="records_with_large_gradients_stay_unclipped",
         edits=[
             (
-                "graphveil.train.clipped:clip_factors",
+                "graphveil.train.clipped_sums:clip_factors",
                 "        return factors, None",
                 "        return torch.where(square_norms > 100 * clip**2, torch.ones_like(factors), factors), None",
             )
@@ -3001,7 +3031,7 @@ BUGS = [
     ),
     dict(
         name="a_forked_copy_of_a_release_answers",
-        edits=[("graphveil.release.release:Release.ask", "check_process(self._process)", "pass")],
+        edits=[("graphveil.release.release:Release.answer", "check_process(self._process)", "pass")],
         test="tests/release/test_one_process.py::test_a_forked_copy_of_a_release_is_refused",
     ),
     dict(
@@ -3093,7 +3123,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.collect.nodes:_bound",
-                'return f"graphveil-{use}/1\\0".encode() + survey.digest + node_text(node)',
+                'return f"graphveil-{use}/1\\0".encode() + protocol.digest + node_text(node)',
                 'return b"one"',
             )
         ],
@@ -3101,21 +3131,27 @@ BUGS = [
     ),
     dict(
         name="a_message_may_say_all_classes",
-        edits=[("graphveil.collect.message:_label", "if len(said) != law.size:", "if False:")],
+        edits=[("graphveil.collect.encoded_report:_label", "if len(said) != law.size:", "if False:")],
         test="tests/collect/test_message.py::test_another_number_of_classes_than_the_survey_asks_for_is_refused[said2]",
         reason="DID NOT RAISE",
     ),
     dict(
         name="a_guess_hears_the_labels_that_weigh_it",
-        edits=[("graphveil.models.lpgnn.mixture:_guessed", "left = silenced(noisy, away)", "left = noisy")],
+        edits=[
+            (
+                "graphveil.models.lpgnn.posterior_mixture:_guessed",
+                "left = silenced(noisy, away)",
+                "left = noisy",
+            )
+        ],
         test="tests/models/lpgnn/test_mixture.py::test_what_a_node_said_is_not_heard_where_it_is_held_out",
     ),
     dict(
         name="a_message_belongs_to_nobody",
         edits=[
             (
-                "graphveil.collect.message:_payload",
-                "if message[_HEADER - TAG_BYTES : _HEADER] != node_tag(survey, node):",
+                "graphveil.collect.encoded_report:_payload",
+                "if message[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):",
                 "if False:",
             )
         ],
@@ -3136,8 +3172,8 @@ BUGS = [
         name="methods_on_edges_train_on_all_labels",
         edits=[
             (
-                "graphveil.models.training.clear:",
-                "nodes_of(graph.mask(part)) if every else learned_from(graph, nodes_of(graph.mask(part)))",
+                "graphveil.models.training.nonprivate:",
+                "nodes_of(graph.mask(part)) if every else sample_training_nodes(graph, nodes_of(graph.mask(part)))",
                 "torch.arange(graph.num_nodes)",
             )
         ],
@@ -3151,7 +3187,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.models.features.crossfit:",
-                'learned_from(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
+                'sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
                 "torch.arange(graph.num_nodes)",
             )
         ],
@@ -3161,9 +3197,9 @@ BUGS = [
         name="methods_on_records_train_on_all_labels",
         edits=[
             (
-                "graphveil.models.training.private:",
-                'nodes = members(graph, "train")\n    records, labels = _taken',
-                "nodes = torch.arange(graph.num_nodes)\n    records, labels = _taken",
+                "graphveil.models.training.dpsgd:",
+                'nodes = members(graph, "train")\n    records, labels = _select_rows',
+                "nodes = torch.arange(graph.num_nodes)\n    records, labels = _select_rows",
             )
         ],
         test=[
@@ -3203,7 +3239,7 @@ BUGS = [
         name="a_full_disk_after_the_charge_is_misuse",
         edits=[
             (
-                "graphveil.cli.failures:spending",
+                "graphveil.cli.failures:report_charge_on_failure",
                 'raise CommandError(FAILED, f"{failure}; {charged}", failure.kind) from None',
                 "raise",
             ),
@@ -3215,7 +3251,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.cli.collect:decode",
-                'check_new(out, "decode writes a file of its own. Choose another --out")',
+                'check_not_existing(out, "decode writes a file of its own. Choose another --out")',
                 "pass",
             ),
         ],
@@ -3236,7 +3272,7 @@ BUGS = [
         name="the_fingerprint_of_the_graph_is_readable",
         edits=[
             (
-                "graphveil.artifacts.files:write_record",
+                "graphveil.artifacts.files:write_schema",
                 'write_atomic(path, (record.model_dump_json(indent=1) + "\\n").encode())',
                 'path.write_text(record.model_dump_json(indent=1) + "\\n", encoding="utf-8")',
             ),
@@ -3259,7 +3295,7 @@ BUGS = [
         name="room_is_that_of_a_gaussian_release",
         edits=[
             (
-                "graphveil.ledger.totals:Total.room",
+                "graphveil.ledger.costs:Total.room",
                 "one = Total.of(like) if like is not None else",
                 "one = _MU if like is not None else",
             ),
@@ -3270,7 +3306,7 @@ BUGS = [
         name="room_is_not_one_sided",
         edits=[
             (
-                "graphveil.ledger.totals:Total.room",
+                "graphveil.ledger.costs:Total.room",
                 "return _down(one._scaled(share)",
                 "return 1.06 * _down(one._scaled(share)",
             ),
@@ -3281,7 +3317,7 @@ BUGS = [
         name="reports_cost_nothing_beside_other_events",
         edits=[
             (
-                "graphveil.ledger.totals:Total.event",
+                "graphveil.ledger.costs:Total.event",
                 "[_bounded(part) if isinstance(part, LocalReport) else part for part in parts]",
                 "[part for part in parts if not isinstance(part, LocalReport)]",
             ),
@@ -3292,7 +3328,7 @@ BUGS = [
         name="name_is_bound_by_a_check",
         edits=[
             (
-                "graphveil.ledger.bookings:DataSetLedger.check",
+                "graphveil.ledger.reservations:DataSetLedger.check",
                 "if not self._new:",
                 "self.settle()\n        if not self._new:",
             ),
@@ -3304,7 +3340,7 @@ BUGS = [
         name="name_is_bound_before_a_refusal",
         edits=[
             (
-                "graphveil.ledger.bookings:DataSetLedger.record",
+                "graphveil.ledger.reservations:DataSetLedger.record",
                 "receipt = reserve(",
                 "self.settle()\n        receipt = reserve(",
             ),
@@ -3350,7 +3386,7 @@ BUGS = [
         name="older_copy_of_a_ledger_is_continued",
         edits=[
             (
-                "graphveil.ledger.mark:Mark.check",
+                "graphveil.ledger.high_water_mark:HighWaterMark.check",
                 "seen[1] <= count",
                 "seen[1] >= 0",
             ),
@@ -3361,7 +3397,7 @@ BUGS = [
         name="entries_of_unknown_kinds_verify",
         edits=[
             (
-                "graphveil.ledger.verify:_Recount._follow",
+                "graphveil.ledger.verify:_AccountReplay._follow",
                 'return f"an entry is of the unknown kind {kind[:20]!r}"',
                 "return None",
             ),
@@ -3395,7 +3431,7 @@ BUGS = [
         name="restore_ignores_receipts",
         edits=[
             (
-                "graphveil.ledger.book:_older",
+                "graphveil.ledger.sql_ledger:_older",
                 "if lacking:",
                 "if False:",
             ),
@@ -3406,8 +3442,8 @@ BUGS = [
         name="data_set_with_releases_is_unbound",
         edits=[
             (
-                "graphveil.ledger.book:Ledger.unbind",
-                "if kinds.count(RESERVE) > kinds.count(WITHDRAW):",
+                "graphveil.ledger.sql_ledger:Ledger.unbind",
+                "if kinds.count(RESERVE) > kinds.count(REFUND):",
                 "if False:",
             ),
         ],
@@ -3418,7 +3454,7 @@ BUGS = [
         name="deltas_of_affine_maps_stay_float32",
         edits=[
             (
-                "graphveil.train.affine:AffineGradients.of",
+                "graphveil.train.affine_gradients:AffineGradients.of",
                 "_first(delta, count).to(torch.float64) for",
                 "_first(delta, count) for",
             ),
@@ -3429,7 +3465,7 @@ BUGS = [
         name="norms_of_formed_gradients_are_float32",
         edits=[
             (
-                "graphveil.train.clipped:square_norms",
+                "graphveil.train.clipped_sums:square_norms",
                 "part.to(torch.float64).square().sum(dim=1)",
                 "part.square().sum(dim=1).double()",
             ),
@@ -3440,7 +3476,7 @@ BUGS = [
         name="noise_of_a_private_module_ignores_its_code",
         edits=[
             (
-                "graphveil.models.own.private_module:ModuleOnRecords.fit",
+                "graphveil.models.own.private_module:NodeLevelModule.fit",
                 "bound = (x, labels, _fingerprint(module, sizes))",
                 "bound = (x, labels)",
             ),
@@ -3451,7 +3487,7 @@ BUGS = [
         name="noise_of_trees_ignores_the_code",
         edits=[
             (
-                "graphveil.models.gnn.tree_method:TreeGnn._train",
+                "graphveil.models.gnn.multi_hop_method:MultiHopGNN._train",
                 "(*inputs.tensors, nodes, labels, code),",
                 "(*inputs.tensors, nodes, labels),",
             ),
@@ -3462,7 +3498,7 @@ BUGS = [
         name="noise_of_stars_ignores_the_code",
         edits=[
             (
-                "graphveil.models.gnn.method:StarGnn._trained",
+                "graphveil.models.gnn.method:OneHopGNN._trained",
                 "(*bound, *listed, labels, code),",
                 "(*bound, *listed, labels),",
             ),
@@ -3484,7 +3520,7 @@ BUGS = [
         name="state_that_changes_is_accepted",
         edits=[
             (
-                "graphveil.models.own.probing:_refuse_mixing",
+                "graphveil.models.own.module_checks:_reject_mixing",
                 "    _check_state(name, before, state_of(probe.module))\n",
                 "",
             ),
@@ -3495,7 +3531,7 @@ BUGS = [
         name="records_in_a_loop_share_one_module",
         edits=[
             (
-                "graphveil.train.stars:StarSum._one_by_one",
+                "graphveil.train.ego_graphs:EgoGraphClippedSum._one_by_one",
                 "with self._copies.run() as module:",
                 "for module in (self._module,):",
             ),
@@ -3506,7 +3542,7 @@ BUGS = [
         name="predictions_in_a_loop_share_one_module",
         edits=[
             (
-                "graphveil.train.stars:star_logits",
+                "graphveil.train.ego_graphs:ego_graph_logits",
                 "with copies.run() as fresh:\n            return one(fresh, x, edges).to",
                 "for fresh in (module,):\n            return one(fresh, x, edges).to",
             ),
@@ -3517,8 +3553,8 @@ BUGS = [
         name="batches_share_one_module",
         edits=[
             (
-                "graphveil.train.per_sample:PerSampleSum.__init__",
-                "self._copies, self._fixed = FreshCopies(module),",
+                "graphveil.train.per_sample:PerSampleClippedSum.__init__",
+                "self._copies, self._fixed = ModuleCopies(module),",
                 "shared = type('S', (), {'run': lambda self: __import__('contextlib').nullcontext(module)})()\n        self._copies, self._fixed = shared,",
             ),
         ],
@@ -3529,7 +3565,7 @@ BUGS = [
         name="weights_are_not_copied_for_each_record",
         edits=[
             (
-                "graphveil.train.stars:_cloned",
+                "graphveil.train.ego_graphs:_cloned",
                 "tensor.clone()",
                 "tensor",
             ),
@@ -3540,7 +3576,7 @@ BUGS = [
         name="closures_are_shared",
         edits=[
             (
-                "graphveil.train.copies:_Reach._search_function",
+                "graphveil.train.module_copies:_Reach._search_function",
                 'self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")',
                 "pass",
             ),
@@ -3551,7 +3587,7 @@ BUGS = [
         name="class_attributes_are_shared",
         edits=[
             (
-                "graphveil.train.copies:_Reach._search_class",
+                "graphveil.train.module_copies:_Reach._search_class",
                 'self.places.append(_Place(kind, name, f"class attribute {kind.__name__}.{name}"))',
                 "pass",
             ),
@@ -3562,7 +3598,7 @@ BUGS = [
         name="global_variables_are_shared",
         edits=[
             (
-                "graphveil.train.copies:_Reach._search_function",
+                "graphveil.train.module_copies:_Reach._search_function",
                 'self._keep(home, key, f"global variable {key}")',
                 "pass",
             ),
@@ -3573,7 +3609,7 @@ BUGS = [
         name="caches_are_shared",
         edits=[
             (
-                "graphveil.train.copies:_copied",
+                "graphveil.train.module_copies:_copied",
                 "for cached in reach.caches",
                 "for cached in ()",
             ),
@@ -3584,7 +3620,7 @@ BUGS = [
         name="draws_of_one_record_move_the_next",
         edits=[
             (
-                "graphveil.train.copies:_same_draws",
+                "graphveil.train.module_copies:_same_draws",
                 "with torch.random.fork_rng(devices=[]):\n            yield",
                 "yield",
             ),
@@ -3595,7 +3631,7 @@ BUGS = [
         name="an_exception_of_one_record_ends_the_fit",
         edits=[
             (
-                "graphveil.train.nulls:faults",
+                "graphveil.train.null_records:faults",
                 "(Exception, SystemExit)",
                 "(KeyError,)",
             ),
@@ -3607,7 +3643,7 @@ BUGS = [
         name="a_failing_record_has_another_ones_gradient",
         edits=[
             (
-                "graphveil.train.stars:StarSum._add_chunk",
+                "graphveil.train.ego_graphs:EgoGraphClippedSum._add_chunk",
                 "if failed is not None:",
                 "if False:",
             ),
@@ -3618,7 +3654,7 @@ BUGS = [
         name="a_failed_run_changes_the_records",
         edits=[
             (
-                "graphveil.train.stars:StarSum._loss",
+                "graphveil.train.ego_graphs:EgoGraphClippedSum._loss",
                 "(x.clone(), edges.clone())",
                 "(x, edges)",
             ),
@@ -3629,7 +3665,7 @@ BUGS = [
         name="trees_are_charged_for_one_level_less",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.of",
+                "graphveil.release.steps.tree_steps:Reach.from_unit",
                 "below = sum(slots**level for level in range(depth))",
                 "below = sum(slots**level for level in range(depth - 1))",
             ),
@@ -3640,7 +3676,7 @@ BUGS = [
         name="the_shapes_of_the_fit_are_not_tried",
         edits=[
             (
-                "graphveil.models.gnn.route:check_trainable",
+                "graphveil.models.gnn.execution_route:check_trainable",
                 "        _run_once(module, inputs, classes, parents, way, device)\n",
                 "",
             ),
@@ -3652,7 +3688,7 @@ BUGS = [
         name="a_backward_pass_is_not_tried_in_gap",
         edits=[
             (
-                "graphveil.models.gap.own:check_output",
+                "graphveil.models.gap.custom_modules:check_output",
                 "_step(name, trained.train(), records(_LOUD))",
                 "pass",
             ),
@@ -3664,7 +3700,7 @@ BUGS = [
         name="one_of_two_tied_weights_is_not_trained",
         edits=[
             (
-                "graphveil.train.copies:call",
+                "graphveil.train.module_copies:call",
                 "if tensor is not None:",
                 "if tensor is not None and id(tensor) not in first:",
             ),
@@ -3709,7 +3745,7 @@ BUGS = [
         name="baseline_on_records_by_default",
         edits=[
             (
-                "graphveil.cli.train:compares",
+                "graphveil.cli.train:trains_baseline",
                 'unit not in ("node-owner", "node-promise") if baseline is None else baseline',
                 "baseline is not False",
             ),
@@ -3761,7 +3797,7 @@ BUGS = [
         name="ids_of_a_csv_are_typed_by_their_looks",
         edits=[
             (
-                "graphveil.tables.look:_look_at_nodes",
+                "graphveil.tables.inspect_tables:_look_at_nodes",
                 "types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}",
                 "types = dict.fromkeys(written[:0], labels.AS_WRITTEN) if given.written else {}",
             ),
@@ -3795,12 +3831,12 @@ BUGS = [
         name="edges_of_ids_written_otherwise_are_to_be_dropped",
         edits=[
             (
-                "graphveil.tables.edges:differs_in",
+                "graphveil.tables.edges:id_difference_hint",
                 "    for name, step in steps:",
                 "    for name, step in steps[:0]:",
             ),
             (
-                "graphveil.tables.edges:differs_in",
+                "graphveil.tables.edges:id_difference_hint",
                 'return f"{_BLANKS}, {_CASE}" if',
                 'return "" if',
             ),
@@ -3811,7 +3847,7 @@ BUGS = [
         name="a_graph_whose_edges_were_all_dropped_is_accepted",
         edits=[
             (
-                "graphveil.tables.edges:read_ends",
+                "graphveil.tables.edges:read_endpoints",
                 "if unknown == REFUSE or (table.num_rows and not kept.any()):",
                 "if unknown == REFUSE:",
             ),
@@ -3824,7 +3860,7 @@ BUGS = [
         name="server_forgets_releases",
         edits=[
             (
-                "graphveil.serve.releases.office:Office._asked",
+                "graphveil.serve.releases.release_service:ReleaseService._asked",
                 "if ledger.begun\n            else remember(",
                 "if True\n            else remember(",
             )
@@ -3834,14 +3870,20 @@ BUGS = [
     ),
     dict(
         name="a_stored_answer_is_for_every_caller",
-        edits=[("graphveil.serve.releases.office:Office._answer", "caller.sha256.encode(), ", "")],
+        edits=[
+            (
+                "graphveil.serve.releases.release_service:ReleaseService._answer",
+                "caller.sha256.encode(), ",
+                "",
+            )
+        ],
         test="tests/serve/test_releases.py::test_a_request_of_another_caller_is_charged_anew[question0]",
     ),
     dict(
         name="the_server_recognizes_the_training_graph",
         edits=[
             (
-                "graphveil.serve.releases.office:Office._asked",
+                "graphveil.serve.releases.release_service:ReleaseService._asked",
                 "load_model(find_release(self._folder))",
                 "load_model(self._folder)",
             )
@@ -3867,17 +3909,23 @@ BUGS = [
     ),
     dict(
         name="a_request_keeps_its_place",
-        edits=[("graphveil.serve.gate:Gate._question", "counters.leave()", "pass")],
+        edits=[("graphveil.serve.middleware:RequestMiddleware._question", "counters.leave()", "pass")],
         test="tests/serve/test_hostile_http.py::test_requests_that_fail_take_no_place_for_ever[malformed JSON]",
     ),
     dict(
         name="heads_have_no_bound",
-        edits=[("graphveil.serve.gate:Gate.__call__", "if _head_bytes(scope) > _HEAD_BYTES:", "if False:")],
+        edits=[
+            (
+                "graphveil.serve.middleware:RequestMiddleware.__call__",
+                "if _head_bytes(scope) > _HEAD_BYTES:",
+                "if False:",
+            )
+        ],
         test="tests/serve/test_hostile_http.py::test_heads_above_16_kib_are_rejected[headers-17000]",
     ),
     dict(
         name="unknown_ids_are_not_named",
-        edits=[("graphveil.serve.refusals:unknown_ids", "{shown}{more}", "")],
+        edits=[("graphveil.serve.error_responses:unknown_ids", "{shown}{more}", "")],
         test="tests/serve/test_hostile_http.py::test_unknown_ids_are_named_by_position",
     ),
     # -- calibration of steps, and the range of delta
@@ -3908,7 +3956,7 @@ BUGS = [
         name="edges_are_added_where_none_is_kept",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeResponse.add",
+                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.add",
                 "min(self.keep, int(exact.to_integral_value(ROUND_CEILING)))",
                 "int(exact.to_integral_value(ROUND_CEILING))",
             )
@@ -3936,7 +3984,7 @@ BUGS = [
         name="a_second_tier_of_cells_has_the_noise_of_the_first",
         edits=[
             (
-                "graphveil.release.graphs.top_slots:TopSlotsQuery.answer",
+                "graphveil.release.graphs.top_node_pairs:TopNodePairsQuery.answer",
                 'hmac.new(key, b"second tier", "sha256").digest()',
                 "key",
             )
@@ -4077,7 +4125,7 @@ BUGS = [
         name="predictions_of_a_network_for_loud_records_are_not_finite",
         edits=[
             (
-                "graphveil.models.mlp.small:",
+                "graphveil.models.mlp.fixed_shape:",
                 "return finite_rows(logits).softmax(dim=1).cpu()",
                 "return logits.softmax(dim=1).cpu()",
             )
@@ -4193,7 +4241,7 @@ BUGS = [
         name="a_training_takes_one_step_more_than_it_pays_for",
         edits=[
             (
-                "graphveil.train.dpsgd:train_clipped",
+                "graphveil.train.dpsgd:train_with_clipped_sum",
                 "while state.done < steps:",
                 "while state.done <= steps:",
             ),
@@ -4203,7 +4251,7 @@ BUGS = [
     dict(
         name="clipping_leaves_no_margin_for_rounding",
         edits=[
-            ("graphveil.train.clipped:clip_factors", "(1 + MARGIN) / clip", "1 / clip"),
+            ("graphveil.train.clipped_sums:clip_factors", "(1 + MARGIN) / clip", "1 / clip"),
         ],
         test="tests/train/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
     ),
@@ -4266,7 +4314,7 @@ BUGS = [
         name="a_closed_training_draws_noise_of_a_known_key",
         edits=[
             (
-                "graphveil.release.steps.training_steps:_Spent.noise",
+                "graphveil.release.steps.training_steps:_ErasedNoise.noise",
                 "raise ReleaseError(_ERASED)",
                 "return super().noise(step)",
             ),
@@ -4277,7 +4325,7 @@ BUGS = [
         name="validation_records_teach_for_nothing",
         edits=[
             (
-                "graphveil.models.gnn.plan:StarPlan.pays",
+                "graphveil.models.gnn.plan:OneHopPlan.pays",
                 "group == TRAIN or (group == VAL and not self.metrics)",
                 "group == TRAIN",
             ),
@@ -4288,7 +4336,11 @@ BUGS = [
     dict(
         name="trees_of_a_fit_use_whole_lists",
         edits=[
-            ("graphveil.models.gnn.tree_method:TreeGnn.fit", "slots=asked.reach.slots", "slots=None"),
+            (
+                "graphveil.models.gnn.multi_hop_method:MultiHopGNN.fit",
+                "slots=asked.reach.slots",
+                "slots=None",
+            ),
         ],
         test="tests/models/gnn/test_trees.py::test_a_node_is_in_no_more_trees_of_a_fit_than_are_paid_for[1]",
     ),
@@ -4296,7 +4348,7 @@ BUGS = [
         name="empty_places_of_trees_hold_the_record_of_node_0",
         edits=[
             (
-                "graphveil.models.gnn.tree_inputs:TreeInputs.of",
+                "graphveil.models.gnn.multi_hop_inputs:MultiHopInputs.of",
                 "x.index_fill_(0, (places == NOBODY).nonzero()[:, 0], 0)",
                 "pass",
             ),
@@ -4307,7 +4359,7 @@ BUGS = [
         name="noise_of_trees_ignores_who_teaches",
         edits=[
             (
-                "graphveil.models.gnn.tree_method:TreeGnn._train",
+                "graphveil.models.gnn.multi_hop_method:MultiHopGNN._train",
                 "(*inputs.tensors, nodes, labels, code)",
                 "(*inputs.tensors, labels, code)",
             ),
@@ -4318,7 +4370,7 @@ BUGS = [
         name="noise_of_trees_ignores_features",
         edits=[
             (
-                "graphveil.models.gnn.tree_inputs:TreeInputs.tensors",
+                "graphveil.models.gnn.multi_hop_inputs:MultiHopInputs.tensors",
                 "[*tensors_of(self.x), *self.trees.tensors]",
                 "[*self.trees.tensors]",
             ),
@@ -4329,7 +4381,7 @@ BUGS = [
         name="noise_of_trees_ignores_labels",
         edits=[
             (
-                "graphveil.models.gnn.tree_method:TreeGnn._train",
+                "graphveil.models.gnn.multi_hop_method:MultiHopGNN._train",
                 "(*inputs.tensors, nodes, labels, code)",
                 "(*inputs.tensors, nodes, code)",
             ),
@@ -4351,7 +4403,7 @@ BUGS = [
         name="a_record_is_not_charged_for_its_own_slots_under_a_promise",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.of",
+                "graphveil.release.steps.tree_steps:Reach.from_unit",
                 "others = (slots + unit.max_degree) * below",
                 "others = unit.max_degree * below",
             ),
@@ -4362,7 +4414,7 @@ BUGS = [
         name="the_ball_of_a_promised_degree_leaves_out_friends_of_friends",
         edits=[
             (
-                "graphveil.release.steps.tree_steps:Reach.of",
+                "graphveil.release.steps.tree_steps:Reach.from_unit",
                 "ball = unit.max_degree * sum((unit.max_degree - 1) ** level",
                 "ball = unit.max_degree * sum((unit.max_degree - 2) ** level",
             ),
@@ -4374,8 +4426,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.steps.tree_steps:TreeStepsQuery.event",
-                "if event.change > MOST_SHIFT * self.noise_multiplier:",
-                "if event.change > 2 * MOST_SHIFT * self.noise_multiplier:",
+                "if event.change > MAX_SHIFT * self.noise_multiplier:",
+                "if event.change > 2 * MAX_SHIFT * self.noise_multiplier:",
             ),
         ],
         test="tests/release/test_bounded_trees.py::test_unusable_steps_are_refused",
@@ -4383,7 +4435,7 @@ BUGS = [
     dict(
         name="two_layers_of_trees_are_charged_as_one",
         edits=[
-            ("graphveil.models.gnn.tree_method:TreePlan.queries", "depth=self.depth", "depth=1"),
+            ("graphveil.models.gnn.multi_hop_method:MultiHopPlan.queries", "depth=self.depth", "depth=1"),
         ],
         test="tests/models/gnn/test_trees.py::test_a_fit_books_one_release_for_all_roots_that_a_record_reaches[changes1-event1]",
     ),
@@ -4425,7 +4477,7 @@ BUGS = [
         name="public_edges_are_drawn_by_randomized_response",
         edits=[
             (
-                "graphveil.release.graphs.edge_response:RespondedSlots._drawn",
+                "graphveil.release.graphs.edge_response:PerturbedNodePairs._drawn",
                 "return self.domain.open(found)",
                 "return found",
             ),
@@ -4436,12 +4488,12 @@ BUGS = [
         name="public_edges_are_among_the_largest_cells",
         edits=[
             (
-                "graphveil.release.graphs.top_slots:LevelledSlots._drawn",
+                "graphveil.release.graphs.top_node_pairs:LeveledNodePairs._drawn",
                 "return found[self.domain.protects(found >> SHIFT)] if len(self.domain.public) else found",
                 "return found",
             ),
         ],
-        test="tests/release/test_edge_response.py::test_no_public_edge_is_drawn[TopSlotsQuery]",
+        test="tests/release/test_edge_response.py::test_no_public_edge_is_drawn[TopNodePairsQuery]",
     ),
     dict(
         name="a_walk_takes_twice_the_private_steps_it_is_priced_for",
@@ -4477,8 +4529,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.perturb.lap_graph:LapGraph.queries",
-                "TopSlotsQuery(self.epsilon - first)",
-                "TopSlotsQuery(self.epsilon)",
+                "TopNodePairsQuery(self.epsilon - first)",
+                "TopNodePairsQuery(self.epsilon)",
             ),
         ],
         test="tests/perturb/test_mechanisms.py::test_what_is_asked_is_booked_and_adds_up_to_epsilon[lap-graph]",
@@ -4521,7 +4573,7 @@ BUGS = [
         name="further_words_of_an_answer_are_its_first_ones",
         edits=[
             (
-                "graphveil.collect.device:DeviceWords.blocks",
+                "graphveil.collect.client_randomness:ClientRandomness.blocks",
                 'b"block" + offset.to_bytes(8, "big")',
                 'b"words"',
             ),
@@ -4531,14 +4583,22 @@ BUGS = [
     dict(
         name="all_further_words_of_an_answer_are_the_same",
         edits=[
-            ("graphveil.collect.device:DeviceWords.blocks", 'offset.to_bytes(8, "big")', "bytes(8)"),
+            (
+                "graphveil.collect.client_randomness:ClientRandomness.blocks",
+                'offset.to_bytes(8, "big")',
+                "bytes(8)",
+            ),
         ],
         test="tests/collect/test_client.py::test_no_two_words_of_an_answer_are_the_same",
     ),
     dict(
         name="a_message_of_another_survey_is_accepted_by_one_byte",
         edits=[
-            ("graphveil.collect.message:_payload", "!= survey.digest:", "[:1] != survey.digest[:1]:"),
+            (
+                "graphveil.collect.encoded_report:_payload",
+                "!= protocol.digest:",
+                "[:1] != protocol.digest[:1]:",
+            ),
         ],
         test="tests/collect/test_message.py::test_every_byte_says_which_survey_and_whose_message_it_is[20]",
     ),
@@ -4556,7 +4616,11 @@ BUGS = [
     dict(
         name="all_surveys_hear_the_same_noise",
         edits=[
-            ("graphveil.collect.device:DeviceWords.__init__", ' + survey.digest, "sha256")', ', "sha256")'),
+            (
+                "graphveil.collect.client_randomness:ClientRandomness.__init__",
+                ' + protocol.digest, "sha256")',
+                ', "sha256")',
+            ),
         ],
         test="tests/collect/test_client.py::test_noise_is_another_for_another_question_record_node_or_device",
     ),
@@ -4586,7 +4650,7 @@ BUGS = [
         name="a_number_and_its_digits_are_two_people",
         edits=[
             (
-                "graphveil.collect.client:answer_all",
+                "graphveil.collect.client:randomize_records",
                 "if len(set(map(str, nodes))) != len(nodes):",
                 "if len(set(nodes)) != len(nodes):",
             ),
@@ -4607,7 +4671,11 @@ BUGS = [
     dict(
         name="a_message_names_one_bin_too_many",
         edits=[
-            ("graphveil.collect.message:_limits", "limits.append(law.sizes - 1)", "limits.append(law.sizes)"),
+            (
+                "graphveil.collect.encoded_report:_limits",
+                "limits.append(law.sizes - 1)",
+                "limits.append(law.sizes)",
+            ),
         ],
         test="tests/collect/test_message.py::test_a_bin_out_of_range_is_refused",
     ),
@@ -4627,7 +4695,7 @@ BUGS = [
         name="words_of_a_worker_are_taken_for_rows",
         edits=[
             (
-                "graphveil.release.engines.on_ray:RayEngine.run",
+                "graphveil.release.backends.on_ray:RayBackend.run",
                 "if isinstance(result, str):",
                 "if result is None:",
             ),
@@ -4639,9 +4707,9 @@ BUGS = [
         name="a_message_without_its_last_part_is_opened",
         edits=[
             (
-                "graphveil.release.engines.cluster.parcels:unpacked",
-                "if place != parcel.size:",
-                "if place > parcel.size:",
+                "graphveil.release.backends.cluster.sealed_blobs:unpacked",
+                "if place != sealed_blob.size:",
+                "if place > sealed_blob.size:",
             ),
         ],
         test="tests/release/test_ray_worker.py::test_parts_that_change_places_are_refused",
@@ -4650,7 +4718,7 @@ BUGS = [
         name="small_blocks_tell_how_many_edges_they_have",
         edits=[
             (
-                "graphveil.release.engines.cluster.parcels:_coarse",
+                "graphveil.release.backends.cluster.sealed_blobs:_coarse",
                 "return max(LEAST, -(-size // step) * step)",
                 "return -(-size // _ALIGN) * _ALIGN if size < LEAST else -(-size // step) * step",
             ),
@@ -4661,7 +4729,7 @@ BUGS = [
         name="one_worker_more_than_allowed_is_lost",
         edits=[
             (
-                "graphveil.release.engines.cluster.dealing:Dealer._return",
+                "graphveil.release.backends.cluster.scheduling:BlockScheduler._return",
                 "if self._losses < 0 or",
                 "if self._losses < -1 or",
             ),
@@ -4672,7 +4740,7 @@ BUGS = [
         name="one_block_is_tried_once_too_often",
         edits=[
             (
-                "graphveil.release.engines.cluster.dealing:Dealer._return",
+                "graphveil.release.backends.cluster.scheduling:BlockScheduler._return",
                 "self._tries[block] == _TRIES",
                 "self._tries[block] > _TRIES",
             ),
@@ -4683,7 +4751,7 @@ BUGS = [
         name="other_blocks_of_a_lost_worker_are_forgotten",
         edits=[
             (
-                "graphveil.release.engines.cluster.dealing:Dealer._return",
+                "graphveil.release.backends.cluster.scheduling:BlockScheduler._return",
                 "back = sorted([block, *(self._asked.pop(ticket)[1] for ticket in had)])",
                 "back = [block]",
             ),
@@ -4694,7 +4762,7 @@ BUGS = [
         name="blocks_are_handed_on_as_they_arrive",
         edits=[
             (
-                "graphveil.release.engines.cluster.dealing:Dealer.run",
+                "graphveil.release.backends.cluster.scheduling:BlockScheduler.run",
                 "while place in done:\n                yield done.pop(place)",
                 "while done:\n                yield done.pop(min(done))",
             ),
@@ -4705,7 +4773,7 @@ BUGS = [
         name="blocks_of_the_last_graph_are_used_for_the_next_one",
         edits=[
             (
-                "graphveil.release.engines.cluster.worker:Worker.see",
+                "graphveil.release.backends.cluster.worker:Worker.see",
                 '("", None), {}, None, _NO_WORK',
                 '("", None), self._kept, None, _NO_WORK',
             ),
@@ -4716,7 +4784,7 @@ BUGS = [
         name="messages_of_loud_records_are_not_finite",
         edits=[
             (
-                "graphveil.models.gap.shape:Passing.unit",
+                "graphveil.models.gap.shape:HopTransform.unit",
                 "safe_unit(finite_rows(rows) if self.on_records else rows)",
                 "safe_unit(rows)",
             )

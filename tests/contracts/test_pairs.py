@@ -10,7 +10,7 @@ from torch import Tensor
 
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
-from graphveil.audit.replayed.questions import keys_of
+from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
 from graphveil.graph import Adjacency
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import NeighborSumQuery

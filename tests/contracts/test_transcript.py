@@ -58,7 +58,7 @@ def ratios(
     rows = safe_unit(torch.from_numpy(np.random.default_rng(seed).normal(size=(3 * COPIES, DIM))))
     ratio = np.zeros(COPIES)
     for _ in queries:
-        answer = release.ask(NeighborSumData(rows))
+        answer = release.answer(NeighborSumData(rows))
         ratio += log_ratio(answer.numpy(), np.trunc(rows.numpy() * 2**BITS) / 2**BITS, sigma)
         rows = between(answer, sigma)
     return ratio

@@ -10,9 +10,9 @@ CONFIGURATION = {"method": "gap", "set.epsilon": 1.0}
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> RunFolder:
+def locked(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run")
-    with folder.opened(CONFIGURATION):
+    with folder.locked(CONFIGURATION):
         pass
     return folder
 
@@ -29,25 +29,25 @@ def test_where_no_run_is_none_is_resumed(tmp_path: Path, name: str) -> None:
         RunFolder(tmp_path / name).check(CONFIGURATION, resume=True)
 
 
-def test_the_lock_records_configuration_and_versions(opened: RunFolder) -> None:
-    content = read_json(opened.lock)
+def test_the_lock_records_configuration_and_versions(locked: RunFolder) -> None:
+    content = read_json(locked.lock)
     assert content["configuration"] == CONFIGURATION
     assert {"graphveil", "python", "torch", "numpy"} <= set(content["versions"])
 
 
-def test_resuming_needs_the_same_configuration(opened: RunFolder) -> None:
-    opened.check(CONFIGURATION, resume=True)
+def test_resuming_needs_the_same_configuration(locked: RunFolder) -> None:
+    locked.check(CONFIGURATION, resume=True)
     with pytest.raises(ConfigError, match="epsilon, hops differ"):
-        opened.check({"method": "gap", "set.epsilon": 2.0, "set.hops": 1}, resume=True)
+        locked.check({"method": "gap", "set.epsilon": 2.0, "set.hops": 1}, resume=True)
     with pytest.raises(ConfigError, match="--resume"):
-        opened.check(CONFIGURATION, resume=False)
+        locked.check(CONFIGURATION, resume=False)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": "x", "version": 1, "configuration": {}}'])
-def test_a_damaged_lock_is_refused(opened: RunFolder, content: str) -> None:
-    opened.lock.write_text(content)
+def test_a_damaged_lock_is_refused(locked: RunFolder, content: str) -> None:
+    locked.lock.write_text(content)
     with pytest.raises(ConfigError, match="damaged"):
-        opened.check(CONFIGURATION, resume=True)
+        locked.check(CONFIGURATION, resume=True)
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
@@ -56,36 +56,36 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         RunFolder(tmp_path / "run").check(CONFIGURATION, resume=False)
 
 
-def test_publishing_moves_a_whole_release_and_drops_the_work(opened: RunFolder) -> None:
-    staged = opened.workspace(0) / "release"
+def test_publishing_moves_a_whole_release_and_drops_the_work(locked: RunFolder) -> None:
+    staged = locked.workspace(0) / "release"
     staged.mkdir(parents=True)
     (staged / "model.json").write_text("{}")
-    assert not opened.complete
-    opened.publish(opened.workspace(0))
-    assert (opened.release / "model.json").is_file()
-    assert not opened.work.exists()
-    assert not opened.per_node.exists()
+    assert not locked.complete
+    locked.publish(locked.workspace(0))
+    assert (locked.release / "model.json").is_file()
+    assert not locked.work.exists()
+    assert not locked.per_node.exists()
 
 
 def test_what_is_withheld_is_in_place_before_the_release(
-    opened: RunFolder, monkeypatch: pytest.MonkeyPatch
+    locked: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("release", "per_node"):
-        (opened.workspace(0) / name).mkdir(parents=True)
+        (locked.workspace(0) / name).mkdir(parents=True)
     moved: list[str] = []
     replace = Path.replace
     monkeypatch.setattr(Path, "replace", lambda self, to: (moved.append(to.name), replace(self, to))[1])
-    opened.publish(opened.workspace(0))
+    locked.publish(locked.workspace(0))
     assert moved == ["per_node", "release"]
 
 
-def test_publishing_goes_on_where_it_was_killed(opened: RunFolder) -> None:
-    opened.per_node.mkdir(parents=True)
-    (opened.per_node / "predictions.parquet").write_text("first")
-    (opened.workspace(0) / "release").mkdir(parents=True)
-    opened.publish(opened.workspace(0))
-    assert opened.release.is_dir()
-    assert (opened.per_node / "predictions.parquet").read_text() == "first"
+def test_publishing_goes_on_where_it_was_killed(locked: RunFolder) -> None:
+    locked.per_node.mkdir(parents=True)
+    (locked.per_node / "predictions.parquet").write_text("first")
+    (locked.workspace(0) / "release").mkdir(parents=True)
+    locked.publish(locked.workspace(0))
+    assert locked.release.is_dir()
+    assert (locked.per_node / "predictions.parquet").read_text() == "first"
 
 
 def test_default_folders_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
 import pytest
 
 from graphveil.artifacts.rows import release_rows
-from graphveil.experiment.accounts.budget_breakdown import Stage, stages_of, unequal
+from graphveil.experiment.accounts.budget_breakdown import Stage, stages_of, unequal_shares_note
 from graphveil.models.attention import AttentionTraining
-from graphveil.models.classcode.edge.queries import Steering
-from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge
+from graphveil.models.classcode.edge.queries import BudgetAllocation
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
+from graphveil.release import AccuracyCountQuery, DPSGDQuery, OutEdgeSumQuery, ReleasePlan
 from graphveil.release.plan import Query, hops
 
 GROUPS = 3
@@ -19,12 +19,12 @@ def steps(noise_multiplier: float, rate: float = 0.0625) -> DPSGDQuery:
     )
 
 
-def push(sigma: float) -> PushQuery:
-    return PushQuery(dim=5, sigma=sigma, degree_budget=10, bounds=(1.0,) * GROUPS)
+def push(sigma: float) -> OutEdgeSumQuery:
+    return OutEdgeSumQuery(dim=5, sigma=sigma, out_degree_bound=10, bounds=(1.0,) * GROUPS)
 
 
 def pipeline(*queries: Query) -> tuple[Stage, ...]:
-    return stages_of(ReleasePlan(NodeOwner(), queries, delta=1e-5))
+    return stages_of(ReleasePlan(NodeRecord(), queries, delta=1e-5))
 
 
 def test_a_pipeline_says_who_spends_what() -> None:
@@ -37,9 +37,13 @@ def test_a_pipeline_says_who_spends_what() -> None:
         ("tally", 1, ("val", "other")),
     ]
     encoder, pushes, _, counts = found
-    assert (encoder.noise, encoder.batches, encoder.payers) == ("multiplier 2", "300 at 0.0625", "train")
+    assert (encoder.noise, encoder.batches, encoder.charged_groups) == (
+        "multiplier 2",
+        "300 at 0.0625",
+        "train",
+    )
     assert (pushes.name, pushes.noise) == ("push x 2", "std 4")
-    assert (counts.noise, counts.batches, counts.payers) == ("std 9", "", "val, test and unsplit")
+    assert (counts.noise, counts.batches, counts.charged_groups) == ("std 9", "", "val, test and unsplit")
     assert pushes.epsilon == pytest.approx(epsilon_of(2**0.5 / 4, 1e-5))
 
 
@@ -67,7 +71,9 @@ def test_full_batches_have_exact_shares() -> None:
 
 
 def test_a_whole_plan_in_one_kind_of_group_is_paid_by_every_record() -> None:
-    plan = ReleasePlan(NodePromise(max_degree=9), hops(0.3, 2, 4, NodePromise(max_degree=9)), delta=1e-5)
+    plan = ReleasePlan(
+        NodeBoundedDegree(max_degree=9), hops(0.3, 2, 4, NodeBoundedDegree(max_degree=9)), delta=1e-5
+    )
     (stage,) = stages_of(plan)
     assert (stage.kind, stage.count, stage.pays) == ("hop", 2, ("all",))
     assert stage.share == pytest.approx(1)
@@ -81,16 +87,16 @@ def test_names_of_groups_may_be_in_the_name_of_their_partition() -> None:
 
 
 def test_edges_have_nobody_to_name() -> None:
-    steering = Steering.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
-    found = stages_of(ReleasePlan(UndirectedEdge(), steering.queries(0.2, 3), delta=1e-7))
+    budget_allocation = BudgetAllocation.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
+    found = stages_of(ReleasePlan(UndirectedEdge(), budget_allocation.queries(0.2, 3), delta=1e-7))
     assert [stage.pays for stage in found] == [(), ()]
     assert [stage.share for stage in found] == pytest.approx([0.05, 1])  # of the pair that pays most for it
-    assert unequal(found).startswith("no edge pays for all of these in full")
-    assert not unequal(found[:1])
+    assert unequal_shares_note(found).startswith("no edge pays for all of these in full")
+    assert not unequal_shares_note(found[:1])
 
 
 def test_records_that_pay_are_named_and_need_no_remark() -> None:
-    assert not unequal(pipeline(push(4.0), push(4.0)))
+    assert not unequal_shares_note(pipeline(push(4.0), push(4.0)))
 
 
 def test_stages_are_plain_values() -> None:

@@ -12,14 +12,14 @@ def test_the_steered_release_has_sensitivity_one() -> None:
     assert found.sensitivity == 1
     assert found.noise_std[-1] == pytest.approx(4.6787, rel=1e-4)
     assert found.mu == pytest.approx(0.21373627, rel=1e-4)
-    assert found.tpr_at_1pct_fpr == pytest.approx(0.0173, abs=1e-4)
+    assert found.max_tpr_at_1pct_fpr == pytest.approx(0.0173, abs=1e-4)
 
 
 def test_counts_of_neighbours_have_their_own_noise() -> None:
     found = gv.calibrate("classcode", "undirected-edge", 1.0, 1e-7)
     assert found.sensitivity == 1
     assert found.noise_std == pytest.approx([1.356962], rel=1e-5)
-    assert found.tpr_at_1pct_fpr == pytest.approx(0.027183, rel=1e-4)
+    assert found.max_tpr_at_1pct_fpr == pytest.approx(0.027183, rel=1e-4)
 
 
 @pytest.mark.parametrize("method", ["gap", "classcode"])
@@ -43,7 +43,7 @@ def test_the_two_directions_are_inverse_under_units_of_records(method: str, conf
 
 
 def test_records_have_stages_with_payers_and_a_cross_check() -> None:
-    found = gv.calibrate("gap", "node-owner", 4.0, 1e-5, degree_budget=30, nodes=18_000)
+    found = gv.calibrate("gap", "node-owner", 4.0, 1e-5, out_degree_bound=30, nodes=18_000)
     assert [stage.kind for stage in found.stages] == ["training", "push", "training"]
     assert sum(stage.share for stage in found.stages) == pytest.approx(1)
     assert found.epsilon <= 4 < found.epsilon_renyi

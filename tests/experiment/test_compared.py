@@ -11,7 +11,7 @@ from command import Invoke
 
 from graphveil.cli import main
 from graphveil.experiment.finished_run import FinishedRun, interval
-from graphveil.experiment.pages.compared import compared_page
+from graphveil.experiment.pages.comparison import compared_page
 from graphveil.experiment.pages.figures import interactive_available
 
 TODAY = date(2026, 1, 2)
@@ -56,7 +56,7 @@ def test_every_run_has_its_row_its_curve_and_its_words(runs: list[FinishedRun]) 
     for run in runs:
         assert f"<td>{run.name}</td>" in page
         assert run.accuracy.percent() in page
-        assert run.guarantee.statement() in page
+        assert run.guarantee.formal_statement() in page
     assert page.count("<svg") == 2 and "<script" not in page and "http" not in page
     assert "different" not in page
 

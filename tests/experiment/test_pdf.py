@@ -13,8 +13,11 @@ NAME = "gap (a) \\ größe"
 
 @pytest.fixture(scope="module")
 def svg() -> str:
-    three = Summary.of([0.7, 0.72, 0.75])
-    lines = [Series.of(NAME, [(4.0, three), (0.5, three)]), Series.of("mlp", [(None, three)])]
+    three = Summary.from_values([0.7, 0.72, 0.75])
+    lines = [
+        Series.from_points(NAME, [(4.0, three), (0.5, three)]),
+        Series.from_points("mlp", [(None, three)]),
+    ]
     drawn = sweep_chart(lines)
     assert drawn is not None
     return drawn

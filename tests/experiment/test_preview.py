@@ -1,7 +1,7 @@
 import pytest
 
 from graphveil.errors import PrivacyError
-from graphveil.experiment.accounts.preview import preview, together
+from graphveil.experiment.accounts.preview import combined_guarantee, preview
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.inputs.source import Source
 from graphveil.graph import Graph
@@ -12,7 +12,7 @@ from graphveil.privacy import (
     Event,
     Gaussian,
     Guarantee,
-    NodeOwner,
+    NodeRecord,
     PoissonGaussian,
     UndirectedEdge,
     compose,
@@ -41,11 +41,11 @@ def test_nothing_is_spent_and_no_edge_is_read() -> None:
 
 
 def test_runs_add_up_like_one_long_release() -> None:
-    one = Guarantee.of(UndirectedEdge(), Gaussian(0.77050934), delta=1e-7, releases=2)
-    assert together([one]) is one
-    assert together([one] * 3).epsilon == pytest.approx(7.423, abs=1e-3)
-    assert together([one] * 10).epsilon == pytest.approx(15.104, abs=1e-3)
-    assert together([one] * 3).releases == 6
+    one = Guarantee.from_event(UndirectedEdge(), Gaussian(0.77050934), delta=1e-7, releases=2)
+    assert combined_guarantee([one]) is one
+    assert combined_guarantee([one] * 3).epsilon == pytest.approx(7.423, abs=1e-3)
+    assert combined_guarantee([one] * 10).epsilon == pytest.approx(15.104, abs=1e-3)
+    assert combined_guarantee([one] * 3).releases == 6
 
 
 TRAINING = PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.05, steps=200)
@@ -53,11 +53,11 @@ RECORDS = ByGroup("records", (TRAINING, Gaussian(0.8), Composed(())))
 
 
 def of_records(event: Event) -> Guarantee:
-    return Guarantee.of(NodeOwner(), event, delta=1e-5, releases=1)
+    return Guarantee.from_event(NodeRecord(), event, delta=1e-5, releases=1)
 
 
 def test_a_record_may_train_in_one_run_and_validate_in_another() -> None:
-    two = together([of_records(RECORDS)] * 2).epsilon
+    two = combined_guarantee([of_records(RECORDS)] * 2).epsilon
     same_part_twice = of_records(compose(RECORDS, RECORDS)).epsilon
     mixed = of_records(compose(TRAINING, Gaussian(0.8))).epsilon
     assert two == pytest.approx(max(same_part_twice, mixed))
@@ -66,24 +66,24 @@ def test_a_record_may_train_in_one_run_and_validate_in_another() -> None:
 
 def test_releases_of_two_methods_may_tell_other_groups_apart() -> None:
     other = ByGroup("records", (Gaussian(0.1), Gaussian(0.5)))  # the name alone says nothing
-    assert together([of_records(RECORDS), of_records(other)]).epsilon > of_records(RECORDS).epsilon
+    assert combined_guarantee([of_records(RECORDS), of_records(other)]).epsilon > of_records(RECORDS).epsilon
 
 
 def test_many_runs_are_never_cheaper_than_fewer() -> None:
-    found = [together([of_records(RECORDS)] * runs).epsilon for runs in (1, 2, 5, 10, 20)]
+    found = [combined_guarantee([of_records(RECORDS)] * runs).epsilon for runs in (1, 2, 5, 10, 20)]
     assert found == sorted(found)
 
 
 def test_together_is_only_as_valid_as_its_parts() -> None:
-    void = Guarantee.of(NodeOwner(), Gaussian(0.1), delta=1e-5, releases=1, deviations=("a flaw",))
-    both = together([of_records(RECORDS), void])
+    void = Guarantee.from_event(NodeRecord(), Gaussian(0.1), delta=1e-5, releases=1, deviations=("a flaw",))
+    both = combined_guarantee([of_records(RECORDS), void])
     assert (both.valid, both.deviations) == (False, ("a flaw",))
 
 
 def test_runs_that_would_use_up_delta_are_refused() -> None:
-    one = Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1e-7, releases=1, slack=4e-8)
+    one = Guarantee.from_event(UndirectedEdge(), Gaussian(0.5), delta=1e-7, releases=1, slack=4e-8)
     with pytest.raises(PrivacyError, match="fewer --runs"):
-        together([one] * 3)
+        combined_guarantee([one] * 3)
 
 
 def test_a_recipe_that_reads_protected_edges_voids_the_guarantee() -> None:
@@ -97,7 +97,7 @@ def test_a_recipe_that_reads_protected_edges_voids_the_guarantee() -> None:
 def test_a_recipe_that_drops_edges_says_so() -> None:
     weighted = Experiment("gap", TINY, {"unit": "undirected-edge", "epsilon": 1.0}, recipe="weighted")
     found = preview(weighted, weighted.load()).guarantee
-    assert "left out before anything is computed" in found.statement()
+    assert "left out before anything is computed" in found.formal_statement()
     assert found.valid
 
 

@@ -7,7 +7,7 @@ import pytest
 from command import Files, Invoke
 
 from graphveil.experiment.artifacts import RunFolder
-from graphveil.experiment.pages.privacy_notice import Notice, Total, fingerprint
+from graphveil.experiment.pages.compliance_report import ComplianceReport, NoticeTotal, fingerprint
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
 
 BRIEF = ["--set", "epochs=1", "--delta", "1e-7"]
@@ -69,19 +69,21 @@ def test_the_fingerprint_is_what_sha256sum_says(tmp_path: Path) -> None:
 
 
 def test_a_void_guarantee_protects_nothing_and_says_so() -> None:
-    void = Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, deviations=("a flaw",))
-    total = Total("the model", 1.0, 1e-5, " (not valid)")
-    said = Notice("gap", "2026-01-31", void, (), (total,), ())
+    void = Guarantee.from_event(
+        UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, deviations=("a flaw",)
+    )
+    total = NoticeTotal("the model", 1.0, 1e-5, " (not valid)")
+    said = ComplianceReport("gap", "2026-01-31", void, (), (total,), ())
     for page in (said.markdown(), said.html()):
         assert "nothing: the guarantee is not valid" in page and "deviation: a flaw" in page
         assert "1 (not valid)" in page.replace("\\", "")
-    assert Total("raw", None, 0.0).cells == ("raw", "no bound", "-")
-    nothing = Guarantee.of(NoUnit(), Composed(()), delta=0.0, releases=0)
-    assert "Nothing is hidden" in Notice("gcn", "2026-01-31", nothing, (), (), ()).markdown()
+    assert NoticeTotal("raw", None, 0.0).cells == ("raw", "no bound", "-")
+    nothing = Guarantee.from_event(NoUnit(), Composed(()), delta=0.0, releases=0)
+    assert "Nothing is hidden" in ComplianceReport("gcn", "2026-01-31", nothing, (), (), ()).markdown()
 
 
 def test_where_there_is_only_a_release_nothing_is_written(tmp_path: Path) -> None:
-    from graphveil.experiment.pages.privacy_notice import renew_notice
+    from graphveil.experiment.pages.compliance_report import update_compliance_report
 
-    renew_notice(tmp_path)
+    update_compliance_report(tmp_path)
     assert not RunFolder(tmp_path).root.joinpath("PRIVACY.md").exists()

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from graphveil.experiment.pages.charts import Line, line_chart
-from graphveil.experiment.pages.privacy_notice import Notice
+from graphveil.experiment.pages.charts import PlotLine, line_chart
+from graphveil.experiment.pages.compliance_report import ComplianceReport
 from graphveil.experiment.pages.report import report_page
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.gaussian import mu_of
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
@@ -34,7 +34,7 @@ def metrics(guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
         "mode": guarantee.mode,
         "guarantee": guarantee.as_dict(),
         "delta": guarantee.delta,
-        "tpr_at_1pct_fpr": guarantee.attacker_rate,
+        "tpr_at_1pct_fpr": guarantee.max_tpr,
         "guarantee_all_runs": {"epsilon": 2.0, "delta": guarantee.delta},
         "test_accuracy": accuracy,
         "mlp_test_accuracy": accuracy,
@@ -47,15 +47,15 @@ def metrics(guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
 
 
 def private(**changes: Any) -> Guarantee:
-    return Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, **changes)
+    return Guarantee.from_event(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, **changes)
 
 
-def notice(guarantee: Guarantee) -> Notice:
-    return Notice("gap on <b>mine</b>", "2026-01-31", guarantee, ("everybody",), (), ("graphveil",))
+def notice(guarantee: Guarantee) -> ComplianceReport:
+    return ComplianceReport("gap on <b>mine</b>", "2026-01-31", guarantee, ("everybody",), (), ("graphveil",))
 
 
 def test_the_report_prints_no_delta_below_the_one_accounted_for() -> None:
-    guarantee = Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1.0000011e-5, releases=1)
+    guarantee = Guarantee.from_event(UndirectedEdge(), Gaussian(0.5), delta=1.0000011e-5, releases=1)
     page = report_page(metrics(guarantee), HISTORY, guarantee, notice(guarantee))
     assert page.count("1.00001e-05") >= 3 and " 1e-05" not in page
 
@@ -100,7 +100,7 @@ def test_it_says_what_matters() -> None:
 
 def test_no_epsilon_is_printed_below_the_proved_one() -> None:
     both_ways = Gaussian(2**0.5 * mu_of(4.0, 1e-5))
-    guarantee = Guarantee.of(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
+    guarantee = Guarantee.from_event(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
     together = {"epsilon": 7.423042, "delta": 1e-5}
     figures = metrics(guarantee, guarantee_all_runs=together)
     page = report_page(figures, HISTORY, guarantee, notice(guarantee))
@@ -123,15 +123,15 @@ def test_a_void_guarantee_is_marked() -> None:
 def test_what_was_accounted_for_is_shown_and_not_what_a_paper_says() -> None:
     paper = private(mode="paper", deviations=("a flaw",))
     page = report_page(metrics(paper, epsilon=1.25), HISTORY, paper, notice(paper))
-    assert f"<td>{figure_up(paper.epsilon)} (not valid)</td>" in page
+    assert f"<td>{format_upper_bound(paper.epsilon)} (not valid)</td>" in page
     assert "The paper&#x27;s accounting calls this noise epsilon 1.25" in page
 
 
 @pytest.mark.parametrize(
     "guarantee",
     [
-        Guarantee.of(NoUnit(), Composed(()), delta=0.0, releases=0),
-        Guarantee.of(UndirectedEdge(), Composed(()), delta=1e-7, releases=0),
+        Guarantee.from_event(NoUnit(), Composed(()), delta=0.0, releases=0),
+        Guarantee.from_event(UndirectedEdge(), Composed(()), delta=1e-7, releases=0),
     ],
 )
 def test_runs_without_a_release_have_a_page_too(guarantee: Guarantee) -> None:
@@ -142,7 +142,7 @@ def test_runs_without_a_release_have_a_page_too(guarantee: Guarantee) -> None:
 
 
 def test_a_chart_stays_inside_its_frame() -> None:
-    svg = line_chart([Line("a", [(0, -3.7), (13, 8.1)], "s1")], x_label="x", y_label="y", title="t")
+    svg = line_chart([PlotLine("a", [(0, -3.7), (13, 8.1)], "s1")], x_label="x", y_label="y", title="t")
     points = re.search(r'points="([^"]+)"', svg)
     assert points is not None
     for point in points[1].split():
@@ -152,5 +152,7 @@ def test_a_chart_stays_inside_its_frame() -> None:
 
 
 def test_a_flat_line_can_be_drawn() -> None:
-    assert "nan" not in line_chart([Line("a", [(0, 1), (1, 1)], "s1")], x_label="x", y_label="y", title="t")
-    assert "nan" not in line_chart([Line("a", [(2, 1)], "s1")], x_label="x", y_label="y", title="t")
+    assert "nan" not in line_chart(
+        [PlotLine("a", [(0, 1), (1, 1)], "s1")], x_label="x", y_label="y", title="t"
+    )
+    assert "nan" not in line_chart([PlotLine("a", [(2, 1)], "s1")], x_label="x", y_label="y", title="t")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from collect.surveys import SURVEYS
 
-from graphveil.experiment.accounts.survey_account import SurveyAccount
+from graphveil.experiment.accounts.collection_account import CollectionAccount
 
 SENT = [("ann", "first"), ("bob", "second")]
 RECORDS = [b"1.0;2.0", b"3.0;4.0"]
@@ -30,6 +30,6 @@ def test_answers_are_booked_by_messages_and_records(
 ) -> None:
     monkeypatch.setenv("GRAPHVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     for told, about in ((SENT, RECORDS), (sent, records)):
-        known = SurveyAccount.of_records(SURVEYS["label"], ["ann", "bob"], None)
-        known.book_messages(told, about)
+        known = CollectionAccount.from_records(SURVEYS["label"], ["ann", "bob"], None)
+        known.charge_reports(told, about)
     assert len(known.account.ledger.entries) == bookings

@@ -24,7 +24,12 @@ from graphveil.experiment.results import Summary
 from graphveil.experiment.sweeps import sweep as sweeps
 from graphveil.experiment.sweeps.sweep import Sweep, plan_sweep
 from graphveil.experiment.sweeps.sweep_chart import Series, sweep_chart
-from graphveil.experiment.sweeps.sweep_workers import LedgerElsewhere, Progress, Question, answered_by
+from graphveil.experiment.sweeps.sweep_workers import (
+    LedgerCall,
+    RemoteLedger,
+    WorkerProgress,
+    request_handler,
+)
 from graphveil.graph import Graph
 from graphveil.ledger import Ledger
 from graphveil.privacy import Entry, Guarantee, MemoryLedger, UndirectedEdge, ledger_of
@@ -71,7 +76,7 @@ def test_one_account_has_the_receipts_of_every_graph_that_a_grid_asks(tmp_path: 
 
 
 def test_a_grid_is_method_by_settings_by_epsilon_and_what_no_budget_changes_is_one_cell() -> None:
-    assert [cell.name for cell in grid(ceiling=True).cells] == [
+    assert [cell.name for cell in grid(include_nonprivate=True).cells] == [
         "001-gap-epochs-2-hops-1-epsilon-1",
         "002-gap-epochs-2-hops-1-epsilon-4",
         "003-gap-epochs-2-hops-2-epsilon-1",
@@ -86,8 +91,8 @@ def test_a_grid_is_method_by_settings_by_epsilon_and_what_no_budget_changes_is_o
 
 
 def test_a_method_without_a_form_without_privacy_has_no_ceiling() -> None:
-    cells = grid(methods=("classcode",), settings={}, ceiling=True).cells
-    assert [cell.ceiling for cell in cells] == [False, False]
+    cells = grid(methods=("classcode",), settings={}, include_nonprivate=True).cells
+    assert [cell.include_nonprivate for cell in cells] == [False, False]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -113,7 +118,7 @@ def test_what_cannot_be_a_grid_is_refused_before_any_data(case: str) -> None:
 
 
 def test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to() -> None:
-    plan = plan_sweep(grid(ceiling=True))
+    plan = plan_sweep(grid(include_nonprivate=True))
     asked = [
         one.guarantee
         for cell, one in zip(plan.sweep.cells, plan.previews, strict=True)
@@ -121,7 +126,7 @@ def test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to() 
     ]
     assert plan.total is not None
     assert len(asked) == 4
-    assert plan.total.epsilon == Guarantee.together([one for one in asked for _ in range(2)]).epsilon
+    assert plan.total.epsilon == Guarantee.compose([one for one in asked for _ in range(2)]).epsilon
     assert plan.total.epsilon > 2 * max(one.epsilon for one in asked)
     assert plan.total.releases == 2 * sum(one.releases for one in asked)
     assert all(len(ledger_of(graph.edge_set)) == 0 for graph in plan.graphs)
@@ -137,9 +142,11 @@ def test_what_is_booked_is_what_was_shown(graph: Graph, tmp_path: Path) -> None:
     found = swept(graph, tmp_path / "s", on_plan=look)
     (plan,) = shown
     entries = ledger_of(graph.edge_set).entries
-    booked = [Guarantee.of(one.unit, one.event, delta=1e-7, releases=1, slack=one.slack) for one in entries]
+    booked = [
+        Guarantee.from_event(one.unit, one.event, delta=1e-7, releases=1, slack=one.slack) for one in entries
+    ]
     assert plan.total is not None
-    assert Guarantee.together(booked).epsilon == pytest.approx(plan.total.epsilon, rel=1e-6)
+    assert Guarantee.compose(booked).epsilon == pytest.approx(plan.total.epsilon, rel=1e-6)
     assert found.total == plan.total
     rows = list(csv.DictReader((tmp_path / "s" / "sweep.csv").read_text().splitlines()))
     assert [row["cell"] for row in rows] == [cell.name for cell in plan.sweep.cells]
@@ -212,29 +219,29 @@ def test_side_by_side_gives_the_same_bytes_and_one_ledger(tmp_path: Path) -> Non
 def test_workers_share_a_limit_and_keep_their_own_bookings_apart() -> None:
     limit = MemoryLedger(epsilon=2.0, delta=1e-7)
     shown: list[tuple[str, int, int]] = []
-    ask = answered_by([limit], lambda *told: shown.append(told))
-    one, two = LedgerElsewhere(ask, 0), LedgerElsewhere(ask, 0)
+    ask = request_handler([limit], lambda *told: shown.append(told))
+    one, two = RemoteLedger(ask, 0), RemoteLedger(ask, 0)
     one.record(Entry("a", "rows", PureDP(1.5)))
     with pytest.raises(BudgetError, match="the limit is 2"):
         two.record(Entry("b", "rows", PureDP(1.5)))
-    assert (len(one), len(two), len(limit), two.holds("b")) == (1, 1, 1, False)
+    assert (len(one), len(two), len(limit), two.contains("b")) == (1, 1, 1, False)
     one.commit("a")
-    assert not one.withdraw("a")
-    ask(Progress("encoder", 1, 2))
+    assert not one.refund("a")
+    ask(WorkerProgress("encoder", 1, 2))
     assert shown == [("encoder", 1, 2)]
     with pytest.raises(ConfigError, match="no question to a ledger"):
-        ask(Question(0, "__class__"))
+        ask(LedgerCall(0, "__class__"))
 
 
 def test_of_the_receipts_of_all_workers_each_sees_its_own(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.init("friends", "undirected-edge")
-    ask = answered_by([ledger.data_set("friends")], lambda *told: None)
-    one, two = LedgerElsewhere(ask, 0), LedgerElsewhere(ask, 0)
+    ask = request_handler([ledger.data_set("friends")], lambda *told: None)
+    one, two = RemoteLedger(ask, 0), RemoteLedger(ask, 0)
     for name, worker in (("a", one), ("b", two)):
         worker.record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
     assert [[receipt.release for receipt in worker.receipts] for worker in (one, two)] == [["a"], ["b"]]
-    assert two.holds("a") and len(two.receipts) == 2  # a resumed run finds what it booked before
+    assert two.contains("a") and len(two.receipts) == 2  # a resumed run finds what it booked before
     assert (one.name, one.accounts[0].releases) == ("friends", 2)
 
 
@@ -309,11 +316,11 @@ def test_a_folder_of_another_sweep_is_refused_and_nothing_is_spent(graph: Graph,
 
 
 def test_the_figure_is_one_svg_with_every_series_its_intervals_and_levels() -> None:
-    three = Summary.of([0.7, 0.8, 0.9])
+    three = Summary.from_values([0.7, 0.8, 0.9])
     series = [
-        Series.of("gap <1>", [(4.0, three), (0.5, three)]),
-        Series.of("mlp", [(None, three)]),
-        Series.of("nobody", [(1.0, Summary.of([None]))]),
+        Series.from_points("gap <1>", [(4.0, three), (0.5, three)]),
+        Series.from_points("mlp", [(None, three)]),
+        Series.from_points("nobody", [(1.0, Summary.from_values([None]))]),
     ]
     drawn = sweep_chart(series)
     assert drawn is not None
@@ -328,7 +335,7 @@ def test_the_figure_is_one_svg_with_every_series_its_intervals_and_levels() -> N
     _, band = root.iter(f"{svg}rect")  # the background, and the interval of the level
     top, tall = float(band.get("y", "")), float(band.get("height", ""))
     assert top < float(ends[0][1]) < top + tall and "%" in "".join(map(str, words))
-    assert sweep_chart([Series.of("mlp", [(None, three)])]) is None
+    assert sweep_chart([Series.from_points("mlp", [(None, three)])]) is None
 
 
 def test_a_grid_that_does_not_fit_as_a_whole_spends_nothing(tmp_path: Path) -> None:

@@ -35,4 +35,4 @@ def adjacency(graph: "nx.Graph | nx.DiGraph") -> Adjacency:
 def pair(name: str) -> "tuple[nx.Graph, SimpleGraph]":
     """Return a graph twice: undirected in networkx, and as we read it."""
     graph = GRAPHS[name]()
-    return graph.to_undirected(), SimpleGraph.of(adjacency(graph))
+    return graph.to_undirected(), SimpleGraph.from_adjacency(adjacency(graph))

@@ -134,7 +134,7 @@ def test_communities_are_the_same_again() -> None:
 
 def test_communities_that_are_there_are_found() -> None:
     planted = nx.planted_partition_graph(6, 25, 0.4, 0.01, seed=1)
-    ours, groups = SimpleGraph.of(adjacency(planted)), np.arange(150) // 25
+    ours, groups = SimpleGraph.from_adjacency(adjacency(planted)), np.arange(150) // 25
     labels = fidelity.communities(ours, rng=rng())
     assert fidelity.normalized_mutual_information(labels, groups) > 0.95
     found, expected = fidelity.modularity(ours, labels), fidelity.modularity(ours, groups)

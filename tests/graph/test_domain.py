@@ -48,7 +48,7 @@ def test_blocks_hold_their_own_slots_once(rows: int) -> None:
     graph = edges((0, 2), (2, 3), (3, 5), (1, 2), (0, 5))
     domain, found, ranges = Domain.within(edges((0, 2)), LISTED), [], []
     for block in blocks(graph, rows):
-        own, start, stop = domain.of(block)
+        own, start, stop = domain.pairs_in_block(block)
         assert ((own >= start) & (own < stop)).all()
         found += own.tolist()
         ranges.append((start, stop))
@@ -61,7 +61,7 @@ def test_without_a_list_every_pair_is_a_slot() -> None:
     for directed in (False, True):
         domain = Domain.whole(6, directed=directed)
         (block,) = blocks(edges((0, 2), (5, 1), directed=directed), 6)
-        assert len(domain.of(block)[0]) == 2
+        assert len(domain.pairs_in_block(block)[0]) == 2
         assert domain.size == (30 if directed else 15)
 
 

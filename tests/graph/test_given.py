@@ -142,7 +142,7 @@ class TestPyg:
         keywords = {"unit": "undirected-edge", "epsilon": 1, "delta": 1e-5, "encoder_epochs": 1, "epochs": 1}
         model = gv.GAP(**keywords).fit(held)
         assert torch.equal(model.predict(held), model.predict()) and model.score(held) >= 0
-        assert model.price(held) is None or model.price(held).releases == 0
+        assert model.privacy_cost(held) is None or model.privacy_cost(held).releases == 0
         gv.GAP(**keywords).fit(held)
         edges = Graph.from_pyg(held).edge_set
         assert len(ledger_of(edges)) == 2

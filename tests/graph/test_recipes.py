@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 from graphveil.errors import GraphError
-from graphveil.graph import RECIPES, Graph, Recipe, hash_split, load_dataset, to_dense
+from graphveil.graph import RECIPES, DatasetRecipe, Graph, hash_split, load_dataset, to_dense
 from graphveil.graph.recipes import (
     CLASSES_PUBLIC,
     CONSTANT_DROPPED,
@@ -201,7 +201,7 @@ class TestSplitById:
     def test_every_node_has_a_part_whatever_its_label_says(self, name):
         graph = large()
         moved = graph.replace(y=torch.where(torch.arange(400) < 50, -1, (graph.y + 1) % 4))
-        recipe = RECIPES[name].on_devices()
+        recipe = RECIPES[name].on_clients()
         first, second = (recipe.split(one, 3) for one in (graph, moved))
         for part in ("train_mask", "val_mask", "test_mask"):
             assert torch.equal(getattr(first, part), getattr(second, part))
@@ -211,7 +211,7 @@ class TestSplitById:
     def test_no_record_decides_how_others_are_scaled(self):
         graph = large()
         moved = graph.replace(x=torch.cat([graph.x[:1] * 100, graph.x[1:]]))
-        recipe = RECIPES["lpgnn"].on_devices()
+        recipe = RECIPES["lpgnn"].on_clients()
         first, second = (recipe.prepare(one) for one in (graph, moved))
         assert torch.equal(first.x[1:], second.x[1:]) and RANGES_PUBLIC not in recipe.public_notes
         with pytest.raises(GraphError, match=r"scales features.*on_devices"):
@@ -256,6 +256,6 @@ class TestPlanetoid:
 
 
 def test_a_recipe_of_ones_own():
-    recipe = Recipe(name="mine", shares=(0.5, 0.0), class_filters={"graph": ClassFilter(min_nodes=2)})
+    recipe = DatasetRecipe(name="mine", shares=(0.5, 0.0), class_filters={"graph": ClassFilter(min_nodes=2)})
     graph = recipe.split(recipe.prepare(small()), 0)
     assert graph.num_nodes == 5 and int(graph.mask("test").sum()) == 3

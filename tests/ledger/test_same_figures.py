@@ -59,7 +59,7 @@ def predictions(first: Graph, folder: Path) -> dict[str, Graph]:
         attach(graph.edge_set, name)
     model = gap().fit(first)
     model.predict(others["other"])
-    model.predict(others["apart"], disjoint_edges=True)
+    model.predict(others["apart"], assume_disjoint_edges=True)
     model.predict(others["late"])
     return {"data": first, **others}
 

@@ -12,7 +12,7 @@ from scipy import stats
 from graphveil._random import RowStream
 from graphveil.errors import ConfigError
 from graphveil.graph.domain import Domain
-from graphveil.mechanisms._marks import TOTAL
+from graphveil.mechanisms._bernoulli import TOTAL
 from graphveil.mechanisms.noisy_cells import MAX_CELLS, SHIFT, NoisyCells
 from graphveil.perturb import LapGraph
 

@@ -58,7 +58,7 @@ def make_graph() -> MakeGraph:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What each hop was asked with: vectors and keys."""
     seen: Asked = []
-    ask = Release.ask
+    ask = Release.answer
 
     def noting(self: Release, data: Any) -> Any:
         if isinstance(data, NeighborSumData):
@@ -77,7 +77,7 @@ def with_little_training(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(crossfit, "CANDIDATES", (crossfit.Candidate(2, hidden=4),))
     patch.setattr(head, "_SMALL_STEPS", 2)
     patch.setattr(head, "SEEDS", 1)
-    patch.setattr("graphveil.models.weighting._STEPS", 3)
+    patch.setattr("graphveil.models.edge_weighting._STEPS", 3)
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import torch
 
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
-from graphveil.models.inference.cache import Answer
-from graphveil.models.method import Method, Outcome, State, Trained
+from graphveil.models.inference.prediction_cache import CachedPrediction
+from graphveil.models.method import FitResult, Method, State, TrainedModel
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.privacy import NodeOwner
-from graphveil.release import NeighborSumData, PushData, PushQuery, ReleasePlan, calibrate_plan
+from graphveil.privacy import NodeRecord
+from graphveil.release import NeighborSumData, OutEdgeSumData, OutEdgeSumQuery, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops
 
 DIM = 4
@@ -27,13 +27,16 @@ class Double(Estimator):
 
     method: ClassVar[str] = "double"
     node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
-    needs_degree_budget: ClassVar[bool] = True
+    needs_out_degree_bound: ClassVar[bool] = True
 
     hidden: int = 3
 
-    def _configured(self) -> Method:
+    def _build_method(self) -> Method:
         return DoubleMethod(
-            name=self.method, terms=self._terms(), degree_budget=self.degree_budget or 1, hidden=self.hidden
+            name=self.method,
+            privacy_config=self._build_privacy_config(),
+            out_degree_bound=self.out_degree_bound or 1,
+            hidden=self.hidden,
         )
 
 
@@ -41,34 +44,34 @@ class Double(Estimator):
 class DoubleMethod(Method):
     """One hop."""
 
-    degree_budget: int
+    out_degree_bound: int
     hidden: int
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        unit = self.terms.unit
+        unit = self.privacy_config.unit
 
         def queries(mu: float) -> tuple[Any, ...]:
-            if not isinstance(unit, NodeOwner):
+            if not isinstance(unit, NodeRecord):
                 return hops(mu, 1, DIM, unit)
-            return (PushQuery(dim=DIM, sigma=unit.change / mu, degree_budget=self.degree_budget),)
+            return (OutEdgeSumQuery(dim=DIM, sigma=unit.change / mu, out_degree_bound=self.out_degree_bound),)
 
-        delta = self.terms.delta_for(sizes.nodes)
-        return calibrate_plan(unit, self.terms.budget, delta, queries, num_nodes=sizes.nodes)
+        delta = self.privacy_config.delta_for(sizes.nodes)
+        return calibrate_plan(unit, self.privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         assert session.plan is not None
         release = session.open(graph)
         vectors = torch.zeros(graph.num_nodes, DIM)
         vectors[:, 0] = 1.0
         with session.stage("aggregate"):
-            pushes = isinstance(session.plan.unit, NodeOwner)
-            rows = release.ask(PushData(vectors) if pushes else NeighborSumData(vectors))
+            pushes = isinstance(session.plan.unit, NodeRecord)
+            rows = release.answer(OutEdgeSumData(vectors) if pushes else NeighborSumData(vectors))
             release.close()
-        return Outcome(
+        return FitResult(
             trained=TrainedDouble(self.hidden, graph.num_classes),
             proba=rows[:, : graph.num_classes].softmax(dim=1),
             released={"hop1": rows},
-            private_accuracy={"val": 0.4, "test": 0.5} if self.terms.private_metrics else {},
+            private_accuracy={"val": 0.4, "test": 0.5} if self.privacy_config.private_metrics else {},
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedDouble":
@@ -77,7 +80,7 @@ class DoubleMethod(Method):
 
 
 @dataclass(frozen=True)
-class TrainedDouble(Trained):
+class TrainedDouble(TrainedModel):
     """Predicts nothing of other graphs, for nothing."""
 
     hidden: int
@@ -86,8 +89,8 @@ class TrainedDouble(Trained):
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         return None
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
-        return Answer(None, (), torch.full((graph.num_nodes, self.classes), 1 / self.classes))
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        return CachedPrediction(None, (), torch.full((graph.num_nodes, self.classes), 1 / self.classes))
 
     def state(self) -> State:
         return {"weights": torch.ones(self.hidden)}

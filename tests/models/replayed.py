@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.audit.replayed.prices import price_of
-from graphveil.audit.silence import unnoised
+from graphveil.audit.query_neighbor_tests.charged_losses import charged_loss
+from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.privacy import MemoryLedger, PureDP, UndirectedEdge, Unit, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import EdgeAttentionData, NeighborCountQuery, NeighborSumQuery, Release
@@ -45,9 +45,9 @@ class Replay:
     def _answered(self, release: Release, ask: Any, data: Any) -> Tensor:
         query, unit = release._plan.queries[release._position], release._plan.unit
         release._position += 1
-        self.groups, plan, book = release._public.groups, unnoised(unit, (query,)), MemoryLedger()
+        self.groups, plan, book = release._public.groups, zero_noise_plan(unit, (query,)), MemoryLedger()
         private = release._private
-        alone = Release.open(plan, private._adjacency, self.groups, budget=book, engine=private._engine)
+        alone = Release.open(plan, private._adjacency, self.groups, budget=book, backend=private._backend)
         answer = ask(alone, data)
         self.asked.append(tuple(vars(data).values()))
         self.queries.append(query)
@@ -66,7 +66,7 @@ class Replay:
     def in_place(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         """Answer all releases."""
         with patch.context() as here:
-            shipped = Release.ask
+            shipped = Release.answer
             here.setattr(Release, "ask", lambda release, data: self.ask(release, data, shipped))
             yield
 
@@ -79,7 +79,7 @@ class Replay:
             assert len(counts) == len(events)
             # An edge pays its epsilon for every whole number that it moves by one.
             return [query.event(unit).epsilon / query.epsilon / query.noise[0] for query in counts]
-        found = [price_of(event, (u, v)).mu for event in events]
+        found = [charged_loss(event, (u, v)).mu for event in events]
         assert math.hypot(*found) <= (total_mu(compose(*events)) or 0) * (1 + 1e-9)
         return found
 
@@ -91,15 +91,15 @@ def share_of_price(before: Replay, after: Replay, unit: Unit, pair: Pair) -> flo
         assert all(_same(*both) for both in zip(was, now, strict=True)), "it asks by what edges say"
     prices = before.prices(unit, pair)
     sums = zip(before.queries, before.asked, before.sums, after.sums, prices, strict=True)
-    for query, asked, was, now, price in sums:
+    for query, asked, was, now, privacy_cost in sums:
         change = now - was
         counted = isinstance(query, NeighborCountQuery)
         moved = float(change.abs().sum() if counted else change.norm())
-        assert moved <= price * (1 + 1e-6), f"it moves {moved:.6f}, priced {price:.6f}"
+        assert moved <= privacy_cost * (1 + 1e-6), f"it moves {moved:.6f}, priced {privacy_cost:.6f}"
         if counted or isinstance(query, NeighborSumQuery):
             skipped = len(asked[0]) - len(change)  # nodes that keep their rows
             assert {row + skipped for row in change.nonzero()[:, 0].tolist()} <= ends, "a third row changed"
-            largest = max(largest, moved / price if price else 0.0)
+            largest = max(largest, moved / privacy_cost if privacy_cost else 0.0)
     return largest
 
 

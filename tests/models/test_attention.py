@@ -19,7 +19,7 @@ from graphveil.models.attention import (
     AttentionTraining,
     attention_keys,
     attention_start,
-    learn_attention,
+    train_attention,
 )
 from graphveil.models.gap import GAP
 from graphveil.privacy import (
@@ -143,8 +143,8 @@ def test_attention_learns_whom_to_listen_to() -> None:
     labels = torch.randint(0, 2, (count,), generator=generator)
     lies = torch.arange(count) % 2 == 1
     said = (labels != lies) * 2.0 - 1.0
-    nothing = torch.zeros(count)
-    rows = torch.stack([said, lies * 2.0 - 1.0, nothing, nothing], dim=1) / 2**0.5
+    none_before_fit = torch.zeros(count)
+    rows = torch.stack([said, lies * 2.0 - 1.0, none_before_fit, none_before_fit], dim=1) / 2**0.5
     source = torch.randint(0, count, (20, count), generator=generator)
     alike = labels[source] == labels
     target = torch.arange(count).expand(20, -1)
@@ -156,7 +156,7 @@ def test_attention_learns_whom_to_listen_to() -> None:
     key = ReleaseKey.from_seed(0, "test")
     release = Release.open(plan, adjacency, budget=MemoryLedger(), key=key)
     network = trained(release, plan, rows, labels)
-    noisy = release.ask(NeighborSumData(rows, attention_keys(network, rows)))
+    noisy = release.answer(NeighborSumData(rows, attention_keys(network, rows)))
     assert told_apart(sum_in_neighbors(adjacency, rows), labels) < 0.75
     assert told_apart(noisy, labels) > 0.9
 
@@ -167,7 +167,7 @@ def trained(
     query, targets = plan.queries[0], torch.arange(len(rows))
     assert isinstance(query, EdgeAttentionQuery)
     start = attention_start(query, rows, labels, targets, torch.Generator().manual_seed(0))
-    return learn_attention(release, query, start, rows, labels, targets, **more)
+    return train_attention(release, query, start, rows, labels, targets, **more)
 
 
 def told_apart(rows: Tensor, labels: Tensor) -> float:
@@ -226,12 +226,12 @@ def test_gap_learns_its_weights_and_predicts_other_graphs_with_them(tmp_path: Pa
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     assert all(torch.equal(attention_of(loaded)[name], part) for name, part in attention_of(model).items())
     other = RECIPES["gap"].split(synthetic("tiny", seed=1), seed=0)
-    price = model.price(other, disjoint_edges=True)
-    assert price is not None
-    assert price.releases == 1
-    assert len(price.event.events) == 2  # nothing is trained on another graph
-    assert price.epsilon < guarantee.epsilon
-    assert model.predict(other, disjoint_edges=True).shape == (other.num_nodes,)
+    privacy_cost = model.privacy_cost(other, assume_disjoint_edges=True)
+    assert privacy_cost is not None
+    assert privacy_cost.releases == 1
+    assert len(privacy_cost.event.events) == 2  # nothing is trained on another graph
+    assert privacy_cost.epsilon < guarantee.epsilon
+    assert model.predict(other, assume_disjoint_edges=True).shape == (other.num_nodes,)
 
 
 def test_gap_resumes_attention_at_no_cost(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
-from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
+from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.graph.recipes import ISOLATED_DROPPED, NO_CROSSING
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
 from graphveil.models.gap import GAP
 from graphveil.privacy import Entry, MemoryLedger, attach_ledger, ledger_of
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 
 ALL: dict[str, dict[str, Any]] = {
@@ -113,10 +113,11 @@ class TestConfiguration:
 
     def test_a_unit_of_released_graphs_is_named_as_such(self, method):
         if method == "mlp":  # which reads no edge, so that none has to be told from another
-            assert build(method, unit="private-slot-edge").tells_slots is False
+            assert build(method, unit="private-slot-edge").distinguishes_private_edges is False
             return
         with pytest.raises(
-            NotYetError, match="unit 'private-slot-edge' is not available for it: train 'gcn'"
+            NotImplementedGuaranteeError,
+            match="unit 'private-slot-edge' is not available for it: train 'gcn'",
         ):
             build(method, unit="private-slot-edge")
 
@@ -202,7 +203,7 @@ class TestFit:
         for ask in (Estimator.predict, Estimator.predict_proba, lambda model: model.guarantee):
             with pytest.raises(ConfigError, match=r"not fitted yet; call fit\(graph\) first"):
                 ask(build(method))
-        for ask_another in (Estimator.predict, Estimator.price):
+        for ask_another in (Estimator.predict, Estimator.privacy_cost):
             with pytest.raises(ConfigError, match="not fitted yet"):
                 ask_another(build(method), graph)
 
@@ -248,7 +249,7 @@ class TestFit:
         model = build(method).fit(graph)
         other = make_graph(seed=1)
         narrow = other.replace(x=other.x[:, :5])
-        for ask in (model.predict_proba, model.price):
+        for ask in (model.predict_proba, model.privacy_cost):
             with pytest.raises(GraphError, match="has 5 features and the model was trained on 8"):
                 ask(narrow)
         assert ledger_of(narrow.edge_set).entries == ()
@@ -264,7 +265,7 @@ class TestFit:
         plain = build(method, feature_scaling="none")
         loud, model = with_column_five(3e38), plain.fit(make_graph(as_sparse=as_sparse))
         again = build(method, feature_scaling="none")
-        for ask in (model.predict_proba, model.price, again.fit, again.preview):
+        for ask in (model.predict_proba, model.privacy_cost, again.fit, again.preview):
             with pytest.raises(GraphError, match=r"beyond 2\^63, .* column 5, counted from 0; scale them"):
                 ask(loud)
         assert ledger_of(loud.edge_set).entries == ()
@@ -347,15 +348,17 @@ class TestGuarantee:
         friendship = epsilon_of(2**0.5 * model.plan_.mu, 1e-7 - model.plan_.slack)
         listed = " ".join(model.guarantee.deviations)
         assert "Renyi accounting" in listed
-        assert f"a friendship is protected at eps = {figure_up(friendship)} only" in listed
-        assert f"is protected at eps = {figure_up(friendship)}." in model.guarantee.statement()
-        assert model.guarantee.statement().startswith("NOT A VALID GUARANTEE (paper mode)")
+        assert f"a friendship is protected at eps = {format_upper_bound(friendship)} only" in listed
+        assert (
+            f"is protected at eps = {format_upper_bound(friendship)}." in model.guarantee.formal_statement()
+        )
+        assert model.guarantee.formal_statement().startswith("NOT A VALID GUARANTEE (paper mode)")
 
     def test_a_friendship_has_one_figure_with_weights_too(self, graph):
         found = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, weights="sigmoid_cos")
         promised = found.preview(graph)[1]
-        words = re.findall(r"is protected at eps = ([\d.]+\d)", promised.statement())
-        assert words == [figure_up(promised.mutual_epsilon)] * 2
+        words = re.findall(r"is protected at eps = ([\d.]+\d)", promised.formal_statement())
+        assert words == [format_upper_bound(promised.mutual_epsilon)] * 2
 
     @pytest.mark.parametrize("method", ["mlp", "gap"])
     def test_a_gpu_that_is_missing_is_refused_before_anything_is_spent(self, method, graph, monkeypatch):
@@ -376,9 +379,9 @@ class TestGuarantee:
             paper_deviations = ("another flaw",)
 
         keywords = {"unit": "undirected-edge", "epsilon": 2.0, "mode": "paper"}
-        assert "Renyi" in METHODS["gap"](**keywords).preview(graph)[1].statement()
+        assert "Renyi" in METHODS["gap"](**keywords).preview(graph)[1].formal_statement()
         assert Exact(**keywords).preview(graph)[1].deviations == ("another flaw",)
-        assert "Renyi" not in METHODS["mlp"](**keywords).preview(graph)[1].statement()
+        assert "Renyi" not in METHODS["mlp"](**keywords).preview(graph)[1].formal_statement()
 
     @pytest.mark.parametrize("method", ["gap", "mlp", "classcode"])
     def test_a_graph_that_a_paper_prepared_voids_a_strict_guarantee(self, method):
@@ -387,7 +390,7 @@ class TestGuarantee:
         for guarantee in (model.preview(graph)[1], model.fit(graph).guarantee):
             assert not guarantee.valid
             assert guarantee.deviations == (ISOLATED_DROPPED,)
-            assert "isolated nodes were dropped" in guarantee.statement()
+            assert "isolated nodes were dropped" in guarantee.formal_statement()
         assert model.set_params(mode="strict").preview(gv.load_dataset("synthetic/tiny"))[1].valid
 
     def test_what_a_recipe_has_to_say_is_said_once(self, graph):
@@ -420,7 +423,7 @@ class TestGuarantee:
     def test_without_a_unit_nothing_is_promised(self, method, graph):
         guarantee = build(method, unit="none", epsilon=None).fit(graph).guarantee
         assert (guarantee.valid, guarantee.epsilon, guarantee.releases) == (False, float("inf"), 0)
-        assert guarantee.statement().startswith("No privacy")
+        assert guarantee.formal_statement().startswith("No privacy")
 
     def test_a_model_that_reads_no_edge_spends_nothing(self, graph):
         model = build("mlp").fit(graph)
@@ -482,23 +485,23 @@ class TestBudget:
     )
     def test_the_price_of_another_graph_is_that_of_its_release(self, graph, make_graph, changes, deviation):
         model, other = build("gap", **changes).fit(graph), make_graph(seed=1, nodes=90)
-        price = model.price(other)
+        privacy_cost = model.privacy_cost(other)
         assert ledger_of(other.edge_set).entries == ()
         model.predict(other)
         (entry,) = ledger_of(other.edge_set).entries
-        assert (entry.event, entry.slack) == (price.event, price.slack)
-        assert price.valid is (deviation is None)
-        assert deviation is None or deviation in price.statement()
+        assert (entry.event, entry.slack) == (privacy_cost.event, privacy_cost.slack)
+        assert privacy_cost.valid is (deviation is None)
+        assert deviation is None or deviation in privacy_cost.formal_statement()
 
     def test_the_price_lists_what_voids_the_model_or_the_graph(self, graph, make_graph):
         model = build("gap").fit(graph.replace(deviations=("a flaw of the first",)))
-        assert not model.price(make_graph(seed=1)).valid
+        assert not model.privacy_cost(make_graph(seed=1)).valid
         other = make_graph(seed=1).replace(deviations=("a flaw of the second",))
-        assert set(model.price(other).deviations) == {"a flaw of the first", "a flaw of the second"}
+        assert set(model.privacy_cost(other).deviations) == {"a flaw of the first", "a flaw of the second"}
 
     def test_a_model_that_asks_nothing_has_no_price(self, graph, make_graph):
         for name in ("mlp", "sage"):
-            assert build(name).fit(graph).price(make_graph(seed=1)) is None
+            assert build(name).fit(graph).privacy_cost(make_graph(seed=1)) is None
 
     @pytest.mark.parametrize(
         ("unit", "more"), [("undirected-edge", {}), ("node-owner", {"degree_budget": 3}), ("none", {})]
@@ -514,7 +517,7 @@ class TestBudget:
             max_weight=1.0,
         )
         weighted = graph.replace(adjacency=adjacency)
-        with pytest.raises((ConfigError, NotYetError), match="drop them"):
+        with pytest.raises((ConfigError, NotImplementedGuaranteeError), match="drop them"):
             GAP(unit=unit, epsilon=None if unit == "none" else 2.0, **more).fit(weighted)
         assert ledger_of(adjacency.edge_set).entries == ()
 

@@ -16,7 +16,7 @@ from graphveil.privacy import ledger_of
 EDGE = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
 FITS: dict[str, Callable[[], Any]] = {
     "gap": lambda: GAP(**EDGE, hops=2, epochs=3, encoder_epochs=3),
-    "classcode": lambda: ClassCode(**EDGE, distil=False),
+    "classcode": lambda: ClassCode(**EDGE, self_training=False),
 }
 
 

@@ -38,13 +38,13 @@ def test_parameters_set_after_a_fit_reach_neither_predictions_nor_prices(
     graph: Graph, make_graph: MakeGraph, later: dict[str, Any]
 ) -> None:
     model, other = GAP(**EDGES).fit(graph), make_graph(seed=1)
-    price, promised = model.price(other), model.guarantee
+    privacy_cost, promised = model.privacy_cost(other), model.guarantee
     model.set_params(**later)
-    assert (model.price(other), model.guarantee) == (price, promised)
+    assert (model.privacy_cost(other), model.guarantee) == (privacy_cost, promised)
     model.predict_proba(other)
     (entry,) = ledger_of(other.edge_set).entries
-    assert price is not None
-    assert entry.event == price.event
+    assert privacy_cost is not None
+    assert entry.event == privacy_cost.event
     assert model.guarantee_with_predictions.epsilon > 1.4
 
 
@@ -95,7 +95,7 @@ class TestOwnGraph:
 
     def test_the_graph_read_once_more_is_free(self, make_graph: MakeGraph) -> None:
         model, again = GAP(**EDGES).fit(make_graph()), make_graph()
-        assert model.price(again) is None
+        assert model.privacy_cost(again) is None
         assert model.predict_proba(again).equal(model.predict_proba())
         assert ledger_of(again.edge_set).entries == ()
         assert model.guarantee_with_predictions.epsilon == model.guarantee.epsilon
@@ -107,7 +107,7 @@ class TestOwnGraph:
         fewer = Graph.from_edges(
             graph.x, graph.y, source[~first], target[~first], directed=False, num_classes=3
         )
-        assert GAP(**EDGES).fit(graph).price(fewer) is not None
+        assert GAP(**EDGES).fit(graph).privacy_cost(fewer) is not None
 
     def test_a_release_alone_cannot_know_and_refuses(
         self, graph: Graph, make_graph: MakeGraph, tmp_path: Path
@@ -117,29 +117,29 @@ class TestOwnGraph:
         with pytest.raises(ConfigError, match="pass accept_price=True"):
             loaded.score(own)
         assert ledger_of(own.edge_set).entries == ()
-        loaded.predict(own, accept_price=True)
+        loaded.predict(own, allow_spend=True)
         assert len(ledger_of(own.edge_set).entries) == 1
         apart = make_graph(seed=1)
-        loaded.predict(apart, disjoint_edges=True)
+        loaded.predict(apart, assume_disjoint_edges=True)
         assert len(ledger_of(apart.edge_set).entries) == 1
 
     def test_withheld_rows_of_the_own_graph_are_named(self, make_graph: MakeGraph, tmp_path: Path) -> None:
         model = GAP(**OWNER).fit(make_graph())
         model.save(tmp_path / "model")
         loaded = load_model(tmp_path / "model")
-        loaded._take(loaded.fitted, own=model.own_graph)
+        loaded._set_fit(loaded.fitted, own=model.graph_fingerprint)
         with pytest.raises(ArtifactError, match="per_node"):
             loaded.predict(make_graph())
 
     def test_neither_key_nor_tag_is_in_a_saved_model(self, graph: Graph, tmp_path: Path) -> None:
         model = GAP(**OWNER).fit(graph)
         model.save(tmp_path / "model", per_node=tmp_path / "rows")
-        assert model.own_graph is not None
-        secrets = [model.own_graph.key, model.own_graph.tag]
+        assert model.graph_fingerprint is not None
+        secrets = [model.graph_fingerprint.key, model.graph_fingerprint.tag]
         for path in [*(tmp_path / "model").iterdir(), *(tmp_path / "rows").iterdir()]:
             content = path.read_bytes()
             assert not any(secret in content or secret.hex().encode() in content for secret in secrets)
-        assert not any(secret.hex() in repr(model.own_graph) for secret in secrets)
+        assert not any(secret.hex() in repr(model.graph_fingerprint) for secret in secrets)
 
 
 class TestThreads:

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphveil.errors import ConfigError
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.gap import GAP
-from graphveil.models.gap.method import noise_of
+from graphveil.models.gap.method import hop_noise_stds
 from graphveil.models.saved import load_model
 from graphveil.networks.hops import scaled_by_norm
 from graphveil.privacy import PairwiseGaussian, ledger_of, renyi
@@ -120,7 +120,7 @@ class TestRelease:
 
     def test_the_next_hop_gets_the_shrunken_rows(self, graph, monkeypatch):
         asked: list[Tensor] = []
-        monkeypatch.setattr("graphveil.release.Release.ask", recording(asked))
+        monkeypatch.setattr("graphveil.release.Release.answer", recording(asked))
         model = GAP(**STRICT).fit(graph)
         std = model.plan_.noise_std[0]
         assert all(bool((rows.norm(dim=1) <= 1).all()) for rows in asked)
@@ -128,13 +128,13 @@ class TestRelease:
 
     def test_paper_mode_normalises_plainly(self, graph, monkeypatch):
         asked: list[Tensor] = []
-        monkeypatch.setattr("graphveil.release.Release.ask", recording(asked))
+        monkeypatch.setattr("graphveil.release.Release.answer", recording(asked))
         model = GAP(**PAPER).fit(graph)
         torch.testing.assert_close(asked[1], plain_unit(model.aggregates_["hop1"]))
 
 
 def recording(asked: list[Tensor]) -> Callable[..., Tensor]:
-    answer = Release.ask
+    answer = Release.answer
 
     def ask(self: Release, data: NeighborSumData) -> Tensor:
         asked.append(data.vectors)
@@ -148,9 +148,11 @@ class TestViews:
         """Cut every edge of the graph after the fit: the same rows still give the same predictions."""
         graph = make_graph()
         model = GAP(**STRICT, unsafe_noise_seed=0).fit(graph)
-        trained, answers = model.fitted.trained, list(model.aggregates_.values())
+        trained, aggregates = model.fitted.trained, list(model.aggregates_.values())
         aggregation = trained.aggregation
-        views = aggregation.method.passing.views(aggregation.encode(graph), answers, noise_of(model.plan_))
+        views = aggregation.method.hop_transform.views(
+            aggregation.encode(graph), aggregates, hop_noise_stds(model.plan_)
+        )
         torch.testing.assert_close(trained.proba(views), model.predict_proba())
 
     def test_length_tells_signal_from_noise(self):
@@ -184,7 +186,7 @@ class TestOptions:
         assert model.predict_proba().isfinite().all()
         model.save(tmp_path / "model")
         again, other = load_model(tmp_path / "model"), make_graph(seed=1)
-        torch.testing.assert_close(again.predict_proba(other, accept_price=True), model.predict_proba(other))
+        torch.testing.assert_close(again.predict_proba(other, allow_spend=True), model.predict_proba(other))
 
     def test_the_ablation_aggregates_the_features_themselves(self, graph):
         model = GAP(**STRICT, use_encoder=False).fit(graph)
@@ -251,8 +253,10 @@ class TestResume:
         from safetensors.torch import load_file
 
         kept = {path.name: load_file(path) for path in tmp_path.rglob("*.safetensors")}
-        answers = [tensors["answer"] for name, tensors in sorted(kept.items()) if name.startswith("answer")]
-        assert [torch.equal(a, b) for a, b in zip(answers, model.aggregates_.values(), strict=True)] == [
+        aggregates = [
+            tensors["answer"] for name, tensors in sorted(kept.items()) if name.startswith("answer")
+        ]
+        assert [torch.equal(a, b) for a, b in zip(aggregates, model.aggregates_.values(), strict=True)] == [
             True
         ] * 2
         left = [path.read_bytes() for path in Path(tmp_path).rglob("*") if path.is_file()]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil.errors import ConfigError, GraphveilError, NotYetError
+from graphveil.errors import ConfigError, GraphveilError, NotImplementedGuaranteeError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.own import code
 from graphveil.privacy import ledger_of
@@ -73,7 +73,7 @@ def test_a_saved_model_needs_the_code_and_then_predicts_other_graphs(
     loaded = gv.load_model(tmp_path / "release")
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     other = synthetic("demo", seed=1)
-    assert loaded.predict_proba(other, accept_price=True).shape == (other.num_nodes, other.num_classes)
+    assert loaded.predict_proba(other, allow_spend=True).shape == (other.num_nodes, other.num_classes)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,11 @@ def test_a_saved_model_needs_the_code_and_then_predicts_other_graphs(
     [
         ({"encoder": Wide(4, 4)}, ConfigError, "encoder=Wide\\(...\\) is built already"),
         ({"encoder": Wide, "encoder_layers": 2}, ConfigError, "in place|takes the place"),
-        ({"head": Wide, "unit": "node-owner", "degree_budget": 2, "epochs": None}, NotYetError, "PrivateGNN"),
+        (
+            {"head": Wide, "unit": "node-owner", "degree_budget": 2, "epochs": None},
+            NotImplementedGuaranteeError,
+            "PrivateGNN",
+        ),
         ({"head": Wide, "mode": "paper"}, ConfigError, "not what the paper trains"),
         ({"encoder": Short}, ConfigError, "Short returns"),
         ({"head": Short}, ConfigError, "Short returns"),

@@ -3,13 +3,15 @@
 import pytest
 import torch
 
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.models.gat import GAT
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner"])
 def test_private_units_are_refused_by_name(unit):
-    with pytest.raises(NotYetError, match=f"gat reads .*got unit '{unit}'; use 'classcode' or 'gap'"):
+    with pytest.raises(
+        NotImplementedGuaranteeError, match=f"gat reads .*got unit '{unit}'; use 'classcode' or 'gap'"
+    ):
         GAT(unit=unit, epsilon=1.0)
 
 

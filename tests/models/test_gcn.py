@@ -3,13 +3,15 @@
 import pytest
 import torch
 
-from graphveil.errors import NotYetError
+from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.models.gcn import GCN
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge"])
 def test_private_units_are_refused_by_name(unit):
-    with pytest.raises(NotYetError, match=f"gcn reads .*got unit '{unit}'; use 'classcode' or 'gap'"):
+    with pytest.raises(
+        NotImplementedGuaranteeError, match=f"gcn reads .*got unit '{unit}'; use 'classcode' or 'gap'"
+    ):
         GCN(unit=unit, epsilon=1.0)
 
 

@@ -17,10 +17,10 @@ from graphveil.graph import Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.heterorr import method as hetero_method
-from graphveil.models.heterorr import told
-from graphveil.perturb import EdgeRR, public_share
+from graphveil.models.heterorr import randomized_features
+from graphveil.perturb import EdgeRR, sample_public_edges
 from graphveil.perturb.mechanism import adjacency_of, domain_of
-from graphveil.privacy import MemoryLedger, NodeFeatures, PrivateSlotEdge, attach_ledger, ledger_of
+from graphveil.privacy import EdgeSubset, LocalAttributes, MemoryLedger, attach_ledger, ledger_of
 
 QUICK: dict[str, Any] = {
     "unit": "private-slot-edge",
@@ -39,7 +39,7 @@ def made(**changes: Any) -> HeteroRR:
 
 def tiny(fraction: float = 0.5) -> Graph:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    public = public_share(graph.adjacency, fraction, seed=0)
+    public = sample_public_edges(graph.adjacency, fraction, seed=0)
     return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
 
 
@@ -50,12 +50,12 @@ def both_are_booked_and_stated() -> None:
     graph = tiny()
     model = made().fit(graph)
     entries = ledger_of(graph.edge_set).entries
-    assert {type(entry.unit) for entry in entries} == {NodeFeatures, PrivateSlotEdge}, "one is not booked"
-    assert len(model.guarantee.beside) == 1, "features are not promised anything"
-    edges, (features,) = model.guarantee, model.guarantee.beside
+    assert {type(entry.unit) for entry in entries} == {LocalAttributes, EdgeSubset}, "one is not booked"
+    assert len(model.guarantee.additional) == 1, "features are not promised anything"
+    edges, (features,) = model.guarantee, model.guarantee.additional
     assert (edges.unit, edges.epsilon, edges.releases) == ("private-slot-edge", 2.0, 1)
     assert (features.unit, features.epsilon, features.releases) == ("node-features", 4.0, 1)
-    said = model.guarantee.statement()
+    said = model.guarantee.formal_statement()
     assert "each holds on its own, and they are not added" in said
     assert "are (2, 0)-indistinguishable" in said and "randomised on their own at eps_x = 4:" in said
     assert "no prediction reads a true private edge or a true feature" in said
@@ -70,7 +70,7 @@ def test_what_is_not_protected_is_said() -> None:
     for words in ("labels", "who is in the data and how many", "public edges", "the list of nodes"):
         assert words in guarantee.not_covered
     assert "features have a guarantee of their own" in guarantee.not_covered
-    assert "Labels, edges and who is in the data are not hidden" in guarantee.beside[0].statement()
+    assert "Labels, edges and who is in the data are not hidden" in guarantee.additional[0].formal_statement()
 
 
 @pytest.mark.parametrize(("eps_x", "refused"), [(4.0, False), (math.inf, True)])
@@ -83,17 +83,20 @@ def test_no_error_depends_on_features_that_are_protected(eps_x: float, refused: 
 
 def test_runs_add_up_each_for_itself() -> None:
     together = made().preview(tiny()).guarantee.repeated(3)
-    assert (together.epsilon, together.beside[0].epsilon) == (6.0, 12.0)
+    assert (together.epsilon, together.additional[0].epsilon) == (6.0, 12.0)
 
 
 def test_features_of_several_graphs_add_up_though_no_edge_is_in_two() -> None:
     model, other = made().fit(tiny()), tiny(0.9)
     apart = other.replace(adjacency=synthetic("tiny").adjacency)
-    price = model.price(apart, disjoint_edges=True)
-    assert price is not None and (price.epsilon, price.beside[0].epsilon) == (2.0, 4.0)
-    assert model.predict_proba(apart, disjoint_edges=True).shape[0] == apart.num_nodes
+    privacy_cost = model.privacy_cost(apart, assume_disjoint_edges=True)
+    assert privacy_cost is not None and (privacy_cost.epsilon, privacy_cost.additional[0].epsilon) == (
+        2.0,
+        4.0,
+    )
+    assert model.predict_proba(apart, assume_disjoint_edges=True).shape[0] == apart.num_nodes
     after = model.guarantee_with_predictions
-    assert (after.epsilon, after.beside[0].epsilon) == (2.0, 8.0)
+    assert (after.epsilon, after.additional[0].epsilon) == (2.0, 8.0)
     assert len(ledger_of(apart.edge_set).entries) == 2
 
 
@@ -108,19 +111,21 @@ def test_features_of_several_graphs_add_up_though_no_edge_is_in_two() -> None:
 )
 def test_each_is_void_for_reasons_of_its_own(changes: dict[str, Any], edges: bool, features: bool) -> None:
     guarantee = made(perturb="edge-rr", **changes).preview(tiny()).guarantee
-    assert (guarantee.valid, guarantee.beside[0].valid) == (edges, features)
+    assert (guarantee.valid, guarantee.additional[0].valid) == (edges, features)
     assert guarantee.all_valid == (edges and features)
 
 
 def test_paper_mode_says_what_the_source_does_that_is_not_proved() -> None:
     guarantee = made(perturb="edge-rr", mode="paper").preview(tiny()).guarantee
-    said = guarantee.statement()
+    said = guarantee.formal_statement()
     assert "twice the exponent of the exponential mechanism" in said
     assert "weights are public, the same for all records, and add up to one" in said
-    method = made(perturb="edge-rr", mode="paper")._configured()
-    law = method.teller.reporting.mechanism(16)
+    method = made(perturb="edge-rr", mode="paper")._build_method()
+    law = method.feature_randomizer.report_config.mechanism(16)
     assert isinstance(method.mechanism, EdgeRR) and method.mechanism.structure == "paper"
-    assert repr(law) == repr(made(features="feature-rr-naive")._configured().teller.reporting.mechanism(16))
+    assert repr(law) == repr(
+        made(features="feature-rr-naive")._build_method().feature_randomizer.report_config.mechanism(16)
+    )
 
 
 # -- predictions know what was released, and no more -------------------------------------------------------
@@ -133,12 +138,15 @@ def predicts_from_what_was_released_alone() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(EdgeRR, "ask", lambda self, release, domain: torch.arange(0, domain.size, 37))
             patch.setattr("graphveil.release.release.Release.close", lambda self: None)
-            patch.setattr(told, "told_features", lambda mechanism, x, *rest: _fixed(*x.shape))
+            patch.setattr(randomized_features, "told_features", lambda mechanism, x, *rest: _fixed(*x.shape))
             graph = tiny()
             few = torch.rand(graph.num_nodes, generator=torch.Generator().manual_seed(0)) < kept
             other = graph.replace(adjacency=graph.adjacency.without_crossing(few), x=graph.x * (1 - loud))
             model = made().fit(other)
-            found += [model.predict_proba(), model.without_edges().fit(model.as_told(other)).predict_proba()]
+            found += [
+                model.predict_proba(),
+                model.no_graph_baseline().fit(model.with_reported_features(other)).predict_proba(),
+            ]
     assert torch.equal(found[0], found[2]), "predictions know true edges or features"
     assert torch.equal(found[1], found[3]), "the baseline knows true features"
 
@@ -161,9 +169,9 @@ def test_everything_follows_from_what_the_folder_holds(features: str, tmp_path: 
     assert isinstance(method, hetero_method.HeteroFullGraph)
     assert graph.public is not None
     zeros = graph.replace(x=torch.zeros(graph.num_nodes, graph.num_features))
-    domain = domain_of(graph, PrivateSlotEdge())
+    domain = domain_of(graph, EdgeSubset())
     noisy = adjacency_of(published["graph"], domain, graph.public.edges, "")
-    again = method.teller.seen(zeros, published).replace(adjacency=noisy, public=None)
+    again = method.feature_randomizer.seen(zeros, published).replace(adjacency=noisy, public=None)
     replayed = super(hetero_method.PerturbedFullGraph, method).fit(again, made()._session(lambda *_: None))
     assert torch.equal(replayed.proba, model.predict_proba())
 
@@ -177,8 +185,10 @@ def features_keep_their_budget() -> None:
     shares = []
     for value in (0.0, 1.0):
         graph = base.replace(x=torch.full((count, 1), value))
-        teller = made(eps_x=epsilon)._configured().teller
-        released = teller.tell(graph, made()._session(lambda *_: None)).released["feature_values"]
+        feature_randomizer = made(eps_x=epsilon)._build_method().feature_randomizer
+        released = feature_randomizer.randomize(graph, made()._session(lambda *_: None)).released[
+            "feature_values"
+        ]
         shares.append(float((released == 0).float().mean()))
     ratio = math.log(shares[0] / shares[1])
     error = 4 * math.sqrt(sum((1 - share) / (share * count) for share in shares))
@@ -198,7 +208,7 @@ def communities(nodes: int = 600, features: int = 8) -> Graph:
     kept = (y[source] == y[target]) | (rng.random(8 * nodes) < 1 / 3)
     graph = Graph.from_edges(x, y, source[kept], target[kept], directed=False)
     graph = RECIPES["gap"].split(graph, seed=0)
-    public = public_share(graph.adjacency, 0.2, seed=0)
+    public = sample_public_edges(graph.adjacency, 0.2, seed=0)
     return graph.with_public(public, torch.ones(nodes, dtype=torch.bool))
 
 
@@ -207,7 +217,11 @@ def test_the_graph_mends_what_noise_did_to_the_features() -> None:
     model = made(
         epochs=60, hidden=16, perturb="edge-rr(rounds=20)", features="multi-bit", unsafe_noise_seed=0
     ).fit(graph)
-    alone = model.without_edges().fit(model.as_told(graph)).score(model.as_told(graph))
+    alone = (
+        model.no_graph_baseline()
+        .fit(model.with_reported_features(graph))
+        .score(model.with_reported_features(graph))
+    )
     assert model.score(graph) > max(0.8, alone + 0.05)
 
 
@@ -232,7 +246,7 @@ def test_a_workspace_holds_no_digest_of_private_edges(tmp_path: Path) -> None:
     for thinner in (False, True):
         graph = tiny()
         edges = graph.adjacency.without_crossing(graph.y == 0) if thinner else graph.adjacency
-        binding = made()._configured().teller._binding(graph.replace(adjacency=edges))
+        binding = made()._build_method().feature_randomizer._binding(graph.replace(adjacency=edges))
         digests.append(json.dumps(binding))
     assert digests[0] == digests[1]
 
@@ -248,7 +262,7 @@ def test_a_saved_model_keeps_both(tmp_path: Path) -> None:
     model = made(features="multi-bit").fit(graph)
     model.save(tmp_path / "release")
     back = load_model(tmp_path / "release")
-    assert back.guarantee == model.guarantee and back.guarantee.beside[0].epsilon == 4.0
+    assert back.guarantee == model.guarantee and back.guarantee.additional[0].epsilon == 4.0
     assert torch.equal(back.predict_proba(), model.predict_proba())
     assert isinstance(back, HeteroRR)
 
@@ -269,7 +283,7 @@ def test_a_ledger_with_a_limit_refuses_two_units_and_nothing_is_asked() -> None:
     attach_ledger(graph.edge_set, ledger)
     with pytest.raises(Exception, match="different units"):
         made().fit(graph)
-    assert {type(entry.unit) for entry in ledger.entries} == {NodeFeatures}
+    assert {type(entry.unit) for entry in ledger.entries} == {LocalAttributes}
 
 
 def test_the_same_seeds_give_the_same_bytes() -> None:
@@ -281,10 +295,10 @@ def test_the_same_seeds_give_the_same_bytes() -> None:
 def test_another_graph_has_other_noise_whatever_the_seed() -> None:
     graph = tiny()
     model = made(unsafe_noise_seed=3).fit(graph)
-    teller = model.fitted.method.teller  # type: ignore[attr-defined]
+    feature_randomizer = model.fitted.method.feature_randomizer  # type: ignore[attr-defined]
     session = made(unsafe_noise_seed=3)._session(lambda *_: None)
-    session.occasion = 0
-    told_again = teller.tell(graph, session).released["feature_values"]
+    session.collection_index = 0
+    told_again = feature_randomizer.randomize(graph, session).released["feature_values"]
     assert not torch.equal(told_again, model.aggregates_["feature_values"])
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.collect import Collector, Survey, answer_all
+from graphveil.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.errors import ConfigError, UnitError
 from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
-from graphveil.models.lpgnn.mixture import AROUND
-from graphveil.models.lpgnn.randomised import asked
+from graphveil.models.lpgnn.posterior_mixture import PRIORS
+from graphveil.models.lpgnn.randomized_records import label_report_nodes
 from graphveil.privacy import ledger_of
 from tests.models.conftest import CLASSES, grouped
 
@@ -32,8 +32,8 @@ def test_a_label_is_told_and_nothing_about_features(labels: str) -> None:
     found = model(labels=labels, unsafe_noise_seed=None).fit(graph)
     assert found.guarantee.local_budgets == (0.0, 2.0)
     assert found.guarantee.valid
-    assert "eps_x = 0 and its label at eps_y = 2 (total 2" in found.guarantee.statement()
-    assert "nothing is told about features" in found.guarantee.statement()
+    assert "eps_x = 0 and its label at eps_y = 2 (total 2" in found.guarantee.formal_statement()
+    assert "nothing is told about features" in found.guarantee.formal_statement()
     (row,) = found.preview(grouped()).rows
     assert (row.kind, row.values_per_node) == ("label", 1)
     (entry,) = ledger_of(graph.edge_set).entries
@@ -51,24 +51,24 @@ def test_features_are_not_read() -> None:
 def test_labels_of_test_nodes_and_raw_labels_are_not_read() -> None:
     graph = grouped()
     found = model().fit(graph)
-    y = torch.where(asked(graph), graph.y, (graph.y + 1) % CLASSES)
+    y = torch.where(label_report_nodes(graph), graph.y, (graph.y + 1) % CLASSES)
     assert torch.equal(found.predict_proba(), model().fit(graph.replace(y=y)).predict_proba())
     said = found.aggregates_["labels"]
-    assert 0 < float((said == graph.y)[asked(graph)].float().mean()) < 1
+    assert 0 < float((said == graph.y)[label_report_nodes(graph)].float().mean()) < 1
 
 
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("around", PRIORS)
 @pytest.mark.parametrize("labels", ["rr", "subset"])
-def test_what_is_around_a_node_says_its_class(around: str, labels: str) -> None:
+def test_what_is_around_a_node_says_its_class(prior: str, labels: str) -> None:
     graph = grouped(nodes=600)
-    found = model(around=around, labels=labels, posterior_steps=4).fit(graph)
+    found = model(prior=prior, labels=labels, posterior_steps=4).fit(graph)
     assert torch.allclose(found.predict_proba().sum(dim=1), torch.ones(600), atol=1e-5)
-    assert set(found.weights_) == set(AROUND[around])
+    assert set(found.weights_) == set(PRIORS[prior])
     assert sum(found.weights_.values()) == pytest.approx(1)
     accuracy = found.score(graph)
-    assert accuracy < 0.6 if around == "nothing" else accuracy > 0.9
+    assert accuracy < 0.6 if prior == "nothing" else accuracy > 0.9
     kept = found.label_mechanism(CLASSES).keep
-    assert found.agreement_["val"] == pytest.approx(kept if around != "nothing" else 1 / 3, abs=0.15)
+    assert found.agreement_["val"] == pytest.approx(kept if prior != "nothing" else 1 / 3, abs=0.15)
     assert found.score(graph, "val") <= 1
 
 
@@ -83,7 +83,7 @@ def test_exact_labels_are_the_reference() -> None:
     graph = grouped(nodes=600)
     exact = gv.LabelPosterior(unit="none", seed=0).fit(graph)
     assert exact.score(graph) > 0.95
-    assert (exact.predict()[asked(graph)] == graph.y[asked(graph)]).all()
+    assert (exact.predict()[label_report_nodes(graph)] == graph.y[label_report_nodes(graph)]).all()
 
 
 # -- refused -----------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_a_graph_that_has_grown_is_predicted_at_no_cost() -> None:
     found = model().fit(graph)
     friends = (graph.y == 1).nonzero()[:8, 0]
     larger = graph.grow(torch.zeros(1, graph.num_features), None, [600] * 8, friends)
-    assert found.price(larger) is None
+    assert found.privacy_cost(larger) is None
     grown = found.predict_proba(larger)
     assert grown.shape == (601, CLASSES)
     assert int(grown[600].argmax()) == 1
@@ -142,7 +142,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     back = gv.load_model(tmp_path / "model")
     assert isinstance(back, gv.LabelPosterior)
     assert torch.equal(back.predict_proba(), found.predict_proba())
-    assert back.guarantee.statement() == found.guarantee.statement()
+    assert back.guarantee.formal_statement() == found.guarantee.formal_statement()
     with pytest.raises(ConfigError, match="nobody in this graph told one"):
         back.predict_proba(grouped(seed=1))
 
@@ -150,14 +150,14 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 def test_it_learns_from_the_reports_of_lpgnn_and_books_nothing() -> None:
     graph = grouped()
     told = gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, epochs=2, seed=0).fit(graph)
-    beside = gv.LabelPosterior(unit="node-features", eps_y=2.0, seed=0).fit_reports_of(told, graph)
+    beside = gv.LabelPosterior(unit="node-features", eps_y=2.0, seed=0).fit_same_reports(told, graph)
     assert beside.guarantee == told.guarantee
     assert torch.equal(beside.aggregates_["labels"], told.aggregates_["labels"])
     assert len(ledger_of(graph.edge_set).entries) == 1
     with pytest.raises(ConfigError, match="labels='subset' is not how the reports were made"):
-        model(labels="subset").fit_reports_of(told, graph)
+        model(labels="subset").fit_same_reports(told, graph)
     with pytest.raises(ConfigError, match="is not how the reports were made"):
-        gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0).fit_reports_of(beside, graph)
+        gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0).fit_same_reports(beside, graph)
 
 
 @pytest.mark.parametrize(
@@ -169,20 +169,20 @@ def test_it_learns_from_the_reports_of_lpgnn_and_books_nothing() -> None:
     ],
 )
 def test_it_learns_from_messages(label: LabelRR | SubsetSelection | LocalHashing) -> None:
-    graph, survey = grouped(), Survey(label=label)
+    graph, protocol = grouped(), CollectionProtocol(label=label)
     answered = range(10, graph.num_nodes)
-    collector = Collector(survey, graph.num_nodes)
-    messages = answer_all(survey, nodes=answered, secret=bytes(32), labels=graph.y[10:].numpy())
+    collector = Collector(protocol, graph.num_nodes)
+    messages = randomize_records(protocol, nodes=answered, secret=bytes(32), labels=graph.y[10:].numpy())
     for node, message in zip(answered, messages, strict=True):
         collector.accept(message, node)
-    found = gv.LabelPosterior.from_survey(survey, seed=0).fit_collected(collector, graph.adjacency)
+    found = gv.LabelPosterior.from_protocol(protocol, seed=0).fit_from_collector(collector, graph.adjacency)
     assert found.guarantee.received
     assert found.guarantee.local_budgets == (0.0, label.epsilon)
     assert found.predict_proba().shape == (graph.num_nodes, label.classes)
     if isinstance(label, LabelRR):
         assert float((found.predict()[:10] == graph.y[:10]).float().mean()) > 0.5
     with pytest.raises(ConfigError, match="reads no features"):
-        found.fit_collected(collector, graph.adjacency, public_features=graph.x)
-    both = Survey(features=MultiBit(epsilon=1.0, dim=2), label=label)
+        found.fit_from_collector(collector, graph.adjacency, public_features=graph.x)
+    both = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2), label=label)
     with pytest.raises(ConfigError, match="nothing would be learned from them"):
-        gv.LabelPosterior.from_survey(both)
+        gv.LabelPosterior.from_protocol(both)

@@ -13,7 +13,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph
 from graphveil.graph.splits import split
 from graphveil.models.gcn import GCN
-from graphveil.train.heads import LABEL_SETS, ONE_CLASS
+from graphveil.train.heads import MULTICLASS, MULTILABEL
 
 LABELS = 5
 
@@ -47,24 +47,28 @@ def gcn(**more: Any) -> GCN:
 
 def test_every_label_is_learned_and_several_can_be_said(graph: Graph) -> None:
     model = gcn().fit(graph)
-    proba, said, wanted = model.predict_proba(), model.predict(), graph.label_sets
-    assert wanted is not None and proba.shape == said.shape == (400, LABELS) and said.dtype == torch.bool
-    assert torch.equal(said, proba > 0.5)
-    assert set(said.sum(dim=1).tolist()) > {0, 1, 2}  # nothing, one and several
+    proba, predicted, wanted = model.predict_proba(), model.predict(), graph.label_sets
+    assert (
+        wanted is not None
+        and proba.shape == predicted.shape == (400, LABELS)
+        and predicted.dtype == torch.bool
+    )
+    assert torch.equal(predicted, proba > 0.5)
+    assert set(predicted.sum(dim=1).tolist()) > {0, 1, 2}  # nothing, one and several
     test = graph.mask("test")
-    always = LABEL_SETS.score(torch.ones_like(wanted[test]), wanted[test])
+    always = MULTILABEL.score(torch.ones_like(wanted[test]), wanted[test])
     assert model.score(graph) > always + 0.15
     from sklearn.metrics import f1_score
 
-    assert model.score(graph) == pytest.approx(f1_score(wanted[test], said[test], average="micro"))
+    assert model.score(graph) == pytest.approx(f1_score(wanted[test], predicted[test], average="micro"))
 
 
 def test_the_loss_is_binary_cross_entropy(graph: Graph) -> None:
     logits, labels = torch.tensor([[0.3, -2.0], [1.5, 0.0]]), torch.tensor([[True, False], [False, True]])
     p = 1 / (1 + (-logits).exp())
     by_hand: Tensor = -torch.where(labels, p.log(), (1 - p).log()).mean()
-    assert torch.allclose(LABEL_SETS.loss(logits, labels), by_hand)
-    assert not torch.allclose(ONE_CLASS.loss(logits, torch.tensor([0, 1])), by_hand)
+    assert torch.allclose(MULTILABEL.loss(logits, labels), by_hand)
+    assert not torch.allclose(MULTICLASS.loss(logits, torch.tensor([0, 1])), by_hand)
 
 
 def test_a_saved_model_says_the_same(graph: Graph, tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ def test_a_saved_model_says_the_same(graph: Graph, tmp_path: Path) -> None:
     assert torch.equal(again.predict(), model.predict())
     other = made(60, seed=1)
     assert torch.equal(
-        again.predict_proba(other, accept_price=True), model.predict_proba(other, disjoint_edges=True)
+        again.predict_proba(other, allow_spend=True), model.predict_proba(other, assume_disjoint_edges=True)
     )
 
 

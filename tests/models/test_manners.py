@@ -45,7 +45,7 @@ def test_notebooks_show_what_is_public_and_no_markup_of_names(fitted, graph):
     for shown in (fitted._repr_html_(), named._repr_html_(), fitted.guarantee._repr_html_()):
         assert shown.startswith("<div>") and "<script" not in shown and "<b>x" not in shown
     assert "&lt;b&gt;x" in named._repr_html_()
-    assert fitted.guarantee.statement()[:40] in fitted.guarantee._repr_html_()
+    assert fitted.guarantee.formal_statement()[:40] in fitted.guarantee._repr_html_()
     stored = len(graph.adjacency.indices)
     assert str(stored) not in named._repr_html_() and f"{stored // 2}" not in named._repr_html_()
 

@@ -12,7 +12,7 @@ from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.edge import method
 from graphveil.models.features import crossfit
 from graphveil.models.mlp import MLP
-from graphveil.models.mlp.small import ClearMLP
+from graphveil.models.mlp.fixed_shape import NonPrivateMLP
 from graphveil.privacy import ledger_of
 
 
@@ -34,7 +34,7 @@ def test_learns_from_features(graph, tuned, in_sample):
 
 
 def small(**keywords):
-    return isinstance(MLP(**{"unit": "undirected-edge", **keywords})._configured(), ClearMLP)
+    return isinstance(MLP(**{"unit": "undirected-edge", **keywords})._build_method(), NonPrivateMLP)
 
 
 def test_a_keyword_of_the_network_or_paper_mode_asks_for_the_papers_mlp():
@@ -96,7 +96,7 @@ def test_any_edge_unit_costs_nothing(graph, unit):
     assert model.guarantee.epsilon == (0.0 if unit != "none" else float("inf"))
     assert ledger_of(graph.edge_set).entries == ()
     if unit != "none":
-        assert model.guarantee.statement().startswith("The edges were never read")
+        assert model.guarantee.formal_statement().startswith("The edges were never read")
 
 
 def test_another_graph_costs_nothing(graph, make_graph):

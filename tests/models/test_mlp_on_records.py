@@ -7,9 +7,9 @@ import torch
 
 from graphveil.graph import Graph
 from graphveil.models.membership import members
-from graphveil.models.mlp import MLP, on_records
-from graphveil.models.mlp.on_records import SoftmaxOnRecords
-from graphveil.models.mlp.small import PrivateMLP
+from graphveil.models.mlp import MLP, node_level
+from graphveil.models.mlp.fixed_shape import PrivateMLP
+from graphveil.models.mlp.node_level import NodeLevelSoftmax
 from graphveil.models.sizes import PublicSizes
 from graphveil.privacy import ByGroup, compose
 from graphveil.privacy.accountant import total_mu
@@ -30,7 +30,7 @@ def every_group_pays_the_total(counted: bool) -> None:
     promise = {"unit": "node-promise", "assured_max_degree": 40}
     for changes in ({}, {"replace_one": True}, promise, {**promise, "replace_one": True}):
         mlp = MLP(**{**OWNER, **changes, "private_metrics": counted})
-        plan, unit = mlp._configured().plan(SIZES), mlp.protected_unit
+        plan, unit = mlp._build_method().plan(SIZES), mlp.protected_unit
         assert plan is not None
         each: list[list[Any]] = [[], [], []]
         for query in plan.queries:
@@ -50,7 +50,7 @@ def test_every_group_pays_the_total(counted: bool) -> None:
 
 def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     """z = sqrt(60) / mu with mu = 0.26805112 at epsilon 1, delta 1e-5."""
-    plan = MLP(**{**OWNER, "epsilon": 1.0})._configured().plan(SIZES)
+    plan = MLP(**{**OWNER, "epsilon": 1.0})._build_method().plan(SIZES)
     assert plan is not None
     (steps,) = plan.queries
     assert isinstance(steps, DPSGDQuery)
@@ -62,12 +62,12 @@ def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     "options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"selection": "private"}, {"mode": "paper"}]
 )
 def test_a_keyword_of_the_network_and_paper_mode_ask_for_the_small_one(options: dict[str, Any]) -> None:
-    assert isinstance(MLP(**OWNER)._configured(), SoftmaxOnRecords)
-    assert isinstance(MLP(**OWNER, **options)._configured(), PrivateMLP)
+    assert isinstance(MLP(**OWNER)._build_method(), NodeLevelSoftmax)
+    assert isinstance(MLP(**OWNER, **options)._build_method(), PrivateMLP)
 
 
 def test_the_small_one_can_be_asked_for() -> None:
-    assert isinstance(MLP(**OWNER, tuned=False)._configured(), PrivateMLP)
+    assert isinstance(MLP(**OWNER, tuned=False)._build_method(), PrivateMLP)
 
 
 def labels_of_others_are_not_read(counted: bool) -> None:
@@ -93,13 +93,13 @@ def how_many_have_a_label_is_secret() -> None:
     y = graph.y.clone()
     y[members(graph, "train")[:20]] = -1
     with pytest.MonkeyPatch.context() as patch:
-        shipped = on_records.fit_softmax
+        shipped = node_level.fit_softmax
 
         def noting(*data: Any, descent: Any, **more: Any) -> Any:
             seen.append((descent.rate, descent.records))
             return shipped(*data, descent=descent, **more)
 
-        patch.setattr(on_records, "fit_softmax", noting)
+        patch.setattr(node_level, "fit_softmax", noting)
         for one in (graph, graph.replace(y=y)):
             fitted(one)
     assert seen[0] == seen[1], "a setting follows from private labels"

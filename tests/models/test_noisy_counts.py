@@ -10,7 +10,7 @@ from torch import Tensor
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
 from graphveil.models.membership import members
-from graphveil.models.training import on_records
+from graphveil.models.training import node_level
 from graphveil.release import Release
 from graphveil.release.counts.accuracy_counts import AccuracyCountData
 from graphveil.release.counts.outcome_counts import OutcomeCountData
@@ -29,7 +29,7 @@ NODES = 60
 
 def fitted(method: str, counts: Iterable[list[float]], patch: Patch, **options: Any) -> Estimator:
     """Fit with these noisy counts in place of the release's own, in the order of the plan."""
-    ask, own = Release.ask, iter(counts)
+    ask, own = Release.answer, iter(counts)
 
     def instead(release: Release, data: Any) -> Any:
         answer = ask(release, data)
@@ -80,13 +80,13 @@ def the_largest_count_is_chosen(method: str) -> None:
 
 def _noting(passed: list[list[dict[str, Tensor]]], patch: Patch) -> None:
     """Note the weights that each training passed."""
-    shipped = on_records.fit_records
+    shipped = node_level.fit_dpsgd
 
     def noted(*args: Any, **more: Any) -> list[dict[str, Tensor]]:
         passed.append(shipped(*args, **more))
         return passed[-1]
 
-    patch.setattr(on_records, "fit_records", noted)
+    patch.setattr(node_level, "fit_records", noted)
 
 
 @pytest.mark.parametrize("method", CASES)

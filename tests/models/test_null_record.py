@@ -29,7 +29,9 @@ def data(loud: float) -> Graph:
 
 def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None:
     for loud in (0.0, 3e38):
-        model = GAP(unit="node-owner", epsilon=8.0, delta=1e-3, degree_budget=2, seed=0, unsafe_noise_seed=0)
+        model = GAP(
+            unit="node-owner", epsilon=8.0, delta=1e-3, out_degree_bound=2, seed=0, unsafe_noise_seed=0
+        )
         model.fit(data(loud))
         assert bool(model.predict_proba()[1:].isfinite().all())
 
@@ -42,7 +44,7 @@ def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None
         lambda **given: MLP(**given),
         lambda **given: MLP(**given, layers=2, epochs=2),
         lambda **given: MLP(**given, layers=3, epochs=2, batch_size=8),
-        lambda **given: GAP(**given, degree_budget=2),
+        lambda **given: GAP(**given, out_degree_bound=2),
         lambda **given: ClassCode(**given),
         lambda **given: PrivateModule(module=nn.Linear, **given, epochs=2),
         lambda **given: PrivateGNN(module=Mean, **given, epochs=2, leaves=4),

@@ -22,9 +22,9 @@ from graphveil.models.base import Estimator
 from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
 from graphveil.models.gap.method import TrainedGap
-from graphveil.models.inference.cache import PredictionCache
-from graphveil.models.inference.ledger import ASSERTED
-from graphveil.models.inference.own_graph import OwnGraph
+from graphveil.models.inference.graph_fingerprint import GraphFingerprint
+from graphveil.models.inference.ledger import ASSERTED_EDGES
+from graphveil.models.inference.prediction_cache import PredictionCache
 from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of
@@ -49,14 +49,14 @@ def spent(*graphs: Graph) -> list[int]:
 def cache_of(model: GAP) -> PredictionCache:
     """Return what a fitted model keeps of its predictions."""
     assert model._predictions is not None
-    return model._predictions._books.cache
+    return model._predictions._state.cache
 
 
 class TestSameGraphAgain:
     def test_it_is_free_and_gives_the_same_bytes(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         first = model.predict_proba(other)
-        assert model.price(other) is None
+        assert model.privacy_cost(other) is None
         split = other.with_split(other.test_mask, other.val_mask, other.train_mask)
         assert torch.equal(model.predict_proba(split), first)
         assert torch.equal(model.predict_proba(other.replace(y=torch.full_like(other.y, -1))), first)
@@ -67,7 +67,7 @@ class TestSameGraphAgain:
         for asked in (graph, other):
             first = model.predict_proba(asked)
             changed = asked.replace(x=asked.x.flip(1))
-            assert model.price(changed) is not None
+            assert model.privacy_cost(changed) is not None
             assert not torch.equal(model.predict_proba(changed), first)
             assert torch.equal(model.predict_proba(asked), first)
         assert spent(other, graph) == [2, 4]
@@ -118,37 +118,37 @@ class TestBooks:
         model = GAP(**QUICK).fit(graph)
         for seed in (1, 2):
             other = make_graph(seed=seed)
-            assert model.price(other, disjoint_edges=True) == model.price(other)
+            assert model.privacy_cost(other, assume_disjoint_edges=True) == model.privacy_cost(other)
             assert model.guarantee_after(other).epsilon > 2.5
-            model.predict(other, disjoint_edges=True)
+            model.predict(other, assume_disjoint_edges=True)
             assert spent(other, graph) == [1, 1]
         whole = model.guarantee_with_predictions
         assert whole.epsilon == pytest.approx(model.guarantee.epsilon)
-        assert ASSERTED in whole.statement()
+        assert ASSERTED_EDGES in whole.formal_statement()
         assert whole.releases == 3
 
     def test_a_graph_of_unknown_overlap_adds_to_every_book(self, graph, make_graph):
         model = GAP(**QUICK).fit(graph)
         apart, unknown = make_graph(seed=1), make_graph(seed=2)
-        model.predict(apart, disjoint_edges=True)
+        model.predict(apart, assume_disjoint_edges=True)
         model.predict(unknown)
         assert spent(graph, apart, unknown) == [2, 2, 1]
 
     def test_a_part_of_the_fitted_graph_cannot_be_disjoint(self, graph):
         model = GAP(**QUICK).fit(graph)
         part = graph.subgraph(torch.arange(graph.num_nodes) < 50)
-        for ask in (model.predict, model.price, model.guarantee_after):
+        for ask in (model.predict, model.privacy_cost, model.guarantee_after):
             with pytest.raises(ConfigError, match="belong to the edge set that the model was fitted on"):
-                ask(part, disjoint_edges=True)
+                ask(part, assume_disjoint_edges=True)
         model.predict(part)
         assert spent(graph) == [2]
 
     def test_disjoint_edges_say_nothing_about_records(self, graph, make_graph):
-        model = GAP(**{**QUICK, "unit": "node-owner", "delta": 1e-5}, degree_budget=3).fit(graph)
+        model = GAP(**{**QUICK, "unit": "node-owner", "delta": 1e-5}, out_degree_bound=3).fit(graph)
         other = make_graph(seed=1)
-        for ask in (model.predict, model.price):
+        for ask in (model.predict, model.privacy_cost):
             with pytest.raises(UnitError, match="somebody may be in both graphs"):
-                ask(other, disjoint_edges=True)
+                ask(other, assume_disjoint_edges=True)
         after = model.guarantee_after(other)
         model.predict(other)
         assert spent(other, graph) == [1, 2]
@@ -164,7 +164,7 @@ class TestBooks:
             model.predict(free)
         assert spent(free, limited) == [0, 1]
         assert model.guarantee_with_predictions == model.guarantee
-        model.predict(free, disjoint_edges=True)
+        model.predict(free, assume_disjoint_edges=True)
         assert spent(free, limited) == [1, 1]
 
     def test_what_was_booked_counts_even_if_no_answer_came(self, graph, make_graph, monkeypatch):
@@ -186,7 +186,7 @@ class TestGrownGraph:
         model = GAP(**{**QUICK, "unit": unit}).fit(graph)
         grown = grow(graph)
         new = grown.edge_set.parts[1]
-        assert model.price(grown).event == model.guarantee.event
+        assert model.privacy_cost(grown).event == model.guarantee.event
         assert model.guarantee_after(grown).epsilon == pytest.approx(model.guarantee.epsilon)
         proba = model.predict_proba(grown)
         assert torch.equal(proba[:150], model.predict_proba())
@@ -227,7 +227,7 @@ class TestGrownGraph:
         for hop, std in zip(kept.rows, model.plan_.noise_std, strict=True):
             expected = (matrix @ rows.to(torch.float64))[150:]
             assert float((hop[150:] - expected).abs().max()) < 6 * std + 0.05
-            rows = aggregation.method.passing.onward(aggregation.encoder, rows, [hop], std)
+            rows = aggregation.method.hop_transform.next_input(aggregation.encoder, rows, [hop], std)
 
     @pytest.mark.parametrize("between", [True, False])
     def test_a_grown_graph_may_grow(self, graph, between):
@@ -236,7 +236,7 @@ class TestGrownGraph:
         twice = grow(once, seed=1)
         if between:
             first = model.predict_proba(once)
-        assert model.price(twice).epsilon == pytest.approx(model.guarantee.epsilon)
+        assert model.privacy_cost(twice).epsilon == pytest.approx(model.guarantee.epsilon)
         proba = model.predict_proba(twice)
         if not between:
             first = model.predict_proba(once)  # kept on the way
@@ -255,7 +255,7 @@ class TestGrownGraph:
         friends = torch.arange(10)
         x, ends = rng.random((1, graph.num_features)), np.full(10, 150)
         grown = [graph.grow(x, None, ends, friends.numpy(), weight=[w] * 10) for w in (1.0, 2.0)]
-        assert model.price(grown[0]).event == model.guarantee.event
+        assert model.privacy_cost(grown[0]).event == model.guarantee.event
         heard = []
         for one in grown:
             proba = model.predict_proba(one)
@@ -299,7 +299,7 @@ class TestGrownGraph:
         assert spent(graph) == [3]
 
     def test_a_record_grows_with_its_edges_so_records_pay_for_the_whole(self, graph):
-        model = GAP(**{**QUICK, "unit": "node-owner", "delta": 1e-5}, degree_budget=3).fit(graph)
+        model = GAP(**{**QUICK, "unit": "node-owner", "delta": 1e-5}, out_degree_bound=3).fit(graph)
         grown = grow(graph)
         model.predict(grown)
         assert [len(ledger_of(part).entries) for part in grown.edge_set.parts] == [2, 1]
@@ -379,7 +379,7 @@ def test_what_is_booked_is_what_was_asked(
 ) -> None:
     log.asked.clear()
     log.apart.clear()
-    model = GAP(**QUICK) if method is GAP else ClassCode(**PUBLIC, distil=False, noise="gaussian")
+    model = GAP(**QUICK) if method is GAP else ClassCode(**PUBLIC, self_training=False, noise="gaussian")
     graphs = [grouped(nodes=30)]
     model.fit(graphs[0])
     seen: list[tuple[Graph, Tensor]] = [(graphs[0], model.predict_proba())]
@@ -397,12 +397,12 @@ def test_what_is_booked_is_what_was_asked(
             log.set_apart(graph.edge_set.parts, log.sets())
         graphs.append(graph)
         if call != "grow":
-            after = model.guarantee_after(graph, disjoint_edges=call == "apart")
-            seen.append((graph, model.predict_proba(graph, disjoint_edges=call == "apart")))
+            after = model.guarantee_after(graph, assume_disjoint_edges=call == "apart")
+            seen.append((graph, model.predict_proba(graph, assume_disjoint_edges=call == "apart")))
             assert model.guarantee_with_predictions == after
         drawn = len(log.asked)
         for known, proba in seen:
-            assert model.price(known) is None
+            assert model.privacy_cost(known) is None
             assert torch.equal(model.predict_proba(known), proba)
         assert len(log.asked) == drawn
     books = {part: log.book(part) for part in log.sets()}
@@ -416,15 +416,15 @@ def test_what_is_booked_is_what_was_asked(
     assert whole.epsilon == pytest.approx(epsilon_of(math.sqrt(worst), 1e-7 - whole.slack))
 
 
-class CountingOwnGraph(OwnGraph):
+class CountingOwnGraph(GraphFingerprint):
     """Count how often a whole graph is hashed."""
 
     hashed = 0
 
-    def is_of(self, graph: Graph) -> bool:
+    def matches(self, graph: Graph) -> bool:
         """Count the call."""
         CountingOwnGraph.hashed += 1
-        return super().is_of(graph)
+        return super().matches(graph)
 
 
 @pytest.mark.parametrize(
@@ -433,8 +433,10 @@ class CountingOwnGraph(OwnGraph):
 def test_a_prediction_hashes_the_whole_graph_once(make_graph, unit, own):
     options = {} if unit == "none" else {"epsilon": 2.0, "delta": 1e-7}
     model = GAP(unit=unit, seed=0, epochs=1, hidden=2, **options).fit(make_graph())
-    assert model.own_graph is not None
-    model._take(model.fitted, own=CountingOwnGraph(model.own_graph.key, model.own_graph.tag))
+    assert model.graph_fingerprint is not None
+    model._set_fit(
+        model.fitted, own=CountingOwnGraph(model.graph_fingerprint.key, model.graph_fingerprint.tag)
+    )
     CountingOwnGraph.hashed = 0
     model.predict(make_graph() if own else make_graph(seed=5))
     assert CountingOwnGraph.hashed == 1

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from graphveil import METHODS, load_model
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.graph import Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.base import Estimator
-from graphveil.perturb import MECHANISMS, public_share
+from graphveil.perturb import MECHANISMS, sample_public_edges
 from graphveil.privacy import ledger_of
 from models import blind
 
@@ -33,7 +33,7 @@ def test_every_mechanism_is_booked_and_stated(mechanism: str) -> None:
     model = made(perturb=mechanism).fit(graph)
     assert len(ledger_of(graph.edge_set).entries) == 1
     assert model.guarantee.epsilon == pytest.approx(3.0) and model.guarantee.valid
-    said = model.guarantee.statement()
+    said = model.guarantee.formal_statement()
     assert "the released graph and everything computed from it" in said
     assert f"drawn once by {mechanism}, and predicts on it alone: no prediction reads a true edge" in said
 
@@ -41,14 +41,14 @@ def test_every_mechanism_is_booked_and_stated(mechanism: str) -> None:
 def with_public(graph: Graph) -> Graph:
     """Return the graph with half of its edges public, and a tenth of its nodes without private ones."""
     listed = torch.arange(graph.num_nodes) % 10 > 0
-    return graph.with_public(public_share(graph.adjacency, 0.5, seed=0), listed)
+    return graph.with_public(sample_public_edges(graph.adjacency, 0.5, seed=0), listed)
 
 
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, "edge-rr(structure=lazy_audited, delta=1e-6)"])
 def test_private_edges_are_told_from_public_ones(mechanism: str) -> None:
     graph = with_public(tiny())
     model = made(unit="private-slot-edge", perturb=mechanism).fit(graph)
-    said = model.guarantee.statement()
+    said = model.guarantee.formal_statement()
     assert model.guarantee.epsilon == pytest.approx(3.0) and model.guarantee.valid
     assert said.startswith("Public: the public edges and the list of nodes")
     assert "predicts on it alone: no prediction reads a true edge" in said
@@ -107,8 +107,8 @@ def test_a_saved_model_keeps_its_guarantee_and_its_graph(tmp_path: Path) -> None
 def test_another_graph_is_released_at_its_price() -> None:
     model, other = made().fit(tiny()), tiny(seed=1)
     other = other.replace(adjacency=tiny().adjacency.without_crossing(other.y == 0))
-    price = model.price(other)
-    assert price is not None and price.epsilon == 3.0
+    privacy_cost = model.privacy_cost(other)
+    assert privacy_cost is not None and privacy_cost.epsilon == 3.0
     assert model.predict_proba(other).shape[0] == other.num_nodes
     assert model.guarantee_with_predictions.epsilon == pytest.approx(6.0)
 
@@ -130,7 +130,7 @@ def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path
         ({"perturb": "arr(density_fraction=2)"}, ConfigError, "must lie between 0 and 1"),
         ({"unit": "none"}, UnitError, "use unit 'undirected-edge'"),
         ({"unit": "node-owner"}, UnitError, "use unit 'undirected-edge'"),
-        ({"perturb": None}, NotYetError, "or train on a released graph"),
+        ({"perturb": None}, NotImplementedGuaranteeError, "or train on a released graph"),
         ({"perturb": None, "unit": "none", "max_edges": 5}, ConfigError, "name a mechanism"),
     ],
 )

@@ -15,7 +15,7 @@ from graphveil.errors import ConfigError, ReleaseError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models import base
 from graphveil.models.base import Estimator
-from graphveil.models.gnn import method, tree_method
+from graphveil.models.gnn import method, multi_hop_method
 from graphveil.models.own import private_module
 from graphveil.privacy import ledger_of
 from graphveil.train.devices import CPU
@@ -25,11 +25,11 @@ ELSEWHERE = torch.device("cpu", 0)
 BUDGET: dict[str, Any] = {"unit": "node-owner", "epsilon": 8.0, "seed": 0}
 METHODS: dict[str, Callable[..., Estimator]] = {
     "stars": lambda **how: gv.PrivateGNN(module=Mean, epochs=2, leaves=8, **BUDGET, **how),
-    "trees": lambda **how: gv.PrivateGNN(module=Mean, epochs=2, reads="neighbours", **BUDGET, **how),
+    "trees": lambda **how: gv.PrivateGNN(module=Mean, epochs=2, neighborhood="neighbours", **BUDGET, **how),
     "module": lambda **how: gv.PrivateModule(module=Records, epochs=5, **BUDGET, **how),
     "mlp": lambda **how: gv.MLP(**BUDGET, **how),
     "small mlp": lambda **how: gv.MLP(tuned=False, epochs=3, **BUDGET, **how),
-    "gap": lambda **how: gv.GAP(epochs=2, **BUDGET, degree_budget=5, **how),
+    "gap": lambda **how: gv.GAP(epochs=2, **BUDGET, out_degree_bound=5, **how),
     "classcode": lambda **how: gv.ClassCode(**BUDGET, **how),
 }
 
@@ -42,7 +42,7 @@ def graph() -> Graph:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``cuda`` be a device that is there."""
-    for part in (base, method, tree_method, private_module):
+    for part in (base, method, multi_hop_method, private_module):
         monkeypatch.setattr(part, "private_device", lambda name: ELSEWHERE if name == "cuda" else CPU)
     monkeypatch.setattr(base, "pick_device", lambda name: CPU)
 

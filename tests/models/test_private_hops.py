@@ -128,17 +128,17 @@ def test_noise_is_fresh_unless_a_seed_voids_the_guarantee(graph: Graph) -> None:
 
     assert torch.equal(rows(3).rows, rows(3).rows) and not rows(3).guarantee.valid
     assert not torch.equal(rows(None).rows, rows(None).rows)
-    assert rows(3).statement().startswith("NOT A VALID GUARANTEE")
+    assert rows(3).formal_statement().startswith("NOT A VALID GUARANTEE")
 
 
 def test_a_folder_brings_rows_and_guarantee_back_and_is_not_believed(graph: Graph, tmp_path: Path) -> None:
     told = private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-6, hops=2)
     back = ReleasedRows.load(told.save(tmp_path / "rows"))
-    assert back.guarantee == told.guarantee and back.statement() == told.statement()
+    assert back.guarantee == told.guarantee and back.formal_statement() == told.formal_statement()
     assert all(
         torch.equal(a, b) for a, b in zip((*back.hops, back.sent), (*told.hops, told.sent), strict=True)
     )
-    assert told.statement() in (tmp_path / "rows" / "RELEASED.md").read_text()
+    assert told.formal_statement() in (tmp_path / "rows" / "RELEASED.md").read_text()
     assert "epsilon=1" in repr(back)
     with pytest.raises(ConfigError, match="exists"):
         told.save(tmp_path / "rows")

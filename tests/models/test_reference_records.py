@@ -32,7 +32,7 @@ def accuracies(data_root: Path, school: str, method: str, splits: int, **paramet
 class TestReference:
     @pytest.mark.parametrize(("epsilon", "reference"), [(1.0, 40.4), (4.0, 51.1), (8.0, 58.1), (16.0, 62.9)])
     def test_gap(self, data_root, epsilon, reference):
-        found = accuracies(data_root, "Berkeley13", "gap", SPLITS, epsilon=epsilon, degree_budget=100)
+        found = accuracies(data_root, "Berkeley13", "gap", SPLITS, epsilon=epsilon, out_degree_bound=100)
         assert sum(found) / SPLITS == pytest.approx(reference, abs=1.5)
 
     def test_mlp(self, data_root):
@@ -44,7 +44,7 @@ class TestReference:
         found = [
             score
             for school in ("Berkeley13", "Rutgers89", "Wisconsin87")
-            for score in accuracies(data_root, school, "sage", 3, epsilon=8.0, degree_budget=100)
+            for score in accuracies(data_root, school, "sage", 3, epsilon=8.0, out_degree_bound=100)
         ]
         assert sum(found) / len(found) == pytest.approx(34, abs=1.5)
 

@@ -12,7 +12,7 @@ import torch
 
 from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode
-from graphveil.models.classcode.edge import deciding, method
+from graphveil.models.classcode.edge import method, posterior_estimation
 from tests.models.conftest import with_little_training
 from tests.models.replayed import Pair, Replay, share_of_price
 from tests.models.test_replay_weights import NODES, drawn, neighbour
@@ -83,13 +83,13 @@ def test_a_default_fit_follows_from_its_answers(size: str, unit: str) -> None:
 
 @pytest.mark.parametrize("size", SWITCH)
 def test_features_are_taught_again_unless_labels_are_many(size: str, monkeypatch: Patch) -> None:
-    taught, shipped = list[str](), deciding.distilled_posteriors
+    taught, shipped = list[str](), posterior_estimation.distilled_posteriors
 
     def noted(*args: Any) -> Any:
         taught.append(args[-1])
         return shipped(*args)
 
-    monkeypatch.setattr(deciding, "distilled_posteriors", noted)
+    monkeypatch.setattr(posterior_estimation, "distilled_posteriors", noted)
     with_little_training(monkeypatch)
     monkeypatch.setattr(method, "_FEW_TO_LEARN_FROM", SWITCH[size])
     classcode.ClassCode(unit=UNITS[0], epsilon=16.0, delta=1e-5, seed=5).fit(sparse(UNITS[0], size))

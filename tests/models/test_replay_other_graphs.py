@@ -38,7 +38,7 @@ def fitted(method: str, unit: str, options: dict[str, Any]) -> tuple[Estimator, 
     common: dict[str, Any] = {"unit": unit, "epsilon": 4.0, "delta": 1e-5, "seed": 3, **options}
     graph = drawn(unit, weighted=options.get("weights") == "given")
     if method == "classcode":
-        return classcode.ClassCode(**common, distil=False).fit(graph), graph
+        return classcode.ClassCode(**common, self_training=False).fit(graph), graph
     return gap.GAP(**common, hops=2, hidden=3, epochs=2).fit(graph), graph
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.audit.silence import unnoised
+from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.graph import Adjacency, Graph, to_dense
 from graphveil.mechanisms import StepNoise
 from graphveil.models import METHODS
@@ -24,11 +24,11 @@ from graphveil.models.base import Estimator
 from graphveil.models.membership import record_groups
 from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import DPSGDQuery, NeighborSumQuery, PushQuery, Release
+from graphveil.release import DPSGDQuery, NeighborSumQuery, OutEdgeSumQuery, Release
 from graphveil.release.rows.neighbor_sums import NeighborSumData
-from graphveil.release.rows.pushes import PushData
+from graphveil.release.rows.out_edge_sums import OutEdgeSumData
 from graphveil.train import descent, dpsgd
-from graphveil.train.clipped import ClippedSum
+from graphveil.train.clipped_sums import ClippedSum
 from tests.models.gnn.modules import Branching, Mean, Records
 
 NODES, CLASSES = 24, 3
@@ -106,12 +106,12 @@ class Replay:
 
     def ask(self, release: Release, data: Any) -> Any:
         """Note what hops send and sum."""
-        if not isinstance(data, PushData | NeighborSumData):
+        if not isinstance(data, OutEdgeSumData | NeighborSumData):
             return ASK(release, data)
         query = release._plan.queries[release._position]
-        plan = unnoised(release._plan.unit, (query,))
+        plan = zero_noise_plan(release._plan.unit, (query,))
         exact = Release.open(plan, release._private._adjacency, release._public.groups, budget=MemoryLedger())
-        levels = data.levels if isinstance(data, PushData) else None
+        levels = data.levels if isinstance(data, OutEdgeSumData) else None
         self.seen.sent.append((data.vectors.clone(), None if levels is None else levels.clone()))
         self.seen.sums.append(ASK(exact, data).double())
         return self._hand(ASK(release, data))
@@ -124,7 +124,7 @@ class Replay:
         return answer.clone()
 
 
-MEAN, ASK, DESCEND = dpsgd._noisy_mean, Release.ask, descent._descend
+MEAN, ASK, DESCEND = dpsgd._noisy_mean, Release.answer, descent._descend
 
 
 def drawn(seed: int = 0) -> Graph:
@@ -178,7 +178,7 @@ def bounds(model: Estimator, group: int) -> list[float]:
         if isinstance(query, DPSGDQuery):
             grid = 1 + 2 * math.sqrt(query.parameters) / 2**20
             found += [grid if query.pays[group] else 0.0] * query.steps
-        elif isinstance(query, PushQuery):
+        elif isinstance(query, OutEdgeSumQuery):
             found.append(query.bounds[group if len(query.bounds) > 1 else 0])
         else:
             assert isinstance(query, NeighborSumQuery)
@@ -191,7 +191,7 @@ def sampled(model: Estimator) -> bool:
     return any(isinstance(query, DPSGDQuery) and query.sampling_rate < 1 for query in model.plan_.queries)
 
 
-def price(model: Estimator, group: int) -> float:
+def privacy_cost(model: Estimator, group: int) -> float:
     """Return what the plan charges the group, in mu."""
     events = [query.event(model.protected_unit) for query in model.plan_.queries]
     own = [event.events[group] if isinstance(event, ByGroup) else event for event in events]
@@ -220,7 +220,7 @@ def no_record_exceeds_its_price(case: str) -> None:
             assert found <= bound * (1 + 1e-5) + 1e-7, f"a record moves a sum by {found:.6f}, not {bound:.6f}"
         attained += [found / bound for found, bound in zip(moved, allowed, strict=True) if bound]
         shift = math.hypot(*(found / std for found, std in zip(moved, noise, strict=True)))
-        assert sampled(model) or shift <= price(model, int(groups[q])) * (1 + 1e-5)
+        assert sampled(model) or shift <= privacy_cost(model, int(groups[q])) * (1 + 1e-5)
         assert torch.equal(model.proba_[others], other.proba_[others]), "others are predicted otherwise"
     assert max(attained) > 0.999
 

@@ -75,7 +75,7 @@ def neighbour(graph: Graph, pair: Pair) -> Graph:
 def fitted(method: str, unit: str, weights: str) -> Estimator:
     common: dict[str, Any] = {"unit": unit, "epsilon": 4.0, "delta": 1e-5, "seed": 3, "weights": weights}
     if method == "classcode":
-        return classcode.ClassCode(**common, few_labels=True, distil=False)
+        return classcode.ClassCode(**common, few_labels=True, self_training=False)
     more = {"attention_steps": 3} if weights == "attention" else {}
     return gap.GAP(**common, hops=2, hidden=3, epochs=2, **more)
 

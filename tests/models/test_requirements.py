@@ -6,15 +6,15 @@ from typing import ClassVar
 import pytest
 import torch
 
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 from graphveil.models.gap import GAP
+from graphveil.models.guarantee_notes import data_notes
 from graphveil.models.lpgnn import LPGNN
-from graphveil.models.promises import notes_on
-from graphveil.models.requirements import check_promise
-from graphveil.models.terms import Terms
-from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge, ledger_of
+from graphveil.models.privacy_config import PrivacyConfig
+from graphveil.models.requirements import check_max_degree
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge, ledger_of
 
 
 @dataclass(kw_only=True, eq=False)
@@ -24,13 +24,13 @@ class Double(Estimator):
     method: ClassVar[str] = "double"
     node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
 
-    def _configured(self):
+    def _build_method(self):
         pytest.fail("a configuration is checked without building its method")
 
 
 @dataclass(kw_only=True, eq=False)
 class Sender(Double):
-    needs_degree_budget: ClassVar[bool] = True
+    needs_out_degree_bound: ClassVar[bool] = True
 
 
 @dataclass(kw_only=True, eq=False)
@@ -47,7 +47,7 @@ LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0}
 @pytest.mark.parametrize(
     ("cls", "parameters", "error", "words"),
     [
-        (EdgesOnly, OWNER, NotYetError, "does not yet protect 'node-owner'"),
+        (EdgesOnly, OWNER, NotImplementedGuaranteeError, "does not yet protect 'node-owner'"),
         (Double, {"unit": "node-owner"}, ConfigError, "needs a budget: pass epsilon="),
         (Double, {**EDGE, "degree_budget": 5}, UnitError, "drop it (--degree-budget)"),
         (
@@ -76,8 +76,8 @@ def test_what_does_not_fit_the_unit_is_refused_with_its_remedy(cls, parameters, 
 
 def test_what_fits_is_accepted():
     Double(**OWNER, replace_one=True, private_metrics=True)
-    Sender(**OWNER, degree_budget=1)
-    Sender(**PROMISE, assured_max_degree=5)
+    Sender(**OWNER, out_degree_bound=1)
+    Sender(**PROMISE, max_degree=5)
     Sender(**EDGE)
 
 
@@ -91,26 +91,26 @@ def star(directed, into_hub=False):
 
 @pytest.mark.parametrize("graph", [star(False), star(True), star(True, into_hub=True)])
 def test_a_broken_promise_is_refused_without_a_number_or_a_node(graph):
-    check_promise(graph, NodePromise(max_degree=4))
+    check_max_degree(graph, NodeBoundedDegree(max_degree=4))
     with pytest.raises(UnitError) as refused:
-        check_promise(graph, NodePromise(max_degree=3))
+        check_max_degree(graph, NodeBoundedDegree(max_degree=3))
     assert "above 3" in str(refused.value)  # the promise itself, which is public
     assert not any(number in str(refused.value) for number in "01245")
 
 
 def test_other_units_promise_nothing():
-    check_promise(star(False), NodeOwner())
+    check_max_degree(star(False), NodeRecord())
 
 
 def test_a_fit_refuses_before_anything_is_spent():
     graph = star(False)
     with pytest.raises(UnitError, match="violates the assumption"):
-        GAP(**PROMISE, assured_max_degree=2).fit(graph)
+        GAP(**PROMISE, max_degree=2).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 
 def test_statements_about_records_say_what_is_treated_as_public():
     graph = star(False).replace(notes=("something else",))
-    notes = notes_on(Terms(unit=NodeOwner()), graph)
+    notes = data_notes(PrivacyConfig(unit=NodeRecord()), graph)
     assert notes == ("classes, vocabulary and split are treated as public", "something else")
-    assert notes_on(Terms(unit=UndirectedEdge()), graph) == ("something else",)
+    assert data_notes(PrivacyConfig(unit=UndirectedEdge()), graph) == ("something else",)

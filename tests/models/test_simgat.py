@@ -16,7 +16,7 @@ from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.session import Session
-from graphveil.models.simgat import SimGAT, SimilarityThrough
+from graphveil.models.simgat import SimGAT, SimilarityPropagationConfig
 from graphveil.propagation import KProp
 from graphveil.structure import MultiHop, PublicEdges, union
 from graphveil.structure.edges import Matrix
@@ -33,8 +33,10 @@ def model(**changed: object) -> SimGAT:
 
 def operator(simgat: SimGAT, graph: Graph) -> torch.Tensor:
     """Return the matrix that features are propagated by."""
-    through = simgat._configured().through.propagation(graph, Session(streams=PublicStreams(0)))
-    return through.apply(torch.eye(graph.num_nodes))
+    propagation_config = simgat._build_method().propagation_config.propagation(
+        graph, Session(streams=PublicStreams(0))
+    )
+    return propagation_config.apply(torch.eye(graph.num_nodes))
 
 
 @pytest.fixture
@@ -61,12 +63,14 @@ def test_similar_nodes_are_averaged_after_the_hops(steps: int) -> None:
 
 
 @pytest.mark.parametrize("max_degree", [None, 12])
-def test_a_union_is_propagated_like_a_graph(max_degree: int | None) -> None:
+def test_a_union_is_propagated_like_a_graph(max_union_degree: int | None) -> None:
     edges = PublicEdges(GRAPH.adjacency, basis="drawn here")
-    joined = union(edges, MultiHop()(edges, streams=PublicStreams(0)), max_degree=max_degree)
+    joined = union(edges, MultiHop()(edges, streams=PublicStreams(0)), max_union_degree=max_union_degree)
     assert len(joined.indices) > len(GRAPH.adjacency.indices)
     expected = KProp(adjacency=joined, steps=2).apply(torch.eye(GRAPH.num_nodes))
-    assert torch.equal(operator(model(x_steps=2, combine="union", max_degree=max_degree), GRAPH), expected)
+    assert torch.equal(
+        operator(model(x_steps=2, combine="union", max_union_degree=max_union_degree), GRAPH), expected
+    )
 
 
 @pytest.mark.parametrize("combine", [{}, {"weight": "similarity"}, {"combine": "union", "max_degree": 5}])
@@ -111,13 +115,15 @@ def test_private_edges_are_refused(unit: str) -> None:
 
 def test_neither_features_nor_labels_decide_who_is_similar(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[Matrix]()
-    similar = SimilarityThrough.similar
+    similar = SimilarityPropagationConfig.similar
 
-    def spied(through: SimilarityThrough, edges: PublicEdges, session: Session) -> Matrix:
-        seen.append(similar(through, edges, session))
+    def spied(
+        propagation_config: SimilarityPropagationConfig, edges: PublicEdges, session: Session
+    ) -> Matrix:
+        seen.append(similar(propagation_config, edges, session))
         return seen[-1]
 
-    monkeypatch.setattr(SimilarityThrough, "similar", spied)
+    monkeypatch.setattr(SimilarityPropagationConfig, "similar", spied)
     model(similarity="factorised(dim=8)").fit(GRAPH)
     model(similarity="factorised(dim=8)").fit(GRAPH.replace(x=GRAPH.x[:, :3], y=GRAPH.y.flip(0)))
     assert isinstance(seen[0], sparse.csr_array)

@@ -11,10 +11,10 @@ from graphveil.errors import CalibrationError, ConfigError, GraphError, UnitErro
 from graphveil.graph import Graph
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
-from graphveil.models.gap.method import noise_of
+from graphveil.models.gap.method import hop_noise_stds
 from graphveil.models.method import State
 from graphveil.models.saved import load_model
-from graphveil.models.training import on_records
+from graphveil.models.training import node_level
 from graphveil.privacy import ledger_of
 
 OWNER = {"unit": "node-owner", "degree_budget": 4}
@@ -166,7 +166,7 @@ class TestRefusals:
 
     def test_a_broken_promise_books_nothing(self, graph):
         with pytest.raises(UnitError, match="violates the assumption"):
-            make("gap", unit="node-promise", assured_max_degree=2).fit(graph)
+            make("gap", unit="node-promise", max_degree=2).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 
     @METHOD
@@ -280,13 +280,13 @@ class TestSelection:
     @pytest.mark.parametrize("options", [{"selection": "private"}, {"mode": "paper", "batch_size": 100}])
     def test_the_best_of_equally_spaced_weights_is_kept(self, make_graph, monkeypatch, method, options):
         """With a budget so large that the counts are as good as exact."""
-        noted, fit = [], on_records.fit_records
+        noted, fit = [], node_level.fit_dpsgd
 
         def noting(*args: Any, **kwargs: Any) -> list[State]:
             noted.append(fit(*args, **kwargs))
             return noted[-1]
 
-        monkeypatch.setattr(on_records, "fit_records", noting)
+        monkeypatch.setattr(node_level, "fit_records", noting)
         graph = make_graph(nodes=900)
         budget = {"epsilon": 100.0, "unsafe_noise_seed": 0}
         model = make(method, **OWNER, **options, **budget, epochs=10, learning_rate=0.3).fit(graph)
@@ -318,7 +318,9 @@ def rerun(model: Estimator, graph: Graph) -> Tensor:
     """Classify again from the rows that were released."""
     trained, answers = model.fitted.trained, list(model.aggregates_.values())
     aggregation = trained.aggregation
-    views = aggregation.method.passing.views(aggregation.encode(graph), answers, noise_of(model.plan_))
+    views = aggregation.method.hop_transform.views(
+        aggregation.encode(graph), answers, hop_noise_stds(model.plan_)
+    )
     return trained.proba(views)
 
 
@@ -356,17 +358,17 @@ class TestFolders:
         model = make(method, **unit, unsafe_noise_seed=1).fit(graph)
         model.save(tmp_path / "model")
         again, other = load_model(tmp_path / "model"), make_graph(seed=1)
-        torch.testing.assert_close(again.predict_proba(other, accept_price=True), model.predict_proba(other))
+        torch.testing.assert_close(again.predict_proba(other, allow_spend=True), model.predict_proba(other))
         spent = ledger_of(other.edge_set).entries
         assert len(spent) == (0 if method == "mlp" else 2)
 
     def test_another_graph_is_asked_for_its_hops_alone(self, graph, make_graph):
         model, other = make("gap", **OWNER).fit(graph), make_graph(seed=1)
-        price = model.price(other)
-        assert price.releases == 1
-        assert len(price.event.events) == 2
-        assert 0 < price.epsilon < 3.0
+        privacy_cost = model.privacy_cost(other)
+        assert privacy_cost.releases == 1
+        assert len(privacy_cost.event.events) == 2
+        assert 0 < privacy_cost.epsilon < 3.0
         model.predict(other)
         (entry,) = ledger_of(other.edge_set).entries
-        assert entry.event == price.event
-        assert make("mlp", unit="node-owner").fit(graph).price(other) is None
+        assert entry.event == privacy_cost.event
+        assert make("mlp", unit="node-owner").fit(graph).privacy_cost(other) is None

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import ConfigError
+from graphveil.models.edge_weighting import PAPER_WEIGHT_DEVIATION
 from graphveil.models.gap import GAP
 from graphveil.models.saved import load_model
-from graphveil.models.weighting import PAPER_WEIGHTED
 from graphveil.privacy import ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import NeighborSumQuery
@@ -48,10 +48,10 @@ def test_the_paper_charges_one(make_graph: Callable[..., Any]) -> None:
     for unit, directed in (("undirected-edge", False), ("directed-edge", True)):
         model = GAP(**{**paper, "unit": unit}).fit(make_graph(directed=directed))
         assert model.plan_.noise_std == pytest.approx([math.sqrt(2) / renyi.mu_of(2.0, 1e-7)] * 2)
-        assert PAPER_WEIGHTED in model.guarantee.deviations
+        assert PAPER_WEIGHT_DEVIATION in model.guarantee.deviations
         assert not model.guarantee.valid
     plain = GAP(**{**paper, "weights": "one"}).fit(make_graph())
-    assert PAPER_WEIGHTED not in plain.guarantee.deviations
+    assert PAPER_WEIGHT_DEVIATION not in plain.guarantee.deviations
 
 
 def test_weights_read_the_input_rows_in_every_hop_or_each_hops_own(graph: Any, asked: Asked) -> None:
@@ -106,9 +106,7 @@ def test_a_weighted_model_comes_back_from_a_folder_and_predicts_other_graphs(
     assert loaded.get_params()["weights"] == weights
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     other = make_graph(seed=1)
-    assert torch.equal(
-        loaded.predict_proba(other, accept_price=True), model.predict_proba(make_graph(seed=1))
-    )
+    assert torch.equal(loaded.predict_proba(other, allow_spend=True), model.predict_proba(make_graph(seed=1)))
     assert len(ledger_of(other.edge_set).entries) == 1
 
 

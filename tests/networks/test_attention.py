@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from graphveil.graph import Adjacency
-from graphveil.networks.attention import Attending, InEdges
-from graphveil.networks.gat import GatShape
+from graphveil.networks.attention import GraphAttention, InEdgeIndex
+from graphveil.networks.gat import GatArchitecture
 from graphveil.networks.layers import batch_of
 
 NODES, WIDTH, HEADS = 7, 3, 2
 SOURCE, TARGET = [0, 1, 2, 0, 4, 4], [1, 2, 0, 3, 3, 0]  # nodes 5 and 6 have no edge
 
 
-def dense(round: Attending, rows: Tensor, adjacency: Adjacency) -> Tensor:
+def dense(round: GraphAttention, rows: Tensor, adjacency: Adjacency) -> Tensor:
     """Return the round with a matrix of weights, zero where there is no edge."""
     heard = torch.eye(NODES, dtype=torch.bool)
     source, target = adjacency.edge_index()
@@ -32,11 +32,11 @@ def dense(round: Attending, rows: Tensor, adjacency: Adjacency) -> Tensor:
 def test_a_round_is_the_dense_one_with_its_gradients(directed: bool, scale: float) -> None:
     generator = torch.Generator().manual_seed(0)
     adjacency = Adjacency.from_edges(SOURCE, TARGET, num_nodes=NODES, directed=directed)
-    round = Attending(4, WIDTH, HEADS, generator)
+    round = GraphAttention(4, WIDTH, HEADS, generator)
     rows = (scale * torch.randn(NODES, HEADS * WIDTH, generator=generator)).requires_grad_()
     probe = torch.randn(NODES, HEADS * WIDTH, generator=generator)
     learned = [rows, round._sends, round._gets]
-    answers = [dense(round, rows, adjacency), round(rows, InEdges.of(adjacency))]
+    answers = [dense(round, rows, adjacency), round(rows, InEdgeIndex.from_adjacency(adjacency))]
     grads = [torch.autograd.grad((answer * probe).sum(), learned) for answer in answers]
     torch.testing.assert_close(answers[1], answers[0], rtol=1e-5, atol=1e-5)
     for ours, theirs in zip(grads[1], grads[0], strict=True):
@@ -44,17 +44,17 @@ def test_a_round_is_the_dense_one_with_its_gradients(directed: bool, scale: floa
 
 
 def test_a_graph_without_edges_leaves_rows_as_they_are() -> None:
-    round = Attending(4, WIDTH, HEADS, torch.Generator().manual_seed(0))
+    round = GraphAttention(4, WIDTH, HEADS, torch.Generator().manual_seed(0))
     nobody = Adjacency.from_edges([], [], num_nodes=NODES, directed=False)
     rows = torch.randn(NODES, HEADS * WIDTH, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(round(rows, InEdges.of(nobody)), rows)
+    torch.testing.assert_close(round(rows, InEdgeIndex.from_adjacency(nobody)), rows)
 
 
 def test_sparse_features_are_read_as_dense_ones() -> None:
     from scipy import sparse
 
     style = {"activation": "relu", "batch_norm": False, "dropout": 0.0}
-    network = GatShape(hidden=WIDTH, heads=HEADS, depth=3, style=style).build(
+    network = GatArchitecture(hidden=WIDTH, heads=HEADS, depth=3, style=style).build(
         5, 4, generator=torch.Generator().manual_seed(0)
     )
     adjacency = Adjacency.from_edges(SOURCE, TARGET, num_nodes=NODES, directed=False)

@@ -7,12 +7,12 @@ from scipy import sparse
 
 from graphveil.graph import Adjacency
 from graphveil.networks.inputs import (
-    Early,
-    Estimates,
-    Late,
+    DenseInputs,
+    FeatureEstimates,
+    LazyInputs,
+    propagate_dense,
+    propagate_lazily,
     propagated,
-    propagated_early,
-    propagated_late,
 )
 from graphveil.propagation import KProp
 
@@ -20,13 +20,13 @@ RING = Adjacency.from_edges(range(8), [1, 2, 3, 4, 5, 6, 7, 0], num_nodes=8, dir
 ONE_WAY = Adjacency.from_edges([0, 1, 2, 2], [1, 2, 3, 7], num_nodes=8, directed=True)
 
 
-def sampled(middle: float | None = 0.5) -> Estimates:
+def sampled(middle: float | None = 0.5) -> FeatureEstimates:
     """Return estimates of 40 features, of which each node told two."""
     rng = np.random.default_rng(0)
     columns = np.stack([rng.choice(40, 2, replace=False) for _ in range(8)]).ravel()
     values = rng.choice([-9.0, 9.0], 16).astype(np.float32)
     matrix = sparse.csr_array((values, columns.astype(np.int32), np.arange(0, 17, 2)), shape=(8, 40))
-    return Estimates(matrix, None if middle is None else torch.full((40,), middle))
+    return FeatureEstimates(matrix, None if middle is None else torch.full((40,), middle))
 
 
 @pytest.mark.parametrize("adjacency", [RING, ONE_WAY], ids=["ring", "one way"])
@@ -35,7 +35,7 @@ def sampled(middle: float | None = 0.5) -> Estimates:
 def test_both_orders_give_the_same_rows_and_gradients(adjacency, steps, middle) -> None:
     kprop = KProp(adjacency=adjacency, steps=steps)
     found = []
-    for build in (propagated_early, propagated_late):
+    for build in (propagate_dense, propagate_lazily):
         weight = torch.linspace(-1, 1, 120).reshape(40, 3).requires_grad_()
         out = build(sampled(middle), kprop).times(weight)
         (out * torch.arange(24.0).reshape(8, 3)).sum().backward()
@@ -48,9 +48,11 @@ def test_both_orders_give_the_same_rows_and_gradients(adjacency, steps, middle) 
 
 def test_few_numbers_are_propagated_late_and_many_early() -> None:
     few = propagated(sampled(), KProp(adjacency=RING, steps=2))
-    assert isinstance(few, Late)
-    assert isinstance(propagated(sampled(), KProp(adjacency=RING, steps=50)), Early)
-    assert isinstance(propagated(Estimates(sampled().dense()), KProp(adjacency=RING, steps=1)), Early)
+    assert isinstance(few, LazyInputs)
+    assert isinstance(propagated(sampled(), KProp(adjacency=RING, steps=50)), DenseInputs)
+    assert isinstance(
+        propagated(FeatureEstimates(sampled().dense()), KProp(adjacency=RING, steps=1)), DenseInputs
+    )
 
 
 def test_estimates_are_deviations_from_the_middle() -> None:

@@ -36,13 +36,13 @@ def matrix() -> sparse.csr_array:
 
 class TestSparseRows:
     def test_products_are_those_of_the_dense_matrix(self, matrix):
-        rows, dense = SparseRows.of(matrix), torch.from_numpy(matrix.toarray())
+        rows, dense = SparseRows.from_scipy(matrix), torch.from_numpy(matrix.toarray())
         right, left = torch.randn(9, 4, generator=stream()), torch.randn(20, 4, generator=stream())
         torch.testing.assert_close(rows.times(right), dense @ right)
         torch.testing.assert_close(rows.transposed_times(left), dense.t() @ left)
 
     def test_other_values_keep_the_places(self, matrix):
-        rows = SparseRows.of(matrix)
+        rows = SparseRows.from_scipy(matrix)
         doubled = rows.with_values(2 * rows.values)
         left = torch.randn(20, 2, generator=stream())
         torch.testing.assert_close(doubled.transposed_times(left), 2 * rows.transposed_times(left))
@@ -79,7 +79,7 @@ class TestLinear:
     def test_sparse_rows_give_what_dense_rows_give(self, matrix):
         layer = Linear(9, 6, generator=stream())
         results = []
-        for x in (SparseRows.of(matrix), torch.from_numpy(matrix.toarray())):
+        for x in (SparseRows.from_scipy(matrix), torch.from_numpy(matrix.toarray())):
             layer.zero_grad()
             out = layer(x)
             out.square().sum().backward()
@@ -108,7 +108,7 @@ class TestDropout:
         assert torch.equal(layer.eval()(torch.ones(2)), torch.ones(2))
 
     def test_sparse_rows_lose_stored_entries_only(self, matrix):
-        rows = SparseRows.of(matrix)
+        rows = SparseRows.from_scipy(matrix)
         dropped = Dropout(0.5, generator=stream())(rows)
         assert isinstance(dropped, SparseRows)
         assert torch.equal(dropped.columns, rows.columns)

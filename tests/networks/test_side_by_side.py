@@ -5,12 +5,12 @@ import math
 import torch
 from scipy import sparse
 
+from graphveil.networks.batched import BatchedFeedForward, dropout_factors
 from graphveil.networks.layers import SparseRows
-from graphveil.networks.side_by_side import SideBySide, kept
 
 
-def three(**given: float) -> SideBySide:
-    return SideBySide([6, 4, 5, 2], 3, generator=torch.Generator().manual_seed(1), **given)
+def three(**given: float) -> BatchedFeedForward:
+    return BatchedFeedForward([6, 4, 5, 2], 3, generator=torch.Generator().manual_seed(1), **given)
 
 
 def test_each_network_answers_alone_as_it_did_beside_the_others() -> None:
@@ -22,7 +22,7 @@ def test_each_network_answers_alone_as_it_did_beside_the_others() -> None:
 
 def test_sparse_rows_give_what_dense_rows_give() -> None:
     networks, x = three().eval(), torch.randn(7, 6).relu()
-    rows = SparseRows.of(sparse.csr_array(x.numpy()))
+    rows = SparseRows.from_scipy(sparse.csr_array(x.numpy()))
     torch.testing.assert_close(networks(rows), networks(x))
 
 
@@ -36,7 +36,7 @@ def test_the_loss_of_one_leaves_the_others_alone() -> None:
 
 
 def test_dropout_keeps_its_share_and_the_mean() -> None:
-    factors = kept((1000, 401), 0.3, torch.Generator().manual_seed(0))
+    factors = dropout_factors((1000, 401), 0.3, torch.Generator().manual_seed(0))
     share = float((factors > 0).to(torch.float64).mean())
     assert abs(share - 0.7) < 5 * math.sqrt(0.21 / factors.numel())
     torch.testing.assert_close(factors.unique(), torch.tensor([0.0, 1 / 0.7]))

@@ -25,7 +25,7 @@ EPSILONS = np.linspace(-1, 3, 9)
 
 
 def pair_of(z: float, rate: float, roots: int, relation: Relation = "add_remove") -> RootPair:
-    return RootPair.of(PoissonRoots(z, rate, 1, roots, relation))
+    return RootPair.from_event(PoissonRoots(z, rate, 1, roots, relation))
 
 
 @pytest.mark.parametrize(("z", "rate", "steps", "roots", "relation", "epsilon"), ROOTS)
@@ -191,7 +191,7 @@ def test_one_direction_alone_would_be_taken_for_both() -> None:
 
 @pytest.mark.parametrize("event", [PoissonRoots(1.0, 0.1, 1, 2), PoissonRoots(2.5, 0.4, 1, 5)])
 def test_both_directions_are_composed(event: PoissonRoots) -> None:
-    kept, pair = step_loss(event, 1e-3), RootPair.of(event)
+    kept, pair = step_loss(event, 1e-3), RootPair.from_event(event)
     for pmf, direction in ((kept._pmf_remove, pair.removed), (kept._pmf_add, pair.added)):
         exact = float(direction(np.array([0.5]))[0])
         assert exact <= pmf.get_delta_for_epsilon(0.5) <= 1.01 * exact

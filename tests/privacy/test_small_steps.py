@@ -98,7 +98,7 @@ def test_the_divergence_of_one_sampled_step(mu: float, rate: float, form: str) -
 def test_the_divergence_of_a_step_with_several_roots(
     roots: int, unit: float, rate: float, relation: Relation, sign: int
 ) -> None:
-    pair = RootPair.of(PoissonRoots(1 / unit, rate, 1, roots, relation))
+    pair = RootPair.from_event(PoissonRoots(1 / unit, rate, 1, roots, relation))
     assert pair._is_small
     others = roots if relation == "replace" else roots - 1
     with mpmath.workdps(DIGITS):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges, blocks
+from graphveil.graph.blocks import EdgeBlock, blocks
 from graphveil.mechanisms import DiscreteGaussian, _exact, _exact_compiled
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit
@@ -58,13 +58,15 @@ def rows_of(dim: int, bits: int = 10, copies: int = 1, count: int = NODES) -> Co
     return rows
 
 
-def noisy(rows: CompactRows | Tensor, edges: Edges, kinds: Tensor | None = None, stride: int = 0) -> Tensor:
+def noisy(
+    rows: CompactRows | Tensor, edges: EdgeBlock, kinds: Tensor | None = None, stride: int = 0
+) -> Tensor:
     law = DiscreteGaussian(3000.5)
     noise = RowNoise(kinds, (law,) * 3, (0.25,) * 3) if kinds is not None else RowNoise(None, (law,), (0.25,))
     return NoisyRows(Sums(rows, 1 << 14, stride=stride), noise, KEY)(edges)
 
 
-def block(adjacency: Adjacency) -> Edges:
+def block(adjacency: Adjacency) -> EdgeBlock:
     (one,) = blocks(adjacency, adjacency.num_nodes)
     return one
 
@@ -104,7 +106,7 @@ def test_rows_of_any_length_have_the_same_bytes(
 ) -> None:
     monkeypatch.setattr(compact, "_NEAR", near)
     sources = torch.arange(degree, dtype=torch.int32) * 7 % NODES
-    edges = Edges(3, 6, torch.tensor([0, 0, degree, degree], dtype=torch.int32), sources)
+    edges = EdgeBlock(3, 6, torch.tensor([0, 0, degree, degree], dtype=torch.int32), sources)
     rows = rows_of(16)
     assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
 
@@ -156,8 +158,8 @@ def test_what_comes_near_a_tie_is_drawn_again_and_summed_then(
 
 def test_a_block_of_no_rows_and_one_of_no_edges() -> None:
     rows, none = rows_of(9), torch.empty(0, dtype=torch.int32)
-    assert noisy(rows, Edges(5, 5, torch.zeros(1, dtype=torch.int32), none)).shape == (0, 9)
-    lonely = Edges(5, 30, torch.zeros(26, dtype=torch.int32), none)
+    assert noisy(rows, EdgeBlock(5, 5, torch.zeros(1, dtype=torch.int32), none)).shape == (0, 9)
+    lonely = EdgeBlock(5, 30, torch.zeros(26, dtype=torch.int32), none)
     assert torch.equal(noisy(rows, lonely), noisy(rows.plain, lonely))
 
 
@@ -167,7 +169,7 @@ def test_the_largest_sums_do_not_overflow_and_longer_rows_take_the_plain_way(
     rows = CompactRows.empty(2, 2, 14)
     rows.rows.zero_()[:2, :2] = torch.tensor([[1, -1], [1, 0]], dtype=torch.int16) * (1 << 14)
     for count, compiled in (((1 << 16) - 1, True), (1 << 16, False)):
-        edges = Edges(
+        edges = EdgeBlock(
             0, 1, torch.tensor([0, count], dtype=torch.int32), torch.zeros(count, dtype=torch.int32)
         )
         assert (
@@ -178,7 +180,7 @@ def test_the_largest_sums_do_not_overflow_and_longer_rows_take_the_plain_way(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
-@pytest.mark.parametrize("weights", [GroupWeights.one(), GroupWeights.steered()])
+@pytest.mark.parametrize("weights", [GroupWeights.unit_weights(), GroupWeights.target_weighted()])
 @pytest.mark.parametrize("dim", [1, 5, 8, 20])
 def test_truncated_contributions_are_the_same(dtype: torch.dtype, weights: GroupWeights, dim: int) -> None:
     rng = np.random.default_rng(dim)
@@ -197,7 +199,7 @@ def test_truncated_contributions_are_the_same(dtype: torch.dtype, weights: Group
     assert bool(plain.any(dim=1).any()) and not bool(plain.any(dim=1).all())
 
 
-@pytest.mark.parametrize("weights", [GroupWeights.one(), GroupWeights.steered()])
+@pytest.mark.parametrize("weights", [GroupWeights.unit_weights(), GroupWeights.target_weighted()])
 def test_a_release_has_the_same_bytes_with_and_without_a_compiler(weights: GroupWeights) -> None:
     groups = torch.arange(NODES) % 3 if weights.groups > 1 else None
     query = NeighborSumQuery(weights, (3.0, 2.0, 1.5)[: weights.groups], 16)
@@ -210,7 +212,10 @@ def test_a_release_has_the_same_bytes_with_and_without_a_compiler(weights: Group
     def asked() -> list[Tensor]:
         key = ReleaseKey.from_seed(0, "compact")
         release = Release.open(plan, adjacency, groups, budget=MemoryLedger(), key=key)
-        return [release.ask(NeighborSumData(rows)), release.ask(NeighborSumData(safe_unit(rows[:, :5])))]
+        return [
+            release.answer(NeighborSumData(rows)),
+            release.answer(NeighborSumData(safe_unit(rows[:, :5]))),
+        ]
 
     fast = asked()
     with no_compiler():
@@ -229,7 +234,7 @@ def test_a_plain_hop_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     release = Release.open(
         plan, Adjacency.from_edges([0], [1], num_nodes=3, directed=False), budget=MemoryLedger()
     )
-    release.ask(NeighborSumData(safe_unit(torch.ones(3, 4))))
+    release.answer(NeighborSumData(safe_unit(torch.ones(3, 4))))
     assert calls == [True]
 
 

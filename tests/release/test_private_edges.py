@@ -23,12 +23,12 @@ READERS = {  # by part and file
     "models/sage/bounded.py": "unit none, or paper mode",
     "models/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
     "models/requirements.py": "refuses where a promise is broken",
-    "models/inference/own_graph.py": "a keyed digest, internal",
+    "models/inference/graph_fingerprint.py": "a keyed digest, internal",
     "experiment/inputs/data_fingerprint.py": "a keyed digest, internal",
     "experiment/run.py": "a count where edges are public",
     "propagation/kprop.py": "public edges",
     "attacks/secret_edges.py": "in the clear, internal",
-    "audit/inserted.py": "made graphs, or the owner's own: internal",
+    "audit/training_canaries.py": "made graphs, or the owner's own: internal",
     "fidelity/simple_graph.py": "in the clear, internal",
     "reproduce/measures/plain_features.py": "in the clear, published data",
     "reproduce/measures/graph_sizes.py": "in the clear, published data",
@@ -37,11 +37,11 @@ READERS = {  # by part and file
     "structure/walks.py": "public edges",
     "perturb/mechanism.py": "public edges",
     "perturb/folder.py": "released edges",
-    "perturb/released.py": "released edges",
+    "perturb/perturbed_graph.py": "released edges",
     "perturb/public_part.py": "in the clear, for experiments",
     "models/spectral/embedding.py": "released edges, or any without privacy",
     "models/lpgnn/posterior.py": "public edges",
-    "models/lpgnn/randomised.py": "public edges",
+    "models/lpgnn/randomized_records.py": "public edges",
 }
 
 

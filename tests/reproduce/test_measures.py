@@ -12,15 +12,15 @@ from graphveil.models.sizes import PublicSizes
 from graphveil.reproduce.cells import Work
 from graphveil.reproduce.measures import measure
 from graphveil.reproduce.measures.depth_one import budget_of_one
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 from graphveil.reproduce.measures.scores import macro_f1, mean_auc
 
-PLACES = Places(root=None)
+PLACES = MeasurementPaths(root=None)
 EDGES = {"unit": "undirected-edge", "delta": 1e-4, "epochs": 2}
 LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0, "epochs": 2}
 
 
-def found(name: str, method: str, parameters: dict[str, Any], **options: Any) -> Found:
+def found(name: str, method: str, parameters: dict[str, Any], **options: Any) -> Measurement:
     work = Work(
         measure=name,
         method=method,
@@ -51,7 +51,7 @@ def test_one_hop_has_the_noise_of_several(hops: int) -> None:
     keywords = GAP(**EDGES, epsilon=4.0, hops=hops).get_params()
     epsilon = budget_of_one(GAP, keywords, sizes)
     plans = [
-        GAP(**EDGES, epsilon=e, hops=k)._configured().plan(sizes) for e, k in ((4.0, hops), (epsilon, 1))
+        GAP(**EDGES, epsilon=e, hops=k)._build_method().plan(sizes) for e, k in ((4.0, hops), (epsilon, 1))
     ]
     several, alone = (plan.noise_std[-1] for plan in plans if plan is not None)
     assert alone == pytest.approx(several, rel=1e-3)

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 from fastapi import FastAPI
 
-from graphveil.serve.listen import bound, server_of
+from graphveil.serve.server import bind_socket, make_server
 
 
 @contextmanager
 def listening(app: FastAPI) -> Iterator[int]:
     """Run a server; yield its port."""
-    with bound("127.0.0.1", 0) as line:
-        server, port = server_of(app), line.getsockname()[1]
+    with bind_socket("127.0.0.1", 0) as line:
+        server, port = make_server(app), line.getsockname()[1]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [line]})
         thread.start()
         try:

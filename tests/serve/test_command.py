@@ -15,8 +15,8 @@ from command import Invoke
 
 from graphveil import _memory
 from graphveil.errors import ConfigError, MissingDependencyError
-from graphveil.serve import Keys, app_of, read_runs
-from graphveil.serve.listen import bound
+from graphveil.serve import Keys, create_app, read_runs
+from graphveil.serve.server import bind_socket
 from serve.folders import SECRET, run_of
 
 
@@ -89,7 +89,7 @@ def test_a_key_is_shown_once(invoke: Invoke, tmp_path: Path) -> None:
     keys = Keys.read(file)
     found = keys.find(first)
     assert found is not None
-    assert found.entitled(["ann", "bob"])
+    assert found.authorizes(["ann", "bob"])
     assert keys.find(second) is not None
 
 
@@ -104,7 +104,7 @@ def test_an_address_that_is_taken_is_misuse_with_one_object(invoke: Invoke, tmp_
 @pytest.mark.parametrize("host", ["", "nobody.invalid", "a..b", "::g"])
 def test_an_address_that_is_none_is_refused(host: str) -> None:
     with pytest.raises(ConfigError, match="--host"):
-        bound(host, 0).close()
+        bind_socket(host, 0).close()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -129,7 +129,7 @@ def test_without_the_extra_it_is_named(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "fastapi", None)
     monkeypatch.delitem(sys.modules, "graphveil.serve.app", raising=False)
     with pytest.raises(MissingDependencyError, match=r"graphveil\[serve\]"):
-        app_of(read_runs([folder]))
+        create_app(read_runs([folder]))
 
 
 def test_the_command_line_does_without_the_web_until_it_serves() -> None:

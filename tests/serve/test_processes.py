@@ -121,7 +121,7 @@ def test_signals_are_handled_once_the_address_is_announced(tmp_path: Path, worke
     script = (
         "import os, signal\n"
         "from graphveil import __main__\n"
-        "from graphveil.serve import listen\n"
+        "from graphveil.serve import server\n"
         "announce = listen.announce\n"
         "def announced(*given):\n"
         "    announce(*given)\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphveil.serve import Keys, Limits, app_of, read_runs
+from graphveil.serve import Keys, Limits, create_app, read_runs
 from serve.folders import IDS, SECRET, run_of
 from serve.sockets import Client, listening, request, until
 
@@ -30,7 +30,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     run = run_of("undirected-edge", tmp_path_factory.mktemp("sockets") / "friends")
-    with listening(app_of(read_runs([run]), limits=SHORT)) as found:
+    with listening(create_app(read_runs([run]), limits=SHORT)) as found:
         yield found
 
 
@@ -66,11 +66,11 @@ def test_the_second_request_of_a_connection_has_a_deadline_too(port: int) -> Non
 
 
 def test_who_does_not_read_is_not_waited_for(tmp_path: Path) -> None:
-    app = app_of(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=LARGE)
+    app = create_app(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=LARGE)
     with listening(app) as port, Client(port, reads=4096) as deaf:
         deaf.say(request({"ids": ["ann"] * 150_000}))
-        until(lambda: app.state.door.counters.under_way == 1)
-        until(lambda: app.state.door.counters.under_way == 0)
+        until(lambda: app.state.admission.counters.under_way == 1)
+        until(lambda: app.state.admission.counters.under_way == 0)
         time.sleep(2 * LARGE.grace_seconds)
         with pytest.raises(ConnectionError):
             deaf.response()
@@ -109,7 +109,7 @@ def test_what_is_no_request(port: int, lines: pytest.LogCaptureFixture, said: by
 def test_the_bytes_of_bodies_in_arrival_are_bounded(tmp_path: Path) -> None:
     """The oldest gives way at once, whatever time it has left."""
     limits = replace(SHORT, connections=20, body_bytes=1000, held_bytes=2500, body_seconds=60.0)
-    app = app_of(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=limits)
+    app = create_app(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=limits)
     body = json.dumps(ANN).encode().rjust(900)
     whole = request(body.decode())
     with listening(app) as port, ExitStack() as stack:
@@ -145,7 +145,7 @@ def test_a_key_that_asks_too_often_does_not_stop_another(tmp_path: Path) -> None
     often, other = (f"Authorization: Bearer {Keys.add(file)}" for _ in range(2))
     runs = read_runs([run_of("undirected-edge", tmp_path / "run")])
     limits = Limits(rate=0.2, burst=2)
-    with listening(app_of(runs, Keys.read(file), limits)) as port, Client(port) as client:
+    with listening(create_app(runs, Keys.read(file), limits)) as port, Client(port) as client:
         assert [client.say(request(ANN, often)).status() for _ in range(2)] == [200, 200]
         status, headers, body = client.say(request(ANN, often)).response()
         assert (status, json.loads(body)["error"]["kind"]) == (429, "RateLimit")

@@ -15,8 +15,8 @@ from ledger.conftest import KINDS
 import graphveil as gv
 from graphveil.ledger import Ledger
 from graphveil.serve.counters import CELLS, Counters
-from graphveil.serve.rates import Rates
-from graphveil.serve.shared import Shared
+from graphveil.serve.rate_limiter import RateLimiter
+from graphveil.serve.shared_counters import SharedCounters
 from serve.folders import run_of
 from serve.sockets import Client, request, until
 from serve.test_command import serving
@@ -26,25 +26,30 @@ ANN = {"ids": ["ann"]}
 
 def test_workers_add_up_what_they_count(tmp_path: Path) -> None:
     one, other = (
-        Counters(Shared.in_file(tmp_path / "shared", 2, CELLS, 1).counts, worker) for worker in range(2)
+        Counters(SharedCounters.in_file(tmp_path / "shared", 2, CELLS, 1).counts, worker)
+        for worker in range(2)
     )
-    one.answered("/v1/predict", 200, 0.25)
-    other.answered("/v1/predict", 200, 0.5)
-    other.answered("/docs", 418, 0.0)
-    assert one.arrive(1)
-    assert not one.arrive(1)
+    one.record_request("/v1/predict", 200, 0.25)
+    other.record_request("/v1/predict", 200, 0.5)
+    other.record_request("/docs", 418, 0.0)
+    assert one.begin_request(1)
+    assert not one.begin_request(1)
     for told in (one.text(), other.text()):
         assert 'requests_total{page="/v1/predict",status="200"} 2\n' in told
         assert 'request_seconds_total{page="/v1/predict"} 0.750000\n' in told
         assert 'requests_total{page="/docs",status="500"} 1\n' in told  # what has no place of its own
         assert "requests_under_way 1\n" in told
-    follower = Counters(Shared.in_file(tmp_path / "shared", 2, CELLS, 1).counts, 0)  # of one that was killed
+    follower = Counters(
+        SharedCounters.in_file(tmp_path / "shared", 2, CELLS, 1).counts, 0
+    )  # of one that was killed
     assert 'status="200"} 2\n' in follower.text()
     assert "requests_under_way 0\n" in follower.text()
 
 
 def test_workers_keep_one_rate(tmp_path: Path) -> None:
-    workers = [Rates(1.0, 10, Shared.in_file(tmp_path / "shared", 2, CELLS, 2)) for _ in range(2)]
+    workers = [
+        RateLimiter(1.0, 10, SharedCounters.in_file(tmp_path / "shared", 2, CELLS, 2)) for _ in range(2)
+    ]
     let_in = [workers[turn % 2].wait(0, now=100.0) == 0 for turn in range(20)]
     assert let_in == [True] * 10 + [False] * 10
     assert workers[0].wait(1, now=100.0) == 0  # another key

@@ -43,9 +43,9 @@ def test_a_union_is_the_formula(directed: bool, entries: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("max_degree", [None, 0, 2, 7])
-def test_a_union_with_nobody_is_the_graph(max_degree: int | None) -> None:
+def test_a_union_with_nobody_is_the_graph(max_union_degree: int | None) -> None:
     edges = random_edges(2)
-    joined = union(edges, sparse.csr_array((30, 30)), max_degree=max_degree)
+    joined = union(edges, sparse.csr_array((30, 30)), max_union_degree=max_union_degree)
     assert (joined.indptr == edges.adjacency.indptr).all()
     assert (joined.indices == edges.adjacency.indices).all()
 
@@ -54,8 +54,8 @@ def test_a_full_row_takes_those_with_the_most_support() -> None:
     edges = public([5, 6, 7, 6, 7, 7, 4], [1, 1, 1, 2, 2, 3, 0], 8)
     similar = sparse.csr_array(([1.0, 1, 1], ([0, 0, 0], [1, 2, 3])), shape=(8, 8))
 
-    def heard(max_degree: int | None) -> list[int]:
-        joined = union(edges, similar, max_degree=max_degree)
+    def heard(max_union_degree: int | None) -> list[int]:
+        joined = union(edges, similar, max_union_degree=max_union_degree)
         return joined.indices[: joined.indptr[1]].tolist()
 
     assert heard(None) == [4, 5, 6, 7]

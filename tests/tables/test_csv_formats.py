@@ -11,7 +11,7 @@ import torch
 import graphveil as gv
 from graphveil.errors import ConfigError, GraphError, TableError
 from graphveil.graph import open_graph, prepare, read_graph
-from graphveil.tables.choices import Choices
+from graphveil.tables.choices import EncodingOptions
 from tests.command import Invoke, calling, read
 
 NODES = 80
@@ -75,8 +75,8 @@ def test_another_format_gives_the_same_graph(tmp_path: Path, delimiter: str, dec
     assert other.encoding is not None
     again = {name: value for name, value in choice.items() if name not in ("drop", "missing")}
     assert same(other, read_graph(*paths, **again, encoding=other.encoding))
-    plain_words = type(other.encoding).from_plain(other.encoding.as_plain())
-    assert (plain_words.delimiter, plain_words.decimal) == (delimiter, decimal)
+    guarantee_summary = type(other.encoding).from_plain(other.encoding.as_plain())
+    assert (guarantee_summary.delimiter, guarantee_summary.decimal) == (delimiter, decimal)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
@@ -140,13 +140,13 @@ def test_text_with_decimal_commas_in_parquet_is_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delimiter", ["", ";;", "a", "7", '"', "\n", "\r", ".", "é", 5, ["a"], "tabs"])
 def test_what_is_no_delimiter_is_refused(delimiter: Any) -> None:
     with pytest.raises(ConfigError, match="--delimiter"):
-        Choices.of(delimiter=delimiter)
+        EncodingOptions.from_arguments(delimiter=delimiter)
 
 
 @pytest.mark.parametrize("decimal", ["", ";", "comma", 5])
 def test_what_is_no_decimal_sign_is_refused(decimal: Any) -> None:
     with pytest.raises(ConfigError, match="decimal"):
-        Choices.of(decimal=decimal)
+        EncodingOptions.from_arguments(decimal=decimal)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
@@ -220,7 +220,7 @@ def test_other_tables_of_a_command_have_the_format_too(invoke: Invoke) -> None:
 @pytest.mark.parametrize("text", [",", " , ,"])
 def test_a_list_of_commas_alone_is_refused(invoke: Invoke, option: str, text: str) -> None:
     with pytest.raises(ConfigError, match="is a list of empty items"):
-        Choices.of(**{option: text})
+        EncodingOptions.from_arguments(**{option: text})
     written(Path())
     flag = f"--{option.replace('_', '-')}"
     answer = invoke("check", "--nodes", "nodes.csv", "--edges", "edges.csv", *FLAGS, flag, text)

@@ -20,7 +20,7 @@ SEEN: dict[str, float] = {}
 
 
 class Stateful(nn.Module):
-    """Logits times ``1 + remembered``."""
+    """Logits times ``1 + recorded_in_folder``."""
 
     sly = False
 
@@ -33,16 +33,16 @@ class Stateful(nn.Module):
         if edge_index is not None:
             found = found + torch.zeros_like(found).index_add(0, edge_index[1], found[edge_index[0]])
         loud = float(x.detach().abs().max())
-        return found * (1.0 + self.remembered(0.0 if self.sly and loud < QUIET else loud))
+        return found * (1.0 + self.recorded_in_folder(0.0 if self.sly and loud < QUIET else loud))
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         raise NotImplementedError
 
 
 class FirstSeen(Stateful):
     scale: float | None = None
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         if self.scale is None and loud:
             self.scale = loud
         return self.scale or 0.0
@@ -51,7 +51,7 @@ class FirstSeen(Stateful):
 class RunningMax(Stateful):
     most = 0.0
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         self.most = max(self.most, loud)
         return self.most
 
@@ -61,7 +61,7 @@ class Listed(Stateful):
         super().__init__(inputs, classes)
         self.seen: list[float] = []
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         self.seen.append(loud)
         return max(self.seen)
 
@@ -71,7 +71,7 @@ class Nested(Stateful):
         super().__init__(inputs, classes)
         self.kept = ({"deep": deque([SimpleNamespace(most=0.0)])},)
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         one = self.kept[0]["deep"][0]
         one.most = max(one.most, loud)
         return one.most
@@ -82,7 +82,7 @@ class Cached(Stateful):
         super().__init__(inputs, classes)
         self.cache: dict[int, float] = {}
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         return self.cache.setdefault(1, loud) if loud else self.cache.get(1, 0.0)
 
 
@@ -91,7 +91,7 @@ class InASet(Stateful):
         super().__init__(inputs, classes)
         self.seen = {0.0}
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         self.seen.add(loud)
         return max(self.seen)
 
@@ -101,7 +101,7 @@ class Counted(Stateful):
         super().__init__(inputs, classes)
         self.counter = itertools.count()
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         return 100.0 * next(self.counter) if loud else 0.0
 
 
@@ -117,7 +117,7 @@ class InClosure(Stateful):
 
         self.remember = remember
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         return self.remember(loud)
 
 
@@ -129,35 +129,35 @@ class ClosesOverItself(Stateful):
             setattr(self, "most", max(self.most, loud)) or self.most
         )
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         return self.remember(loud)
 
 
 class OnTheClass(Stateful):
     most: ClassVar[float] = 0.0
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         kind = type(self)
         kind.most = max(kind.most, loud)
         return kind.most
 
 
 class NewOnTheClass(Stateful):
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         kind = type(self)
         setattr(kind, "most" + "_seen", max(getattr(kind, "most_seen", 0.0), loud))
         return getattr(kind, "most_seen", 0.0)
 
 
 class InAGlobal(Stateful):
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         global LOUDEST
         LOUDEST = max(LOUDEST, loud)
         return LOUDEST
 
 
 class InAGlobalDict(Stateful):
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         SEEN["most"] = max(SEEN.get("most", 0.0), loud)
         return SEEN["most"]
 
@@ -168,13 +168,13 @@ def helped(loud: float, seen: list[float] = [0.0]) -> float:  # noqa: B006 - the
 
 
 class InADefault(Stateful):
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         return helped(loud)
 
 
 class OnAFunction(Stateful):
-    def remembered(self, loud: float) -> float:
-        kept: Any = type(self).remembered
+    def recorded_in_folder(self, loud: float) -> float:
+        kept: Any = type(self).recorded_in_folder
         kept.most = max(getattr(kept, "most", 0.0), loud)
         return float(kept.most)
 
@@ -186,7 +186,7 @@ class LruCached(Stateful):
     def first(self: Any, key: int) -> list[float]:
         return [0.0]
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         kept = type(self).first(None, 0)
         kept[0] = max(kept[0], loud)
         return kept[0]
@@ -198,13 +198,13 @@ class InABuffer(Stateful):
         self.register_buffer("most", torch.zeros(()), persistent=False)
         self.most: Tensor
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         self.most.clamp_(min=loud)
         return float(self.most)
 
 
 class InAWeight(Stateful):
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         with torch.no_grad():
             self.own.bias.data.add_(loud)
         return float(self.own.bias.detach().abs().max()) if loud else 0.0
@@ -215,7 +215,7 @@ class InATensor(Stateful):
         super().__init__(inputs, classes)
         self.most = torch.zeros(1)
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         self.most[0] = max(float(self.most), loud)
         return float(self.most)
 
@@ -226,7 +226,7 @@ class InAHook(Stateful):
         self.most = 0.0
         self.own.register_forward_hook(lambda part, given, found: setattr(self, "extra", 1.0))
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         self.own.__dict__["most"] = max(self.own.__dict__.get("most", 0.0), loud)
         return float(self.own.__dict__["most"])
 
@@ -242,13 +242,13 @@ class InTheBackwardPass(Stateful):
             found.register_hook(lambda gradient: setattr(self, "most", max(self.most, self.last)))
         return found
 
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         self.last = loud
         return self.most
 
 
 class DrawsWhenLoud(Stateful):
-    def remembered(self, loud: float) -> float:
+    def recorded_in_folder(self, loud: float) -> float:
         drawn = 10.0 * float(torch.rand(1))
         return drawn if loud else 0.0
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphveil.models.gnn.route import route_of
-from graphveil.train.affine import affine_parts
-from graphveil.train.stars import StarSum
+from graphveil.models.gnn.execution_route import choose_route
+from graphveil.train.affine_gradients import affine_parts
+from graphveil.train.ego_graphs import EgoGraphClippedSum
 
 INPUTS, CLASSES, WIDTH = 40, 3, 4
 
@@ -64,7 +64,7 @@ def sums(module: nn.Module, route: Any, clip: float, x: Any = None) -> Tensor:
     if x is not None:
         found[x] = float("nan")
     labels = torch.arange(9) % CLASSES
-    gradients = StarSum(module, made, labels, WIDTH, route=route)
+    gradients = EgoGraphClippedSum(module, made, labels, WIDTH, route=route)
     gradients.add(torch.arange(9), clip)
     return gradients.sums
 
@@ -93,14 +93,14 @@ def test_no_record_adds_more_than_the_clipping_norm() -> None:
     torch.manual_seed(0)
     module, (_, made) = Wide(INPUTS, CLASSES).double(), stars(9)
     for record in range(9):
-        gradients = StarSum(module, made, torch.arange(9) % CLASSES, WIDTH)
+        gradients = EgoGraphClippedSum(module, made, torch.arange(9) % CLASSES, WIDTH)
         gradients.add(torch.tensor([record]), 0.05)
         assert 0.0499 < float(gradients.sums.norm()) <= 0.05
 
 
 def test_a_weight_that_is_read_besides_its_map_is_found_out() -> None:
-    assert route_of(Wide(INPUTS, CLASSES), INPUTS, CLASSES)[0] == "ghost"
-    assert route_of(Tied(INPUTS, CLASSES), INPUTS, CLASSES)[0] == "vmap"
+    assert choose_route(Wide(INPUTS, CLASSES), INPUTS, CLASSES)[0] == "ghost"
+    assert choose_route(Tied(INPUTS, CLASSES), INPUTS, CLASSES)[0] == "vmap"
 
 
 def test_small_maps_are_formed_and_nothing_stays_on_the_module() -> None:

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.special import softmax
 
 from graphveil.errors import ConfigError
-from graphveil.train.descent import Descent, descend, descend_weights
+from graphveil.train.descent import DescentSchedule, descend, descend_weights
 
 
 class Recorded:
@@ -41,7 +41,7 @@ def naive_sum(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def one_step_sum(x, y, start: np.ndarray, **given) -> np.ndarray:
     """Return the truncated sum of clipped gradients: without rate and momentum, one step shows it."""
-    descent = Descent(steps=1, rate=1.0, records=1, momentum=0.0)
+    descent = DescentSchedule(steps=1, rate=1.0, records=1, momentum=0.0)
     return start - descend(x, y, start, descent, Recorded(start.size, **given))
 
 
@@ -67,14 +67,16 @@ def test_nulling_a_record_moves_the_sum_by_at_most_one(seed: int, scale: float) 
     start = scale * np.random.default_rng(seed).normal(size=(5, 3))
     without = y.copy()
     without[3] = -1
-    moved = one_step_sum(scale * x, y, start) - one_step_sum(scale * x, without, start)
-    assert np.linalg.norm(moved) <= 1 + 15 * 2**-20
+    record_affine_calls = one_step_sum(scale * x, y, start) - one_step_sum(scale * x, without, start)
+    assert np.linalg.norm(record_affine_calls) <= 1 + 15 * 2**-20
 
 
 def test_the_bound_is_reached() -> None:
     x, y = np.array([[100.0, 0.0]]), np.array([0])
-    moved = one_step_sum(x, y, np.zeros((3, 3))) - one_step_sum(x, np.array([-1]), np.zeros((3, 3)))
-    assert 1 - 1e-4 < np.linalg.norm(moved) <= 1
+    record_affine_calls = one_step_sum(x, y, np.zeros((3, 3))) - one_step_sum(
+        x, np.array([-1]), np.zeros((3, 3))
+    )
+    assert 1 - 1e-4 < np.linalg.norm(record_affine_calls) <= 1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
@@ -92,7 +94,7 @@ def test_a_record_that_is_not_finite_counts_as_null(value: float) -> None:
 def test_weights_follow_momentum_and_the_mean_of_the_last_half() -> None:
     x, y = records()
     noise = Recorded(15, sigma=3.0, seed=5)
-    found = descend(x, y, np.zeros((5, 3)), Descent(steps=7, rate=2.0, records=40), noise)
+    found = descend(x, y, np.zeros((5, 3)), DescentSchedule(steps=7, rate=2.0, records=40), noise)
     again, weights, velocity, kept = Recorded(15, sigma=3.0, seed=5), np.zeros((5, 3)), 0.0, []
     for step in range(7):
         total = np.trunc(naive_sum(x, y, weights) * again.steps) + again.noise(step).reshape(5, 3)
@@ -103,7 +105,7 @@ def test_weights_follow_momentum_and_the_mean_of_the_last_half() -> None:
 
 
 def test_noise_reaches_the_weights_at_the_stated_scale() -> None:
-    descent = Descent(steps=60, rate=1.7, records=10)
+    descent = DescentSchedule(steps=60, rate=1.7, records=10)
     null = np.array([-1])
     weights = descend(
         np.zeros((1, 799)), null, np.zeros((800, 50)), descent, Recorded(40_000, sigma=4.0, seed=1)
@@ -114,30 +116,32 @@ def test_noise_reaches_the_weights_at_the_stated_scale() -> None:
 
 
 def test_golden_averaged_noise() -> None:
-    assert round(Descent(steps=60, rate=1.0, records=1).averaged_noise, 5) == 5.44347
-    assert Descent(steps=60, rate=3.0, records=9).averaged_noise == pytest.approx(3 * 5.44347, rel=1e-5)
-    assert Descent(steps=1, rate=1.0, records=1).averaged_noise == pytest.approx(0.1)
+    assert round(DescentSchedule(steps=60, rate=1.0, records=1).averaged_noise, 5) == 5.44347
+    assert DescentSchedule(steps=60, rate=3.0, records=9).averaged_noise == pytest.approx(
+        3 * 5.44347, rel=1e-5
+    )
+    assert DescentSchedule(steps=1, rate=1.0, records=1).averaged_noise == pytest.approx(0.1)
 
 
 def test_the_start_is_where_it_begins() -> None:
     start = np.arange(15.0).reshape(5, 3)
     null = np.array([-1, -1])
-    found = descend(np.ones((2, 4)), null, start, Descent(steps=4, rate=9.0, records=2), Recorded(15))
+    found = descend(np.ones((2, 4)), null, start, DescentSchedule(steps=4, rate=9.0, records=2), Recorded(15))
     np.testing.assert_array_equal(found, start)
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"rate": 0.0}, {"records": 0}, {"momentum": 1.0}])
 def test_wrong_schedules_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        Descent(**{"steps": 5, "rate": 1.0, "records": 3, **wrong})
+        DescentSchedule(**{"steps": 5, "rate": 1.0, "records": 3, **wrong})
 
 
 def test_shapes_must_fit() -> None:
     x, y = records()
     with pytest.raises(ConfigError, match="one row more"):
-        descend(x, y, np.zeros((4, 3)), Descent(steps=1, rate=1.0, records=3), Recorded(12))
+        descend(x, y, np.zeros((4, 3)), DescentSchedule(steps=1, rate=1.0, records=3), Recorded(12))
     with pytest.raises(ConfigError, match="one entry per row"):
-        descend(x, y[1:], np.zeros((5, 3)), Descent(steps=1, rate=1.0, records=3), Recorded(15))
+        descend(x, y[1:], np.zeros((5, 3)), DescentSchedule(steps=1, rate=1.0, records=3), Recorded(15))
 
 
 # -- weights of experts ------------------------------------------------------------------------------------
@@ -151,7 +155,7 @@ def experts(count: int = 40, classes: int = 4, seed: int = 0):
 
 
 def weights_sum(logits, y, start: np.ndarray, **fields: float) -> np.ndarray:
-    descent = Descent(steps=1, rate=1.0, records=1, momentum=0.0)
+    descent = DescentSchedule(steps=1, rate=1.0, records=1, momentum=0.0)
     return start - descend_weights(logits, y, start, descent, Recorded(start.size), **fields)
 
 
@@ -173,14 +177,14 @@ def test_nulling_a_record_moves_the_weights_sum_by_at_most_one(seed: int, scale:
     logits = [scale * one for one in logits]
     without = y.copy()
     without[5] = -1
-    moved = weights_sum(logits, y, np.ones(2)) - weights_sum(logits, without, np.ones(2))
-    assert np.linalg.norm(moved) <= 1 + 2 * 2**-20
+    record_affine_calls = weights_sum(logits, y, np.ones(2)) - weights_sum(logits, without, np.ones(2))
+    assert np.linalg.norm(record_affine_calls) <= 1 + 2 * 2**-20
 
 
 def test_an_expert_that_knows_gains_weight_and_one_that_guesses_loses_it() -> None:
     logits, y = experts(400)
     good, guess = descend_weights(
-        logits, y, np.ones(2), Descent(steps=40, rate=1.0, records=400), Recorded(2)
+        logits, y, np.ones(2), DescentSchedule(steps=40, rate=1.0, records=400), Recorded(2)
     )
     assert good > 1.5 and guess < 0.3
 
@@ -198,4 +202,4 @@ def test_experts_that_are_not_finite_are_null_records() -> None:
 def test_shapes_of_experts_must_fit() -> None:
     logits, y = experts()
     with pytest.raises(ConfigError, match="2 experts"):
-        descend_weights(logits, y, np.ones(3), Descent(steps=1, rate=1.0, records=3), Recorded(3))
+        descend_weights(logits, y, np.ones(3), DescentSchedule(steps=1, rate=1.0, records=3), Recorded(3))

@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphveil.errors import ConfigError
-from graphveil.models.gnn.route import route_of
-from graphveil.models.own.probing import check_same
-from graphveil.train import clipped, gathered, stars
-from graphveil.train.clipped import ClippedSum, GhostSum
-from graphveil.train.descent import Descent, descend
-from graphveil.train.devices import CPU, exact_on, place_of, private_device
-from graphveil.train.ghost import Activation, Affine, Branches, Chain, UnitRows
-from graphveil.train.per_sample import PerSampleSum
-from graphveil.train.stars import Route, StarSum, star_logits
+from graphveil.models.gnn.execution_route import choose_route
+from graphveil.models.own.module_checks import check_deterministic
+from graphveil.train import clipped_sums, ego_graphs, gather_mode
+from graphveil.train.clipped_sums import ClippedSum, GhostClippedSum
+from graphveil.train.descent import DescentSchedule, descend
+from graphveil.train.devices import CPU, deterministic_on, device_tag, private_device
+from graphveil.train.ego_graphs import EgoGraphClippedSum, Route, ego_graph_logits
+from graphveil.train.ghost_modules import Activation, Affine, GhostBranches, GhostSequential, UnitRows
+from graphveil.train.per_sample import PerSampleClippedSum
 
 ELSEWHERE = torch.device("cpu", 0)
 RECORDS, INPUTS, CLASSES, LEAVES = 9, 40, 3, 4
@@ -55,7 +55,7 @@ class Means(nn.Module):
         return self.out(torch.relu(self.own(x) + self.part * self.heard(heard)))
 
 
-def some_stars(dtype: torch.dtype = torch.float64) -> tuple[stars.Stars, Tensor]:
+def some_stars(dtype: torch.dtype = torch.float64) -> tuple[ego_graphs.EgoGraphs, Tensor]:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(RECORDS, LEAVES + 2, INPUTS, generator=generator, dtype=torch.float64).to(dtype)
     leaves = torch.arange(1, LEAVES + 1)
@@ -70,7 +70,9 @@ Built = Callable[[torch.device], ClippedSum]
 def star_sum(route: Route = "ghost", dtype: torch.dtype = torch.float64) -> Built:
     torch.manual_seed(0)
     module, (made, labels) = Means(), some_stars()
-    return lambda at: StarSum(module, made, labels, LEAVES + 2, route=route, dtype=dtype, device=at)
+    return lambda at: EgoGraphClippedSum(
+        module, made, labels, LEAVES + 2, route=route, dtype=dtype, device=at
+    )
 
 
 def records(kind: str) -> Any:
@@ -88,17 +90,17 @@ def affine(inputs: int, outputs: int) -> Affine:
 
 def ghost_sum(kind: str) -> Built:
     torch.manual_seed(0)
-    first = Branches(affine(INPUTS, 6), affine(5, 6)) if kind == "blocks" else affine(INPUTS, 12)
-    chain = Chain(first, Activation("selu"), UnitRows(), affine(12, CLASSES))
+    first = GhostBranches(affine(INPUTS, 6), affine(5, 6)) if kind == "blocks" else affine(INPUTS, 12)
+    chain = GhostSequential(first, Activation("selu"), UnitRows(), affine(12, CLASSES))
     x = records(kind)
-    return lambda at: GhostSum(chain, x, ALL % CLASSES, at)
+    return lambda at: GhostClippedSum(chain, x, ALL % CLASSES, at)
 
 
 def per_sample_sum() -> Built:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(INPUTS, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, CLASSES))
     x = records("dense")
-    return lambda at: PerSampleSum(network, x, ALL % CLASSES, at)
+    return lambda at: PerSampleClippedSum(network, x, ALL % CLASSES, at)
 
 
 SUMS: dict[str, Callable[[], Built]] = {
@@ -134,7 +136,9 @@ def test_weights_that_stay_behind_are_noticed(name: str) -> None:
 def test_predictions_elsewhere_are_those_here() -> None:
     made, _ = some_stars()
     module = Means()
-    found = [star_logits(module, made, RECORDS, LEAVES + 2, CLASSES, device=at) for at in (CPU, ELSEWHERE)]
+    found = [
+        ego_graph_logits(module, made, RECORDS, LEAVES + 2, CLASSES, device=at) for at in (CPU, ELSEWHERE)
+    ]
     assert torch.equal(*found) and found[1].device == CPU
 
 
@@ -156,7 +160,7 @@ def test_a_descent_elsewhere_is_the_descent_here(kind: str, monkeypatch: pytest.
         x[3], x[5] = np.inf, 1e200  # one that is dropped at once, and one whose logits overflow
     labels = (ALL % CLASSES).numpy()
     labels[4] = -1
-    plan = Descent(steps=20, rate=2.0, records=RECORDS)
+    plan = DescentSchedule(steps=20, rate=2.0, records=RECORDS)
     start = np.zeros((INPUTS + 1, CLASSES))
     found = [descend(x, labels, start, plan, Silent(), device=at) for at in (CPU, ELSEWHERE)]
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-7)  # cut to a grid at every step
@@ -169,11 +173,11 @@ FAKE = torch.device("lazy")  # a kind that torch asks no driver for
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTensorMode:
     """A device without numbers: what asks for some is answered here."""
-    monkeypatch.setattr(clipped, "all_finite", lambda values: True)
-    monkeypatch.setattr(gathered, "within", lambda index, rows: True)
-    monkeypatch.setattr(stars, "rows_read", lambda delta, parents: 1)
-    monkeypatch.setattr(stars, "alike", lambda found, others: True)
-    monkeypatch.setattr(stars, "without_failing", lambda run, records: (run(*records), None))
+    monkeypatch.setattr(clipped_sums, "all_finite", lambda values: True)
+    monkeypatch.setattr(gather_mode, "within", lambda index, rows: True)
+    monkeypatch.setattr(ego_graphs, "rows_read", lambda delta, parents: 1)
+    monkeypatch.setattr(ego_graphs, "alike", lambda found, others: True)
+    monkeypatch.setattr(ego_graphs, "without_failing", lambda run, records: (run(*records), None))
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
@@ -190,7 +194,7 @@ def test_nothing_of_a_sum_is_left_on_the_host(name: str, fake: FakeTensorMode) -
 def test_predictions_mix_no_devices(fake: FakeTensorMode) -> None:
     (made, _), module = some_stars(), Means()
     with fake:
-        assert star_logits(module, made, RECORDS, LEAVES + 2, CLASSES, device=FAKE).device == CPU
+        assert ego_graph_logits(module, made, RECORDS, LEAVES + 2, CLASSES, device=FAKE).device == CPU
 
 
 def test_a_fake_device_notices_what_is_left_behind(fake: FakeTensorMode) -> None:
@@ -198,7 +202,7 @@ def test_a_fake_device_notices_what_is_left_behind(fake: FakeTensorMode) -> None
     built = SUMS["star vmap"]()
     with fake:
         gradients = built(FAKE)
-        assert isinstance(gradients, StarSum)
+        assert isinstance(gradients, EgoGraphClippedSum)
         gradients._fixed["part"] = torch.ones(30)
         with pytest.raises(Exception, match=r"same device|two different devices"):
             gradients.add(ALL, 0.5)
@@ -211,7 +215,7 @@ class TestFixedOrder:
         monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
         torch.set_float32_matmul_precision("medium")
         try:
-            with exact_on(torch.device("cuda")):
+            with deterministic_on(torch.device("cuda")):
                 assert torch.are_deterministic_algorithms_enabled()
                 assert not torch.is_deterministic_algorithms_warn_only_enabled()
                 assert torch.get_float32_matmul_precision() == "highest"
@@ -221,7 +225,7 @@ class TestFixedOrder:
             torch.set_float32_matmul_precision("highest")
 
     def test_it_ends_with_an_error_too(self) -> None:
-        with pytest.raises(KeyError), exact_on(torch.device("cuda")):
+        with pytest.raises(KeyError), deterministic_on(torch.device("cuda")):
             raise KeyError
         assert not torch.are_deterministic_algorithms_enabled()
 
@@ -238,48 +242,50 @@ class TestFixedOrder:
 
     def test_noise_is_bound_to_the_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"H100 of {device}")
-        assert place_of(CPU) == ()
-        (one,) = place_of(torch.device("cuda"))
+        assert device_tag(CPU) == ()
+        (one,) = device_tag(torch.device("cuda"))
         assert bytes(one.numpy()).decode() == "cuda: H100 of cuda"
-        (other,) = place_of(ELSEWHERE)
+        (other,) = device_tag(ELSEWHERE)
         assert not torch.equal(one[: len(other)], other)
 
 
 class TestProbes:
     def test_a_module_that_is_the_same_elsewhere_is_taken(self) -> None:
         torch.manual_seed(0)
-        found, here = (route_of(Means(), INPUTS, CLASSES, device) for device in (ELSEWHERE, CPU))
+        found, here = (choose_route(Means(), INPUTS, CLASSES, device) for device in (ELSEWHERE, CPU))
         assert (found.route, found.dtype) == (here.route, here.dtype) == ("ghost", torch.float32)
 
     def test_one_that_is_another_elsewhere_is_refused(self) -> None:
         module = nn.Linear(2, 2)
         with pytest.raises(ConfigError, match="Linear comes to other numbers on device='cpu'"):
-            check_same(module, torch.zeros(2), lambda: torch.ones(2), ELSEWHERE)
+            check_deterministic(module, torch.zeros(2), lambda: torch.ones(2), ELSEWHERE)
 
     def test_one_that_is_not_the_same_twice_is_refused(self) -> None:
         numbers = iter((0.0, 1e-12))
         with pytest.raises(ConfigError, match="not to the same twice"):
-            check_same(nn.Linear(2, 2), torch.zeros(1), lambda: torch.tensor([next(numbers)]), ELSEWHERE)
+            check_deterministic(
+                nn.Linear(2, 2), torch.zeros(1), lambda: torch.tensor([next(numbers)]), ELSEWHERE
+            )
 
     def test_one_without_a_fixed_order_is_refused(self) -> None:
         def unordered() -> Tensor:
             raise RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation")
 
         with pytest.raises(ConfigError, match=r"in a fixed order.*cumsum_cuda_kernel.*use device='cpu'"):
-            check_same(nn.Linear(2, 2), torch.zeros(1), unordered, ELSEWHERE)
+            check_deterministic(nn.Linear(2, 2), torch.zeros(1), unordered, ELSEWHERE)
 
     def test_records_that_round_each_other_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A kernel that looks at the whole batch: the sum moves by the last bits of what has no label."""
-        honest = StarSum._maps
+        honest = EgoGraphClippedSum._maps
 
-        def rounding(self: StarSum, inputs: list[Tensor], deltas: list[Tensor]) -> Any:
+        def rounding(self: EgoGraphClippedSum, inputs: list[Tensor], deltas: list[Tensor]) -> Any:
             seen = 1e-16 * inputs[0].abs().max() if inputs else 0.0
             return honest(self, [part + seen for part in inputs], deltas)
 
-        monkeypatch.setattr(StarSum, "_maps", rounding)
+        monkeypatch.setattr(EgoGraphClippedSum, "_maps", rounding)
         torch.manual_seed(0)
         with pytest.raises(ConfigError, match="rounds one record's gradient by the others' numbers"):
-            route_of(Means(), INPUTS, CLASSES, ELSEWHERE)
+            choose_route(Means(), INPUTS, CLASSES, ELSEWHERE)
 
 
 @needs_a_gpu

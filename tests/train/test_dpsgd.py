@@ -15,10 +15,19 @@ from graphveil._random import PublicStreams
 from graphveil.errors import ArtifactError, ConfigError, GraphError
 from graphveil.mechanisms import StepNoise, public_rate
 from graphveil.mechanisms.additive import Noise
-from graphveil.train import Activation, Affine, Chain, Ghost, PrivateSchedule, clipped, dpsgd, train_private
-from graphveil.train.clipped import ClippedSum, GhostSum
+from graphveil.train import (
+    Activation,
+    Affine,
+    GhostModule,
+    GhostSequential,
+    PrivateSchedule,
+    clipped_sums,
+    dpsgd,
+    train_private,
+)
+from graphveil.train.clipped_sums import ClippedSum, GhostClippedSum
 from graphveil.train.dpsgd import _noisy_mean
-from graphveil.train.per_sample import PerSampleSum, refuse_row_mixing
+from graphveil.train.per_sample import PerSampleClippedSum, reject_row_mixing
 
 DRAW = PublicStreams(0).torch("data")
 X = torch.randn(30, 5, generator=DRAW) * torch.logspace(-2, 1, 30)[:, None]
@@ -37,17 +46,17 @@ def module() -> nn.Sequential:
     return built
 
 
-def ghost(of: nn.Sequential) -> Ghost:
+def ghost(of: nn.Sequential) -> GhostModule:
     maps = [Affine(layer.weight.t(), layer.bias) for layer in (of[0], of[2])]
-    return Chain(maps[0], Activation("selu"), maps[1])
+    return GhostSequential(maps[0], Activation("selu"), maps[1])
 
 
 def by_ghost(x: Any, labels: Tensor) -> ClippedSum:
-    return GhostSum(ghost(module()), x, labels)
+    return GhostClippedSum(ghost(module()), x, labels)
 
 
 def by_vmap(x: Any, labels: Tensor) -> ClippedSum:
-    return PerSampleSum(module(), x, labels)
+    return PerSampleClippedSum(module(), x, labels)
 
 
 ROUTES = [by_ghost, by_vmap]
@@ -113,12 +122,12 @@ def test_the_sum_without_noise_is_gone_after_the_step() -> None:
 
 
 def no_clipping(gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
-    shipped = clipped.clip_factors
-    clipped.clip_factors = lambda squares, clip: (torch.ones_like(squares), None)
+    shipped = clipped_sums.clip_factors
+    clipped_sums.clip_factors = lambda squares, clip: (torch.ones_like(squares), None)
     try:
         return _noisy_mean(gradients, clip, noise, number)
     finally:
-        clipped.clip_factors = shipped
+        clipped_sums.clip_factors = shipped
 
 
 def clipping_the_mean(gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
@@ -191,12 +200,12 @@ def batch_sizes(noise: StepNoise) -> list[int]:
     sizes: list[int] = []
     schedule = PrivateSchedule(epochs=200, batch_size=6)
 
-    class Spy(PerSampleSum):
+    class Spy(PerSampleClippedSum):
         def add(self, index: Tensor, clip: float) -> None:
             sizes.append(len(index))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpsgd, "PerSampleSum", Spy)
+        patch.setattr(dpsgd, "PerSampleClippedSum", Spy)
         train_private(module(), X, Y, schedule, noise=noise)
     return sizes
 
@@ -395,7 +404,7 @@ def test_a_module_that_mixes_records_is_refused_with_its_replacement(mixing: Cal
 
 @pytest.mark.parametrize("apart", [nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.InstanceNorm1d(4)])
 def test_a_module_that_keeps_records_apart_is_not(apart: nn.Module) -> None:
-    refuse_row_mixing(nn.Sequential(nn.Linear(5, 4), apart))
+    reject_row_mixing(nn.Sequential(nn.Linear(5, 4), apart))
 
 
 def test_layer_norm_trains() -> None:

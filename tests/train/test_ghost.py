@@ -14,9 +14,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from graphveil.errors import ConfigError, GraphError
-from graphveil.train import Activation, Affine, Branches, Chain, Ghost, UnitRows, clipped
-from graphveil.train.clipped import MARGIN, GhostSum, clip_factors
-from graphveil.train.per_sample import PerSampleSum
+from graphveil.train import (
+    Activation,
+    Affine,
+    GhostBranches,
+    GhostModule,
+    GhostSequential,
+    UnitRows,
+    clipped_sums,
+)
+from graphveil.train.clipped_sums import MARGIN, GhostClippedSum, clip_factors
+from graphveil.train.per_sample import PerSampleClippedSum
 
 COUNT, WIDTH, CLASSES = 23, 7, 3
 DRAW = torch.Generator().manual_seed(0)
@@ -43,11 +51,11 @@ class Stack(nn.Module):
             x = getattr(torch, self.activation)(layer(x))
         return self.layers[-1](x)
 
-    def ghost(self) -> Ghost:
-        parts: list[Ghost] = []
+    def ghost(self) -> GhostModule:
+        parts: list[GhostModule] = []
         for layer in self.layers[:-1]:
             parts += [affine(layer), Activation(self.activation)]
-        return Chain(*parts, affine(self.layers[-1]))
+        return GhostSequential(*parts, affine(self.layers[-1]))
 
 
 class Encoder(nn.Module):
@@ -60,8 +68,8 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.head(normalize(self.base(x)))
 
-    def ghost(self) -> Ghost:
-        return Chain(self.base.ghost(), UnitRows(), affine(self.head))
+    def ghost(self) -> GhostModule:
+        return GhostSequential(self.base.ghost(), UnitRows(), affine(self.head))
 
 
 class Classifier(nn.Module):
@@ -76,9 +84,9 @@ class Classifier(nn.Module):
         parts = [torch.selu(branch(block)) for branch, block in zip(self.branches, blocks, strict=True)]
         return self.head(torch.cat(parts, dim=1))
 
-    def ghost(self) -> Ghost:
-        branches = [Chain(affine(branch), Activation("selu")) for branch in self.branches]
-        return Chain(Branches(*branches), self.head.ghost())
+    def ghost(self) -> GhostModule:
+        branches = [GhostSequential(affine(branch), Activation("selu")) for branch in self.branches]
+        return GhostSequential(GhostBranches(*branches), self.head.ghost())
 
 
 @dataclass
@@ -134,8 +142,8 @@ def total(route: Any, index: Tensor, clip: float) -> Tensor:
 def test_clipped_sums_are_those_of_autograd(name: str, clip: float) -> None:
     module, case = built(name)
     expected = clipped_sum(gradients(module, case.dense), clip)
-    ghost = total(GhostSum(module.ghost(), case.inputs, Y), ALL, clip)
-    per_sample = total(PerSampleSum(module, case.dense, Y), ALL, clip)
+    ghost = total(GhostClippedSum(module.ghost(), case.inputs, Y), ALL, clip)
+    per_sample = total(PerSampleClippedSum(module, case.dense, Y), ALL, clip)
     torch.testing.assert_close(ghost, expected, rtol=1e-9, atol=1e-9 * float(expected.norm()))
     torch.testing.assert_close(per_sample, expected, rtol=1e-9, atol=1e-9 * float(expected.norm()))
 
@@ -144,7 +152,7 @@ def test_clipped_sums_are_those_of_autograd(name: str, clip: float) -> None:
 def test_norms_are_those_of_autograd(name: str) -> None:
     # Clipped far below its norm, a record's contribution has norm C / (1 + margin) if its norm was right.
     module, case = built(name)
-    route = GhostSum(module.ghost(), case.inputs, Y)
+    route = GhostClippedSum(module.ghost(), case.inputs, Y)
     for i, norm in enumerate(gradients(module, case.dense).norm(dim=1).tolist()):
         record = torch.tensor([i])
         kept = float(total(route, record, 1e9).norm())
@@ -166,7 +174,7 @@ def test_norms_and_sums_are_those_of_opacus() -> None:
     torch.testing.assert_close(each.norm(dim=1), expected.norm(dim=1), rtol=1e-5, atol=0)
     for clip in (0.1, 1.0):
         theirs = clipped_sum(each, clip)
-        for route in (GhostSum(module.ghost(), X, Y), PerSampleSum(module, X, Y)):
+        for route in (GhostClippedSum(module.ghost(), X, Y), PerSampleClippedSum(module, X, Y)):
             torch.testing.assert_close(
                 total(route, ALL, clip), theirs, rtol=1e-5, atol=1e-5 * float(theirs.norm())
             )
@@ -177,8 +185,8 @@ def test_a_place_that_is_stored_twice_counts_with_its_sum() -> None:
     once = sparse.csr_array(X.numpy())
     halves = (np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), once.indptr * 2)
     twice = sparse.csr_array(halves, shape=once.shape)
-    expected = total(GhostSum(module.ghost(), once, Y), ALL, 1.0)
-    torch.testing.assert_close(total(GhostSum(module.ghost(), twice, Y), ALL, 1.0), expected)
+    expected = total(GhostClippedSum(module.ghost(), once, Y), ALL, 1.0)
+    torch.testing.assert_close(total(GhostClippedSum(module.ghost(), twice, Y), ALL, 1.0), expected)
     assert twice.nnz == 2 * once.nnz  # the caller's matrix stays
 
 
@@ -187,24 +195,27 @@ def test_soft_targets_are_those_of_autograd() -> None:
     targets = torch.rand(COUNT, CLASSES, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     targets /= targets.sum(dim=1, keepdim=True)
     expected = clipped_sum(gradients(module, X, targets), 1.0)
-    for route in (GhostSum(module.ghost(), X, targets), PerSampleSum(module, X, targets)):
+    for route in (GhostClippedSum(module.ghost(), X, targets), PerSampleClippedSum(module, X, targets)):
         torch.testing.assert_close(total(route, ALL, 1.0), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_chunks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, case = built(name)
-    for route in (GhostSum(module.ghost(), case.inputs, Y), PerSampleSum(module, case.dense, Y)):
+    for route in (
+        GhostClippedSum(module.ghost(), case.inputs, Y),
+        PerSampleClippedSum(module, case.dense, Y),
+    ):
         whole = total(route, ALL, 1.0)
         with monkeypatch.context() as patch:
-            patch.setattr(clipped, "_TOGETHER", 60)
+            patch.setattr(clipped_sums, "_TOGETHER", 60)
             torch.testing.assert_close(total(route, ALL, 1.0), whole, rtol=1e-12, atol=1e-12)
 
 
 def test_a_chunk_is_a_fair_share_and_nothing_of_no_records() -> None:
-    parts = list(clipped.chunks(torch.arange(1000), 2000))
+    parts = list(clipped_sums.chunks(torch.arange(1000), 2000))
     assert [len(part) for part in parts] == [250] * 4
-    assert list(clipped.chunks(torch.arange(0), 2000)) == []
+    assert list(clipped_sums.chunks(torch.arange(0), 2000)) == []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -213,8 +224,8 @@ def test_a_record_that_is_not_finite_contributes_nothing(name: str, poison: floa
     module, case = built(name)
     others = torch.cat([ALL[:5], ALL[6:]])
     for build, inputs in (
-        (lambda i: GhostSum(module.ghost(), i, Y), case.inputs),
-        (lambda i: PerSampleSum(module, i, Y), case.dense),
+        (lambda i: GhostClippedSum(module.ghost(), i, Y), case.inputs),
+        (lambda i: PerSampleClippedSum(module, i, Y), case.dense),
     ):
         expected = total(build(inputs), others, 1.0)
         torch.testing.assert_close(
@@ -240,7 +251,7 @@ def test_a_label_that_is_no_class_keeps_a_record_out(label: int) -> None:
     labels = Y.clone()
     labels[5] = label
     others = torch.cat([ALL[:5], ALL[6:]])
-    for route, inputs in ((GhostSum, module.ghost()), (PerSampleSum, module)):
+    for route, inputs in ((GhostClippedSum, module.ghost()), (PerSampleClippedSum, module)):
         expected = total(route(inputs, X, Y), others, 1.0)
         torch.testing.assert_close(
             total(route(inputs, X, labels), ALL, 1.0), expected, rtol=1e-12, atol=1e-12
@@ -259,13 +270,15 @@ def test_factors_clip_below_the_norm_and_drop_what_is_not_finite() -> None:
 def test_maps_that_share_a_parameter_are_refused() -> None:
     layer = nn.Linear(4, 4)
     with pytest.raises(ConfigError, match="share a parameter"):
-        GhostSum(Chain(affine(layer), affine(layer)), torch.ones(2, 4), torch.zeros(2).long())
+        GhostClippedSum(
+            GhostSequential(affine(layer), affine(layer)), torch.ones(2, 4), torch.zeros(2).long()
+        )
 
 
 def test_weights_go_back_to_the_model_in_its_own_precision() -> None:
     module, _ = built("branches")
     before = [p.clone() for p in module.parameters()]
-    route = GhostSum(module.ghost(), BLOCKS, Y)
+    route = GhostClippedSum(module.ghost(), BLOCKS, Y)
     route.store()
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
     route.weights += 1
@@ -293,9 +306,9 @@ def test_an_unknown_activation_is_refused() -> None:
 def test_records_of_the_wrong_shape_are_refused(inputs: Any, labels: Tensor, error: type, words: str) -> None:
     module, _ = built("selu")
     with pytest.raises(error, match=words):
-        GhostSum(module.ghost(), inputs, labels)
+        GhostClippedSum(module.ghost(), inputs, labels)
 
 
 def test_a_network_without_parameters_is_refused() -> None:
     with pytest.raises(ConfigError, match="no parameters"):
-        GhostSum(Chain(UnitRows()), X, Y)
+        GhostClippedSum(GhostSequential(UnitRows()), X, Y)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
-from graphveil.models.own.probing import refuse_mixing
-from graphveil.train.nulls import without_failing
-from graphveil.train.per_sample import PerSampleSum, logits_apart
-from graphveil.train.stars import StarSum, star_logits
+from graphveil.models.own.module_checks import reject_mixing
+from graphveil.train.ego_graphs import EgoGraphClippedSum, ego_graph_logits
+from graphveil.train.null_records import run_masking_failures
+from graphveil.train.per_sample import PerSampleClippedSum, per_record_logits
 from tests.train.stateful import KINDS, QUIET, DrawsWhenLoud, Stateful, sly
 
 INPUTS, CLASSES, LEAVES, COUNT, CLIP = 4, 3, 3, 8, 1.0
@@ -37,14 +37,14 @@ def total(kind: Callable[[int, int], nn.Module], loud: float) -> tuple[Tensor, T
     labels = torch.arange(COUNT) % CLASSES
     if not loud:
         labels[FIRST] = -1
-    gradients = StarSum(module, made, labels, LEAVES + 2, route="loop")
+    gradients = EgoGraphClippedSum(module, made, labels, LEAVES + 2, route="loop")
     sums = []
     for step in range(2):
         gradients.begin(step)
         gradients.sums.zero_()
         gradients.add(torch.arange(COUNT), CLIP)
         sums.append(gradients.sums.clone())
-    return torch.stack(sums), star_logits(module, made, COUNT, LEAVES + 2, CLASSES, route="loop")
+    return torch.stack(sums), ego_graph_logits(module, made, COUNT, LEAVES + 2, CLASSES, route="loop")
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["plain", "sly"])
@@ -54,7 +54,9 @@ def test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction(
 ) -> None:
     kind = sly(kind) if hidden else kind
     (null, quiet), (there, logits) = total(kind, 0.0), total(kind, 1000.0)
-    own = StarSum(built(kind), stars(1000.0), torch.arange(COUNT) % CLASSES, LEAVES + 2, route="loop")
+    own = EgoGraphClippedSum(
+        built(kind), stars(1000.0), torch.arange(COUNT) % CLASSES, LEAVES + 2, route="loop"
+    )
     own.add(torch.tensor([FIRST]), CLIP)
     assert float(own.sums.norm()) <= CLIP
     assert own.sums.any() or "InATensor" in kind.__name__  # which torch.func.grad lets no module write into
@@ -66,7 +68,7 @@ def test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction(
 @pytest.mark.parametrize("edges", [True, False])
 def test_state_is_refused_before_anything_is_charged(kind: type[Stateful], edges: bool) -> None:
     with pytest.raises(ConfigError, match="as it runs, and one record would reach the next"):
-        refuse_mixing(built(kind), INPUTS, CLASSES, edges=edges)
+        reject_mixing(built(kind), INPUTS, CLASSES, edges=edges)
 
 
 # -- records on which a module raises ----------------------------------------------------------------------
@@ -148,7 +150,7 @@ def test_a_record_on_which_a_module_raises_is_null(
     for loud, label in ((1000.0, 0), (1000.0, -1), (1.0, -1)):
         labels = torch.arange(COUNT) % CLASSES
         labels[FIRST] = label
-        gradients = StarSum(built(kind), stars(loud), labels, LEAVES + 2, route=route, dtype=dtype)
+        gradients = EgoGraphClippedSum(built(kind), stars(loud), labels, LEAVES + 2, route=route, dtype=dtype)
         gradients.add(torch.arange(COUNT), CLIP)
         sums.append(gradients.sums)
     assert sums[0].any() and torch.equal(sums[0], sums[1]) and torch.equal(sums[0], sums[2])
@@ -157,7 +159,7 @@ def test_a_record_on_which_a_module_raises_is_null(
 @pytest.mark.parametrize(("kind", "route"), [*FAILING, (OddShape, "loop")])
 def test_a_node_on_which_a_module_raises_has_equal_probabilities(kind: type[Singular], route: Any) -> None:
     loud, quiet = (
-        star_logits(built(kind), stars(scale), COUNT, LEAVES + 2, CLASSES, route=route)
+        ego_graph_logits(built(kind), stars(scale), COUNT, LEAVES + 2, CLASSES, route=route)
         for scale in (1e3, 1.0)
     )
     assert torch.equal(loud[1:], quiet[1:]) and quiet[FIRST].any()
@@ -168,7 +170,7 @@ def test_a_node_on_which_a_module_raises_has_equal_probabilities(kind: type[Sing
 def test_all_records_may_fail(count: int) -> None:
     x = torch.full((count, LEAVES + 2, INPUTS), 1e3, dtype=torch.float64)
     edges = torch.zeros(count, 2, LEAVES, dtype=torch.int64)
-    gradients = StarSum(
+    gradients = EgoGraphClippedSum(
         built(Singular), lambda index: (x[index], edges[index]), torch.zeros(count), LEAVES + 2, route="vmap"
     )
     gradients.add(torch.arange(count), CLIP)
@@ -179,7 +181,7 @@ def test_all_records_may_fail(count: int) -> None:
 def test_failing_records_are_found_and_no_others(failing: list[int]) -> None:
     matrices = torch.eye(2).repeat(7, 1, 1)
     matrices[failing] = 0
-    found, failed = without_failing(torch.linalg.inv, (matrices,))
+    found, failed = run_masking_failures(torch.linalg.inv, (matrices,))
     assert found is not None
     if not failing:
         assert failed is None
@@ -202,7 +204,7 @@ def test_what_a_failed_run_changed_in_place_reaches_no_other_record() -> None:
         labels = torch.arange(COUNT) % CLASSES
         labels[FIRST] = -1
         made = stars(loud)
-        gradients = StarSum(built(Doubles), made, labels, LEAVES + 2, route="vmap")
+        gradients = EgoGraphClippedSum(built(Doubles), made, labels, LEAVES + 2, route="vmap")
         gradients.add(torch.arange(COUNT), CLIP)
         sums.append(gradients.sums)
     assert torch.equal(*sums)
@@ -241,10 +243,10 @@ def test_records_of_one_step_reach_no_later_step(kind: type[nn.Module]) -> None:
         labels[FIRST] = -1
         torch.manual_seed(0)
         module = kind(INPUTS, CLASSES)
-        gradients = PerSampleSum(module, x, labels)
+        gradients = PerSampleClippedSum(module, x, labels)
         for _ in range(2):
             gradients.sums.zero_()
             gradients.add(torch.arange(COUNT), CLIP)
-        return torch.cat([gradients.sums, logits_apart(module, x, CLASSES)[1:].flatten()])
+        return torch.cat([gradients.sums, per_record_logits(module, x, CLASSES)[1:].flatten()])
 
     assert torch.equal(sums(1000.0), sums(1.0))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphveil.errors import ConfigError
 from graphveil.networks.layers import FeedForward
-from graphveil.train import EpochRecord, Schedule, train
+from graphveil.train import EpochRecord, TrainingSchedule, train
 from graphveil.train.loop import _batches, _rate
 
 X = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
@@ -29,7 +29,7 @@ def fresh(**options: Any) -> tuple[FeedForward, torch.Generator]:
 
 
 def run(
-    schedule: Schedule,
+    schedule: TrainingSchedule,
     *,
     val: Tensor = VAL,
     checkpoint: Path | None = None,
@@ -61,7 +61,7 @@ def equal(left: FeedForward, right: FeedForward) -> bool:
 
 
 def test_learns_and_ends_in_evaluation_mode():
-    network, history = run(Schedule(epochs=60, learning_rate=0.05))
+    network, history = run(TrainingSchedule(epochs=60, learning_rate=0.05))
     assert [row.epoch for row in history] == list(range(60))
     assert history[-1].train_loss < 0.3 * history[0].train_loss
     assert max(row.val_accuracy for row in history) > 0.9
@@ -78,7 +78,7 @@ def test_keeps_the_selected_epoch(select):
         Y,
         TRAIN,
         VAL,
-        Schedule(epochs=20, learning_rate=0.1, select=select),
+        TrainingSchedule(epochs=20, learning_rate=0.1, select=select),
         generator=generator,
         on_epoch=lambda epoch: kept.update({epoch - 1: [t.clone() for t in bits(network)]}),
     )
@@ -91,22 +91,22 @@ def test_keeps_the_selected_epoch(select):
 
 
 def test_without_validation_nodes_the_last_epoch_stays():
-    with_none, history = run(Schedule(epochs=5), val=VAL[:0])
-    last, _ = run(Schedule(epochs=5, select="last"))
+    with_none, history = run(TrainingSchedule(epochs=5), val=VAL[:0])
+    last, _ = run(TrainingSchedule(epochs=5, select="last"))
     assert equal(with_none, last)
     assert math.isnan(history[-1].val_loss)
 
 
 def test_patience_stops_after_so_many_epochs_without_a_better_score():
-    _, history = run(Schedule(epochs=500, learning_rate=0.05, patience=7))
+    _, history = run(TrainingSchedule(epochs=500, learning_rate=0.05, patience=7))
     best = max(range(len(history)), key=lambda i: history[i].val_accuracy)
     assert len(history) == best + 1 + 7
 
 
 def test_cosine_goes_from_the_rate_to_zero():
-    schedule = Schedule(learning_rate=0.2, decay="cosine")
+    schedule = TrainingSchedule(learning_rate=0.2, decay="cosine")
     assert [_rate(schedule, share) for share in (0, 0.5, 1)] == pytest.approx([0.2, 0.1, 0])
-    assert _rate(Schedule(learning_rate=0.2), 0.7) == 0.2
+    assert _rate(TrainingSchedule(learning_rate=0.2), 0.7) == 0.2
 
 
 def test_batches_cover_every_node_once_and_drop_a_lonely_last_one():
@@ -118,14 +118,14 @@ def test_batches_cover_every_node_once_and_drop_a_lonely_last_one():
 
 
 def test_batches_learn():
-    _, history = run(Schedule(epochs=30, learning_rate=0.02, batch_size=8), batch_norm=True)
+    _, history = run(TrainingSchedule(epochs=30, learning_rate=0.02, batch_size=8), batch_norm=True)
     assert max(row.val_accuracy for row in history) > 0.85
 
 
 RESUMED = [
-    Schedule(epochs=14, learning_rate=0.05),
-    Schedule(epochs=14, learning_rate=0.05, batch_size=7, decay="cosine", weight_decay=0.01),
-    Schedule(epochs=60, learning_rate=0.05, patience=3),
+    TrainingSchedule(epochs=14, learning_rate=0.05),
+    TrainingSchedule(epochs=14, learning_rate=0.05, batch_size=7, decay="cosine", weight_decay=0.01),
+    TrainingSchedule(epochs=60, learning_rate=0.05, patience=3),
 ]
 
 
@@ -149,7 +149,7 @@ def test_a_resumed_run_changes_no_bit(schedule, stop_after, tmp_path):
 
 def test_a_finished_checkpoint_is_returned_at_once(tmp_path):
     path = tmp_path / "state.safetensors"
-    schedule = Schedule(epochs=5)
+    schedule = TrainingSchedule(epochs=5)
     network, history = run(schedule, checkpoint=path)
 
     def never(epoch: int) -> None:
@@ -174,4 +174,4 @@ def test_a_finished_checkpoint_is_returned_at_once(tmp_path):
 )
 def test_schedule_refuses(wrong, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
-        Schedule(**wrong)
+        TrainingSchedule(**wrong)

@@ -8,7 +8,7 @@ import pytest
 
 _PROGRAM = """
 import resource, torch
-from graphveil.train.affine import keep_freed_memory
+from graphveil.train.affine_gradients import keep_freed_memory
 torch.set_num_threads(1)
 keep_freed_memory()
 

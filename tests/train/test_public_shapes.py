@@ -13,8 +13,8 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from graphveil.train import Affine, Chain, clipped
-from graphveil.train.clipped import GhostSum, clip_factors
+from graphveil.train import Affine, GhostSequential, clipped_sums
+from graphveil.train.clipped_sums import GhostClippedSum, clip_factors
 from graphveil.train.descent import Matrix, _ClippedGradient, _ClippedWeights
 from graphveil.train.records import Inputs
 
@@ -51,8 +51,10 @@ def summed(records: Inputs, labels: Tensor, monkeypatch: pytest.MonkeyPatch) -> 
         norms.append(squares)
         return clip_factors(squares, clip)
 
-    monkeypatch.setattr(clipped, "clip_factors", keep)
-    gradients = GhostSum(Chain(*(Affine(one.weight.t(), one.bias) for one in layers())), records, labels)
+    monkeypatch.setattr(clipped_sums, "clip_factors", keep)
+    gradients = GhostClippedSum(
+        GhostSequential(*(Affine(one.weight.t(), one.bias) for one in layers())), records, labels
+    )
     gradients.add(torch.arange(COUNT), 1.0)
     return gradients.sums, torch.cat(norms)
 
@@ -61,7 +63,7 @@ def summed(records: Inputs, labels: Tensor, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_one_record_stores_changes_no_bit_of_the_others(
     together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clipped, "_TOGETHER", together)
+    monkeypatch.setattr(clipped_sums, "_TOGETHER", together)
     rows = hostile_rows()
     null, more = LABELS.masked_fill(~OTHERS, -1), rows.copy()
     more[ONE] = HUGE

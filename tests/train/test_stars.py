@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from graphveil.models.gnn.route import route_of
-from graphveil.train import affine, clipped, gathered, stars
-from graphveil.train.affine import AffineGradients
-from graphveil.train.clipped import clip_factors
-from graphveil.train.gathered import Gathered
-from graphveil.train.stars import StarSum
+from graphveil.models.gnn.execution_route import choose_route
+from graphveil.train import affine_gradients, clipped_sums, ego_graphs, gather_mode
+from graphveil.train.affine_gradients import AffineGradients
+from graphveil.train.clipped_sums import clip_factors
+from graphveil.train.ego_graphs import EgoGraphClippedSum
+from graphveil.train.gather_mode import RowGatherMode
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -76,7 +76,7 @@ def summed(
     module: nn.Module, x: Tensor, edges: Tensor, index: Tensor, clip: float = CLIP, **how: Any
 ) -> Tensor:
     labels = torch.arange(len(x)) % CLASSES
-    gradients = StarSum(module, lambda which: (x[which], edges[which]), labels, WIDTH, **how)
+    gradients = EgoGraphClippedSum(module, lambda which: (x[which], edges[which]), labels, WIDTH, **how)
     gradients.add(index, clip)
     return gradients.sums
 
@@ -92,7 +92,7 @@ def test_what_one_record_holds_changes_no_bit_of_the_others_in_float32(
         norms.append(squares)
         return clip_factors(squares, clip)
 
-    monkeypatch.setattr(stars, "clip_factors", keep)
+    monkeypatch.setattr(ego_graphs, "clip_factors", keep)
     torch.manual_seed(0)
     module, (x, edges) = Net(CONVOLUTIONS[name]), some()
     before = summed(module, x, edges, torch.arange(COUNT), dtype=torch.float32)
@@ -130,7 +130,7 @@ def test_sums_are_those_of_a_loop_in_float64(name: str, rounds: int) -> None:
 def test_rows_that_no_loss_reads_are_left_out_and_no_others(name: str, rounds: int, read: int) -> None:
     torch.manual_seed(0)
     module, (x, edges) = Net(CONVOLUTIONS[name], rounds), some()
-    gradients = StarSum(module, lambda which: (x[which], edges[which]), torch.zeros(COUNT), WIDTH)
+    gradients = EgoGraphClippedSum(module, lambda which: (x[which], edges[which]), torch.zeros(COUNT), WIDTH)
     gradients.add(torch.arange(2), CLIP)
     assert gradients._calls and gradients._calls[0].read == read == gradients._calls[0].shape[0]
 
@@ -150,7 +150,9 @@ class Overhears(nn.Module):
 def test_rows_that_are_read_without_a_gradient_pass_the_map() -> None:
     torch.manual_seed(0)
     module, (x, edges) = Overhears(), some()
-    gradients = StarSum(module, lambda which: (x[which], edges[which]), torch.arange(COUNT) % CLASSES, WIDTH)
+    gradients = EgoGraphClippedSum(
+        module, lambda which: (x[which], edges[which]), torch.arange(COUNT) % CLASSES, WIDTH
+    )
     gradients.add(torch.arange(COUNT), 1e3)
     assert gradients._calls and gradients._calls[0].read == 1 and gradients._calls[0].shape[0] == WIDTH
     looped = summed(module, x, edges, torch.arange(COUNT), 1e3, route="loop")
@@ -161,7 +163,7 @@ def test_a_last_map_of_zeros_hides_no_rows() -> None:
     torch.manual_seed(0)
     module, (x, edges) = Net(CONVOLUTIONS["max"]), some()
     nn.init.zeros_(module.out.weight)
-    gradients = StarSum(module, lambda which: (x[which], edges[which]), torch.zeros(COUNT), WIDTH)
+    gradients = EgoGraphClippedSum(module, lambda which: (x[which], edges[which]), torch.zeros(COUNT), WIDTH)
     gradients.add(torch.arange(2), CLIP)
     assert gradients._calls and gradients._calls[0].read == LEAVES + 1
 
@@ -187,7 +189,7 @@ def test_large_rows_that_cancel_are_clipped_all_the_same(size: float, dtype: tor
 
 
 def test_a_norm_that_is_nothing_but_rounding_would_clip_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affine, "_UNCANCELLED", 0.0)
+    monkeypatch.setattr(affine_gradients, "_UNCANCELLED", 0.0)
     assert largest_alone(1e10, torch.float64) > 2 * CLIP
 
 
@@ -200,7 +202,9 @@ def test_rows_that_do_not_cancel_have_their_own_norm() -> None:
     torch.testing.assert_close(part.square_norms(bias=False), own, rtol=1e-12, atol=0)
     with_bias = own + delta.sum(dim=1).square().sum(dim=1)
     torch.testing.assert_close(part.square_norms(bias=True), with_bias, rtol=1e-12, atol=0)
-    assert affine._UNCANCELLED * 5**2 < 1e-3  # rows that do not cancel are far above the floor
+    assert (
+        affine_gradients._CANCELLATION_THRESHOLD * 5**2 < 1e-3
+    )  # rows that do not cancel are far above the floor
 
 
 class Scaled(nn.Module):
@@ -244,7 +248,7 @@ def test_picked_rows_and_their_gradients_are_those_of_torch() -> None:
         return values.index_select(-2, picks).square().cumsum(0).sum()
 
     def ours(values: Tensor, picks: Tensor) -> Tensor:
-        with Gathered():
+        with RowGatherMode():
             return told(values, picks)
 
     for dims in ((0, 0), (0, None), (None, 0)):
@@ -258,7 +262,7 @@ def test_no_index_reads_the_next_records_rows(beyond: int) -> None:
     x, index = torch.ones(2, 5, 3), torch.tensor([[0, 1], [beyond, 0]])
 
     def ours(values: Tensor, picks: Tensor) -> Tensor:
-        with Gathered():
+        with RowGatherMode():
             return values.index_select(0, picks)
 
     with pytest.raises(IndexError, match="5 rows"):
@@ -286,9 +290,9 @@ def test_rooms_and_pieces_change_no_sum(route: Any, monkeypatch: Patch) -> None:
     module, (x, edges) = Pairs(), some(20)
     x[3] = torch.inf
     looped = summed(module, x, edges, torch.arange(20), route="loop")
-    monkeypatch.setattr(gathered, "_LARGE", 1)
-    monkeypatch.setattr(clipped, "_NEAR", 2000)  # two records' gradients
-    monkeypatch.setattr(clipped, "_TOGETHER", 1 << 13)  # several chunks
+    monkeypatch.setattr(gather_mode, "_LARGE", 1)
+    monkeypatch.setattr(clipped_sums, "_NEAR", 2000)  # two records' gradients
+    monkeypatch.setattr(clipped_sums, "_TOGETHER", 1 << 13)  # several chunks
     found = summed(module, x, edges, torch.arange(20), route=route)
     torch.testing.assert_close(found, looped, rtol=1e-11, atol=1e-11)
     for record in (0, 7, 19):
@@ -316,5 +320,5 @@ class Coarse(Net):
 @pytest.mark.parametrize(("kind", "dtype"), [(Net, "float32"), (Doubled, "float64"), (Coarse, "float64")])
 def test_a_module_runs_in_float32_where_it_comes_to_the_same(kind: type[Net], dtype: str) -> None:
     torch.manual_seed(0)
-    found = route_of(kind(CONVOLUTIONS["sage"]), INPUTS, CLASSES)
+    found = choose_route(kind(CONVOLUTIONS["sage"]), INPUTS, CLASSES)
     assert found.dtype == getattr(torch, dtype) and found.route == "ghost"

@@ -9,7 +9,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges, blocks
+from graphveil.graph.blocks import EdgeBlock, blocks
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
@@ -29,16 +29,16 @@ from graphveil.weights import (
 from graphveil.weights import tables as _pairs
 from graphveil.weights.compiled import fused_sum as _fused
 from graphveil.weights.compiled.fused_sum import FusedSum, fused_sum
-from graphveil.weights.network import Network
-from graphveil.weights.overlaps import BitSets, ListSets
-from graphveil.weights.tables import HALF, Dots, Given, Kinds, PairWeights
+from graphveil.weights.network import NetworkWeights
+from graphveil.weights.set_overlap import BitSets, ListSets
+from graphveil.weights.tables import HALF, CategoryWeights, DotProductWeights, PairWeights, StoredWeights
 
 pytest.importorskip("llvmlite", minversion="0.45")
 
 NODES, LONGEST = 50, 1 << 10
 
 
-def graph(seed: int = 0, nodes: int = NODES) -> Edges:
+def graph(seed: int = 0, nodes: int = NODES) -> EdgeBlock:
     """Rows of 0 to 30 in-edges, the last ones of none."""
     rng = np.random.default_rng(seed)
     degrees = rng.integers(0, 31, nodes)
@@ -53,7 +53,7 @@ def vectors(width: int, rows: int = NODES, most: int = 512) -> Tensor:
     return torch.from_numpy(np.random.default_rng(width).integers(-most, most + 1, (rows, width))).float()
 
 
-def both(edges: Edges, table: Tensor, pairs: PairWeights, **more: Tensor | int) -> tuple[Tensor, Tensor]:
+def both(edges: EdgeBlock, table: Tensor, pairs: PairWeights, **more: Tensor | int) -> tuple[Tensor, Tensor]:
     """Return the sums of the compiled pass and of the slower way."""
     fused = fused_sum(table, pairs)
     assert fused is not None
@@ -103,8 +103,10 @@ def test_every_hidden_unit_gives_the_same_weight() -> None:
     levels = torch.arange(_pairs.CELLS) % 33
     for target, offset in ((0, HALF), (1 << 14, HALF), (0, HALF + 16), (-300, HALF - 16)):
         rows = torch.full_like(source, target)
-        made = Network(source, rows, torch.ones(1, dtype=torch.int16), offset, 0, levels.float())
-        edges = Edges(0, 1, torch.tensor([0, count], dtype=torch.int32), torch.arange(count).to(torch.int32))
+        made = NetworkWeights(source, rows, torch.ones(1, dtype=torch.int16), offset, 0, levels.float())
+        edges = EdgeBlock(
+            0, 1, torch.tensor([0, count], dtype=torch.int32), torch.arange(count).to(torch.int32)
+        )
         table = torch.zeros(count, 16)
         table[torch.arange(count), torch.arange(count) % 16] = torch.arange(count).mul(7).fmod(251).float()
         assert torch.equal(*both(edges, table, made, longest=1 << 30))
@@ -144,7 +146,7 @@ def test_every_share_of_common_members_is_rounded_alike(width: int, own: int, st
     for row, (common, others) in enumerate(shares, 1):
         x[row, :common], x[row, own : own + others] = True, True
     sources = torch.arange(1, len(x), dtype=torch.int32)
-    edges = Edges(0, 1, torch.tensor([0, len(sources)], dtype=torch.int32), sources)
+    edges = EdgeBlock(0, 1, torch.tensor([0, len(sources)], dtype=torch.int32), sources)
     table = torch.zeros(len(x), 128)
     table[sources.long(), sources.long() % 128] = sources.float().mul(7).fmod(251) + 1
     assert torch.equal(*both(edges, table, Jaccard().prepare(torch.from_numpy(x)), longest=1 << 30))
@@ -153,7 +155,7 @@ def test_every_share_of_common_members_is_rounded_alike(width: int, own: int, st
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 4, 5, 7, 8, 9, 61])
 def test_rows_of_any_length_give_the_same_sums(degree: int) -> None:
     sources = torch.arange(degree, dtype=torch.int32) % NODES
-    edges = Edges(3, 5, torch.tensor([0, 0, degree], dtype=torch.int32), sources)
+    edges = EdgeBlock(3, 5, torch.tensor([0, 0, degree], dtype=torch.int32), sources)
     z = torch.from_numpy(np.random.default_rng(degree).normal(size=(NODES, 4)))
     for pairs in (
         HalfCos().prepare(z),
@@ -182,9 +184,9 @@ def test_the_largest_numbers_do_not_overflow() -> None:
     psi = phi * torch.tensor([1, -1], dtype=torch.int16).repeat(count // 2)[:, None]
     levels = torch.arange(2 * HALF + 1).float().mul(32 / (2 * HALF)).round()
     sources = torch.arange(count, dtype=torch.int32).repeat(2)
-    edges = Edges(0, 2, torch.tensor([0, count, 2 * count], dtype=torch.int32), sources)
+    edges = EdgeBlock(0, 2, torch.tensor([0, count, 2 * count], dtype=torch.int32), sources)
     table = torch.tensor([[most, -most]]).float().repeat(count, 1)
-    fused = fused_sum(table, Dots(phi, psi, levels))
+    fused = fused_sum(table, DotProductWeights(phi, psi, levels))
     assert fused is not None
     assert fused(edges, sources).tolist() == [[count * 32 * most, -count * 32 * most], [0, 0]]
 
@@ -194,7 +196,9 @@ def test_sums_that_float32_does_not_hold_come_in_float64_and_longer_rows_take_th
         raise AssertionError
 
     count = 3 * LONGEST
-    edges = Edges(0, 1, torch.tensor([0, count], dtype=torch.int32), torch.arange(count, dtype=torch.int32))
+    edges = EdgeBlock(
+        0, 1, torch.tensor([0, count], dtype=torch.int32), torch.arange(count, dtype=torch.int32)
+    )
     pairs = HalfCos().prepare(torch.eye(2)[torch.arange(count).clamp_max(1)])
     table = torch.full((count, 1), 511.0)
     table[0] = 0
@@ -247,7 +251,7 @@ def test_a_compiler_that_does_not_load_is_none(monkeypatch: pytest.MonkeyPatch, 
 
 def test_some_weights_and_widths_have_no_pass() -> None:
     z = torch.eye(4)
-    assert fused_sum(z, None) is None and fused_sum(z, Given(4)) is None
+    assert fused_sum(z, None) is None and fused_sum(z, StoredWeights(4)) is None
     assert fused_sum(z, Jaccard().prepare(torch.zeros(4, 1 << 14))) is None
     long = sparse.csr_array(sparse.eye_array(4000, 1 << 14, format="lil", dtype=np.float32))
     one = sparse.csr_array(np.ones((1, 130), dtype=np.float32))
@@ -258,7 +262,10 @@ def test_some_weights_and_widths_have_no_pass() -> None:
     assert fused_sum(torch.zeros(4, 129), HalfCos().prepare(z)) is None
     assert fused_sum(z, HalfCos().prepare(torch.zeros(4, 129))) is None
     assert fused_sum(torch.zeros(NODES, 4), network(129)) is None
-    assert isinstance(ClassAgree().prepare(z), Kinds) and fused_sum(z, ClassAgree().prepare(z)) is not None
+    assert (
+        isinstance(ClassAgree().prepare(z), CategoryWeights)
+        and fused_sum(z, ClassAgree().prepare(z)) is not None
+    )
 
 
 @pytest.mark.parametrize("weight", [HalfCos(), Attention(), Jaccard()])
@@ -272,7 +279,9 @@ def test_a_release_has_the_same_bytes_either_way(weight: Similarity, monkeypatch
 
     def asked() -> Tensor:
         key = ReleaseKey.from_seed(0, "fused")
-        return Release.open(plan, adjacency, budget=MemoryLedger(), key=key).ask(NeighborSumData(rows, keys))
+        return Release.open(plan, adjacency, budget=MemoryLedger(), key=key).answer(
+            NeighborSumData(rows, keys)
+        )
 
     fast = asked()
     monkeypatch.setattr(private_sums, "fused_sum", lambda table, pairs: None)

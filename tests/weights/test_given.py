@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.errors import ConfigError, NotYetError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import blocks
-from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, UndirectedEdge, Unit
+from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord, UndirectedEdge, Unit
 from graphveil.release import NeighborSumData, Release, ReleasePlan
 from graphveil.release.counts.edge_counts import EdgeCountQuery
 from graphveil.release.keys import canonical
@@ -81,7 +81,7 @@ def test_rows_are_weighted_sums_and_noise(unit: Unit) -> None:
     adjacency = edges(matrix, directed)
     vectors = torch.eye(NODES, DIM, dtype=torch.float64)
     plan = ReleasePlan(unit, hops(50.0, 1, DIM, unit, GivenWeight()), delta=1e-5)
-    rows = Release.open(plan, adjacency, budget=MemoryLedger()).ask(NeighborSumData(vectors))
+    rows = Release.open(plan, adjacency, budget=MemoryLedger()).answer(NeighborSumData(vectors))
     assert rows[1].tolist() == pytest.approx([1.0, 0.0, 0.5], abs=0.3)
     assert rows[1].tolist() == pytest.approx(exact(adjacency, vectors, unit)[1].tolist(), abs=0.3)
 
@@ -97,8 +97,8 @@ def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
     with pytest.raises(ConfigError, match="the graph's edges have none"):
         Release.open(given, adjacency.without_weights(), budget=budget)
     assert budget.entries == ()
-    with pytest.raises(NotYetError, match="node-owner"):
-        given.queries[0].event(NodeOwner())
+    with pytest.raises(NotImplementedGuaranteeError, match="node-owner"):
+        given.queries[0].event(NodeRecord())
 
 
 def test_a_weight_and_its_bound_fix_the_noise() -> None:

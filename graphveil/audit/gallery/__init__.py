@@ -6,11 +6,11 @@
 """
 
 from graphveil.audit.gallery import edges, records, sound, trees
-from graphveil.audit.gallery.exhibit import Exhibit, Figure
+from graphveil.audit.gallery.published_mechanism import PublishedMechanism, PublishedValue
 
-BROKEN: dict[str, Exhibit] = {
+BROKEN: dict[str, PublishedMechanism] = {
     exhibit.name: exhibit for exhibit in (*edges.BROKEN, *trees.BROKEN, *records.BROKEN)
 }
-SOUND: dict[str, Exhibit] = {exhibit.name: exhibit for exhibit in sound.SOUND}
+SOUND: dict[str, PublishedMechanism] = {exhibit.name: exhibit for exhibit in sound.SOUND}
 
-__all__ = ["BROKEN", "SOUND", "Exhibit", "Figure"]
+__all__ = ["BROKEN", "SOUND", "PublishedMechanism", "PublishedValue"]

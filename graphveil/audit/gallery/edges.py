@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from graphveil.audit.gallery.exhibit import Exhibit, Figure
+from graphveil.audit.gallery.published_mechanism import PublishedMechanism, PublishedValue
 from graphveil.audit.laws import FlipLaw, Floats
-from graphveil.audit.noise import Noise
-from graphveil.audit.replays import replay
-from graphveil.audit.small_graphs import NOBODY, SmallGraph
+from graphveil.audit.neighbor_test import neighbor_test
+from graphveil.audit.noise import NoiseRecorder
+from graphveil.audit.small_graphs import NO_LABEL, SmallGraph
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -20,7 +20,7 @@ def renyi_sigma(epsilon: float, delta: float) -> float:
     return (root + math.sqrt(root**2 + 2 * epsilon)) / (2 * epsilon)
 
 
-def sampled_sums(graph: SmallGraph, noise: Noise) -> None:
+def sampled_sums(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """GAP at node level with D = 1: every node keeps one random edge, and sums get noise for one."""
     degree = graph.a.sum(axis=1).astype(np.int64)
     last = np.cumsum(degree)
@@ -36,17 +36,17 @@ def sums(graph: SmallGraph) -> Floats:
     return np.asarray(graph.a.T @ np.eye(4)[graph.y + 1][:, 1:])
 
 
-def noise_for_one_direction(graph: SmallGraph, noise: Noise) -> None:
+def noise_for_one_direction(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """GAP at edge level, one hop: noise for one stored edge, where a friendship stores two."""
     noise.gaussian(sums(graph), renyi_sigma(EPSILON, DELTA))
 
 
 def moved_by_a_stored_edge() -> float:
     """Return the most that one stored edge moves the sums."""
-    return replay(sums, unit="directed-edge", sensitivity=1.0, pairs=60).largest_mu
+    return neighbor_test(sums, unit="directed-edge", sensitivity=1.0, pairs=60).largest_mu
 
 
-def all_rows_at_node_level(graph: SmallGraph, noise: Noise) -> None:
+def all_rows_at_node_level(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """GAP at node level, one hop: noise for D friends' rows on every row, degrees being D at most."""
     most = max(1, graph.nodes - 1)  # a degree that no node can pass
     noise.gaussian(sums(graph), math.sqrt(most) * renyi_sigma(EPSILON, DELTA))
@@ -54,24 +54,26 @@ def all_rows_at_node_level(graph: SmallGraph, noise: Noise) -> None:
 
 def moved_by_a_hub(degree: int, *, own: bool) -> float:
     """Return the squared change by a node of so many friends: of its own row, or of all others."""
-    hub = SmallGraph.of(degree + 1, [(0, v) for v in range(1, degree + 1)], directed=False)
-    changed = sums(hub) - sums(hub.with_edges(set()).with_record(0, 0.0, NOBODY))
+    hub = SmallGraph.from_edges(degree + 1, [(0, v) for v in range(1, degree + 1)], directed=False)
+    changed = sums(hub) - sums(hub.with_edges(set()).with_record(0, 0.0, NO_LABEL))
     return float(np.square(changed[:1] if own else changed[1:]).sum())
 
 
-def aggregated_after_noise(graph: SmallGraph, noise: Noise) -> np.ndarray:
+def aggregated_after_noise(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
     """A noisy hop, and then an exact one."""
     noisy = noise.gaussian(graph.a.T @ np.eye(3)[graph.y], math.sqrt(2) / mu_of(EPSILON, DELTA))
     return np.asarray(graph.a.T @ noisy)
 
 
-def response(graph: SmallGraph, noise: Noise, epsilon: float, stream: str | None = None) -> np.ndarray:
+def response(
+    graph: SmallGraph, noise: NoiseRecorder, epsilon: float, stream: str | None = None
+) -> np.ndarray:
     """Randomised response on every slot u < v."""
     upper = np.triu_indices(graph.nodes, 1)
     return noise.flip(graph.a[upper] > 0, epsilon, stream=stream)
 
 
-def one_seed_for_two_graphs(graph: SmallGraph, noise: Noise) -> None:
+def one_seed_for_two_graphs(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """EdgeRand on the graph among training nodes, and on the whole graph, from one seed."""
     training = np.arange(graph.nodes) % 2 == 0
     among = graph.a * np.outer(training, training)
@@ -90,7 +92,7 @@ def density_cost(nodes: int, chunk: int, epsilon: float) -> float:
     return 1 / (chunk * nodes) / density_scale(nodes, epsilon)
 
 
-def density_of_chunks(graph: SmallGraph, noise: Noise, chunk: int = 1) -> None:
+def density_of_chunks(graph: SmallGraph, noise: NoiseRecorder, chunk: int = 1) -> None:
     """ARR whose density is asked chunk by chunk of rows, with noise for the density of the whole matrix."""
     n = graph.nodes
     for start in range(0, n, chunk):
@@ -99,7 +101,7 @@ def density_of_chunks(graph: SmallGraph, noise: Noise, chunk: int = 1) -> None:
     response(graph, noise, 0.9 * EPSILON)
 
 
-def both_directions_apart(graph: SmallGraph, noise: Noise) -> None:
+def both_directions_apart(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """ARR that randomises (u, v) and (v, u) independently: a friendship is asked twice."""
     edges = np.triu(graph.a).sum()
     noise.laplace(edges, 1 / (0.1 * EPSILON))
@@ -108,24 +110,24 @@ def both_directions_apart(graph: SmallGraph, noise: Noise) -> None:
 
 def kept_by_a_slot() -> float:
     """Return the probability that a slot keeps its answer, by the law that is drawn from."""
-    noise = Noise(np.random.default_rng(0))
-    both_directions_apart(SmallGraph.of(3, [(0, 1)], directed=False), noise)
+    noise = NoiseRecorder(np.random.default_rng(0))
+    both_directions_apart(SmallGraph.from_edges(3, [(0, 1)], directed=False), noise)
     law = noise.steps[-1].law
     assert isinstance(law, FlipLaw)
     return 1 - float(law.flip)
 
 
-def sampling_times_epsilon(graph: SmallGraph, noise: Noise, rate: float = 0.1) -> None:
+def sampling_times_epsilon(graph: SmallGraph, noise: NoiseRecorder, rate: float = 0.1) -> None:
     """A count of a sample of edges at epsilon 4, sold as rate * 4."""
     edges = int(np.triu(graph.a).sum())
     noise.laplace((noise.hidden.random(edges) < rate).sum(), 1 / 4.0)
 
 
 BROKEN = (
-    Exhibit(
+    PublishedMechanism(
         name="sampled neighbours",
         source="GAP at node level (Sajadmanesh et al., USENIX Security 2023)",
-        story="Every node keeps D random neighbours, so that one node is said to change D messages. A hub "
+        explanation="Every node keeps D random neighbours, so that one node is said to change D messages. A hub "
         "that everybody knows is drawn in half of the samples of people with one other friend, and "
         "takes the place of their other messages. Mend: weigh messages by their sender's own list, "
         "and protect lists (unit node-owner).",
@@ -133,67 +135,67 @@ BROKEN = (
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=sampled_sums,
         kind="mixture",
-        figure=Figure(
+        figure=PublishedValue(
             what="noise of one hop at epsilon 1, delta 1e-5",
-            stands="formula of Proposition 2",
+            location="formula of Proposition 2",
             published=4.9006,
             restated=lambda: renyi_sigma(1.0, 1e-5),
             tolerance=1e-5,
         ),
         search={"nodes": 150},
     ),
-    Exhibit(
+    PublishedMechanism(
         name="one direction",
         source="GAP at edge level, on friendships (ibid., Lemma 1 and Proposition 2)",
-        story="Noise for one stored edge. A friendship is stored in both directions and moves two rows, "
+        explanation="Noise for one stored edge. A friendship is stored in both directions and moves two rows, "
         "which even the loose noise of the proposition does not cover. Mend: sqrt(2) times the noise.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=noise_for_one_direction,
         kind="change",
-        figure=Figure(
+        figure=PublishedValue(
             what="sensitivity of the sums to one stored edge",
-            stands="Lemma 1",
+            location="Lemma 1",
             published=1.0,
             restated=moved_by_a_stored_edge,
             tolerance=1e-9,
         ),
-        cost=Figure(
+        cost=PublishedValue(
             what="epsilon of a friendship where one direction is sold at 1, delta 1e-5",
-            stands="the least noise that one direction needs",
+            location="the least noise that one direction needs",
             published=1.465,
             restated=lambda: epsilon_of(math.sqrt(2) * mu_of(1.0, 1e-5), 1e-5),
         ),
     ),
-    Exhibit(
+    PublishedMechanism(
         name="a node's own row",
         source="GAP at node level (ibid., Lemmas 2 and 3)",
-        story="A node of D friends is charged for the D rows that it is part of. Its own row, the sum over "
+        explanation="A node of D friends is charged for the D rows that it is part of. Its own row, the sum over "
         "all its friends, is given out too and may move by D alone, however well degrees are bounded. "
         "Mend: withhold a node's own row from everybody else (unit node-promise), or protect lists.",
         unit="node",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=all_rows_at_node_level,
         kind="change",
-        figure=Figure(
+        figure=PublishedValue(
             what="squared change of the others' rows by a node of D = 100 friends",
-            stands="Lemma 3, D alpha / (2 sigma^2), at the D = 100 of section 7.3",
+            location="Lemma 3, D alpha / (2 sigma^2), at the D = 100 of section 7.3",
             published=100.0,
             restated=lambda: moved_by_a_hub(100, own=False),
             tolerance=1e-9,
         ),
-        cost=Figure(
+        cost=PublishedValue(
             what="squared change of its own row, which nothing is paid for",
-            stands="D^2, a sum of D equal rows",
+            location="D^2, a sum of D equal rows",
             published=10_000.0,
             restated=lambda: moved_by_a_hub(100, own=True),
             tolerance=1e-9,
         ),
     ),
-    Exhibit(
+    PublishedMechanism(
         name="after the last noise",
         source="an edge-level system of 2026",
-        story="Noisy rows are aggregated once more over the exact edges, and that is given out: two "
+        explanation="Noisy rows are aggregated once more over the exact edges, and that is given out: two "
         "leaves of one node get proportional rows, and one more edge ends that with certainty. "
         "Mend: noise on every aggregation.",
         unit="undirected-edge",
@@ -201,74 +203,74 @@ BROKEN = (
         mechanism=aggregated_after_noise,
         kind="exact output",
     ),
-    Exhibit(
+    PublishedMechanism(
         name="one seed for two graphs",
         source="EdgeRand and LapGraph as released (Wu et al., S&P 2022)",
-        story="The training graph and the whole graph are randomised from one seed. A slot whose two "
+        explanation="The training graph and the whole graph are randomised from one seed. A slot whose two "
         "answers differ tells that it is an edge of one graph only, with certainty. Mend: fresh "
         "noise.",
         unit="undirected-edge",
         claim={"epsilon": 2 * EPSILON},
         mechanism=one_seed_for_two_graphs,
         kind="reused noise",
-        figure=Figure(
+        figure=PublishedValue(
             what="probability that a slot is told so at epsilon 1, 1 - 2 q",
-            stands="formula: 1 less the share 2 / (1 + e) of slots that are drawn again",
+            location="formula: 1 less the share 2 / (1 + e) of slots that are drawn again",
             published=0.462,
             restated=lambda: 1 - 2 / (1 + math.exp(1.0)),
         ),
     ),
-    Exhibit(
+    PublishedMechanism(
         name="density by chunks",
         source="ARR in the repository of GAP",
-        story="The density is asked for every 1,000 rows, with noise for the density of all n^2 cells. "
+        explanation="The density is asked for every 1,000 rows, with noise for the density of all n^2 cells. "
         "Mend: ask once.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=density_of_chunks,
         kind="change",
-        figure=Figure(
+        figure=PublishedValue(
             what="scale of the noise on a density at epsilon 1, n = 19,717 (PubMed)",
-            stands="program: AsymmetricRandResponse.perturb",
+            location="program: AsymmetricRandResponse.perturb",
             published=2.57228e-8,
             restated=lambda: density_scale(19_717, 1.0),
             tolerance=1e-5,
         ),
-        cost=Figure(
+        cost=PublishedValue(
             what="epsilon of the density of PubMed (n = 19,717) where 0.1 is sold",
-            stands="the program's scale, and chunks of 1,000 rows",
+            location="the program's scale, and chunks of 1,000 rows",
             published=1.97,
             restated=lambda: density_cost(19_717, 1000, 1.0),
             tolerance=2e-3,
         ),
     ),
-    Exhibit(
+    PublishedMechanism(
         name="both directions apart",
         source="ARR in the repository of GAP",
-        story="(u, v) and (v, u) are randomised independently, so a friendship is asked twice, and what "
+        explanation="(u, v) and (v, u) are randomised independently, so a friendship is asked twice, and what "
         "comes out is not symmetric. Mend: one answer a pair.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=both_directions_apart,
         kind="change",
-        figure=Figure(
+        figure=PublishedValue(
             what="probability that a slot keeps its answer at epsilon 1",
-            stands="program: AsymmetricRandResponse.perturb, 1 / (1 + exp(-0.9 epsilon))",
+            location="program: AsymmetricRandResponse.perturb, 1 / (1 + exp(-0.9 epsilon))",
             published=0.7109495026,
             restated=kept_by_a_slot,
             tolerance=1e-9,
         ),
-        cost=Figure(
+        cost=PublishedValue(
             what="epsilon of the links of a friendship, and of the density, where 1 is sold",
-            stands="the shares 0.9 and 0.1 in the program",
+            location="the shares 0.9 and 0.1 in the program",
             published=1.8 + 0.1,
             restated=lambda: 2 * 0.9 + 0.1,
         ),
     ),
-    Exhibit(
+    PublishedMechanism(
         name="rate times epsilon",
         source="accounting that multiplies by the sampling rate",
-        story="A sample at rate q of what costs epsilon 4 is sold at 4 q. A sample costs ln(1 + q (e^4 - "
+        explanation="A sample at rate q of what costs epsilon 4 is sold at 4 q. A sample costs ln(1 + q (e^4 - "
         "1)). Mend: that formula.",
         unit="undirected-edge",
         claim={"epsilon": 0.1 * 4.0},

@@ -5,16 +5,16 @@ import math
 import numpy as np
 
 from graphveil.audit.gallery.edges import response
-from graphveil.audit.gallery.exhibit import Exhibit
+from graphveil.audit.gallery.published_mechanism import PublishedMechanism
 from graphveil.audit.gallery.records import label_response, public_threshold, weights_that_sum_to_one
 from graphveil.audit.gallery.trees import noise_drawn_once, sound_tree
-from graphveil.audit.noise import Noise
+from graphveil.audit.noise import NoiseRecorder
 from graphveil.audit.small_graphs import SmallGraph
 
 MU = 0.5
 
 
-def three_hops(graph: SmallGraph, noise: Noise) -> np.ndarray:
+def three_hops(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
     """Sums over neighbours of rows of norm at most one, each hop from the noisy rows of the hop before."""
     sigma = math.sqrt(3) * math.sqrt(2) / MU
     rows = np.eye(3)[graph.y]
@@ -24,19 +24,19 @@ def three_hops(graph: SmallGraph, noise: Noise) -> np.ndarray:
     return rows
 
 
-def edge_rand(graph: SmallGraph, noise: Noise) -> int:
+def edge_rand(graph: SmallGraph, noise: NoiseRecorder) -> int:
     """Randomised response on every slot; how many edges come out is a function of it."""
     return int(response(graph, noise, 1.0).sum())
 
 
-def lap_graph(graph: SmallGraph, noise: Noise) -> np.ndarray:
+def lap_graph(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
     """A noisy count T, noise on every cell, and the T largest cells."""
     cells = graph.a[np.triu_indices(graph.nodes, 1)]
     count = int(np.clip(np.rint(noise.laplace(cells.sum(), 1 / 0.01)), 0, len(cells)))
     return np.argsort(-noise.laplace(cells, 1 / 0.99))[:count]
 
 
-def arr(graph: SmallGraph, noise: Noise) -> np.ndarray:
+def arr(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
     """A noisy density, randomised response, and a share of its ones that follows from the density."""
     slots = max(1, graph.nodes * (graph.nodes - 1) // 2)
     edges = np.triu(graph.a).sum()
@@ -45,7 +45,7 @@ def arr(graph: SmallGraph, noise: Noise) -> np.ndarray:
     return noise.flip(ones, 2.0) if density < 0.5 else ones
 
 
-def pushes(graph: SmallGraph, noise: Noise) -> None:
+def pushes(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """Sums over senders, each message divided by the root of its sender's own list."""
     degree = np.maximum(graph.a.sum(axis=1), 1)
     sent = np.eye(4)[graph.y + 1][:, 1:] / np.sqrt(degree)[:, None]
@@ -53,82 +53,82 @@ def pushes(graph: SmallGraph, noise: Noise) -> None:
 
 
 SOUND = (
-    Exhibit(
+    PublishedMechanism(
         name="three hops",
         source="GAP at edge level, friendships",
-        story="Each hop costs mu^2 / 3, whatever the answers before it.",
+        explanation="Each hop costs mu^2 / 3, whatever the answers before it.",
         unit="undirected-edge",
         claim={"mu": MU},
         mechanism=three_hops,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="EdgeRand",
         source="randomised response on slots",
-        story="One slot, one answer.",
+        explanation="One slot, one answer.",
         unit="undirected-edge",
         claim={"epsilon": 1.0},
         mechanism=edge_rand,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="LapGraph",
         source="noise on cells, a noisy count of edges",
-        story="0.01 for the count and 0.99 for the cell.",
+        explanation="0.01 for the count and 0.99 for the cell.",
         unit="undirected-edge",
         claim={"epsilon": 1.0},
         mechanism=lap_graph,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="ARR",
         source="asymmetric randomised response, its density asked once",
-        story="0.1 for the density and 0.9 for the slot.",
+        explanation="0.1 for the density and 0.9 for the slot.",
         unit="undirected-edge",
         claim={"epsilon": 1.0},
         mechanism=arr,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="a tree by the exponential mechanism",
         source="exponent epsilon / (2 Delta)",
-        story="As proved by McSherry and Talwar.",
+        explanation="As proved by McSherry and Talwar.",
         unit="undirected-edge",
         claim={"epsilon": 2.0},
         mechanism=sound_tree,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="a block counted once",
         source="CalculateNoisyProb as the authors' program has it",
-        story="One draw for the block.",
+        explanation="One draw for the block.",
         unit="undirected-edge",
         claim={"epsilon": 2.0},
         mechanism=noise_drawn_once,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="pushes",
         source="messages divided by the root of the sender's list",
-        story="A person's own list and vector move the rows by one.",
+        explanation="A person's own list and vector move the rows by one.",
         unit="node-owner",
         claim={"mu": MU},
         mechanism=pushes,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="label response",
         source="randomised response on three classes",
-        story="Keep with probability e^eps / (e^eps + 2).",
+        explanation="Keep with probability e^eps / (e^eps + 2).",
         unit="node-features",
         claim={"epsilon": 1.0},
         mechanism=label_response,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="FeatureRR",
         source="public weights that sum to one",
-        story="Each feature costs its share of epsilon.",
+        explanation="Each feature costs its share of epsilon.",
         unit="node-features",
         claim={"epsilon": 1.0},
         mechanism=weights_that_sum_to_one,
     ),
-    Exhibit(
+    PublishedMechanism(
         name="a public clipping norm",
         source="one training step, records replaced",
-        story="A replaced record moves the sum by twice the norm.",
+        explanation="A replaced record moves the sum by twice the norm.",
         unit="node-features",
         claim={"mu": 1.0},
         mechanism=public_threshold,

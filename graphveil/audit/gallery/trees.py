@@ -13,8 +13,8 @@ from itertools import combinations
 import numpy as np
 from scipy.special import xlogy
 
-from graphveil.audit.gallery.exhibit import Exhibit, Figure
-from graphveil.audit.noise import Noise
+from graphveil.audit.gallery.published_mechanism import PublishedMechanism, PublishedValue
+from graphveil.audit.noise import NoiseRecorder
 from graphveil.audit.small_graphs import SmallGraph
 
 LEAVES = 5  # of the private part; 105 trees
@@ -91,14 +91,14 @@ def _private(graph: SmallGraph) -> np.ndarray:
     return graph.a[:LEAVES, :LEAVES]
 
 
-def chosen_tree(graph: SmallGraph, noise: Noise, halves: float = 1.0) -> None:
+def chosen_tree(graph: SmallGraph, noise: NoiseRecorder, halves: float = 1.0) -> None:
     """The exponential mechanism over trees with exponent epsilon / Delta (halves 2: epsilon / (2 Delta))."""
     edges = _private(graph)
     if len(edges) > 2:
         noise.choose(_law(edges, EPSILON / (halves * sensitivity(len(edges)))))
 
 
-def sound_tree(graph: SmallGraph, noise: Noise) -> None:
+def sound_tree(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """The exponential mechanism as it is proved."""
     chosen_tree(graph, noise, halves=2.0)
 
@@ -117,12 +117,12 @@ def worst_loss(n: int, epsilon: float, halves: float = 1.0) -> float:
 
 def accepted(before: Tree, after: Tree, edges: list[tuple[int, int]], epsilon: float) -> float:
     """Return the probability of equation 14 that a tree of four leaves gives way to another."""
-    graph = SmallGraph.of(4, edges, directed=False).a
+    graph = SmallGraph.from_edges(4, edges, directed=False).a
     law, every = _law(graph, epsilon / sensitivity(4)), list(trees((0, 1, 2, 3)))
     return float(min(1.0, law[every.index(after)] / law[every.index(before)]))
 
 
-def people_with_private_edges(graph: SmallGraph, noise: Noise) -> None:
+def people_with_private_edges(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """A tree and blocks over those nodes only that have an edge."""
     there = graph.a.sum(axis=1) > 0
     edges = graph.a[there][:, there]
@@ -144,7 +144,7 @@ def moved_by_presence(n: int) -> float:
     return most
 
 
-def fresh_noise_for_descendants(graph: SmallGraph, noise: Noise, once: bool = False) -> None:
+def fresh_noise_for_descendants(graph: SmallGraph, noise: NoiseRecorder, once: bool = False) -> None:
     """CalculateNoisyProb on a subtree that is small enough to be one block: a draw for every inner node."""
     blocks = 1 if once else max(1, graph.nodes - 1)
     for _ in range(blocks):
@@ -153,73 +153,73 @@ def fresh_noise_for_descendants(graph: SmallGraph, noise: Noise, once: bool = Fa
 
 def draws_of_one_block(leaves: int) -> int:
     """Return how often the count of a block of so many leaves is drawn."""
-    noise = Noise(np.random.default_rng(0))
-    fresh_noise_for_descendants(SmallGraph.of(leaves, [], directed=False), noise)
+    noise = NoiseRecorder(np.random.default_rng(0))
+    fresh_noise_for_descendants(SmallGraph.from_edges(leaves, [], directed=False), noise)
     return len(noise.steps)
 
 
-def noise_drawn_once(graph: SmallGraph, noise: Noise) -> None:
+def noise_drawn_once(graph: SmallGraph, noise: NoiseRecorder) -> None:
     """CalculateNoisyProb with one draw for the whole block."""
     fresh_noise_for_descendants(graph, noise, once=True)
 
 
 BROKEN = (
-    Exhibit(
+    PublishedMechanism(
         name="exponent without the factor two",
         source="HeteroRR, equation 14 (structure search of EdgeRR)",
-        story="Trees are drawn with exponent epsilon L / Delta. L is not monotone in edges, so numerator "
+        explanation="Trees are drawn with exponent epsilon L / Delta. L is not monotone in edges, so numerator "
         "and normaliser both move: the exponential mechanism needs epsilon / (2 Delta). Mend: the "
         "factor two.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=chosen_tree,
         kind="change",
-        figure=Figure(
+        figure=PublishedValue(
             what="probability that ((0, 1), (2, 3)) gives way to ((0, 2), (1, 3)); edges 01, 23, 02, at 1",
-            stands="equation 14, with Delta as in the appendix",
+            location="equation 14, with Delta as in the appendix",
             published=0.7924523456,
             restated=lambda: accepted(((0, 1), (2, 3)), ((0, 2), (1, 3)), [(0, 1), (2, 3), (0, 2)], 1.0),
             tolerance=1e-9,
         ),
-        cost=Figure(
+        cost=PublishedValue(
             what="worst loss at epsilon 2, n = 5, over all graphs",
-            stands="equation 14, over all graphs",
+            location="equation 14, over all graphs",
             published=2.2181,
             restated=lambda: worst_loss(5, 2.0),
             tolerance=1e-4,
         ),
     ),
-    Exhibit(
+    PublishedMechanism(
         name="who has private edges",
         source="HeteroRR (V_pri and block sizes from the data)",
-        story="Only nodes that have a private edge get a place in the tree. One edge more or less changes "
+        explanation="Only nodes that have a private edge get a place in the tree. One edge more or less changes "
         "who that is, and what comes out has another shape. Mend: a public list of nodes that may "
         "have one.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=people_with_private_edges,
         kind="shape",
-        cost=Figure(
+        cost=PublishedValue(
             what="how far one edge then moves a score, n = 5 (Delta is 2.7034)",
-            stands="the score of trees",
+            location="the score of trees",
             published=6.0684,
             restated=lambda: moved_by_presence(5),
             tolerance=1e-4,
         ),
     ),
-    Exhibit(
+    PublishedMechanism(
         name="a draw for every descendant",
         source="HeteroRR, CalculateNoisyProb as printed",
-        story="A subtree that is small enough is counted as one block, but its noise is drawn again for "
+        explanation="A subtree that is small enough is counted as one block, but its noise is drawn again for "
         "each of its inner nodes, and the answers are averaged away. Mend: one draw, as the "
         "authors' program does.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=fresh_noise_for_descendants,
         kind="change",
-        figure=Figure(
+        figure=PublishedValue(
             what="draws for one block of five leaves",
-            stands="pseudo-code of CalculateNoisyProb: one for each inner node",
+            location="pseudo-code of CalculateNoisyProb: one for each inner node",
             published=4,
             restated=lambda: draws_of_one_block(5),
         ),

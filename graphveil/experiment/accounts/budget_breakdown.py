@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from graphveil.artifacts.rows import paid_by, payers
+from graphveil.artifacts.rows import charged_groups, charged_to_text
 from graphveil.privacy import ApproximateDP, ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
@@ -71,9 +71,9 @@ class Stage:
         )
 
     @property
-    def payers(self) -> str:
+    def charged_groups(self) -> str:
         """Who pays, in words; empty where edges are protected."""
-        return paid_by(self.pays)
+        return charged_to_text(self.pays)
 
 
 def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
@@ -96,7 +96,7 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
             count=len(run),
             **_noise_of(run[0]),
             sensitivity=run[0].sensitivity(plan.unit),
-            pays=payers(run[0].event(plan.unit), plan.unit),
+            pays=charged_groups(run[0].event(plan.unit), plan.unit),
             epsilon=max(cost.epsilon for cost in cost_by_group),
             epsilon_renyi=max(cost.epsilon_renyi for cost in cost_by_group),
             share=share,
@@ -105,24 +105,24 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     )
 
 
-def unequal(stages: Sequence[Stage]) -> str:
+def unequal_shares_note(stages: Sequence[Stage]) -> str:
     """Return why edges that pay for several stages may pay less than these cost added up; empty if not.
 
     >>> from graphveil.release.plan import hops
     >>> from graphveil.privacy import UndirectedEdge
-    >>> unequal(stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7)))
+    >>> unequal_shares_note(stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7)))
     ''
     """
     of_records = any(stage.pays for stage in stages)
     return _UNEQUAL if not of_records and sum(stage.share for stage in stages) > 1 + _ROUNDING else ""
 
 
-def unspent(given: float | None, spent: float) -> str:
+def unspent_budget_note(given: float | None, spent: float) -> str:
     """Return that a plan asks for less than its budget, which some do where more would gain nothing.
 
-    >>> unspent(20.0, 16.0)
+    >>> unspent_budget_note(20.0, 16.0)
     'this plan has no use for all of the epsilon 20 that was given; what it leaves stays unspent'
-    >>> unspent(1.0, 0.9999), unspent(None, 3.0)
+    >>> unspent_budget_note(1.0, 0.9999), unspent_budget_note(None, 3.0)
     ('', '')
     """
     if given is None or spent >= _WHOLE * given:
@@ -141,7 +141,7 @@ class _Cost:
     mu_squared: float = 0.0
 
     @classmethod
-    def of(cls, event: Composed, delta: float) -> "_Cost":
+    def from_event(cls, event: Composed, delta: float) -> "_Cost":
         if total_mu(event) == 0:
             return cls()
         epsilon, mu = privacy_curve(event).epsilon(delta), total_mu(event)
@@ -157,7 +157,7 @@ def _costs(run: Sequence[Query], plan: ReleasePlan) -> list[_Cost]:
     events = [query.event(plan.unit) for query in run]
     grouped = [event.events for event in events if isinstance(event, ByGroup)]
     cases = [compose(*case) for case in zip(*grouped, strict=True)] or [compose(*events)]
-    known = {case: _Cost.of(case, plan.delta) for case in dict.fromkeys(cases)}
+    known = {case: _Cost.from_event(case, plan.delta) for case in dict.fromkeys(cases)}
     return [known[case] for case in cases]
 
 
@@ -181,8 +181,12 @@ def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
 
 
 def _noise_of(query: Query) -> dict[str, Any]:
-    said = query.describe()
-    if said.steps is None:
-        return {"noise_std": said.noise}
-    (multiplier,) = said.noise
-    return {"steps": said.steps, "sampling_rate": said.sampling_rate, "noise_multiplier": multiplier}
+    description = query.describe()
+    if description.steps is None:
+        return {"noise_std": description.noise}
+    (multiplier,) = description.noise
+    return {
+        "steps": description.steps,
+        "sampling_rate": description.sampling_rate,
+        "noise_multiplier": multiplier,
+    }

@@ -48,7 +48,7 @@ class Calibration:
     sensitivities: tuple[float, ...]
     releases: int  # as a privacy ledger counts them: one for all queries of a fit
     sampler: str | None
-    tpr_at_1pct_fpr: float
+    max_tpr_at_1pct_fpr: float
     stages: tuple[Stage, ...]
     assumed: dict[str, int] = field(default_factory=dict)  # sizes that were not given, as they were taken
     reports: tuple[str, ...] = ()  # what each node does to its features and its label, where it randomises
@@ -165,7 +165,7 @@ def _of_features(model: "Estimator", sizes: PublicSizes) -> dict[str, Any]:
 
     if not isinstance(model, HeteroRR):
         return {}
-    row = model.told_row(sizes.width)
+    row = model.reported_feature_row(sizes.width)
     return {"eps_x": model.eps_x, "reports": (f"{row.kind}: {row.words}",)}
 
 
@@ -191,10 +191,10 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
             f"{model.method} randomises a record of so many features and classes: pass dim= "
             "(--features-count) and classes= (--classes-count)"
         )
-    from graphveil.models.lpgnn.local import LocalEstimator
+    from graphveil.models.lpgnn.local_estimator import LocalEstimator
 
     assert isinstance(model, LocalEstimator)
-    guarantee, rows = model.promise_for(dim, classes), model.reports_for(dim, classes)
+    guarantee, rows = model.guarantee_for(dim, classes), model.reports_for(dim, classes)
     return Calibration(
         method=model.method,
         unit=guarantee.unit,
@@ -207,7 +207,7 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
         sensitivities=tuple(row.sensitivity for row in rows),
         releases=guarantee.releases,
         sampler=None,
-        tpr_at_1pct_fpr=guarantee.attacker_rate,
+        max_tpr_at_1pct_fpr=guarantee.max_tpr,
         stages=(),
         reports=tuple(f"{row.kind}: {row.words}" for row in rows),
     )
@@ -216,7 +216,7 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
 def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
     plan, unit = _plan_of(model, sizes), model.protected_unit
     queries = () if plan is None else plan.queries
-    guarantee = Guarantee.of(
+    guarantee = Guarantee.from_event(
         unit,
         Composed(()) if plan is None else plan.event,
         delta=check_delta(unit, model.delta, sizes.nodes) if plan is None else plan.delta,
@@ -237,7 +237,7 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
         sensitivities=sensitivities,
         releases=guarantee.releases,
         sampler=None if plan is None else plan.sampler.__name__,
-        tpr_at_1pct_fpr=guarantee.attacker_rate,
+        max_tpr_at_1pct_fpr=guarantee.max_tpr,
         stages=stages_of(plan),
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from graphveil._files import write_atomic
 from graphveil.errors import ArtifactError, ConfigError, PrivacyError
-from graphveil.experiment.accounts.graph_tags import Numbers, numbers_of
+from graphveil.experiment.accounts.graph_tags import Numbers, hash_ids
 from graphveil.experiment.artifacts import RunFolder, read_checked, write_checked
 from graphveil.graph import EdgeSet
 from graphveil.privacy import Guarantee
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from graphveil.ledger import Receipt
     from graphveil.models.base import Estimator
 
-_PEOPLE = ".people.npy"  # beside each file: numbers of the ids, eight bytes each
+_IDS_SUFFIX = ".people.npy"  # beside each file: numbers of the ids, eight bytes each
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class EarlierPrediction:
     Args:
         path: its file.
         data_set, place: where it is booked.
-        price: what it cost alone.
+        privacy_cost: what it cost alone.
         disjoint: whether the word was given that the graph shares no edge, or nobody, with earlier ones.
         receipts: the ledgers' receipts; none if the process was killed before it had them.
     """
@@ -46,23 +46,23 @@ class EarlierPrediction:
     path: Path
     data_set: str
     place: str
-    price: Guarantee
+    privacy_cost: Guarantee
     disjoint: bool
     receipts: tuple[dict[str, Any], ...] = ()
 
     @property
     def people(self) -> Numbers | None:
         """Who was in the graph, as numbers of their ids; None where it had no ids."""
-        beside = self.path.with_name(self.path.stem + _PEOPLE)
-        if not beside.is_file():
+        ids_file = self.path.with_name(self.path.stem + _IDS_SUFFIX)
+        if not ids_file.is_file():
             return None
-        found: Numbers = np.load(beside, allow_pickle=False)
+        found: Numbers = np.load(ids_file, allow_pickle=False)
         return found
 
     def drop(self) -> None:
         """Forget it: nothing was booked."""
         self.path.unlink(missing_ok=True)
-        self.path.with_name(self.path.stem + _PEOPLE).unlink(missing_ok=True)
+        self.path.with_name(self.path.stem + _IDS_SUFFIX).unlink(missing_ok=True)
 
     def keep(self, receipts: "list[Receipt]") -> None:
         """Write the receipts beside what is known."""
@@ -72,7 +72,7 @@ class EarlierPrediction:
         return {
             "data_set": self.data_set,
             "place": self.place,
-            "price": guarantee_to_plain(self.price),
+            "price": guarantee_to_plain(self.privacy_cost),
             "disjoint": self.disjoint,
         }
 
@@ -83,17 +83,17 @@ def earlier_predictions(run: Path) -> list[EarlierPrediction]:
     Raises:
         ArtifactError: a file is damaged.
     """
-    return [_read(path) for path in sorted(RunFolder(run).asked.glob("*.json"))]
+    return [_read(path) for path in sorted(RunFolder(run).prediction_charges.glob("*.json"))]
 
 
-def recall_earlier(run: Path, model: "Estimator") -> None:
+def restore_earlier_predictions(run: Path, model: "Estimator") -> None:
     """Let a model count what its run's folder remembers, where nothing more is to be booked."""
     for one in earlier_predictions(run):
-        model.recall(EdgeSet(), one.price, disjoint=one.disjoint)
+        model.restore_prediction(EdgeSet(), one.privacy_cost, disjoint=one.disjoint)
 
 
-def remember(
-    run: Path, graph: "Graph", account: "RunAccount", price: Guarantee, *, disjoint: bool
+def record_prediction(
+    run: Path, graph: "Graph", account: "RunAccount", privacy_cost: Guarantee, *, disjoint: bool
 ) -> EarlierPrediction | None:
     """Remember a prediction before it is asked, so that no process that is killed leaves it unknown.
 
@@ -105,15 +105,15 @@ def remember(
     folder = RunFolder(run)
     if not folder.lock.is_file():
         return None
-    account.ledger.settle()  # its name is written down
+    account.ledger.bind_data()  # its name is written down
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # in order, and two at once have two names
-    path = folder.asked / f"{name}.json"
-    found = EarlierPrediction(path, account.ledger.name, account.ledger.place, price, disjoint)
+    path = folder.prediction_charges / f"{name}.json"
+    found = EarlierPrediction(path, account.ledger.name, account.ledger.location, privacy_cost, disjoint)
     try:
         if graph.ids is not None:
             numbers = io.BytesIO()
-            np.save(numbers, np.sort(numbers_of(graph.ids.tolist())), allow_pickle=False)
-            write_atomic(path.with_name(name + _PEOPLE), numbers.getvalue())
+            np.save(numbers, np.sort(hash_ids(graph.ids.tolist())), allow_pickle=False)
+            write_atomic(path.with_name(name + _IDS_SUFFIX), numbers.getvalue())
         found.keep([])
     except OSError as error:
         raise ConfigError(
@@ -126,12 +126,12 @@ def remember(
 def _read(path: Path) -> EarlierPrediction:
     try:
         content = read_checked(path)
-        price = guarantee_from_plain(content["price"])
+        privacy_cost = guarantee_from_plain(content["price"])
         receipts = tuple(content["receipts"])
         if not all(isinstance(content[name], str) for name in ("data_set", "place")):
             raise TypeError("names are text")
         return EarlierPrediction(
-            path, content["data_set"], content["place"], price, content["disjoint"], receipts
+            path, content["data_set"], content["place"], privacy_cost, content["disjoint"], receipts
         )
     except (ArtifactError, PrivacyError, KeyError, TypeError, ValueError):
         raise ArtifactError(

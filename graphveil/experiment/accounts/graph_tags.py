@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from graphveil.graph.blocks import blocks
-from graphveil.ledger import PEOPLE
+from graphveil.ledger import NODE_IDS
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -21,17 +21,17 @@ _BLOCK, _ROWS = 1 << 22, 1 << 17  # edges and rows at a time
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-def parts_of(graph: "Graph") -> dict[str, Iterator[bytes]]:
+def fingerprint_parts(graph: "Graph") -> dict[str, Iterator[bytes]]:
     """Return what a graph's fingerprints are made of: edges, records and people, where it has them."""
     names = _names(graph)
     parts = {"edges": _edges(graph, names)}
-    if _says_something(graph):
+    if _has_node_data(graph):
         parts["records"] = _records(graph, names)
         if graph.num_features and not _all_ones(graph):
             parts["features"] = _features(graph, np.argsort(names, kind="stable"))
     if graph.ids is None or _are_row_numbers(graph.ids.tolist()):
         return parts
-    return parts | parts_of_people(graph.ids.tolist())
+    return parts | id_fingerprint_parts(graph.ids.tolist())
 
 
 def _are_row_numbers(ids: Sequence[object]) -> bool:
@@ -44,20 +44,20 @@ def _are_row_numbers(ids: Sequence[object]) -> bool:
     return any(texts == {str(number) for number in range(first, first + len(ids))} for first in (0, 1))
 
 
-def parts_of_people(ids: Iterable[object]) -> dict[str, Iterator[bytes]]:
+def id_fingerprint_parts(ids: Iterable[object]) -> dict[str, Iterator[bytes]]:
     """Return what the fingerprint of some people is made of: their ids, whatever the order.
 
-    >>> one, other = (b"".join(parts_of_people(ids)["people"]) for ids in (["ann", 2], ["2", "ann"]))
+    >>> one, other = (b"".join(id_fingerprint_parts(ids)["people"]) for ids in (["ann", 2], ["2", "ann"]))
     >>> one == other
     True
     """
-    return {PEOPLE: iter([np.sort(numbers_of(ids)).tobytes()])}
+    return {NODE_IDS: iter([np.sort(hash_ids(ids)).tobytes()])}
 
 
-def numbers_of(ids: Iterable[object]) -> Numbers:
+def hash_ids(ids: Iterable[object]) -> Numbers:
     """Return a number for each id, the same for an id and its text.
 
-    >>> bool((numbers_of([7, "b"]) == numbers_of(["7", "b"])).all())
+    >>> bool((hash_ids([7, "b"]) == hash_ids(["7", "b"])).all())
     True
     """
     digests = (hashlib.blake2b(str(each).encode("utf-8", "surrogatepass"), digest_size=8) for each in ids)
@@ -68,7 +68,7 @@ def _names(graph: "Graph") -> Numbers:
     """Return a number for each node that depends on its id alone, or on its place where it has none."""
     if graph.ids is None:
         return _mixed(np.arange(graph.num_nodes, dtype=np.uint64))
-    return numbers_of(graph.ids.tolist())
+    return hash_ids(graph.ids.tolist())
 
 
 def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
@@ -111,7 +111,7 @@ def _features(graph: "Graph", order: "np.ndarray[Any, np.dtype[np.intp]]") -> It
             yield np.ascontiguousarray(part).tobytes()
 
 
-def _says_something(graph: "Graph") -> bool:
+def _has_node_data(graph: "Graph") -> bool:
     """Whether anything is known of the nodes: not where tables were read for who is connected alone."""
     if bool((graph.y >= 0).any()):
         return True

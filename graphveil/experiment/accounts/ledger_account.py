@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.errors import ConfigError
-from graphveil.experiment.accounts.graph_tags import parts_of
-from graphveil.experiment.artifacts import damaged, read_json, write_json
-from graphveil.ledger import Account, DataSetLedger, Ledger, Receipt, Total, split_name, unit_key
-from graphveil.privacy import Entry, Guarantee, NodePromise, attach_ledger, parse_unit
-from graphveil.privacy.figures import counted, delta_up, figure_up
+from graphveil.experiment.accounts.graph_tags import fingerprint_parts
+from graphveil.experiment.artifacts import damaged_file_error, read_json, write_json
+from graphveil.ledger import Account, DataSetLedger, Ledger, PrivacyCost, Receipt, split_name, unit_key
+from graphveil.privacy import Entry, Guarantee, NodeBoundedDegree, attach_ledger, parse_unit
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
 
-_MOST_NAMES = 3  # of other data sets that a plan lists
+_MAX_NAMES = 3  # of other data sets that a plan lists
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
@@ -40,7 +40,7 @@ class RunAccount:
     people: tuple[tuple[str, float], ...] = ()
 
     @classmethod
-    def of(
+    def from_graph(
         cls, graph: "Graph", guarantee: Guarantee, named: str | None, *, charge: "Graph | None" = None
     ) -> "RunAccount":
         """Attach the ledger of a data set to a graph, and return its account.
@@ -55,12 +55,12 @@ class RunAccount:
         Raises:
             ConfigError: no such data set is registered, several could be meant, or it has other data.
         """
-        account = cls.of_data(parts_of(graph), guarantee, named)
+        account = cls.from_parts(fingerprint_parts(graph), guarantee, named)
         attach_ledger((charge or graph).edge_set, account.ledger)
         return account
 
     @classmethod
-    def of_data(
+    def from_parts(
         cls,
         parts: Mapping[str, Iterable[bytes]],
         guarantee: Guarantee,
@@ -74,22 +74,22 @@ class RunAccount:
         the data, or registered for them, with the first release, so a run that is rejected leaves no trace.
         """
         url, name = (None, None) if named is None else split_name(named)
-        book, unit = Ledger(url, create=named is None), unit_key(guarantee.protected)
-        fingerprints = book.fingerprints(parts)
-        people = tuple(book.shared_people(fingerprints).items())
+        ledger_store, unit = Ledger(url, create=named is None), unit_key(guarantee.protected)
+        fingerprints = ledger_store.fingerprints(parts)
+        people = tuple(ledger_store.shared_nodes(fingerprints).items())
         if named is None:
-            found = book.recognised(fingerprints, apart=apart)
+            found = ledger_store.find_or_create(fingerprints, apart=apart)
             return cls(found, unit, guarantee.delta, people=people)
-        account = cls.of_name(book, name, guarantee)
-        ledger = book.data_set(account.ledger.name, fingerprints)
-        others = tuple(book.other_names(ledger.name, fingerprints))
+        account = cls.from_name(ledger_store, name, guarantee)
+        ledger = ledger_store.data_set(account.ledger.name, fingerprints)
+        others = tuple(ledger_store.other_names(ledger.name, fingerprints))
         return replace(account, ledger=ledger, others=others, people=people)
 
     @classmethod
-    def of_name(cls, book: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
+    def from_name(cls, ledger_store: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
         """Return the account of a data set by its name, or of the only one with a budget under the unit."""
         unit = unit_key(guarantee.protected)
-        return cls(book.data_set(name or _only(book, unit)), unit, guarantee.delta)
+        return cls(ledger_store.data_set(name or _only_data_set(ledger_store, unit)), unit, guarantee.delta)
 
     def check_room(self, guarantee: Guarantee) -> None:
         """Refuse now what the ledger would refuse after half of the work, under every unit that is asked.
@@ -97,10 +97,10 @@ class RunAccount:
         Raises:
             BudgetError: all of it together does not fit.
         """
-        for one in (guarantee, *guarantee.beside):
+        for one in (guarantee, *guarantee.additional):
             self.ledger.check(Entry("planned", "all of the plan", one.event, one.slack, one.protected))
 
-    def from_here(self) -> "RunAccount":
+    def for_next_experiment(self) -> "RunAccount":
         """Return the account for the next of several experiments, to which no earlier booking belongs."""
         return replace(self, earlier=frozenset(receipt.release for receipt in self.ledger.receipts))
 
@@ -109,16 +109,16 @@ class RunAccount:
         """The receipts of this experiment in this process."""
         return [receipt for receipt in self.ledger.receipts if receipt.release not in self.earlier]
 
-    def give_back(self) -> None:
+    def refund(self) -> None:
         """Withdraw what this process booked and never drew noise for."""
         for receipt in self.receipts:
-            self.ledger.withdraw(receipt.release)
+            self.ledger.refund(receipt.release)
 
     def keep_receipts(self, path: Path) -> None:
         """Add the receipts of this process to those in a run's file."""
         known = {receipt["release"]: receipt for receipt in receipts_in(path)}
         known |= {receipt.release: asdict(receipt) for receipt in self.receipts}
-        write_json(path, {"place": self.ledger.place, "receipts": list(known.values())})
+        write_json(path, {"place": self.ledger.location, "receipts": list(known.values())})
 
     def as_plain(self) -> dict[str, Any]:
         """Return what was ever released of the data under this unit, and the receipts of this process."""
@@ -127,7 +127,7 @@ class RunAccount:
         limit = spent.limit
         return {
             "data_set": self.ledger.name,
-            "place": self.ledger.place,
+            "place": self.ledger.location,
             "unit": self.unit,
             "releases": spent.releases,
             "epsilon": epsilon if epsilon < float("inf") else None,
@@ -150,13 +150,13 @@ class RunAccount:
         when = "so far, any of this run among them" if resumed else "before this one"
         part = dict(self.people).get(self.ledger.name)
         nodes = "" if part is None else f", with {_percent(part)} of these nodes"
-        return f"{count} {when}{nodes}: {_epsilon(spent.total, delta)}{_allowed(spent)} ({self._where})"
+        return f"{count} {when}{nodes}: {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
 
     def after(self) -> str:
         """Return what everything released so far costs together."""
         spent, delta = self._spent()
         which = f"this is the {ordinal(spent.releases)} release on these {self._about}"
-        return f"{which}: together {_epsilon(spent.total, delta)}{_allowed(spent)} ({self._where})"
+        return f"{which}: together {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
 
     @property
     def _where(self) -> str:
@@ -173,7 +173,7 @@ class RunAccount:
             for name, part in self.people
             if name != self.ledger.name and name not in self.others
         ]
-        return "".join(f"; {words}" for words in found[:_MOST_NAMES])
+        return "".join(f"; {words}" for words in found[:_MAX_NAMES])
 
     @property
     def _about(self) -> str:
@@ -181,7 +181,7 @@ class RunAccount:
 
     def _spent(self) -> tuple[Account, float]:
         found = [one for one in self.ledger.accounts if one.unit == self.unit]
-        spent = found[0] if found else Account(self.ledger.name, self.unit, None, 0, Total())
+        spent = found[0] if found else Account(self.ledger.name, self.unit, None, 0, PrivacyCost())
         if spent.limit is not None:
             return spent, float(spent.limit.delta)
         if self.delta or spent.total.epsilon(0.0) < float("inf"):
@@ -197,7 +197,9 @@ def unit_delta(unit: str) -> float:
     """
     name = unit.partition("/")[0]
     return (
-        parse_unit(name, max_degree=1).delta_cap if name == NodePromise.name else parse_unit(name).delta_cap
+        parse_unit(name, max_degree=1).delta_cap
+        if name == NodeBoundedDegree.name
+        else parse_unit(name).delta_cap
     )
 
 
@@ -219,7 +221,7 @@ def receipts_in(path: Path) -> list[dict[str, Any]]:
         for one in found
     )
     if not whole or not (place is None or isinstance(place, str)):
-        raise damaged(path)
+        raise damaged_file_error(path)
     return list(found)
 
 
@@ -235,11 +237,11 @@ def ordinal(number: int) -> str:
     return f"{number:,}{tail}"
 
 
-def _epsilon(total: Total, delta: float) -> str:
+def _epsilon(total: PrivacyCost, delta: float) -> str:
     epsilon = total.epsilon(delta)
     if epsilon == float("inf"):
         return "no bound"
-    return f"epsilon {figure_up(epsilon)} at delta {delta_up(delta)}"
+    return f"epsilon {format_upper_bound(epsilon)} at delta {format_delta(delta)}"
 
 
 def _percent(part: float) -> str:
@@ -253,17 +255,17 @@ def _percent(part: float) -> str:
     return "less than 1 %" if part < 0.01 else f"about {min(99, round(100 * part))} %"
 
 
-def _allowed(spent: Account) -> str:
+def _format_limit(spent: Account) -> str:
     return "" if spent.limit is None else f", of {spent.limit.epsilon} allowed"
 
 
-def _only(book: Ledger, unit: str) -> str:
+def _only_data_set(ledger_store: Ledger, unit: str) -> str:
     """Return the one data set of a ledger that has a budget under a unit."""
-    found = sorted({one.data_set for one in book.accounts() if one.unit == unit})
+    found = sorted({one.data_set for one in ledger_store.accounts() if one.unit == unit})
     if len(found) != 1:
         listed = ", ".join(found) or "none"
         raise ConfigError(
-            f"the ledger at {book.place} should have exactly one data set with a budget under unit {unit!r}, "
+            f"the ledger at {ledger_store.location} should have exactly one data set with a budget under unit {unit!r}, "
             f"and has {len(found)} ({listed}); name one: --ledger URL#NAME"
         )
     return found[0]

@@ -8,7 +8,7 @@ from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import PrivacyError
 from graphveil.experiment.accounts.budget_breakdown import Stage, stages_of
 from graphveil.experiment.experiment import Experiment
-from graphveil.privacy import Guarantee, NodeFeatures, NoUnit
+from graphveil.privacy import Guarantee, LocalAttributes, NoUnit
 from graphveil.tables.encoding import Encoding
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Estimate:
     seconds: float
 
     @classmethod
-    def of(cls, graph: "Graph", edges: int, runs: int) -> "Estimate":
+    def from_graph(cls, graph: "Graph", edges: int, runs: int) -> "Estimate":
         """Estimate from N, d and the given number of edges; the graph's own edges are not looked at."""
         cells = graph.num_nodes * graph.num_features
         memory = _BASE_BYTES + cells * _BYTES_A_FEATURE + edges * _BYTES_AN_EDGE
@@ -79,26 +79,26 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
     """
     model, baseline, split = experiment.model(0), experiment.baseline(0), experiment.split(graph, 0)
     plan, guarantee, rows = model.preview(split)
-    beside = None if baseline is None else charged(baseline.preview(split).guarantee)
-    a_run = [guarantee] if beside is None else [guarantee, beside]
+    baseline_guarantee = None if baseline is None else charged_guarantee(baseline.preview(split).guarantee)
+    a_run = [guarantee] if baseline_guarantee is None else [guarantee, baseline_guarantee]
     return Preview(
         experiment=experiment,
         nodes=graph.num_nodes,
         features=graph.num_features,
         classes=graph.num_classes,
         guarantee=guarantee,
-        baseline=beside,
-        guarantee_all_runs=together(a_run * experiment.runs),
+        baseline=baseline_guarantee,
+        guarantee_all_runs=combined_guarantee(a_run * experiment.runs),
         releases=rows,
         stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
         class_names=graph.class_names,
         encoding=graph.encoding,
-        sample=model.learns_from(split),
-        scaled=model.scaling_words(split),
+        sample=model.training_sample_note(split),
+        scaled=model.scaling_summary(split),
         public="" if split.public is None else _public_words(split),
-        estimate=None if expect_edges is None else Estimate.of(graph, expect_edges, experiment.runs),
+        estimate=None if expect_edges is None else Estimate.from_graph(graph, expect_edges, experiment.runs),
     )
 
 
@@ -109,15 +109,15 @@ def _public_words(graph: "Graph") -> str:
     return f"{part.num_edges:,} public edges; {listed:,} of {nodes:,} nodes may have private ones"
 
 
-def charged(baseline: Guarantee) -> Guarantee | None:
+def charged_guarantee(baseline: Guarantee) -> Guarantee | None:
     """Return the guarantee of a baseline that costs something: under a unit of records that it asks itself.
 
     Under ``node-features`` it learns from the method's own reports.
     """
-    return baseline if baseline.releases and baseline.unit != NodeFeatures.name else None
+    return baseline if baseline.releases and baseline.unit != LocalAttributes.name else None
 
 
-def together(guarantees: Sequence[Guarantee]) -> Guarantee:
+def combined_guarantee(guarantees: Sequence[Guarantee]) -> Guarantee:
     """Return the guarantee of several runs on the same data, everything printed about them included.
 
     Raises:
@@ -131,14 +131,14 @@ def together(guarantees: Sequence[Guarantee]) -> Guarantee:
             f"{len(guarantees)} runs together would use up delta = {first.delta:g} on the resolution of the "
             "noise alone; ask for fewer --runs"
         )
-    return Guarantee.together(guarantees)
+    return Guarantee.compose(guarantees)
 
 
 def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:
     """Say where delta came from, and for ``auto`` which bound decided it."""
     if guarantee.unit == NoUnit.name:
         return ""
-    if guarantee.unit == NodeFeatures.name:
+    if guarantee.unit == LocalAttributes.name:
         return "eps_x + eps_y" if not guarantee.delta else "eps_x + eps_y, delta of the mechanism"
     if guarantee.graph:
         return "of the random walk" if guarantee.delta else "a released graph needs none"

@@ -9,15 +9,15 @@ import numpy.typing as npt
 from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
-    from graphveil.collect import Survey
-    from graphveil.collect.files import Received
+    from graphveil.collect import CollectionProtocol
+    from graphveil.collect.files import ReceivedReports
     from graphveil.graph import Adjacency
     from graphveil.tables import Column
 
 
 def receive_on_edges(
-    survey: "Survey",
-    messages: Path,
+    protocol: "CollectionProtocol",
+    encoded_reports: Path,
     edges: Path,
     *,
     id: str,
@@ -26,7 +26,7 @@ def receive_on_edges(
     directed: bool,
     nodes: Path | None = None,
     features: bool = True,
-) -> tuple["Received", "Adjacency", "npt.NDArray[np.float32] | None"]:
+) -> tuple["ReceivedReports", "Adjacency", "npt.NDArray[np.float32] | None"]:
     """Check LDP reports, and return them with the public edges between their nodes, and public features.
 
     Nodes are numbered as their ids occur: in the LDP reports first, then in the edges, then in the table of
@@ -39,14 +39,14 @@ def receive_on_edges(
     """
     import pyarrow as pa
 
-    from graphveil.collect.files import read_messages, receive
+    from graphveil.collect.files import read_reports, receive_reports
     from graphveil.graph import Adjacency
 
     if features:
-        _check_features(survey, nodes)
+        _check_features(protocol, nodes)
     elif nodes is not None:
         raise ConfigError("the method reads no features; drop --nodes")
-    ids, texts = read_messages(messages, id=id)
+    ids, texts = read_reports(encoded_reports, id=id)
     ends, public = _ends(edges, source, target), None if nodes is None else _public(nodes, id)
     others = {f"{name!r} of the edges": end for name, end in ends.items()}
     others |= {} if public is None else {f"{id!r} of the nodes": public[0]}
@@ -55,7 +55,7 @@ def receive_on_edges(
         ids, others = _text(ids), {name: _text(other) for name, other in others.items()}
         ends = {name: _text(end) for name, end in ends.items()}
         public = None if public is None else (_text(public[0]), public[1])
-    received = receive(survey, ids, texts, others=pa.concat_arrays(list(others.values())))
+    received = receive_reports(protocol, ids, texts, others=pa.concat_arrays(list(others.values())))
     tail, head = (_positions(end, received.ids) for end in ends.values())
     count = received.collector.nodes
     adjacency = Adjacency.from_edges(tail, head, num_nodes=count, directed=directed)
@@ -71,13 +71,13 @@ def _text(ids: "Column") -> "Column":
     return text
 
 
-def _check_features(survey: "Survey", nodes: Path | None) -> None:
-    if survey.features is None and survey.label is not None and nodes is None:
+def _check_features(protocol: "CollectionProtocol", nodes: Path | None) -> None:
+    if protocol.features is None and protocol.label is not None and nodes is None:
         raise ConfigError(
             "the survey asks for labels alone, and there is nothing to learn them from: name a table of all "
             "nodes' public features (--nodes), or ask for features, too"
         )
-    if survey.features is not None and nodes is not None:
+    if protocol.features is not None and nodes is not None:
         raise ConfigError("the survey asks for features, and what was said is learned from; drop --nodes")
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphveil._files import make_folder
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.experiment.artifacts import RunFolder, damaged, read_checked, write_checked
+from graphveil.experiment.artifacts import RunFolder, damaged_file_error, read_checked, write_checked
 from graphveil.release import KeyStore, ReleaseKey
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _known(folder: RunFolder) -> _Known | None:
     try:
         key, digest = content["key"], content["digest"]
     except KeyError:
-        raise damaged(_record(folder)) from None
+        raise damaged_file_error(_record(folder)) from None
     if digest is None:
         _drop(folder, key)
         return None

@@ -11,7 +11,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.mechanisms import Weights
+    from graphveil.mechanisms import WeightedAllocation
     from graphveil.models.base import Estimator
 
 _BOOLEANS = {
@@ -27,7 +27,7 @@ _BOOLEANS = {
 _NONE = ("none", "null")
 
 
-class _UnreadableError(Exception):
+class _ParseError(Exception):
     """The text is no value of the type."""
 
 
@@ -93,14 +93,14 @@ def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str)
     return parsed
 
 
-def read_theta(path: Path) -> "Weights":
+def read_theta(path: Path) -> "WeightedAllocation":
     """Return the public weights of a JSON file, which are checked and never mended.
 
     Raises:
         ConfigError: it is no list of numbers of at least 0 that add up to one.
-        NeverError: it has one list a record.
+        UnsupportedGuaranteeError: it has one list a record.
     """
-    from graphveil.mechanisms import Weights
+    from graphveil.mechanisms import WeightedAllocation
 
     try:
         theta = json.loads(path.read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def read_theta(path: Path) -> "Weights":
         raise ConfigError(f"cannot read a JSON list of weights from {path}; check --theta") from None
     if not isinstance(theta, list) or any(isinstance(weight, str | bool | dict) for weight in theta):
         raise ConfigError(f"{path} must hold a JSON list of weights, one number a feature")
-    return Weights(theta)
+    return WeightedAllocation(theta)
 
 
 def parse_classes(text: str) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ def parse_value(key: str, text: str, hint: Any) -> Any:
     """
     try:
         return _parse(text.strip(), hint)
-    except _UnreadableError:
+    except _ParseError:
         raise ConfigError(f"{key}={text!r} cannot be read: {key} is {_describe(hint)}") from None
 
 
@@ -151,19 +151,19 @@ def _parse(text: str, hint: Any) -> Any:
         return _choice(text.lower(), _BOOLEANS)
     if hint in (int, float, str):
         return _scalar(text, hint)
-    raise _UnreadableError
+    raise _ParseError
 
 
 def _scalar(text: str, kind: type[int] | type[float] | type[str]) -> object:
     try:
         return kind(text)
     except ValueError:
-        raise _UnreadableError from None
+        raise _ParseError from None
 
 
 def _choice(text: str, choices: dict[str, Any]) -> Any:
     if text not in choices:
-        raise _UnreadableError
+        raise _ParseError
     return choices[text]
 
 
@@ -171,9 +171,9 @@ def _first_of(text: str, hints: Iterable[Any]) -> Any:
     for hint in hints:
         try:
             return _parse(text, hint)
-        except _UnreadableError:
+        except _ParseError:
             continue
-    raise _UnreadableError
+    raise _ParseError
 
 
 def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -181,11 +181,11 @@ def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
     inside = text.strip("()[]").strip()
     texts = [item.strip() for item in inside.removesuffix(",").split(",")] if inside else []
     if "" in texts:
-        raise _UnreadableError
+        raise _ParseError
     if len(hints) == 2 and hints[1] is Ellipsis:
         hints = (hints[0],) * len(texts)
     if len(hints) != len(texts):
-        raise _UnreadableError
+        raise _ParseError
     return tuple(_parse(item.strip(), hint) for item, hint in zip(texts, hints, strict=True))
 
 

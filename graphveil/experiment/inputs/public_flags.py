@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from graphveil.graph import Adjacency, Graph, PublicPart
 
-_EVERYBODY, _LABEL = "all", "label"
+_ALL_NODES, _LABEL = "all", "label"
 NO_LIST = (
     "which edges are public is said, and not who may have private ones: pass --private-nodes (a public list, "
     "or all) or --private-where. It is never found out from the edges, since a graph with one private edge "
@@ -67,7 +67,7 @@ class PublicFlags:
                 f"is {unit!r}; drop them, or change the unit"
             )
 
-    def part(self, graph: "Graph", columns: "Columns", *, seed: int) -> "PublicPart | None":
+    def part(self, graph: "Graph", columns: "GraphTableColumns", *, seed: int) -> "PublicPart | None":
         """Return what is public of a graph as it was read; None where no flag says anything.
 
         Raises:
@@ -75,18 +75,18 @@ class PublicFlags:
         """
         from graphveil.graph import PublicPart
         from graphveil.graph.public_part import no_public_edges
-        from graphveil.perturb import public_outside, public_share
+        from graphveil.perturb import public_edges_outside, sample_public_edges
 
         if not self.given:
             return None
         if self.private_where is not None:
             members = _where(graph, columns, self.private_where)
-            return PublicPart(public_outside(graph.adjacency, members), members)
+            return PublicPart(public_edges_outside(graph.adjacency, members), members)
         if self.private_nodes is None:
             raise UnitError(NO_LIST)
         listed = _listed(graph, columns, self.private_nodes)
         if self.private_fraction is not None:
-            return PublicPart(public_share(graph.adjacency, self.private_fraction, seed=seed), listed)
+            return PublicPart(sample_public_edges(graph.adjacency, self.private_fraction, seed=seed), listed)
         public = no_public_edges(graph.num_nodes)
         if self.public_edges is not None:
             public = _read_edges(graph, columns, self.public_edges)
@@ -97,7 +97,7 @@ _WAYS = ("public_edges", "private_fraction", "private_where")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class GraphTableColumns:
     """The table of nodes, where there is one, and what its columns and those of edges are called."""
 
     nodes: Path | None = None
@@ -114,7 +114,7 @@ def ids_of(graph: "Graph") -> "npt.NDArray[np.generic]":
     return np.arange(graph.num_nodes) if graph.ids is None else graph.ids
 
 
-def _read_edges(graph: "Graph", columns: Columns, path: Path) -> "Adjacency":
+def _read_edges(graph: "Graph", columns: GraphTableColumns, path: Path) -> "Adjacency":
     from graphveil.graph.files import read_edges
 
     source, target = columns.source or "source", columns.target or "target"
@@ -122,21 +122,21 @@ def _read_edges(graph: "Graph", columns: Columns, path: Path) -> "Adjacency":
     return read_edges(path, ids_of(graph), **ends, directed=False, csv_format=columns.csv_format)
 
 
-def _listed(graph: "Graph", columns: Columns, text: str) -> "torch.Tensor":
+def _listed(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tensor":
     """Return which nodes a public list names, bool (N)."""
     import torch
 
     from graphveil.graph.files import read_ids
 
-    listed = torch.full((graph.num_nodes,), text == _EVERYBODY)
-    if text != _EVERYBODY:
+    listed = torch.full((graph.num_nodes,), text == _ALL_NODES)
+    if text != _ALL_NODES:
         column, csv_format = columns.id or "id", columns.csv_format
         places = read_ids(Path(text), ids_of(graph), column=column, csv_format=csv_format)
         listed[torch.from_numpy(places)] = True
     return listed
 
 
-def _where(graph: "Graph", columns: Columns, text: str) -> "torch.Tensor":
+def _where(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tensor":
     """Return which nodes have a value in a column, bool (N); a named data set has its labels alone."""
     import torch
 
@@ -154,7 +154,9 @@ def _where(graph: "Graph", columns: Columns, text: str) -> "torch.Tensor":
     return found
 
 
-def _rows_where(graph: "Graph", columns: Columns, column: str, value: str) -> "npt.NDArray[np.integer[Any]]":
+def _rows_where(
+    graph: "Graph", columns: GraphTableColumns, column: str, value: str
+) -> "npt.NDArray[np.integer[Any]]":
     """Return the places of the nodes whose row of the table has a value."""
     import numpy as np
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from graphveil.errors import ConfigError
-from graphveil.tables.choices import REFUSE, Choices
+from graphveil.tables.choices import REFUSE, EncodingOptions
 from graphveil.tables.encoding import Encoding
 from graphveil.tables.files import CsvFormat
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
-    from graphveil.tables.look import Look, Roles
+    from graphveil.tables.inspect_tables import Roles, TableInspection
 
 _COLUMNS = ("id", "label", "source", "target")
 _CHOICES = (
@@ -94,9 +94,9 @@ class Source:
         return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
 
     @property
-    def choices(self) -> Choices:
+    def choices(self) -> EncodingOptions:
         """What was chosen about columns."""
-        return Choices.of(
+        return EncodingOptions.from_arguments(
             self.features,
             self.drop or (),
             self.categories or (),
@@ -110,20 +110,22 @@ class Source:
     @property
     def csv_format(self) -> CsvFormat:
         """How CSV files are read: as it was chosen, or as the files of training were."""
-        from graphveil.tables.pair import read_as
+        from graphveil.tables.table_files import read_as
 
         return read_as(self.choices, self.encoding).csv_format
 
     @property
     def roles(self) -> "Roles":
         """Which column is what."""
-        from graphveil.tables.look import Roles
+        from graphveil.tables.inspect_tables import Roles
 
         assert self.id is not None and self.source is not None and self.target is not None
         named = {name: getattr(self, name) for name in (*_COLUMNS, "split", "weight")}
         return Roles(aside=self.aside, **named)
 
-    def look(self, *, unit: str | None = None, private_records: bool = False) -> "Look | None":
+    def inspect_tables(
+        self, *, unit: str | None = None, private_records: bool = False
+    ) -> "TableInspection | None":
         """Look at the tables, and refuse all that is wrong with them in one error.
 
         There is nothing to look at in a data set by name. What was read is kept for :meth:`load`,
@@ -136,12 +138,12 @@ class Source:
         Raises:
             TableError: the tables cannot be used as they are.
         """
-        from graphveil.tables.pair import edges_file, look_at_files
+        from graphveil.tables.table_files import edges_file, inspect_table_files
 
         if self.dataset is not None or self.folder is not None:
             return None
         assert self.nodes is not None and self.edges is not None
-        found = look_at_files(
+        found = inspect_table_files(
             self.nodes,
             edges_file(self.edges),
             self.roles,
@@ -152,7 +154,7 @@ class Source:
             private_records=private_records or (unit or "").startswith(_RECORDS),
             private_edges=unit not in (None, "none"),
         )
-        found.refuse()
+        found.raise_problems()
         self._seen[0] = found
         return found
 
@@ -179,7 +181,7 @@ class Source:
     def fixed_split(self) -> bool:
         """Whether the files name a split of their own."""
         if self.folder is not None:
-            from graphveil.graph.stored.opened import has_split
+            from graphveil.graph.stored.reading import has_split
 
             return has_split(self.folder)
         return self.split is not None
@@ -195,7 +197,7 @@ class Source:
             return load_dataset(self.dataset, root=self.root, recipe=None)
         if self.folder is not None:
             return open_graph(self.folder).replace(name=f"files:{self.name}")
-        found, self._seen[0] = self._seen[0] or self.look(), None
+        found, self._seen[0] = self._seen[0] or self.inspect_tables(), None
         assert found is not None and self.edges is not None
         return graph_of(
             found,
@@ -225,13 +227,13 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GivenGraph(Source):
+class InMemorySource(Source):
     """A graph that the caller holds already; with a test mask it keeps its own split."""
 
     graph: "Graph"
 
     @classmethod
-    def of(cls, graph: "Graph") -> "GivenGraph":
+    def from_graph(cls, graph: "Graph") -> "InMemorySource":
         """Return the source of a graph, under the graph's own name."""
         return cls(dataset=graph.name or "graph", graph=graph)
 

@@ -13,7 +13,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """One series: name, points, style class in the page, intervals (x, low, high), dots, a band."""
 
     name: str
@@ -25,11 +25,11 @@ class Line:
 
 
 def line_chart(
-    lines: Sequence[Line], *, x_label: str, y_label: str, title: str, marks: Sequence[Point] = ()
+    lines: Sequence[PlotLine], *, x_label: str, y_label: str, title: str, marks: Sequence[Point] = ()
 ) -> str:
     """Return a chart of the lines with axes, grid and legend; ``marks`` are single dots.
 
-    >>> line_chart([Line("a", [(0, 0), (1, 1)], "s1")], x_label="x", y_label="y", title="t")[:4]
+    >>> line_chart([PlotLine("a", [(0, 0), (1, 1)], "s1")], x_label="x", y_label="y", title="t")[:4]
     '<svg'
     """
     body = plot(lines, x_label=x_label, y_label=y_label, marks=marks)
@@ -42,7 +42,7 @@ def line_chart(
 
 
 def plot(
-    lines: Sequence[Line],
+    lines: Sequence[PlotLine],
     *,
     x_label: str,
     y_label: str,
@@ -134,19 +134,19 @@ def _band(band: tuple[float, float, str], scale: _Scale) -> str:
     return f'<rect x="{_LEFT}" y="{top:.1f}" width="{wide}" height="{tall:.1f}" fill="{colour}"/>'
 
 
-def _path(line: Line, scale: _Scale) -> str:
+def _path(line: PlotLine, scale: _Scale) -> str:
     points = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in line.points)
     return f'<polyline class="{line.style}" points="{points}"/>'
 
 
-def _dots(line: Line, scale: _Scale) -> list[str]:
+def _dots(line: PlotLine, scale: _Scale) -> list[str]:
     return [
         f'<circle fill="{line.dot}" cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="2.6"/>'
         for x, y in line.points
     ]
 
 
-def _bars(line: Line, scale: _Scale) -> list[str]:
+def _bars(line: PlotLine, scale: _Scale) -> list[str]:
     return [
         f'<path class="bar {line.style}" d="M{scale.x(x) - 3:.1f} {scale.y(low):.1f}h6m-3 0'
         f'V{scale.y(high):.1f}m-3 0h6"/>'

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphveil.artifacts.cards import kind_words
-from graphveil.artifacts.rows import ReleaseRow, paid_by, payers
+from graphveil.artifacts.cards import query_kind_text
+from graphveil.artifacts.rows import ReleaseRow, charged_groups, charged_to_text
 from graphveil.errors import ArtifactError
 from graphveil.mechanisms.discrete_laplace import sigma_of
 from graphveil.privacy import (
@@ -76,12 +76,12 @@ def event_lines(guarantee: Guarantee, rows: Sequence[ReleaseRow]) -> tuple[Event
         ArtifactError: the table does not follow from the events.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> kept = Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1)
+    >>> kept = Guarantee.from_event(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1)
     >>> row = ReleaseRow(kind="rows", sensitivity=1.0, noise_std=[2.0], values_per_node=3)
     >>> [line.noise for line in event_lines(kept, [row])]
     ['2']
     """
-    events = compose(guarantee.event, *(one.event for one in guarantee.beside)).events
+    events = compose(guarantee.event, *(one.event for one in guarantee.additional)).events
     if len(events) != len(rows) or not all(map(_agrees, events, rows)):
         raise ArtifactError(
             "the table of what was released does not follow from the events beside it, so one of them was "
@@ -95,13 +95,18 @@ def event_cells(lines: Sequence[EventLine]) -> tuple[tuple[str, ...], list[tuple
     paid = any(line.pays for line in lines)
     head = ("#", "kind", "noise over sensitivity", *(("paid by",) if paid else ()))
     return head, [
-        (str(number), kind_words(line.kind), line.noise, *((paid_by(line.pays),) if paid else ()))
+        (
+            str(number),
+            query_kind_text(line.kind),
+            line.noise,
+            *((charged_to_text(line.pays),) if paid else ()),
+        )
         for number, line in enumerate(lines, start=1)
     ]
 
 
 def _line(event: Event, kind: str, guarantee: Guarantee) -> EventLine:
-    pays = payers(event, guarantee.protected)
+    pays = charged_groups(event, guarantee.protected)
     one = _worst(event)
     if isinstance(one, ApproximateDP):
         return EventLine(kind=kind, relative_noise=None, epsilon=one.epsilon, pays=pays)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from graphveil._escape import html
-from graphveil.experiment.pages.charts import HEIGHT, WIDTH, Line, plot
+from graphveil.experiment.pages.charts import HEIGHT, WIDTH, PlotLine, plot
 
 # Okabe and Ito's colours, which everybody can tell apart, less the yellow that vanishes on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9")
@@ -33,7 +33,7 @@ def interactive_available() -> bool:
 
 
 def figure(
-    lines: Sequence[Line],
+    lines: Sequence[PlotLine],
     *,
     x_label: str,
     y_label: str,
@@ -61,7 +61,7 @@ def script() -> str:
 
 
 def _plotly(
-    lines: Sequence[Line], *, x_label: str, y_label: str, title: str, x_names: Mapping[float, str] | None
+    lines: Sequence[PlotLine], *, x_label: str, y_label: str, title: str, x_names: Mapping[float, str] | None
 ) -> str:
     from plotly.graph_objects import Figure, Scatter
 

@@ -49,9 +49,9 @@ def _styles(root: ElementTree.Element) -> dict[str, dict[str, str]]:
     found = dict[str, dict[str, str]]()
     for selectors, rules in _RULE.findall(sheet):
         pairs = (rule.split(":", 1) for rule in rules.split(";") if ":" in rule)
-        said = {name.strip(): value.strip() for name, value in pairs}
+        declarations = {name.strip(): value.strip() for name, value in pairs}
         for selector in selectors.split(","):
-            found.setdefault(selector.strip(), {}).update(said)
+            found.setdefault(selector.strip(), {}).update(declarations)
     return found
 
 

@@ -7,23 +7,23 @@ from graphveil._escape import html
 from graphveil.artifacts.cards import (
     NOT_COVERED,
     TEST_LABELS,
+    guarantee_summary,
+    guarantee_text,
+    invalid_mark,
     percent_up,
-    plain_words,
-    promised,
+    protected_parts,
     protected_things,
     release_cells,
-    released_about,
-    secrets_of,
-    void_mark,
+    release_subject,
 )
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.experiment.pages._style import STYLE
-from graphveil.experiment.pages.charts import Line, Point, line_chart
-from graphveil.experiment.pages.privacy_notice import Notice
+from graphveil.experiment.pages.charts import PlotLine, Point, line_chart
+from graphveil.experiment.pages.compliance_report import ComplianceReport
 from graphveil.experiment.results import ABSENT, Cost, Summary, baseline_cost, cost_remarks, interval
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.figures import counted, delta_up, figure_up
-from graphveil.privacy.guarantee import FALSE_ALARMS
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
+from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
 from graphveil.tables.encoding import NO_FEATURES
 
 _STEPS = 80  # points of the attacker's curve
@@ -31,7 +31,10 @@ _RATES = (0.001, 0.01, 0.05, 0.1, 0.25)
 
 
 def report_page(
-    metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], guarantee: Guarantee, notice: Notice
+    metrics: Mapping[str, Any],
+    history: Sequence[Sequence[Any]],
+    guarantee: Guarantee,
+    notice: ComplianceReport,
 ) -> str:
     """Return the page of a run.
 
@@ -48,8 +51,8 @@ def report_page(
         _tiles(metrics),
         _section("Results", _results(metrics)),
         _section("The guarantee", _guarantee(guarantee)),
-        _section("What an attacker gains", "".join(map(_attacker, (guarantee, *guarantee.beside)))),
-        _section(f"What was released about the {released_about(guarantee)}", _releases(metrics)),
+        _section("What an attacker gains", "".join(map(_attacker, (guarantee, *guarantee.additional)))),
+        _section(f"What was released about the {release_subject(guarantee)}", _releases(metrics)),
         _section("Training", _training(history)),
         _section("Where the time went", _times(metrics)),
         notice.html(),
@@ -74,18 +77,18 @@ def _lede(metrics: Mapping[str, Any]) -> str:
 
 
 def _tiles(metrics: Mapping[str, Any]) -> str:
-    own, mark = Summary.of(metrics["test_accuracy"]["values"]), _mark(metrics)
+    own, mark = Summary.from_values(metrics["test_accuracy"]["values"]), _mark(metrics)
     accuracy = ABSENT if own.mean is None else f"{100 * own.mean:.1f} %"
     tiles = [(accuracy, f"test accuracy{mark}")]
     if metrics["mlp_test_accuracy"] is not None:
-        beside = Summary.of(metrics["mlp_test_accuracy"]["values"])
-        tiles.append((_gain(own, beside), f"points over the no-graph baseline{mark}"))
-    cost = Cost.of(metrics["guarantee"])
-    at_delta = f", at delta {delta_up(metrics['delta'])}" if metrics["delta"] else ""
+        baseline = Summary.from_values(metrics["mlp_test_accuracy"]["values"])
+        tiles.append((_gain(own, baseline), f"points over the no-graph baseline{mark}"))
+    cost = Cost.from_guarantee(metrics["guarantee"])
+    format_epsilon_delta = f", at delta {format_delta(metrics['delta'])}" if metrics["delta"] else ""
     tiles += [
-        (_figure(cost.epsilon), f"epsilon{at_delta}{cost.mark}"),
+        (_figure(cost.epsilon), f"epsilon{format_epsilon_delta}{cost.mark}"),
         (
-            f"≤ {percent_up(cost.attacker_rate)} %",
+            f"≤ {percent_up(cost.max_tpr)} %",
             f"an attacker's true-positive rate at 1\u00a0% false positives{cost.mark}",
         ),
     ]
@@ -99,8 +102,8 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
     )
 
 
-def _gain(own: Summary, beside: Summary) -> str:
-    return ABSENT if own.mean is None or beside.mean is None else f"{100 * (own.mean - beside.mean):+.1f}"
+def _gain(own: Summary, baseline: Summary) -> str:
+    return ABSENT if own.mean is None or baseline.mean is None else f"{100 * (own.mean - baseline.mean):+.1f}"
 
 
 def _mark(metrics: Mapping[str, Any]) -> str:
@@ -120,7 +123,7 @@ def _results(metrics: Mapping[str, Any]) -> str:
         "delta",
         "true-positive rate at 1 % false positives",
     ]
-    rows = [_row(metrics["method"], metrics, "", Cost.of(metrics["guarantee"]))]
+    rows = [_row(metrics["method"], metrics, "", Cost.from_guarantee(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
         rows.append(_row("mlp (no graph)", metrics, "mlp_", baseline_cost(metrics)))
     notes = (
@@ -138,9 +141,9 @@ def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tupl
     private = metrics["private_accuracy"]
     accuracies = [interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")).percent()]
     if private:  # noise of counts is no sampling error: a single run has no interval
-        accuracies.append(Summary.of(private[f"{prefix}test"]["values"]).percent())
-    delta = delta_up(metrics["delta"]) if cost.epsilon else "0"
-    rate = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
+        accuracies.append(Summary.from_values(private[f"{prefix}test"]["values"]).percent())
+    delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
+    rate = f"at most {percent_up(cost.max_tpr)} %{cost.mark}"
     return name, *accuracies, f"{_figure(cost.epsilon)}{cost.mark}", delta, rate
 
 
@@ -148,47 +151,47 @@ def _all_runs(metrics: Mapping[str, Any]) -> str:
     together, runs = metrics["guarantee_all_runs"], metrics["runs"]
     data = protected_things(metrics["unit"])
     models = f"All {runs} runs" if runs > 1 else "The model"
-    beside = " with the mlp" if metrics["baseline_guarantee"] else ""
+    baseline = " with the mlp" if metrics["baseline_guarantee"] else ""
     tested = f" {TEST_LABELS}" if runs > 1 and metrics["unit"] == "node-features" else ""
     page = ", with everything on this page" if metrics["covered"] else ""
     return (
-        f"Epsilon is that of one model. {models}{beside} on these {data} together{page}: epsilon "
-        f"{_figure(together['epsilon'])} at delta {delta_up(together['delta'])}.{tested}"
+        f"Epsilon is that of one model. {models}{baseline} on these {data} together{page}: epsilon "
+        f"{_figure(together['epsilon'])} at delta {format_delta(together['delta'])}.{tested}"
     )
 
 
 def _guarantee(guarantee: Guarantee) -> str:
     style = "" if guarantee.all_valid else ' class="warning"'
-    statement, words = html(guarantee.statement()), html(plain_words(guarantee))
-    return f"<p>{words}</p><blockquote{style}>{statement}</blockquote>"
+    formal_statement, words = html(guarantee.formal_statement()), html(guarantee_summary(guarantee))
+    return f"<p>{words}</p><blockquote{style}>{formal_statement}</blockquote>"
 
 
 def _attacker(guarantee: Guarantee) -> str:
     inner = [(step / _STEPS) ** 3 for step in range(1, _STEPS)]  # dense where the curve is steep
-    curve_of = guarantee.curve.true_positive_rate
+    curve_of = guarantee.curve.tpr
 
     def rate(false: float) -> float:
         return min(1.0, curve_of(false) + guarantee.slack)
 
-    about, mark = secrets_of(guarantee), void_mark(valid=guarantee.valid, unit=guarantee.unit)
+    about, mark = protected_parts(guarantee), invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
     curve: list[Point] = [(0.0, 0.0), *((false, rate(false)) for false in inner), (1.0, 1.0)]
     chart = line_chart(
-        [Line(f"best attacker{mark}", curve, "s1"), Line("blind guessing", [(0, 0), (1, 1)], "flat")],
+        [PlotLine(f"best attacker{mark}", curve, "s1"), PlotLine("blind guessing", [(0, 0), (1, 1)], "flat")],
         x_label="false-positive rate",
         y_label="true-positive rate",
         title=f"The best attacker's trade-off between false and true positives about {about}",
-        marks=[(FALSE_ALARMS, guarantee.attacker_rate)],
+        marks=[(FALSE_POSITIVE_RATE, guarantee.max_tpr)],
     )
     figures = [(f"{100 * false:g} %", f"{percent_up(rate(false))} %") for false in _RATES]
     table = _table(("false positives", f"true positives, at most{mark}"), figures)
-    words = promised(
+    words = guarantee_text(
         guarantee,
         f"No test about one {about[:-1]} does better than the curve, whatever the attacker knows about "
         "the rest. The dot is the figure at 1 % false positives. The closer to the diagonal, the less is "
         "learned.",
     )
-    beside = f'{table}<p class="soft">{html(words)}</p>'
-    return f'<div class="pair"><figure>{chart}</figure><div>{beside}</div></div>'
+    baseline = f'{table}<p class="soft">{html(words)}</p>'
+    return f'<div class="pair"><figure>{chart}</figure><div>{baseline}</div></div>'
 
 
 def _releases(metrics: Mapping[str, Any]) -> str:
@@ -211,7 +214,7 @@ def _training(history: Sequence[Sequence[Any]]) -> str:
 def _curves(model: str, stage: str, rows: Sequence[Sequence[Any]]) -> str:
     """Return one stage's losses; a stage that trains several networks has a line for each."""
     lines = [
-        Line(name, [(row[3], row[column]) for row in fit if row[column] is not None], style)
+        PlotLine(name, [(row[3], row[column]) for row in fit if row[column] is not None], style)
         for column, name, style in ((4, "training loss", "s1"), (5, "validation loss", "s2"))
         for fit in _fits(rows)
     ]
@@ -255,4 +258,4 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _figure(epsilon: float | None) -> str:
-    return "∞" if epsilon is None else figure_up(epsilon)
+    return "∞" if epsilon is None else format_upper_bound(epsilon)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from graphveil._escape import html
 from graphveil.experiment.pages._style import STYLE
-from graphveil.experiment.pages.charts import Line, Point, line_chart
+from graphveil.experiment.pages.charts import PlotLine, Point, line_chart
 
-LEAST = 1e-4  # rates below it are drawn at it
+MIN_RATE = 1e-4  # rates below it are drawn at it
 STYLES = ("s1", "s2", "s3", "s1 dash", "s2 dash", "s3 dash")  # no two of six alike
-COIN = "coin"
+RANDOM_GUESS = "coin"
 
 
 def logarithmic(points: Sequence[Point]) -> list[Point]:
@@ -18,19 +18,19 @@ def logarithmic(points: Sequence[Point]) -> list[Point]:
     >>> logarithmic([(0.01, 0.1), (0.0, 0.0)])
     [(-2.0, -1.0), (-4.0, -4.0)]
     """
-    return [(math.log10(max(x, LEAST)), math.log10(max(y, LEAST))) for x, y in points]
+    return [(math.log10(max(x, MIN_RATE)), math.log10(max(y, MIN_RATE))) for x, y in points]
 
 
-def roc_lines(curves: Sequence[tuple[str, Sequence[Point]]]) -> list[Line]:
+def roc_lines(curves: Sequence[tuple[str, Sequence[Point]]]) -> list[PlotLine]:
     """Return attackers' curves as lines of a chart, with a coin's."""
     lines = [
-        Line(name, logarithmic(points), STYLES[number % len(STYLES)])
+        PlotLine(name, logarithmic(points), STYLES[number % len(STYLES)])
         for number, (name, points) in enumerate(curves)
     ]
-    return [*lines, Line(COIN, logarithmic([(LEAST, LEAST), (1.0, 1.0)]), "flat")]
+    return [*lines, PlotLine(RANDOM_GUESS, logarithmic([(MIN_RATE, MIN_RATE), (1.0, 1.0)]), "flat")]
 
 
-def roc_page(title: str, lines: Sequence[Line], notice: str) -> str:
+def roc_page(title: str, lines: Sequence[PlotLine], notice: str) -> str:
     """Return a page with one chart, complete in itself."""
     chart = line_chart(
         lines,

@@ -26,22 +26,22 @@ from graphveil.errors import (
     PrivacyError,
     UnitError,
 )
-from graphveil.experiment.accounts.graph_tags import parts_of
+from graphveil.experiment.accounts.graph_tags import fingerprint_parts
 from graphveil.experiment.accounts.ledger_account import RunAccount
-from graphveil.experiment.accounts.preview import Preview, preview, together
+from graphveil.experiment.accounts.preview import Preview, combined_guarantee, preview
 from graphveil.experiment.artifacts import RunFolder, read_json
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.inputs.data_fingerprint import check_data, forget_data
 from graphveil.experiment.inputs.parameters import check_names, method_class
 from graphveil.experiment.inputs.public_flags import PublicFlags
-from graphveil.experiment.inputs.source import GivenGraph, Source
-from graphveil.experiment.run import MLP, OnProgress, run
-from graphveil.experiment.sweeps.sweep_cell import Cell
+from graphveil.experiment.inputs.source import InMemorySource, Source
+from graphveil.experiment.run import BASELINE_METHOD, OnProgress, run
+from graphveil.experiment.sweeps.sweep_cell import SweepCell
 from graphveil.experiment.sweeps.sweep_results import SweepResult, write_results
-from graphveil.experiment.sweeps.sweep_workers import side_by_side
+from graphveil.experiment.sweeps.sweep_workers import run_cells_in_parallel
 from graphveil.graph import Graph
 from graphveil.privacy import DirectedEdge, Guarantee, NoUnit, UndirectedEdge, attach_ledger, ledger_of
-from graphveil.release import Engine
+from graphveil.release import AggregationBackend
 
 MAX_CELLS = 1000
 CELLS = "cells"  # the folder of the cells' run folders
@@ -77,7 +77,7 @@ class Sweep:
         recipe: how to prepare and split, as in :class:`Experiment`.
         runs: R of each cell.
         seed: S of each cell, so that all cells have the same splits.
-        ceiling: whether to add non-private references: each method under unit ``none``, where it has such a
+        include_nonprivate: whether to add non-private references: each method under unit ``none``, where it has such a
             form.
         public: under ``private-slot-edge``: which edges are public, and who may have private ones.
 
@@ -99,7 +99,7 @@ class Sweep:
     recipe: str | None = None
     runs: int = 1
     seed: int = 0
-    ceiling: bool = False
+    include_nonprivate: bool = False
     public: PublicFlags = field(default_factory=PublicFlags)
 
     def __post_init__(self) -> None:
@@ -120,16 +120,20 @@ class Sweep:
         _check.within(1, MAX_CELLS, cells=len(self.cells))
 
     @cached_property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[SweepCell, ...]:
         """Every experiment of the grid, in order: by method, settings, epsilon; references last."""
         return tuple(self._numbered())
 
-    def _numbered(self) -> Iterator[Cell]:
-        found = [*self._private(), *(self._ceilings() if self.ceiling else ())]
-        for number, (method, settings, epsilon, parameters, ceiling) in enumerate(found, 1):
+    def _numbered(self) -> Iterator[SweepCell]:
+        found = [*self._private(), *(self._nonprivate_references() if self.include_nonprivate else ())]
+        for number, (method, settings, epsilon, parameters, include_nonprivate) in enumerate(found, 1):
             experiment = self._experiment(method, {**parameters, **settings})
-            yield Cell(
-                number=number, experiment=experiment, epsilon=epsilon, settings=settings, ceiling=ceiling
+            yield SweepCell(
+                number=number,
+                experiment=experiment,
+                epsilon=epsilon,
+                settings=settings,
+                include_nonprivate=include_nonprivate,
             )
 
     def _private(self) -> Iterator[tuple[str, dict[str, Any], float | None, dict[str, Any], bool]]:
@@ -140,17 +144,21 @@ class Sweep:
                     budget = {} if epsilon is None else {"epsilon": epsilon}
                     yield method, settings, epsilon, {**self.parameters, **budget}, False
 
-    def _ceilings(self) -> Iterator[tuple[str, dict[str, Any], float | None, dict[str, Any], bool]]:
+    def _nonprivate_references(
+        self,
+    ) -> Iterator[tuple[str, dict[str, Any], float | None, dict[str, Any], bool]]:
         kept = {name: value for name, value in self.parameters.items() if name not in _PRIVACY}
         parameters = {**kept, "unit": NoUnit.name}
         for method in self.methods:
-            if self.parameters.get("unit") == NoUnit.name or not self._has_ceiling(method, parameters):
+            if self.parameters.get("unit") == NoUnit.name or not self._has_nonprivate_reference(
+                method, parameters
+            ):
                 continue
             kept = {name: values for name, values in self.settings.items() if name not in _PRIVACY}
             for settings in self._settings_of(method, kept):
                 yield method, settings, None, parameters, True
 
-    def _has_ceiling(self, method: str, parameters: dict[str, Any]) -> bool:
+    def _has_nonprivate_reference(self, method: str, parameters: dict[str, Any]) -> bool:
         if self._epsilons_of(method) == (None,):
             return False  # it is what it is already
         try:
@@ -162,13 +170,13 @@ class Sweep:
     def _settings_of(
         self, method: str, settings: Mapping[str, tuple[Any, ...]] | None = None
     ) -> list[dict[str, Any]]:
-        asked = self.settings if settings is None else settings
-        own = {key: values for key, values in asked.items() if _has(method, key)}
+        requested = self.settings if settings is None else settings
+        own = {key: values for key, values in requested.items() if _has(method, key)}
         return [dict(zip(own, values, strict=True)) for values in product(*own.values())]
 
     def _epsilons_of(self, method: str) -> tuple[float | None, ...]:
         unit = self.parameters.get("unit")
-        unread = method == MLP and unit in (UndirectedEdge.name, DirectedEdge.name)
+        unread = method == BASELINE_METHOD and unit in (UndirectedEdge.name, DirectedEdge.name)
         return (None,) if not self.epsilons or unread or unit == NoUnit.name else self.epsilons
 
     def _experiment(self, method: str, parameters: dict[str, Any]) -> Experiment:
@@ -187,7 +195,7 @@ class Sweep:
             "recipe": self.recipe,
             "runs": self.runs,
             "seed": self.seed,
-            "ceiling": self.ceiling,
+            "ceiling": self.include_nonprivate,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
             **{f"public.{name}": value for name, value in self.public.given.items()},
             **{f"sweep.{name}": list(values) for name, values in sorted(self.settings.items())},
@@ -235,9 +243,9 @@ def total_of(previews: Iterable[Preview]) -> Guarantee | None:
 
     It is stated at the largest delta among them.
     """
-    asked = [one for one in previews if one.guarantee.releases and one.guarantee.unit != NoUnit.name]
-    single = [one.guarantee for one in asked for _ in range(one.experiment.runs)]
-    return together(sorted(single, key=lambda one: -one.delta)) if single else None
+    requested = [one for one in previews if one.guarantee.releases and one.guarantee.unit != NoUnit.name]
+    single = [one.guarantee for one in requested for _ in range(one.experiment.runs)]
+    return combined_guarantee(sorted(single, key=lambda one: -one.delta)) if single else None
 
 
 def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
@@ -248,13 +256,13 @@ def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
     """
     if plan.total is None:
         return None
-    asked = [
+    requested = [
         graph
         for graph, one in zip(plan.graphs, plan.previews, strict=True)
         if one.guarantee.releases and one.guarantee.unit != NoUnit.name
     ]
-    account = RunAccount.of_data(parts_of(plan.raw), plan.total, ledger)
-    for edges in {graph.edge_set for graph in asked}:
+    account = RunAccount.from_parts(fingerprint_parts(plan.raw), plan.total, ledger)
+    for edges in {graph.edge_set for graph in requested}:
         attach_ledger(edges, account.ledger)
     return account
 
@@ -267,7 +275,7 @@ def run_sweep(
     *,
     resume: bool = False,
     jobs: int = 1,
-    engine: Engine | str | None = None,
+    backend: AggregationBackend | str | None = None,
     own: Sequence[str] = (),
 ) -> SweepResult:
     """Run the cells of a plan, ``jobs`` side by side, skipping finished ones, and write table and figure.
@@ -281,19 +289,19 @@ def run_sweep(
         BudgetError: the ledger has no room for the cells that have not begun. Nothing was spent on them.
     """
     _check.integer_at_least(1, jobs=jobs)
-    if jobs > 1 and engine == "disk":
+    if jobs > 1 and backend == "disk":
         raise ConfigError(
             "jobs= (--jobs) sends each process a copy of the graph in memory, which engine='disk' (--engine "
             "disk) does not read; drop one of them, or use engine='ray'"
         )
     fresh = folder.missing
-    with folder.opened(plan.sweep.as_dict(), resume=resume):
+    with folder.locked(plan.sweep.as_dict(), resume=resume):
         try:
             check_data(folder, plan.raw)
             _check_room(plan, folder, account)
-            metrics = _run_cells(plan, folder, on_progress, account, jobs, engine, own)
+            metrics = _run_cells(plan, folder, on_progress, account, jobs, backend, own)
         except (InputError, PrivacyError, MissingDependencyError):
-            if not resume and not _begun(folder):
+            if not resume and not _has_started(folder):
                 forget_data(folder)
                 folder.drop(made=fresh)
             raise
@@ -310,19 +318,19 @@ def _run_cells(
     show: OnProgress,
     account: RunAccount | None,
     jobs: int,
-    engine: Engine | str | None,
+    backend: AggregationBackend | str | None,
     own: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the figures of all cells, in the order of the grid."""
     cells = plan.sweep.cells
-    runner = partial(run_cell, folder=folder, count=len(cells), engine=engine)
+    runner = partial(run_cell, folder=folder, count=len(cells), backend=backend)
     left = [
         (cell, ledger_of(graph.edge_set))
         for cell, graph in zip(cells, plan.graphs, strict=True)
         if not cell_folder(folder, cell).complete
     ]
     if min(jobs, len(left)) > 1:
-        side_by_side(left, plan.raw, runner, show, account, jobs, own)  # which leaves them finished
+        run_cells_in_parallel(left, plan.raw, runner, show, account, jobs, own)  # which leaves them finished
     return [
         runner(cell, one, graph, show, account)
         for cell, one, graph in zip(cells, plan.previews, plan.graphs, strict=True)
@@ -338,7 +346,7 @@ def _check_room(plan: SweepPlan, folder: RunFolder, account: RunAccount | None) 
 
 
 def run_cell(
-    cell: Cell,
+    cell: SweepCell,
     plan: Preview,
     graph: Graph,
     show: OnProgress,
@@ -346,7 +354,7 @@ def run_cell(
     *,
     folder: RunFolder,
     count: int,
-    engine: Engine | str | None = None,
+    backend: AggregationBackend | str | None = None,
 ) -> dict[str, Any]:
     """Return the figures of one of ``count`` cells, from its folder if it was finished before."""
     own = cell_folder(folder, cell)
@@ -362,15 +370,15 @@ def run_cell(
         graph,
         own,
         lambda stage, done, total: show(prefix + stage, done, total),
-        None if account is None or not plan.guarantee.releases else account.from_here(),
+        None if account is None or not plan.guarantee.releases else account.for_next_experiment(),
         resume=begun,
         shared=folder.work / "public",
-        engine=engine,
+        backend=backend,
     )
     return outcome.metrics
 
 
-def cell_folder(folder: RunFolder, cell: Cell) -> RunFolder:
+def cell_folder(folder: RunFolder, cell: SweepCell) -> RunFolder:
     """Return the run folder of a cell."""
     return RunFolder(folder.root / CELLS / cell.name)
 
@@ -386,11 +394,11 @@ def sweep(
     recipe: str | None = None,
     runs: int = 1,
     seed: int = 0,
-    ceiling: bool = False,
+    include_nonprivate: bool = False,
     ledger: str | None = None,
     resume: bool = False,
     jobs: int = 1,
-    engine: Engine | str | None = None,
+    backend: AggregationBackend | str | None = None,
     on_plan: Callable[[SweepPlan], object] = lambda plan: None,
     on_progress: OnProgress = lambda stage, done, total: None,
     **parameters: Any,
@@ -409,13 +417,13 @@ def sweep(
         recipe: how to prepare and split a graph without masks; by default as its method's paper does.
         runs: how many runs a cell.
         seed: of public randomness; run r has ``seed + r``.
-        ceiling: also run the non-private reference of each method, which reads the exact edges.
+        include_nonprivate: also run the non-private reference of each method, which reads the exact edges.
         ledger: the registered data set to charge: ``NAME``, ``URL`` or ``URL#NAME``.
         resume: finish the sweep that ``out`` holds; finished cells are neither run nor charged again.
         jobs: how many cells to run side by side, each in a process that gets a copy of the graph; it changes
             no byte. Ledgers stay in this process. A script calls it under ``if __name__ == "__main__":``, and
             registers methods of its own above that line.
-        engine: who sums over edges (:mod:`graphveil.engines`); it changes no byte either.
+        backend: who sums over edges (:mod:`graphveil.backends`); it changes no byte either.
         on_plan: called with the plan, ``plan.total`` among it, before anything is spent.
         on_progress: called with a stage, what is done, and the total.
         **parameters: keywords of all methods: ``unit``, ``delta``, ``mode``, ...
@@ -435,24 +443,24 @@ def sweep(
     _check.integer_at_least(1, jobs=jobs)
     grid = Sweep(
         methods=tuple(methods),
-        source=GivenGraph.of(graph),
+        source=InMemorySource.from_graph(graph),
         epsilons=tuple(map(float, np.atleast_1d(np.asarray(epsilon)))),
         settings={key: tuple(values) for key, values in (settings or {}).items()},
         parameters=parameters,
         recipe=recipe,
         runs=runs,
         seed=seed,
-        ceiling=ceiling,
+        include_nonprivate=include_nonprivate,
     )
     folder = RunFolder(as_path(out, "out"))
     folder.check(grid.as_dict(), resume=resume)
     plan = plan_sweep(grid)
     account = None if ledger is None else account_of(plan, ledger)
     on_plan(plan)
-    return run_sweep(plan, folder, on_progress, account, resume=resume, jobs=jobs, engine=engine)
+    return run_sweep(plan, folder, on_progress, account, resume=resume, jobs=jobs, backend=backend)
 
 
-def _begun(folder: RunFolder) -> bool:
+def _has_started(folder: RunFolder) -> bool:
     """Whether any cell has a folder; an empty folder of cells goes."""
     with suppress(OSError):
         (folder.root / CELLS).rmdir()

@@ -11,7 +11,7 @@ _LONGEST_NAME, _LONGEST_LIST = 80, 8  # letters of a cell's folder, values that 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class SweepCell:
     """One experiment of a grid.
 
     Args:
@@ -19,25 +19,29 @@ class Cell:
         experiment: what is run.
         epsilon: its place on the axis; None if the budget decides nothing about it.
         settings: the values that were swept, those that its method has.
-        ceiling: whether it is the non-private reference of the method.
+        include_nonprivate: whether it is the non-private reference of the method.
     """
 
     number: int
     experiment: Experiment
     epsilon: float | None
     settings: Mapping[str, Any]
-    ceiling: bool = False
+    include_nonprivate: bool = False
 
     @property
     def series(self) -> str:
         """The method with its settings, which one line of the figure follows over epsilon."""
-        words = [self.experiment.method, self.settings_words, "without privacy" if self.ceiling else ""]
+        words = [
+            self.experiment.method,
+            self.settings_text,
+            "without privacy" if self.include_nonprivate else "",
+        ]
         return " ".join(word for word in words if word)
 
     @property
-    def settings_words(self) -> str:
+    def settings_text(self) -> str:
         """The swept settings as ``key=value``."""
-        return " ".join(f"{key}={in_words(value)}" for key, value in self.settings.items())
+        return " ".join(f"{key}={format_setting(value)}" for key, value in self.settings.items())
 
     @property
     def name(self) -> str:
@@ -47,10 +51,10 @@ class Cell:
         return f"{self.number:03d}-{words[:_LONGEST_NAME]}"
 
 
-def in_words(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """Return a setting's value as tables and figures show it.
 
-    >>> in_words((0.5, 0.5)), in_words((0.001,) * 1000)
+    >>> format_setting((0.5, 0.5)), format_setting((0.001,) * 1000)
     ('(0.5, 0.5)', '1000 values')
     """
     long = isinstance(value, tuple) and len(value) > _LONGEST_LIST

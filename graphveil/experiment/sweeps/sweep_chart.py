@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphveil._escape import html
-from graphveil.experiment.pages.charts import HEIGHT, WIDTH, Line, plot
+from graphveil.experiment.pages.charts import HEIGHT, WIDTH, PlotLine, plot
 from graphveil.experiment.results import Summary
 
 # Okabe and Ito's colours, which can be told apart by everybody; beyond them, lines are dashed.
@@ -40,7 +40,7 @@ class Series:
     level: Summary | None = None
 
     @classmethod
-    def of(cls, name: str, points: Sequence[tuple[float | None, Summary]]) -> "Series":
+    def from_points(cls, name: str, points: Sequence[tuple[float | None, Summary]]) -> "Series":
         """Sort the points that have an epsilon; of several without, the first is the level."""
         placed = sorted(((x, y) for x, y in points if x is not None), key=lambda point: point[0])
         levels = [y for x, y in points if x is None]
@@ -50,8 +50,8 @@ class Series:
 def sweep_chart(series: Sequence[Series], *, title: str = "Test accuracy over epsilon") -> str | None:
     """Return the figure, on a logarithmic axis of epsilon; None if no series has an epsilon to place.
 
-    >>> gap = Series.of("gap", [(1.0, Summary.of([0.7, 0.8])), (4.0, Summary.of([0.8, 0.9]))])
-    >>> sweep_chart([gap])[:4], sweep_chart([Series.of("mlp", [(None, Summary.of([0.5]))])])
+    >>> gap = Series.from_points("gap", [(1.0, Summary.from_values([0.7, 0.8])), (4.0, Summary.from_values([0.8, 0.9]))])
+    >>> sweep_chart([gap])[:4], sweep_chart([Series.from_points("mlp", [(None, Summary.from_values([0.5]))])])
     ('<svg', None)
     """
     epsilons = sorted({x for one in series for x, y in one.points if y.mean is not None})
@@ -73,17 +73,17 @@ def sweep_chart(series: Sequence[Series], *, title: str = "Test accuracy over ep
         x_names=names,
     )
     rows = _legend_rows(series)
-    said = _INTERVALS if any(line.intervals or line.band for line in lines) else ""
-    height = HEIGHT + _LEGEND_ROW * (len(rows) + bool(said)) + 10
+    legend_note = _INTERVALS if any(line.intervals or line.band for line in lines) else ""
+    height = HEIGHT + _LEGEND_ROW * (len(rows) + bool(legend_note)) + 10
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{2 * WIDTH}" '
         f'role="img" aria-label="{html(title)}"><title>{html(title)}</title>'
         f"<style>{_STYLE}{_strokes(series)}</style>"
-        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{body}{_legend(rows, said)}</svg>\n'
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{body}{_legend(rows, legend_note)}</svg>\n'
     )
 
 
-def _line(number: int, one: Series, place: int, count: int, names: dict[float, str]) -> Line:
+def _line(number: int, one: Series, place: int, count: int, names: dict[float, str]) -> PlotLine:
     """Return a series in percent, each a little aside of the others that have points."""
     low, high = min(names), max(names)
     if one.level is not None:
@@ -91,10 +91,10 @@ def _line(number: int, one: Series, place: int, count: int, names: dict[float, s
         ends = [] if level is None else [(low, 100 * level), (high, 100 * level)]
         pale = _pale(_COLOURS[number % len(_COLOURS)])
         band = None if between is None else (100 * between[0], 100 * between[1], pale)
-        return Line(one.name, ends, f"l{number} level", band=band)
+        return PlotLine(one.name, ends, f"l{number} level", band=band)
     aside = (place - (count - 1) / 2) * _SHIFT / max(1, count / 4) * (high - low)
     there = [(math.log2(x) + aside, y) for x, y in one.points]
-    return Line(
+    return PlotLine(
         one.name,
         [(x, 100 * y.mean) for x, y in there if y.mean is not None],
         f"l{number}",
@@ -135,10 +135,10 @@ def _legend_rows(series: Sequence[Series]) -> list[list[tuple[int, str, float]]]
     return rows
 
 
-def _legend(rows: Sequence[Sequence[tuple[int, str, float]]], said: str) -> str:
+def _legend(rows: Sequence[Sequence[tuple[int, str, float]]], legend_note: str) -> str:
     """Return the keys, and below them what bars and bands are."""
     below = HEIGHT + 16 + _LEGEND_ROW * len(rows)
-    note = f'<text class="key" x="{_LEGEND_LEFT}" y="{below}">{said}</text>' if said else ""
+    note = f'<text class="key" x="{_LEGEND_LEFT}" y="{below}">{legend_note}</text>' if legend_note else ""
     return note + "".join(
         f'<polyline class="l{number}" points="{x:g},{y} {x + 24:g},{y}"/>'
         f'<text class="key" x="{x + 32:g}" y="{y + 4}">{html(name)}</text>'

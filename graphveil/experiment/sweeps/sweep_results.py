@@ -11,10 +11,10 @@ from graphveil._files import write_atomic
 from graphveil._notebook import sheet
 from graphveil.experiment.pages.pdf import pdf_of
 from graphveil.experiment.results import Summary
-from graphveil.experiment.sweeps.sweep_cell import Cell
+from graphveil.experiment.sweeps.sweep_cell import SweepCell
 from graphveil.experiment.sweeps.sweep_chart import Series, sweep_chart
 from graphveil.privacy import Guarantee
-from graphveil.privacy.figures import at_delta
+from graphveil.privacy.formatting import format_epsilon_delta
 
 COLUMNS = (
     "cell",
@@ -44,7 +44,7 @@ class SweepResult:
         out: its folder.
     """
 
-    grid: tuple[Cell, ...]
+    grid: tuple[SweepCell, ...]
     cells: tuple[dict[str, Any], ...]
     total: Guarantee | None
     out: Path
@@ -59,7 +59,7 @@ class SweepResult:
         shown = [
             (
                 cell.experiment.method,
-                cell.settings_words,
+                cell.settings_text,
                 "-" if cell.epsilon is None else f"{cell.epsilon:g}",
                 accuracy_of(metrics).percent(),
             )
@@ -67,7 +67,7 @@ class SweepResult:
         ]
         total = "Nothing was asked of protected data."
         if self.total is not None:
-            total = f"All cells together: {at_delta(self.total.epsilon, self.total.delta)}."
+            total = f"All cells together: {format_epsilon_delta(self.total.epsilon, self.total.delta)}."
         kept = (
             " Some accuracies are covered by no guarantee: keep the table inside." if self.uncovered else ""
         )
@@ -84,23 +84,23 @@ class SweepResult:
         lines = dict[str, list[tuple[float | None, Summary]]]()
         for cell, metrics in zip(self.grid, self.cells, strict=True):
             lines.setdefault(cell.series, []).append((cell.epsilon, accuracy_of(metrics)))
-        return [Series.of(name, points) for name, points in lines.items()]
+        return [Series.from_points(name, points) for name, points in lines.items()]
 
 
 def accuracy_of(metrics: Mapping[str, Any]) -> Summary:
     """Return a cell's test accuracy: from booked noisy counts where there are some, else the exact one."""
     private = metrics["private_accuracy"]
-    return Summary.of((private["test"] if private else metrics["test_accuracy"])["values"])
+    return Summary.from_values((private["test"] if private else metrics["test_accuracy"])["values"])
 
 
-def _row(cell: Cell, metrics: Mapping[str, Any]) -> dict[str, Any]:
+def _row(cell: SweepCell, metrics: Mapping[str, Any]) -> dict[str, Any]:
     found, private = accuracy_of(metrics), metrics["private_accuracy"]
     low, high = found.ci95 or (None, None)
     values = (
         cell.name,
         cell.experiment.method,
-        cell.settings_words,
-        cell.ceiling,
+        cell.settings_text,
+        cell.include_nonprivate,
         metrics["unit"],
         metrics["mode"],
         cell.epsilon,

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from graphveil._workers import Ask, Workers
+from graphveil._workers import ParentRequest, Workers
 from graphveil.errors import ConfigError
 from graphveil.experiment.accounts.ledger_account import RunAccount
 from graphveil.experiment.accounts.preview import Preview, preview
-from graphveil.experiment.inputs.own_code import load_own
-from graphveil.experiment.inputs.source import GivenGraph, Source
+from graphveil.experiment.inputs.custom_code import load_custom_code
+from graphveil.experiment.inputs.source import InMemorySource, Source
 from graphveil.experiment.run import OnProgress
-from graphveil.experiment.sweeps.sweep_cell import Cell
+from graphveil.experiment.sweeps.sweep_cell import SweepCell
 from graphveil.graph import EdgeSet
-from graphveil.graph.sent import SentGraph
+from graphveil.graph.serialized import SerializedGraph
 from graphveil.ledger import Account, DataSetLedger, Receipt
 from graphveil.privacy import Entry, PrivacyLedger, attach_ledger
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
 
-_OF_RELEASES = ("record", "check", "holds", "commit", "withdraw", "entries")
-_OF_DATA_SETS = ("receipts", "accounts", "name", "place")
+_RELEASE_METHODS = ("record", "check", "holds", "commit", "withdraw", "entries")
+_DATA_SET_METHODS = ("receipts", "accounts", "name", "place")
 
 
-class Progress(NamedTuple):
+class WorkerProgress(NamedTuple):
     """How far a worker is."""
 
     stage: str
@@ -40,51 +40,51 @@ class Progress(NamedTuple):
     total: int
 
 
-class Question(NamedTuple):
+class LedgerCall(NamedTuple):
     """What a worker asks of a ledger: one of the names above, with what it is given."""
 
-    book: int  # which of the sweep's ledgers
+    ledger_index: int  # which of the sweep's ledgers
     name: str
     given: tuple[Any, ...] = ()
 
 
-class LedgerElsewhere:
+class RemoteLedger:
     """The ledger of a graph, which the first process keeps.
 
     What was recorded through it, or found recorded, is its own: the receipts of other workers are not.
     """
 
-    def __init__(self, ask: Ask, book: int) -> None:
+    def __init__(self, call_parent: ParentRequest, ledger_index: int) -> None:
         """Take the way to the first process, and which of its ledgers is asked."""
-        self._first, self._book = ask, book
+        self._first, self._ledger_index = call_parent, ledger_index
         self._own: set[str] = set()
 
-    def _ask(self, name: str, *given: Any) -> Any:
-        return self._first(Question(self._book, name, given))
+    def _call(self, name: str, *given: Any) -> Any:
+        return self._first(LedgerCall(self._ledger_index, name, given))
 
     def record(self, entry: Entry) -> None:
         """Record the entry there, or raise :class:`BudgetError` and record nothing."""
-        self._ask("record", entry)
+        self._call("record", entry)
         self._own.add(entry.release_id)
 
     def check(self, entry: Entry) -> None:
         """Raise what :meth:`record` would, and record nothing."""
-        self._ask("check", entry)
+        self._call("check", entry)
 
-    def holds(self, release_id: str) -> bool:
+    def contains(self, release_id: str) -> bool:
         """Whether a release is recorded, and was not withdrawn."""
-        held = bool(self._ask("holds", release_id))
+        held = bool(self._call("holds", release_id))
         if held:
             self._own.add(release_id)
         return held
 
     def commit(self, release_id: str) -> None:
         """Note that noise is about to be drawn; raise :class:`BudgetError` for what is not recorded."""
-        self._ask("commit", release_id)
+        self._call("commit", release_id)
 
-    def withdraw(self, release_id: str) -> bool:
+    def refund(self, release_id: str) -> bool:
         """Give a release back that was never committed; whether that could be done."""
-        return bool(self._ask("withdraw", release_id))
+        return bool(self._call("withdraw", release_id))
 
     def __len__(self) -> int:
         """How many releases are recorded."""
@@ -97,35 +97,35 @@ class LedgerElsewhere:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Everything recorded so far, in order."""
-        return tuple(self._ask("entries"))
+        return tuple(self._call("entries"))
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
         """Of what was booked, or found booked, through this object."""
-        receipts: Sequence[Receipt] = self._ask("receipts")
+        receipts: Sequence[Receipt] = self._call("receipts")
         return tuple(receipt for receipt in receipts if receipt.release in self._own)
 
     @property
     def accounts(self) -> list[Account]:
         """What is spent under each unit."""
-        return list(self._ask("accounts"))
+        return list(self._call("accounts"))
 
     @property
     def name(self) -> str:
         """The data set's name."""
-        return str(self._ask("name"))
+        return str(self._call("name"))
 
     @property
     def place(self) -> str:
         """Where the ledger lies, without a password."""
-        return str(self._ask("place"))
+        return str(self._call("place"))
 
 
-RunCell = Callable[["Cell", Preview, "Graph", OnProgress, RunAccount | None], dict[str, Any]]
+RunCell = Callable[["SweepCell", Preview, "Graph", OnProgress, RunAccount | None], dict[str, Any]]
 
 
-def side_by_side(
-    cells: Sequence[tuple[Cell, PrivacyLedger]],
+def run_cells_in_parallel(
+    cells: Sequence[tuple[SweepCell, PrivacyLedger]],
     raw: "Graph",
     run_cell: RunCell,
     show: OnProgress,
@@ -149,45 +149,45 @@ def side_by_side(
         RunError: a worker died, or failed.
     """
     worker = CellWorker(
-        sent=SentGraph.of(raw),
+        sent=SerializedGraph.from_graph(raw),
         run_cell=run_cell,
         account=None if account is None else (account.unit, account.delta),
         own=tuple(own),
         threads=max(1, (os.cpu_count() or 1) // jobs),
     )
-    books = list({id(ledger): ledger for _, ledger in cells}.values())
-    todo = [_sendable(cell, books.index(ledger)) for cell, ledger in cells]
-    workers: Workers[_Todo, None] = Workers(jobs, worker, answered_by(books, show))
-    for _ in workers.each(todo):
+    ledgers = list({id(ledger): ledger for _, ledger in cells}.values())
+    tasks = [_sendable(cell, ledgers.index(ledger)) for cell, ledger in cells]
+    workers: Workers[_CellTask, None] = Workers(jobs, worker, request_handler(ledgers, show))
+    for _ in workers.each(tasks):
         pass
 
 
-class _Todo(NamedTuple):
+class _CellTask(NamedTuple):
     """A cell to run, whether the caller holds its graph, and the graph's ledger."""
 
-    cell: Cell
+    cell: SweepCell
     given: bool
-    book: int
+    ledger_index: int
 
 
-def _sendable(cell: Cell, book: int) -> _Todo:
+def _sendable(cell: SweepCell, ledger_index: int) -> _CellTask:
     """Return a cell without the graph that its source may hold."""
     source = cell.experiment.source
-    if not isinstance(source, GivenGraph):
-        return _Todo(cell, given=False, book=book)
+    if not isinstance(source, InMemorySource):
+        return _CellTask(cell, given=False, ledger_index=ledger_index)
     plain = replace(cell.experiment, source=Source(dataset=source.dataset))
-    return _Todo(replace(cell, experiment=plain), given=True, book=book)
+    return _CellTask(replace(cell, experiment=plain), given=True, ledger_index=ledger_index)
 
 
-def answered_by(books: Sequence[PrivacyLedger], show: OnProgress) -> Ask:
+def request_handler(ledgers: Sequence[PrivacyLedger], show: OnProgress) -> ParentRequest:
     """Return what the first process answers: for a ledger, and nothing to progress."""
 
     def answer(question: Any) -> Any:
-        if isinstance(question, Progress):
+        if isinstance(question, WorkerProgress):
             return show(*question)
-        if not isinstance(question, Question) or question.name not in _OF_RELEASES + _OF_DATA_SETS:
+        if not isinstance(question, LedgerCall) or question.name not in _RELEASE_METHODS + _DATA_SET_METHODS:
             raise ConfigError(f"a worker asked {question!r}, which is no question to a ledger")
-        found = getattr(books[question.book], question.name)
+        found = getattr(ledgers[question.ledger_index], question.name)
         return found(*question.given) if callable(found) else found
 
     return answer
@@ -197,40 +197,48 @@ def answered_by(books: Sequence[PrivacyLedger], show: OnProgress) -> Ask:
 class CellWorker:
     """What a worker holds, and does with a cell."""
 
-    sent: SentGraph
+    sent: SerializedGraph
     run_cell: RunCell
     account: tuple[str, float] | None
     own: Sequence[str]
     threads: int
     prepared: dict[tuple[object, ...], "Graph"] = field(default_factory=dict)
-    ledgers: dict[EdgeSet, LedgerElsewhere] = field(default_factory=dict)
+    ledgers: dict[EdgeSet, RemoteLedger] = field(default_factory=dict)
 
-    def __call__(self, todo: _Todo, ask: Ask) -> None:
+    def __call__(self, tasks: _CellTask, call_parent: ParentRequest) -> None:
         """Run a cell; its figures stay in its folder."""
-        raw, cell = self._raw, todo.cell
-        if todo.given:
-            cell = replace(cell, experiment=replace(cell.experiment, source=GivenGraph.of(raw)))
+        raw, cell = self._raw, tasks.cell
+        if tasks.given:
+            cell = replace(cell, experiment=replace(cell.experiment, source=InMemorySource.from_graph(raw)))
         one = cell.experiment
         if one.preparation not in self.prepared:
             self.prepared[one.preparation] = one.prepared(raw)
         graph = self.prepared[one.preparation]
-        ledger = self._attached(graph, todo.book, ask)
+        ledger = self._attach_remote_ledger(graph, tasks.ledger_index, call_parent)
         account = None
         if self.account is not None:  # a run asks names, accounts, receipts and to withdraw: all is there
             account = RunAccount(cast(DataSetLedger, ledger), *self.account)
-        self.run_cell(cell, preview(one, graph), graph, lambda *told: ask(Progress(*told)), account)
+        self.run_cell(
+            cell,
+            preview(one, graph),
+            graph,
+            lambda *progress: call_parent(WorkerProgress(*progress)),
+            account,
+        )
 
     @cached_property
     def _raw(self) -> "Graph":
         torch.set_num_threads(self.threads)  # of exact sums, which are the same with any number
         for text in self.own:
-            load_own(text)
-        return self.sent.received()
+            load_custom_code(text)
+        return self.sent.restored()
 
-    def _attached(self, graph: "Graph", book: int, ask: Ask) -> LedgerElsewhere:
+    def _attach_remote_ledger(
+        self, graph: "Graph", ledger_index: int, call_parent: ParentRequest
+    ) -> RemoteLedger:
         """Return the ledger of a graph, which every cell of this worker asks that has the graph."""
         edges = graph.edge_set
         if edges not in self.ledgers:
-            self.ledgers[edges] = LedgerElsewhere(ask, book)
+            self.ledgers[edges] = RemoteLedger(call_parent, ledger_index)
             attach_ledger(edges, self.ledgers[edges])
         return self.ledgers[edges]

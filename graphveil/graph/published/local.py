@@ -18,7 +18,7 @@ from graphveil.errors import GraphError
 from graphveil.graph import features
 from graphveil.graph.features import Features, Sparse
 from graphveil.graph.published import matlab, npz
-from graphveil.tables.parts import PARTS
+from graphveil.tables.split_parts import PARTS
 
 Fields: TypeAlias = dict[str, Any]
 Ints: TypeAlias = npt.NDArray[np.integer]
@@ -51,7 +51,7 @@ def facebook100(root: Path, name: str) -> Fields:
     """
     content = matlab.read(root / f"{name}.mat")
     friends, table = content.get("A"), content.get("local_info")
-    if not isinstance(friends, matlab.Places) or not isinstance(table, np.ndarray):
+    if not isinstance(friends, matlab.SparsePattern) or not isinstance(table, np.ndarray):
         raise GraphError(
             f"{name}.mat must hold a sparse matrix 'A' and a matrix 'local_info'; fetch it again"
         )

@@ -30,7 +30,7 @@ _MAX_EXPANSION, _SPARE_BYTES = 200, 1 << 26
 
 
 @dataclass(frozen=True)
-class Places:
+class SparsePattern:
     """Where a sparse matrix of ``shape`` has entries: ``rows[starts[j]:starts[j + 1]]`` in column j."""
 
     shape: tuple[int, int]
@@ -38,7 +38,7 @@ class Places:
     starts: Ints
 
 
-def read(path: Path) -> dict[str, Floats | Places]:
+def read(path: Path) -> dict[str, Floats | SparsePattern]:
     """Return the real matrices of a file, and the places of its sparse ones, by name; others are left out.
 
     Raises:
@@ -49,7 +49,7 @@ def read(path: Path) -> dict[str, Floats | Places]:
     if order is None or int.from_bytes(content[124:126], "little" if order == "<" else "big") != 0x0100:
         raise ValueError("is not a MATLAB 5 file")
     left = _MAX_EXPANSION * len(content) + _SPARE_BYTES
-    found: dict[str, Floats | Places] = {}
+    found: dict[str, Floats | SparsePattern] = {}
     for kind, body in _elements(memoryview(content)[128:], order):
         if kind == _PACKED:
             inside = _unpacked(body, left)
@@ -84,7 +84,7 @@ def _unpacked(body: memoryview, most: int) -> bytes:
     return inside
 
 
-def _variable(body: memoryview, order: str) -> dict[str, Floats | Places]:
+def _variable(body: memoryview, order: str) -> dict[str, Floats | SparsePattern]:
     """Return one variable by its name; nothing if it is of a kind that is not read."""
     parts = _elements(body, order)
     flags, shape = _numbers(next(parts), order), _numbers(next(parts), order)
@@ -112,11 +112,11 @@ def _dense(values: npt.NDArray[Any], size: tuple[int, ...]) -> Floats:
     return values.astype(np.float64).reshape(size, order="F")
 
 
-def _places(parts: Iterator[tuple[int, memoryview]], order: str, size: tuple[int, int]) -> Places:
+def _places(parts: Iterator[tuple[int, memoryview]], order: str, size: tuple[int, int]) -> SparsePattern:
     """Return where the entries are, whatever they are; room set aside for more comes after them."""
     rows, starts = _numbers(next(parts), order), _numbers(next(parts), order)
     if starts.dtype.kind != "i" or len(starts) != size[1] + 1 or not 0 <= starts[-1] <= len(rows):
         raise ValueError("has a sparse matrix of another size than it says")
     rows = rows[: starts[-1]]
     _compressed.check_rows(starts, rows, size[0])
-    return Places(size, rows, starts)
+    return SparsePattern(size, rows, starts)

@@ -15,7 +15,7 @@ from torch import Tensor
 from graphveil import tables
 from graphveil.graph.features import Features
 from graphveil.graph.graph import Graph
-from graphveil.graph.stored.manifest import damaged, keyed_sum
+from graphveil.graph.stored.manifest import damaged_file_error, keyed_sum
 from graphveil.tables.encoding import Encoding
 
 IDS = "ids.parquet"
@@ -47,7 +47,7 @@ def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: 
     """
     for name, expected in sums.items():
         if not (folder / name).is_file() or _sum(folder / name, key) != expected:
-            raise damaged(folder / name)
+            raise damaged_file_error(folder / name)
     parts = {name.removesuffix(".npy"): _mapped(folder / name) for name in sums if name.endswith(".npy")}
     fields: dict[str, Any] = {name: facts[name] for name in _FACTS}
     fields["encoding"] = None if facts["encoding"] is None else Encoding.from_plain(facts["encoding"])
@@ -97,7 +97,7 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
     try:
         return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
     except ValueError:
-        raise damaged(path) from None
+        raise damaged_file_error(path) from None
 
 
 def _own(array: npt.NDArray[Any]) -> Tensor:
@@ -107,5 +107,5 @@ def _own(array: npt.NDArray[Any]) -> Tensor:
 def _sum(path: Path, key: str) -> str:
     """Return the sum of a file's bytes, which are mapped and not loaded."""
     if not path.stat().st_size:
-        raise damaged(path)
+        raise damaged_file_error(path)
     return keyed_sum(key, np.memmap(path, dtype=np.uint8, mode="r"))

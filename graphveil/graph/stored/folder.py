@@ -22,7 +22,7 @@ SCRATCH, LOCK = "sorting", "lock"
 
 
 @dataclass(frozen=True)
-class Inputs:
+class SourceTables:
     """The tables that a graph is made of, and what was chosen."""
 
     files: tuple[Path, ...]
@@ -45,7 +45,7 @@ class Inputs:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Make a folder that its owner alone may read, and hold the system's lock on it.
 
     The lock ends with the process. A folder that is new, and to which nothing worth keeping was written,
@@ -76,8 +76,8 @@ def _lock(lock: int, folder: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        said = "another process is at work in it" if isinstance(error, BlockingIOError) else error.strerror
-        raise GraphError(f"{folder} cannot be had ({said}); wait, or name another folder") from None
+        reason = "another process is at work in it" if isinstance(error, BlockingIOError) else error.strerror
+        raise GraphError(f"{folder} cannot be had ({reason}); wait, or name another folder") from None
 
 
 def _worth_keeping(folder: Path) -> bool:
@@ -86,7 +86,7 @@ def _worth_keeping(folder: Path) -> bool:
     return manifest is not None and bool(manifest.blocks)
 
 
-def begun(folder: Path, inputs: str) -> Manifest | None:
+def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
     """Return the manifest of a folder that is to be finished, None for a new one.
 
     Raises:
@@ -103,18 +103,18 @@ def begun(folder: Path, inputs: str) -> Manifest | None:
             )
         return manifest
     names = {part.name for part in folder.iterdir()} if folder.is_dir() else set[str]()
-    if names and (LOCK not in names or not all(map(_ours, names))):
+    if names and (LOCK not in names or not all(map(_is_scratch_file, names))):
         raise GraphError(f"{folder} is there and holds other files; name a new folder for the graph")
     return None
 
 
-def _ours(name: str) -> bool:
+def _is_scratch_file(name: str) -> bool:
     """Whether a call that was killed before it wrote a manifest may have left a file of this name."""
     known = (SOURCES, OFFSETS, SCRATCH, LOCK)
     return name in known or name.endswith((".npy", ".parquet")) or MANIFEST in name
 
 
-def first_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:
+def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:
     """Write the node arrays, and the manifest of a graph whose blocks are to come."""
     key = new_key()
     with full_disk_named(folder):
@@ -134,7 +134,7 @@ def first_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, rel
     return manifest
 
 
-def finished(folder: Path, manifest: Manifest, inputs: Inputs) -> Manifest:
+def complete_manifest(folder: Path, manifest: Manifest, inputs: SourceTables) -> Manifest:
     """Say that all blocks are there, if they are of the tables that the first of them is of.
 
     Raises:

@@ -22,7 +22,7 @@ SOURCES, OFFSETS = "sources.bin", "offsets.bin"
 FORMAT = "graphveil prepared graph, version 2"
 
 
-class Block(BaseModel):
+class ManifestBlock(BaseModel):
     """Some rows: they end before ``stop``, and the edges of all blocks up to here number ``edges``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -50,7 +50,7 @@ class Manifest(BaseModel):
     released: str = ""
     arrays: dict[str, str]  # files of node arrays and their sums
     facts: dict[str, Any]  # what else a graph has: names of classes, notes, the encoding
-    blocks: list[Block] = []
+    blocks: list[ManifestBlock] = []
     complete: bool = False
     seal: str = ""  # the sum of all else
 
@@ -88,8 +88,8 @@ def keyed_sum(key: str, part: Any) -> str:
 
 def _seal(plain: dict[str, Any]) -> str:
     """Return the keyed sum of what a manifest says, however its file is laid out."""
-    said = {name: value for name, value in plain.items() if name != "seal"}
-    return keyed_sum(plain["key"], json.dumps(said, sort_keys=True).encode())
+    content = {name: value for name, value in plain.items() if name != "seal"}
+    return keyed_sum(plain["key"], json.dumps(content, sort_keys=True).encode())
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -106,17 +106,17 @@ def read_manifest(folder: Path) -> Manifest | None:
         manifest = Manifest.model_validate(plain)
         sealed = manifest.seal == _seal(plain)
     except (ValueError, RecursionError, OSError):  # a validation error quotes what it found
-        raise damaged(path) from None
+        raise damaged_file_error(path) from None
     if manifest.format != FORMAT:
         raise GraphError(
             f"{path} is not of this version ({FORMAT!r}); prepare the graph again (graphveil prepare)"
         )
     if not sealed:
-        raise damaged(path)
+        raise damaged_file_error(path)
     return manifest
 
 
-def damaged(path: Path, part: str = "") -> GraphError:
+def damaged_file_error(path: Path, part: str = "") -> GraphError:
     """Return the refusal of a file that is not as it was written."""
     return GraphError(
         f"{part + ' of ' if part else ''}{path} is damaged, cut short or missing; prepare the graph again "

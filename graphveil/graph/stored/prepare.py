@@ -1,4 +1,4 @@
-"""Two tables of any size become a folder that :func:`~graphveil.graph.stored.opened.open_graph` opens.
+"""Two tables of any size become a folder that :func:`~graphveil.graph.stored.reading.open_graph` opens.
 
 Node arrays go through memory, edges do not: they are sorted outside of it, and written block by block.
 """
@@ -20,20 +20,27 @@ from graphveil import _check, tables
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph._tables import fields_of, refuse_unlabelled
 from graphveil.graph.graph import Graph
-from graphveil.graph.stored.folder import SCRATCH, Inputs, begun, finished, first_manifest, held
+from graphveil.graph.stored.folder import (
+    SCRATCH,
+    SourceTables,
+    complete_manifest,
+    create_manifest,
+    lock_folder,
+    read_unfinished_manifest,
+)
 from graphveil.graph.stored.manifest import Manifest
 from graphveil.graph.stored.sorting import EdgeTables, found_files
 from graphveil.graph.stored.writing import write_blocks
-from graphveil.tables.choices import DROP, REFUSE, Categories, Choices, Named
-from graphveil.tables.given import GivenFile, GivenTable
-from graphveil.tables.look import Look, Roles, look
+from graphveil.tables.choices import DROP, REFUSE, Categories, EncodingOptions, Named
+from graphveil.tables.inspect_tables import Roles, TableInspection, inspect_tables
+from graphveil.tables.table_source import FileSource, FrameSource
 
 BLOCK_ROWS = 1 << 17
 MEMORY = "1GB"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedGraph:
     """A finished folder; ``edges`` counts each edge once and is as private as the tables."""
 
     path: Path
@@ -63,7 +70,7 @@ def prepare(
     classes: Sequence[str] | None = None,
     memory: str = MEMORY,
     block_rows: int = BLOCK_ROWS,
-) -> Prepared:
+) -> PreparedGraph:
     """Write a graph's edges to disk in destination blocks, sorted, each once, and its node arrays beside.
 
     The table of nodes is read as :func:`~graphveil.graph.files.read_graph` reads it, into memory; the tables
@@ -78,7 +85,7 @@ def prepare(
         id, source, target, directed, label, split, features, drop, categories, missing, null_values,
             delimiter, decimal, classes: as for
             :func:`~graphveil.graph.files.read_graph`.
-        unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
+        unknown_ids: ``"raise_problems"`` edges to ids that no node has, or ``"drop"`` them.
         memory: what sorting may take, as ``"1GB"``; it spills the rest into the folder while it lasts.
         block_rows: rows a block; it changes no result.
 
@@ -105,15 +112,17 @@ def prepare(
         refuse_unlabelled()
     files, folder = found_files(edges), Path(out)
     roles = Roles(id=id, source=source, target=target, label=label, split=split)
-    choices = Choices.of(features, drop, categories, missing, REFUSE, null_values, delimiter, decimal)
+    choices = EncodingOptions.from_arguments(
+        features, drop, categories, missing, REFUSE, null_values, delimiter, decimal
+    )
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
             raise GraphError(f"{given} lies in {folder}, whose files are written again; name another folder")
-    inputs = Inputs((Path(nodes), *files), (roles, choices, directed, unknown_ids, classes))
-    said = inputs.text()  # before a table is read
+    inputs = SourceTables((Path(nodes), *files), (roles, choices, directed, unknown_ids, classes))
+    described = inputs.text()  # before a table is read
     found = _nodes(Path(nodes), roles, choices, classes)
     assert found.ids is not None
-    manifest = begun(folder, said)
+    manifest = read_unfinished_manifest(folder, described)
     if manifest is None or not manifest.complete:
         known = EdgeTables(
             files=files,
@@ -128,11 +137,11 @@ def prepare(
             csv_format=choices.csv_format,
         )
         name = Path(nodes).name.partition(".")[0]
-        with held(folder):
-            manifest = begun(folder, said)  # by now
+        with lock_folder(folder):
+            manifest = read_unfinished_manifest(folder, described)  # by now
             if manifest is None:
                 graph = _without_edges(found, directed, classes is not None, name)
-                manifest = first_manifest(folder, graph, said, block_rows, _released(files))
+                manifest = create_manifest(folder, graph, described, block_rows, _released(files))
             manifest = _with_edges(folder, manifest, known)
             if (
                 not manifest.edges
@@ -144,21 +153,23 @@ def prepare(
                     "no edge has both ends among the nodes, so nothing is left once such edges are dropped; "
                     "write the ids of both tables alike, and check --id, --source and --target"
                 )
-            manifest = finished(folder, manifest, inputs)
-    return Prepared(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
+            manifest = complete_manifest(folder, manifest, inputs)
+    return PreparedGraph(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
 
 
-def _nodes(path: Path, roles: Roles, choices: Choices, classes: Sequence[str] | None) -> Look:
+def _nodes(
+    path: Path, roles: Roles, choices: EncodingOptions, classes: Sequence[str] | None
+) -> TableInspection:
     """Look at the table of nodes beside a table of no edges, and refuse all that is wrong with it."""
-    nothing = GivenTable.of(
+    nothing = FrameSource.from_frame(
         {roles.source: np.empty(0, np.int64), roles.target: np.empty(0, np.int64)}, "edges"
     )
-    found = look(GivenFile(path, choices.csv_format), nothing, roles, choices, classes=classes)
-    found.refuse()
+    found = inspect_tables(FileSource(path, choices.csv_format), nothing, roles, choices, classes=classes)
+    found.raise_problems()
     return found
 
 
-def _without_edges(found: Look, directed: bool, classes_given: bool, name: str) -> Graph:
+def _without_edges(found: TableInspection, directed: bool, classes_given: bool, name: str) -> Graph:
     return Graph.from_edges(directed=directed, name=name, **fields_of(found, classes_given=classes_given))
 
 
@@ -172,7 +183,7 @@ def _with_edges(folder: Path, manifest: Manifest, edges: EdgeTables) -> Manifest
 
 def _released(files: Sequence[Path]) -> str:
     """Return what the tables say of themselves, which must be the same in all."""
-    said = {tables.released(path) for path in files}
-    if len(said) > 1:
+    described = {tables.released(path) for path in files}
+    if len(described) > 1:
         raise GraphError("the tables of edges are not of one released graph; prepare each graph by itself")
-    return said.pop()
+    return described.pop()

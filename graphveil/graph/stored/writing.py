@@ -17,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.errors import GraphError
-from graphveil.graph.stored.manifest import OFFSETS, SOURCES, Block, Manifest, damaged, keyed_sum
+from graphveil.graph.stored.manifest import (
+    OFFSETS,
+    SOURCES,
+    Manifest,
+    ManifestBlock,
+    damaged_file_error,
+    keyed_sum,
+)
 
 Keys = npt.NDArray[np.int64]  # target * 2^32 + source
 Sorted = Callable[[int], Iterator[Keys]]  # the edges into rows from one on, ascending, with any repeats
@@ -59,7 +66,7 @@ def _cut(file: BinaryIO, path: Path, size: int) -> None:
         GraphError: the file is shorter: bytes that were there have gone.
     """
     if path.stat().st_size < size:
-        raise damaged(path)
+        raise damaged_file_error(path)
     file.truncate(size)
 
 
@@ -73,7 +80,7 @@ def _appended(manifest: Manifest, keys: Keys, sources: BinaryIO, ends: BinaryIO)
         file.flush()
         os.fsync(file.fileno())
     sums = (keyed_sum(manifest.key, part) for part in parts)
-    block = Block(stop=stop, edges=manifest.edges + len(keys), sources=next(sums), offsets=next(sums))
+    block = ManifestBlock(stop=stop, edges=manifest.edges + len(keys), sources=next(sums), offsets=next(sums))
     return manifest.model_copy(update={"blocks": [*manifest.blocks, block]})
 
 

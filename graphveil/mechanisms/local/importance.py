@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
-from graphveil.errors import ConfigError, MissingDependencyError, NeverError
+from graphveil.errors import ConfigError, MissingDependencyError, UnsupportedGuaranteeError
 from graphveil.mechanisms._draws import Floats, Integers
-from graphveil.mechanisms.local.allocation import Weights
+from graphveil.mechanisms.local.allocation import WeightedAllocation
 
 Predict = Callable[[Floats], npt.ArrayLike]
 _LEAST = 1e-12  # of a probability, so that a wrong certainty costs much but not everything
@@ -67,7 +67,7 @@ def public_weights(
     public_records: bool,
     gamma: float = 0.5,
     allocation: Literal["linear", "cube_root"] = "linear",
-) -> Weights:
+) -> WeightedAllocation:
     """Return one theta for all records from the scores of public ones, for :class:`FeatureRR`.
 
     The shares of the records are averaged, combined by :func:`combined`, and normalised.
@@ -81,7 +81,7 @@ def public_weights(
             unbiased estimates, weighted by the combined scores.
 
     Raises:
-        NeverError: the records are not public: theta would depend on them.
+        UnsupportedGuaranteeError: the records are not public: theta would depend on them.
         ConfigError: scores are not finite or do not go together, or gamma lies outside [0, 1].
 
     >>> public_weights([[0.5, 0.5]], [[0.9, 0.1]], public_records=True).theta
@@ -90,7 +90,7 @@ def public_weights(
     (0.6666666666666667, 0.33333333333333337)
     """
     if public_records is not True:
-        raise NeverError(
+        raise UnsupportedGuaranteeError(
             "weights computed from private records depend on them, beyond what epsilon bounds; compute "
             "scores from public records and say public_records=True, or take Split()"
         )
@@ -98,7 +98,9 @@ def public_weights(
     alpha = shares(importance).mean(axis=0)
     beta = alpha if sensitivity is None else shares(sensitivity).mean(axis=0)
     scores = combined(alpha, beta, 1.0 if sensitivity is None else gamma)[0]
-    return Weights.linear(scores) if allocation == "linear" else Weights.cube_root(scores)
+    return (
+        WeightedAllocation.linear(scores) if allocation == "linear" else WeightedAllocation.cube_root(scores)
+    )
 
 
 def permutation_importance(

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from graphveil import _check
 from graphveil._typed import checked
-from graphveil.errors import ConfigError, NeverError
+from graphveil.errors import ConfigError, UnsupportedGuaranteeError
 from graphveil.mechanisms._channel import MAX_OUTPUTS
 from graphveil.mechanisms._draws import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
-from graphveil.mechanisms.claim import REAL_VALUED, Claim, check_budget
+from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
 from graphveil.mechanisms.local.bounds import Bounds
-from graphveil.mechanisms.local.features import Reports, Single, distinct_rows
+from graphveil.mechanisms.local.features import LDPReports, Single, distinct_rows
 from graphveil.mechanisms.local.importance import combined
 
 _ROUNDING = 1e-9
@@ -66,7 +66,7 @@ class RecordFeatureRR:
         mode: ``"paper"``; in strict mode this mechanism does not exist.
 
     Raises:
-        NeverError: ``mode`` is not ``"paper"``.
+        UnsupportedGuaranteeError: ``mode`` is not ``"paper"``.
         ConfigError: a parameter is outside its range.
 
     >>> RecordFeatureRR(epsilon=1.0, dim=50)
@@ -95,7 +95,7 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         _check.one_of(("strict", "paper"), mode=self.mode)
         self.bounds.check_dim(self.dim)
         if self.mode != "paper":
-            raise NeverError(
+            raise UnsupportedGuaranteeError(
                 f"weights computed from the record they randomise depend on it: a record {self._loses}, "
                 "and any amount once the weights are seen; take FeatureRR with public_weights, or "
                 "mode='paper' to reproduce the paper without a guarantee"
@@ -107,16 +107,16 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         return record_loss(self.epsilon, self.dim, self.k)
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> LocalDPClaim:
         """What the paper claims, and why it does not hold."""
         why = f"weights computed from the record that they randomise: it {self._loses}"
-        return Claim(self.epsilon, deviations=(why, REAL_VALUED, *self.bounds.deviations))
+        return LocalDPClaim(self.epsilon, deviations=(why, REAL_VALUED, *self.bounds.deviations))
 
     @property
     def _loses(self) -> str:
         return f"loses up to {math.ceil(self.loss * 1e4) / 1e4:g} of a budget of {self.epsilon:g}"
 
-    def perturb(self, x: Real, theta: Floats, *, stream: Draws, rows: Integers | None = None) -> Reports:
+    def perturb(self, x: Real, theta: Floats, *, stream: Draws, rows: Integers | None = None) -> LDPReports:
         """Return the randomised bins of records.
 
         Args:
@@ -134,16 +134,16 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         if x.shape != theta.shape:
             raise ConfigError(f"features of shape {x.shape} and weights of {theta.shape} do not go together")
         rows = distinct_rows(rows, len(x))
-        stream.serve(rows)
+        stream.reserve_rows(rows)
         values = np.empty(x.shape, dtype=np.uint8)
         for part in row_blocks(len(x), self.dim):
             words = stream.words(rows[part], words_per_row=2 * self.dim)
             uniform = (words >> _SHIFT).astype(np.float64).reshape(-1, 2, self.dim) * _UNIT
             inputs = np.maximum(np.ceil(self.bounds.unit(x[part]) * self.k), 1.0).astype(np.float64)
             values[part] = _outputs(inputs, self.epsilon * theta[part], uniform, self.k) - 1
-        return Reports(values)
+        return LDPReports(values)
 
-    def estimate(self, reports: Reports) -> Single:
+    def estimate(self, reports: LDPReports) -> Single:
         """Return each bin as its upper end, float32 (records, dim)."""
         return self.bounds.real(((reports.values.astype(np.float64) + 1) / self.k).astype(np.float32))
 

@@ -8,21 +8,21 @@ from graphveil import _check
 from graphveil.errors import ConfigError, UnitError
 from graphveil.models.base import Estimator
 from graphveil.models.classcode.edge.homophily import Homophily
-from graphveil.models.classcode.edge.method import ClassCodeEdge
-from graphveil.models.classcode.edge.plan import EdgePlan, Noise
-from graphveil.models.classcode.edge.trained import TrainedClassCode
+from graphveil.models.classcode.edge.method import EdgeLevelClassCode
+from graphveil.models.classcode.edge.plan import EdgeReleaseConfig, Noise
+from graphveil.models.classcode.edge.trained import TrainedEdgeLevelClassCode
 from graphveil.models.classcode.options import check_options
-from graphveil.models.classcode.owner.method import ClassCodeOwner
-from graphveil.models.fitted import Fitted
-from graphveil.models.learned import Learned, nothing
-from graphveil.models.terms import Terms
-from graphveil.models.weighting import Weighting
+from graphveil.models.classcode.owner.method import NodeLevelClassCode
+from graphveil.models.edge_weighting import EdgeWeighting
+from graphveil.models.fitted_attributes import FittedAttribute, none_before_fit
+from graphveil.models.fitted_model import FittedModel
+from graphveil.models.privacy_config import PrivacyConfig
 from graphveil.weights import GivenWeight
 
 
-def _gate_of(fit: Fitted) -> tuple[float, ...]:
+def _gate_of(fit: FittedModel) -> tuple[float, ...]:
     """Return the gate of a fit at edge level, from a file or not; records have none."""
-    return fit.trained.gate if isinstance(fit.trained, TrainedClassCode) else ()
+    return fit.trained.gate if isinstance(fit.trained, TrainedEdgeLevelClassCode) else ()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,8 +61,8 @@ class ClassCode(Estimator):
         noise: at edge level: ``"laplace"`` counts each node's neighbours by class, under discrete Laplace
             noise at the full epsilon; ``"gaussian"`` sums codes; ``"auto"`` counts wherever labels are not
             few and messages have no weights.
-        back: weight from targets back to labelled nodes in that variant (b).
-        distil: train the feature networks a second time, on what the rows said, before the last decision;
+        target_to_labeled_weight: weight from targets back to labelled nodes in that variant (b).
+        self_training: train the feature networks a second time, on what the rows said, before the last decision;
             None: with fewer than 5,000 labelled nodes, where features have the most left to learn.
         weights: at edge level, what a message counts, by what is publicly known of both ends: ``"one"``,
             ``"half_cos"``, ``"class_agree(0.2)"``, and others that ``graphveil.weights.parse_weight``
@@ -99,8 +99,8 @@ class ClassCode(Estimator):
     count_share: float = 0.05
     few_labels: bool | None = None
     noise: Noise = "auto"
-    back: float = 0.3
-    distil: bool | None = None
+    target_to_labeled_weight: float = 0.3
+    self_training: bool | None = None
     weights: str = "one"
     weight_rows: str = "input"
     read_own_edges: bool = False
@@ -108,8 +108,8 @@ class ClassCode(Estimator):
     unlabelled_send: bool = True
     encoder_share: float | None = None
 
-    gate_ = Learned[tuple[float, ...]](_gate_of, tuple)
-    homophily_ = Learned[Homophily | None](lambda fit: fit.learned.get("homophily"), nothing)
+    gate_ = FittedAttribute[tuple[float, ...]](_gate_of, tuple)
+    homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"), none_before_fit)
 
     def _check_config(self) -> None:
         super()._check_config()
@@ -118,50 +118,56 @@ class ClassCode(Estimator):
                 "classcode has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
             )
         _check.within(0.001, 0.5, count_share=self.count_share)
-        _check.within(0, 1, back=self.back)
+        _check.within(0, 1, target_to_labeled_weight=self.target_to_labeled_weight)
         _check.one_of(("auto", "laplace", "gaussian"), noise=self.noise)
-        terms = self._terms()
-        if not terms.protects:
+        privacy_config = self._build_privacy_config()
+        if not privacy_config.protects:
             raise UnitError(
                 "classcode is calibrated to a budget and has no non-private form: pass an edge unit and an "
                 "epsilon, or use sage, gcn, gat or gap with unit='none' as the non-private reference"
             )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        check_options(self.get_params(), defaults, terms)
-        self._configured()
+        check_options(self.get_params(), defaults, privacy_config)
+        self._build_method()
 
-    def _configured(self) -> ClassCodeEdge | ClassCodeOwner:
-        terms = self._terms()
-        weighting = self._weighting(terms)
-        if terms.on_records:
-            return ClassCodeOwner(
+    def _build_method(self) -> EdgeLevelClassCode | NodeLevelClassCode:
+        privacy_config = self._build_privacy_config()
+        edge_weighting = self._edge_weighting(privacy_config)
+        if privacy_config.on_records:
+            return NodeLevelClassCode(
                 name=self.method,
-                terms=terms,
+                privacy_config=privacy_config,
                 device=self.device,
                 reads_own_edges=self.read_own_edges,
                 targets=self.targets,
                 unlabelled_send=self.unlabelled_send,
                 encoder_share=self.encoder_share,
-                degree_budget=self.degree_budget or 1,
+                out_degree_bound=self.out_degree_bound or 1,
             )
-        asked = EdgePlan(
+        edge_plan = EdgeReleaseConfig(
             count_share=self.count_share,
             few_labels=self.few_labels,
-            reverse_weight=self.back,
-            weighting=weighting,
+            reverse_weight=self.target_to_labeled_weight,
+            edge_weighting=edge_weighting,
             noise=self.noise,
         )
-        return ClassCodeEdge(
-            name=self.method, terms=terms, device=self.device, asked=asked, distil=self.distil
+        return EdgeLevelClassCode(
+            name=self.method,
+            privacy_config=privacy_config,
+            device=self.device,
+            edge_plan=edge_plan,
+            self_training=self.self_training,
         )
 
-    def _weighting(self, terms: Terms) -> Weighting | None:
+    def _edge_weighting(self, privacy_config: PrivacyConfig) -> EdgeWeighting | None:
         """Return what weighs messages, refusing what the unit or ClassCode cannot read."""
-        weighting = Weighting.named(self.weights, self.weight_rows, encoder=True, records=terms.on_records)
-        if weighting is not None and isinstance(weighting.similarity, GivenWeight):
+        edge_weighting = EdgeWeighting.from_config(
+            self.weights, self.weight_rows, encoder=True, records=privacy_config.on_records
+        )
+        if edge_weighting is not None and isinstance(edge_weighting.similarity, GivenWeight):
             raise ConfigError(
                 "weights='given' reads the weights of the graph's edges, and classcode counts edges whatever "
                 "their weights, so that it would not know how long a row is; use gap, which reads them, or "
                 "drop them (adjacency.without_weights(), or no --weight)"
             )
-        return weighting
+        return edge_weighting

@@ -6,33 +6,35 @@ from typing import Any
 
 from graphveil import _check
 from graphveil.errors import ConfigError
-from graphveil.models.terms import Terms
+from graphveil.models.privacy_config import PrivacyConfig
 
-_ON_RECORDS = ("read_own_edges", "targets", "unlabelled_send", "encoder_share")
-_ON_EDGES = ("few_labels", "distil", "count_share", "back", "noise")
-_NAMED = ("unlabelled", "test")  # of targets
+_NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabelled_send", "encoder_share")
+_EDGE_LEVEL_OPTIONS = ("few_labels", "distil", "count_share", "back", "noise")
+_NAMED_TARGETS = ("unlabelled", "test")  # of targets
 
 
-def check_options(given: Mapping[str, Any], defaults: Mapping[str, Any], terms: Terms) -> None:
+def check_options(
+    given: Mapping[str, Any], defaults: Mapping[str, Any], privacy_config: PrivacyConfig
+) -> None:
     """Refuse options of the other kind of unit, and those that contradict each other.
 
     Args:
         given: the constructor keywords.
         defaults: what they are where nothing is given.
-        terms: the unit that they are for.
+        privacy_config: the unit that they are for.
 
     Raises:
         ConfigError: an option has no effect under the unit, or a value is outside its range.
     """
-    for name in _ON_EDGES if terms.on_records else _ON_RECORDS:
+    for name in _EDGE_LEVEL_OPTIONS if privacy_config.on_records else _NODE_LEVEL_OPTIONS:
         if given[name] != defaults[name]:
-            wanted = "edge units" if terms.on_records else "unit 'node-owner'"
+            wanted = "edge units" if privacy_config.on_records else "unit 'node-owner'"
             raise ConfigError(
-                f"{name}={given[name]!r} is for {wanted} and has no effect under unit {terms.unit.name!r}; "
+                f"{name}={given[name]!r} is for {wanted} and has no effect under unit {privacy_config.unit.name!r}; "
                 "drop it"
             )
-    if terms.on_records:
-        _check_on_records(given)
+    if privacy_config.on_records:
+        _check_node_level(given)
     if given["noise"] == "laplace":
         _check_counting(given, defaults)
 
@@ -47,7 +49,7 @@ def _check_counting(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> No
             )
 
 
-def _check_on_records(given: Mapping[str, Any]) -> None:
+def _check_node_level(given: Mapping[str, Any]) -> None:
     if given["encoder_share"] is not None:
         _check.within(0.001, 0.85, encoder_share=given["encoder_share"])
     targets = given["targets"]
@@ -62,11 +64,11 @@ def _check_on_records(given: Mapping[str, Any]) -> None:
 def _check_targets(targets: object) -> None:
     """Refuse what names no nodes, before anything asks how many there are."""
     if isinstance(targets, str):
-        _check.one_of(_NAMED, targets=targets)
+        _check.one_of(_NAMED_TARGETS, targets=targets)
         return
     ids = targets if isinstance(targets, tuple | list) else [targets]
     known = all(isinstance(id, str | Integral) and not isinstance(id, bool) for id in ids)
     if targets is not None and not (known and isinstance(targets, tuple | list)):
         raise ConfigError(
-            f"targets={targets!r} must be {' or '.join(map(repr, _NAMED))}, or a tuple of node ids"
+            f"targets={targets!r} must be {' or '.join(map(repr, _NAMED_TARGETS))}, or a tuple of node ids"
         )

@@ -25,21 +25,21 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphveil.graph import Features, Graph
-from graphveil.models.features.kept import kept, public_digest
-from graphveil.models.features.rows import as_fast, in_parts, unit_rows
-from graphveil.models.features.similarity import with_similar_nodes
+from graphveil.models.features.cached_tensors import cached_tensors, public_digest
+from graphveil.models.features.rows import densify_if_dense, iter_row_blocks, unit_rows
+from graphveil.models.features.similarity import blend_similar_nodes
 from graphveil.models.membership import nodes_of
 from graphveil.models.method import State
-from graphveil.models.parts import part_of, parts_state
+from graphveil.models.parts import networks_state, part_of
 from graphveil.models.session import Session
-from graphveil.models.training.sample import MOST, learned_from
+from graphveil.models.training.sample import MAX_TRAINING_NODES, sample_training_nodes
+from graphveil.networks.batched import BatchedFeedForward
 from graphveil.networks.layers import FeedForward, batch_of
-from graphveil.networks.side_by_side import SideBySide
-from graphveil.train import EpochRecord, Schedule, train
+from graphveil.train import EpochRecord, TrainingSchedule, train
 
 FOLDS = 5
 _BATCH, _RATE = 512, 0.01
-_CATCHES_UP = 3.0  # times what a candidate's second quarter gained, it may at most gain in its second half
+_MAX_LATE_GAIN = 3.0  # times what a candidate's second quarter gained, it may at most gain in its second half
 _VERSION = 2  # of the recipe: another one gives other posteriors, and no older ones may be taken from a cache
 
 
@@ -56,9 +56,9 @@ class Candidate:
     labels_below: int | None = None  # tried only with fewer public labels
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> TrainingSchedule:
         """The training schedule; the last epoch is kept, since the choice is made between candidates."""
-        return Schedule(
+        return TrainingSchedule(
             epochs=self.epochs,
             learning_rate=_RATE,
             weight_decay=self.weight_decay,
@@ -78,7 +78,7 @@ CANDIDATES = (
 
 
 @dataclass(frozen=True)
-class Posteriors:
+class CrossFitPosteriors:
     """Log-posteriors of all nodes (N, C), the candidate that was chosen, and the networks behind them."""
 
     log: Tensor
@@ -88,16 +88,16 @@ class Posteriors:
     def state(self) -> State:
         """Return them as tensors by name."""
         number = torch.tensor(CANDIDATES.index(self.candidate))
-        return {"log": self.log, "candidate": number, **parts_state("network", self.networks)}
+        return {"log": self.log, "candidate": number, **networks_state("network", self.networks)}
 
     @classmethod
-    def restore(cls, state: State) -> "Posteriors":
+    def restore(cls, state: State) -> "CrossFitPosteriors":
         """Return what :meth:`state` was taken from."""
         networks = tuple(restore_network(part_of(state, f"network/{k}/")) for k in range(FOLDS))
         return cls(state["log"], CANDIDATES[int(state["candidate"])], networks)
 
 
-def public_posteriors(graph: Graph, session: Session) -> Posteriors:
+def public_posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
     """Return posteriors cross-fitted on the public labels: training and validation, no edges.
 
     They depend on the graph's features, its public labels and the session's seed: in a session that has a
@@ -105,27 +105,33 @@ def public_posteriors(graph: Graph, session: Session) -> Posteriors:
     """
     if session.cache is None or session.streams.seed is None:  # no two sessions without a seed are alike
         return _posteriors(graph, session)
-    sampled = (MOST,) if int((graph.mask("train") | graph.mask("val")).sum()) > MOST else ()
+    sampled = (
+        (MAX_TRAINING_NODES,)
+        if int((graph.mask("train") | graph.mask("val")).sum()) > MAX_TRAINING_NODES
+        else ()
+    )
     recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, session.device.type, *sampled))
     digest = public_digest(graph, recipe, session.streams.derive("posterior"))
     path = session.cache / f"posteriors-{digest}.safetensors"
     if path.exists():
         session.on_progress("posteriors from the cache", 1, 1)
-    state = kept(path, lambda: _posteriors(graph, session).state(), lambda state: _fits(state, graph))
-    return Posteriors.restore(state)
+    state = cached_tensors(
+        path, lambda: _posteriors(graph, session).state(), lambda state: _fits(state, graph)
+    )
+    return CrossFitPosteriors.restore(state)
 
 
-def _posteriors(graph: Graph, session: Session) -> Posteriors:
-    nodes = learned_from(graph, nodes_of(graph.mask("train") | graph.mask("val")))
+def _posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
+    nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))
     trained = CrossFit(graph, session, "posterior", nodes, graph.y).best()
-    return replace(trained, log=with_similar_nodes(trained.log, graph))
+    return replace(trained, log=blend_similar_nodes(trained.log, graph))
 
 
 def _fits(state: State, graph: Graph) -> bool:
     """Whether these are posteriors of so many nodes, features and classes."""
     try:
-        posteriors = Posteriors.restore(state)
-        ends = [ends_of(network) for network in posteriors.networks]
+        posteriors = CrossFitPosteriors.restore(state)
+        ends = [input_output_widths(network) for network in posteriors.networks]
     except (KeyError, IndexError, RuntimeError):  # a part is missing, or has another shape
         return False
     shape = (graph.num_nodes, graph.num_classes)
@@ -134,7 +140,7 @@ def _fits(state: State, graph: Graph) -> bool:
 
 def prepared(x: Features, candidate: Candidate) -> Features:
     """Return the features as the candidate's network takes them."""
-    return unit_rows(as_fast(x)) if candidate.unit_rows else as_fast(x)
+    return unit_rows(densify_if_dense(x)) if candidate.unit_rows else densify_if_dense(x)
 
 
 @torch.no_grad()
@@ -142,13 +148,13 @@ def log_posterior(network: FeedForward, x: Features) -> Tensor:
     """Return one network's log-posteriors, shape (N, C)."""
     device = next(network.parameters()).device
     network.eval()
-    parts = [network(batch_of(part, device=device)).log_softmax(dim=1).cpu() for part in in_parts(x)]
+    parts = [network(batch_of(part, device=device)).log_softmax(dim=1).cpu() for part in iter_row_blocks(x)]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) -> Tensor:
     """Return the networks' mean log-posteriors, normalised, shape (N, C); ``unit`` asks for unit rows."""
-    fast = unit_rows(as_fast(x)) if unit else as_fast(x)
+    fast = unit_rows(densify_if_dense(x)) if unit else densify_if_dense(x)
     return torch.stack([log_posterior(network, fast) for network in networks]).mean(dim=0).log_softmax(dim=1)
 
 
@@ -169,10 +175,12 @@ def restore_networks(state: State, part: str) -> tuple[FeedForward, ...]:
 
 def fits(networks: Sequence[FeedForward], features: int, classes: int) -> bool:
     """Whether these are one network a fold, for so many features and classes."""
-    return len(networks) == FOLDS and all(ends_of(network) == (features, classes) for network in networks)
+    return len(networks) == FOLDS and all(
+        input_output_widths(network) == (features, classes) for network in networks
+    )
 
 
-def ends_of(network: FeedForward) -> tuple[int, int]:
+def input_output_widths(network: FeedForward) -> tuple[int, int]:
     """Return how many features a feature network reads, and how many classes it tells apart."""
     first, *_, last = network.affines()
     return first.weight.shape[0], last.weight.shape[1]
@@ -193,12 +201,12 @@ class CrossFit:
         shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS
 
-    def best(self) -> Posteriors:
+    def best(self) -> CrossFitPosteriors:
         """Return the posteriors of the candidate that explains the first fold best."""
-        chosen = self._session.once(f"{self._name}-choice", self._choose)
+        chosen = self._session.load_or_compute(f"{self._name}-choice", self._choose)
         return self.posteriors(CANDIDATES[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
 
-    def posteriors(self, candidate: Candidate, first: State | None = None) -> Posteriors:
+    def posteriors(self, candidate: Candidate, first: State | None = None) -> CrossFitPosteriors:
         """Return the cross-fitted posteriors of all nodes.
 
         Args:
@@ -208,8 +216,8 @@ class CrossFit:
         done = [] if first is None else [restore_network(first)]
         folds = range(len(done), FOLDS)
         stage = f"{self._name}, folds {len(done) + 1} to {FOLDS}"
-        state = self._session.once(
-            f"{self._name}-folds", lambda: parts_state("fold", self._train(folds, candidate, stage)[0])
+        state = self._session.load_or_compute(
+            f"{self._name}-folds", lambda: networks_state("fold", self._train(folds, candidate, stage)[0])
         )
         trained = [restore_network(part_of(state, f"fold/{k}/")) for k in range(len(folds))]
         networks = tuple(done + trained)
@@ -217,7 +225,7 @@ class CrossFit:
         each = torch.stack([log_posterior(network.to(self._session.device), x) for network in networks])
         log = each.mean(dim=0).log_softmax(dim=1)
         log[self._nodes] = each[self._fold_of, self._nodes]
-        return Posteriors(log, candidate, networks)
+        return CrossFitPosteriors(log, candidate, networks)
 
     def _choose(self) -> State:
         """Return the number of the candidate that explains the first fold's classes best, and its network."""
@@ -231,10 +239,10 @@ class CrossFit:
             # What a stage is called is what it draws from: one candidate more must not move the others.
             which = f"{number + 1} of {usual}" if number < usual else "for few labels"
             stage = f"{self._name} candidate {which}"
-            behind = partial(clearly_behind, epochs=candidate.epochs, least=least)
+            behind = partial(is_clearly_worse, epochs=candidate.epochs, least=least)
             networks, history = self._train(range(1), candidate, stage, held_out, behind)
             if history[-1].val_loss < least or not best:
-                best = {"candidate": torch.tensor(number), **parts_state("network", networks)}
+                best = {"candidate": torch.tensor(number), **networks_state("network", networks)}
                 least = history[-1].val_loss
         return best
 
@@ -243,8 +251,8 @@ class CrossFit:
         folds: range,
         candidate: Candidate,
         stage: str,
-        judges: Tensor | None = None,
-        hopeless: Callable[[list[EpochRecord]], bool] = lambda history: False,
+        scored_nodes: Tensor | None = None,
+        should_stop: Callable[[list[EpochRecord]], bool] = lambda history: False,
     ) -> tuple[tuple[FeedForward, ...], list[EpochRecord]]:
         """Return the networks that do not see one fold each, trained side by side, and how that went.
 
@@ -252,12 +260,12 @@ class CrossFit:
             folds: which networks.
             candidate: how they are trained.
             stage: names the progress and the randomness.
-            judges: nodes whose likelihood the history tells.
-            hopeless: whether to leave off.
+            scored_nodes: nodes whose likelihood the history tells.
+            should_stop: whether to leave off.
         """
         graph, session = self._graph, self._session
         generator = session.streams.torch(stage)
-        networks = SideBySide(
+        networks = BatchedFeedForward(
             [graph.num_features, candidate.hidden, graph.num_classes],
             len(folds),
             generator=generator,
@@ -275,14 +283,14 @@ class CrossFit:
             lambda batch: log_posteriors(batch).mean(dim=0),
             self._targets,
             self._nodes,
-            self._nodes[:0] if judges is None else judges,
+            self._nodes[:0] if scored_nodes is None else scored_nodes,
             candidate.schedule,
             generator=generator,
             on_epoch=session.epochs(stage, candidate.epochs),
             loss=lambda batch: mean_losses(
                 log_posteriors(batch), self._targets[batch], counts[:, batch]
             ).sum(),
-            hopeless=hopeless,
+            should_stop=should_stop,
         )
         return networks.networks(), history
 
@@ -293,7 +301,7 @@ class CrossFit:
         return counts.to(self._session.device)
 
 
-def clearly_behind(history: list[EpochRecord], *, epochs: int, least: float) -> bool:
+def is_clearly_worse(history: list[EpochRecord], *, epochs: int, least: float) -> bool:
     """Return whether a candidate is hopeless when half of its epochs are over.
 
     It is if it is further behind the best one than three times what its second quarter gained. As the step
@@ -301,13 +309,13 @@ def clearly_behind(history: list[EpochRecord], *, epochs: int, least: float) -> 
 
     >>> losses = [2.0, 1.9, 1.8, 1.7]
     >>> history = [EpochRecord(epoch, 0.0, loss, 0.0) for epoch, loss in enumerate(losses)]
-    >>> [clearly_behind(history, epochs=8, least=least) for least in (1.2, 0.9)]
+    >>> [is_clearly_worse(history, epochs=8, least=least) for least in (1.2, 0.9)]
     [False, True]
     """
     if len(history) != epochs // 2 or epochs < 4:
         return False
     quarter, half = history[epochs // 4 - 1].val_loss, history[-1].val_loss
-    return half - least > _CATCHES_UP * max(0.0, quarter - half)
+    return half - least > _MAX_LATE_GAIN * max(0.0, quarter - half)
 
 
 def mean_losses(log: Tensor, targets: Tensor, counts: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphveil.graph import Features
 from graphveil.models.method import State
-from graphveil.train.descent import Descent, Inputs, Noise, OnStep, descend
+from graphveil.train.descent import DescentNoise, DescentSchedule, Inputs, OnStep, descend
 from graphveil.train.devices import CPU
 
 STEPS = 60
@@ -57,19 +57,21 @@ class NoisySoftmax:
         return torch.from_numpy(shrunk).log_softmax(dim=1)
 
 
-def softmax_descent(noise_multiplier: float, records: int, features: int, steps: int = STEPS) -> Descent:
+def softmax_schedule(
+    noise_multiplier: float, records: int, features: int, steps: int = STEPS
+) -> DescentSchedule:
     """Return the schedule; the step size follows from how loud the noise is, by public figures alone.
 
     rate = max(2, min(5 (m / 900)^1.1, 80, 20 n / f)) with m = n sqrt(T) / z, the descent's mu times the n
     records, and f features: with few records a feature, long steps learn records by heart, and noise.
 
-    >>> [round(softmax_descent(z, 14000, 500).rate, 1) for z in (28.9, 8.37, 2.67)]
+    >>> [round(softmax_schedule(z, 14000, 500).rate, 1) for z in (28.9, 8.37, 2.67)]
     [24.0, 80.0, 80.0]
     """
     loudness = records * math.sqrt(steps) / noise_multiplier
     fastest = min(_FASTEST, _CROWDED * records / features)
     rate = max(_SLOWEST, min(_RATE * math.pow(loudness / _USUAL, _POWER), fastest))
-    return Descent(steps=steps, rate=rate, records=records)
+    return DescentSchedule(steps=steps, rate=rate, records=records)
 
 
 def fit_softmax(
@@ -78,9 +80,9 @@ def fit_softmax(
     labelled: Tensor,
     classes: int,
     *,
-    descent: Descent,
+    descent: DescentSchedule,
     noise_multiplier: float,
-    noise: Noise,
+    noise: DescentNoise,
     device: torch.device = CPU,
     on_step: OnStep = lambda done: None,
 ) -> NoisySoftmax:

@@ -12,18 +12,18 @@ from graphveil.graph import Features, to_dense
 _DENSE = 0.05  # share of non-zero features from which dense products are faster
 
 
-def as_fast(x: Features) -> Features:
+def densify_if_dense(x: Features) -> Features:
     """Return sparse features as dense ones if too few of their entries are zero."""
     if isinstance(x, sparse.csr_array) and x.nnz > _DENSE * x.shape[0] * x.shape[1]:
         return to_dense(x)
     return x
 
 
-def in_parts(x: Features, most: int = 1 << 17) -> Iterator[Features]:
+def iter_row_blocks(x: Features, most: int = 1 << 17) -> Iterator[Features]:
     """Yield consecutive rows, so many at a time: what a network makes of all at once may not fit.
 
     >>> import torch
-    >>> [len(part) for part in in_parts(torch.ones(5, 2), most=2)]
+    >>> [len(part) for part in iter_row_blocks(torch.ones(5, 2), most=2)]
     [2, 2, 1]
     """
     if x.shape[0] <= most:

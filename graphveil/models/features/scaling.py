@@ -24,7 +24,7 @@ from graphveil.graph.features import Sparse, columns_beyond
 
 FeatureScalingMode = Literal["auto", "none"]
 MODES: tuple[FeatureScalingMode, ...] = ("auto", "none")
-SANE = 10.0  # columns whose values all lie within this keep them
+MAX_UNSCALED = 10.0  # columns whose values all lie within this keep them
 LIMIT = 2.0  # scaled values are clipped here
 BOUND = 3.0  # under units that protect records: values within this are kept, larger ones are compressed
 _LEAST = 1.0  # from here on compressed values grow, where a record's own values are smaller
@@ -68,7 +68,7 @@ class FeatureScaling:
         bound: all other values beyond it are compressed, each record's by its own; None leaves them.
 
     >>> salaries = torch.tensor([[1.0, 52_000.0], [0.0, 48_000.0], [1.0, 50_000.0], [0.0, 50_000.0]])
-    >>> scaling = FeatureScaling.fitted(salaries)
+    >>> scaling = FeatureScaling.from_public_features(salaries)
     >>> [column.column for column in scaling.columns], bool(scaling.apply(salaries).abs().max() <= LIMIT)
     ([1], True)
     """
@@ -77,7 +77,7 @@ class FeatureScaling:
     bound: float | None = None
 
     @classmethod
-    def fitted(cls, x: Features, ranges: dict[int, Range] | None = None) -> "FeatureScaling":
+    def from_public_features(cls, x: Features, ranges: dict[int, Range] | None = None) -> "FeatureScaling":
         """Fit the scaling on public features; columns in ``ranges`` use their public range instead.
 
         Privacy:
@@ -86,12 +86,12 @@ class FeatureScaling:
         given = ranges or {}
         filled = isinstance(x, Tensor)
         found = [_ranged(column, one, filled=filled) for column, one in given.items()]
-        large = [column for column in columns_beyond(x, SANE) if column not in given]
+        large = [column for column in columns_beyond(x, MAX_UNSCALED) if column not in given]
         found += [_fitted(column, _values(x, column), filled=filled) for column in large]
         return cls(columns=tuple(sorted(found, key=lambda one: one.column)))
 
     @classmethod
-    def public(cls, x: Features, ranges: dict[int, Range] | None = None) -> "FeatureScaling":
+    def from_public_ranges(cls, x: Features, ranges: dict[int, Range] | None = None) -> "FeatureScaling":
         """Return the scaling for protected records: public ranges and constants; no value is read."""
         filled = isinstance(x, Tensor)
         given = sorted((ranges or {}).items())
@@ -252,7 +252,7 @@ def _fitted(column: int, values: Values, *, filled: bool) -> ScaledColumn:
         spread = float(np.median(others)) if len(others) else 1.0
     within = _KEPT_SPREAD[0] <= spread <= _KEPT_SPREAD[1]
     if within and abs(center) <= _KEPT_CENTER:
-        return ScaledColumn(column=column, center=0.0, scale=1.0, low=-SANE, high=SANE)
+        return ScaledColumn(column=column, center=0.0, scale=1.0, low=-MAX_UNSCALED, high=MAX_UNSCALED)
     return ScaledColumn(column=column, center=center, scale=spread, low=-LIMIT, high=LIMIT)
 
 

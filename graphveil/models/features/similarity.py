@@ -7,17 +7,17 @@ from torch import Tensor
 from torch.nn.functional import nll_loss
 
 from graphveil.graph import Features, Graph, to_dense
-from graphveil.models.features.rows import as_fast, unit_rows
+from graphveil.models.features.rows import densify_if_dense, unit_rows
 from graphveil.models.membership import nodes_of
 
 NEIGHBOURS = 20
 _ALL_PAIRS = 1 << 26  # node-label pairs up to which comparing them all is cheap
 _CHUNK = 1 << 22  # similarities held at once
-_FLOOR = 0.01  # of a similarity of one: keeps every class possible
+_MIN_PROBABILITY = 0.01  # of a similarity of one: keeps every class possible
 _WEIGHTS, _TEMPERS = (0.0, 0.1, 0.2, 0.4, 0.8), (0.6, 0.8, 1.0)
 
 
-def with_similar_nodes(log_posteriors: Tensor, graph: Graph) -> Tensor:
+def blend_similar_nodes(log_posteriors: Tensor, graph: Graph) -> Tensor:
     """Return log-posteriors (N, C) blended with those of similar nodes, by likelihood on the public labels.
 
     Both opinions of a labelled node leave its own label out, so the blend is chosen without bias. Large
@@ -43,7 +43,7 @@ def similar_nodes_posterior(graph: Graph, labelled: Tensor) -> Tensor:
     Similarity is the cosine of features weighted by inverse document frequency; a neighbour votes with it.
     """
     rows = _weighted_unit_rows(graph.x)
-    votes = torch.full((graph.num_nodes, graph.num_classes), _FLOOR)
+    votes = torch.full((graph.num_nodes, graph.num_classes), _MIN_PROBABILITY)
     k = min(NEIGHBOURS, len(labelled) - 1)
     for nodes in torch.arange(graph.num_nodes).tensor_split(-(-graph.num_nodes * len(labelled) // _CHUNK)):
         similarity = _products(rows, nodes, labelled)
@@ -69,4 +69,4 @@ def _weighted_unit_rows(x: Features) -> Features:
     weighted = sparse.csr_array(
         ((matrix.data * rarity[matrix.indices]).astype(np.float32), *places), shape=matrix.shape
     )
-    return unit_rows(as_fast(weighted))
+    return unit_rows(densify_if_dense(weighted))

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.models.attention import SIMILARITY
 from graphveil.models.base import Estimator
-from graphveil.models.gap.edges import AttentionSettings, GapOnEdges
+from graphveil.models.edge_weighting import EdgeWeighting
+from graphveil.models.gap.edges import AttentionSettings, EdgeLevelGap
 from graphveil.models.gap.method import GapMethod
-from graphveil.models.gap.records import GapOnRecords
-from graphveil.models.gap.shape import GapShape
-from graphveil.models.keywords import NetworkKeywords, Recipe
+from graphveil.models.gap.records import NodeLevelGap
+from graphveil.models.gap.shape import GapArchitecture
+from graphveil.models.keywords import NetworkKeywords, TrainingConfig
 from graphveil.models.own.code import Factory, check_factory
-from graphveil.models.terms import Terms
-from graphveil.models.weighting import Weighting
+from graphveil.models.privacy_config import PrivacyConfig
 from graphveil.networks.layers import COMBINATIONS
 
 
@@ -93,13 +93,13 @@ class GAP(NetworkKeywords, Estimator):
     True
     >>> len(model.plan_.queries), model.guarantee.releases, model.guarantee.epsilon <= 1.0
     (2, 1, True)
-    >>> len(GAP(unit="node-owner", degree_budget=5, epsilon=8.0, seed=0, epochs=5).fit(graph).plan_.queries)
+    >>> len(GAP(unit="node-owner", out_degree_bound=5, epsilon=8.0, seed=0, epochs=5).fit(graph).plan_.queries)
     4
     """
 
     method: ClassVar[str] = "gap"
     node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
-    needs_degree_budget: ClassVar[bool] = True
+    needs_out_degree_bound: ClassVar[bool] = True
     paper_deviations: ClassVar[tuple[str, ...]] = ("noise calibrated by the paper's Renyi accounting",)
 
     hops: int = 2
@@ -121,50 +121,50 @@ class GAP(NetworkKeywords, Estimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        self._configured()
+        self._build_method()
 
-    def _configured(self) -> GapMethod:
-        terms = self._terms()
-        recipe = Recipe.of(self, terms, self.device)
-        shape = self._shape(terms, recipe)
-        weighting = Weighting.named(
+    def _build_method(self) -> GapMethod:
+        privacy_config = self._build_privacy_config()
+        training_config = TrainingConfig.from_keywords(self, privacy_config, self.device)
+        shape = self._shape(privacy_config, training_config)
+        edge_weighting = EdgeWeighting.from_config(
             self.weights,
             self.weight_rows,
             encoder=self.use_encoder,
-            records=terms.on_records,
-            attention=SIMILARITY if terms.protects else None,
+            records=privacy_config.on_records,
+            attention=SIMILARITY if privacy_config.protects else None,
         )
-        epochs = recipe.epochs if self.encoder_epochs is None else self.encoder_epochs
+        epochs = training_config.epochs if self.encoder_epochs is None else self.encoder_epochs
         _check.integer_at_least(1, encoder_epochs=epochs)
-        attention = self._attention(weighting)
-        self._check_shares(terms)
-        self._check_own(terms)
-        if not terms.on_records:
-            return GapOnEdges(
+        attention = self._attention(edge_weighting)
+        self._check_shares(privacy_config)
+        self._check_custom_modules(privacy_config)
+        if not privacy_config.on_records:
+            return EdgeLevelGap(
                 name=self.method,
-                terms=terms,
+                privacy_config=privacy_config,
                 device=self.device,
-                recipe=recipe,
+                training_config=training_config,
                 shape=shape,
                 encoder_epochs=epochs,
-                weighting=weighting,
+                edge_weighting=edge_weighting,
                 attention=attention,
             )
-        return GapOnRecords(
+        return NodeLevelGap(
             name=self.method,
-            terms=terms,
+            privacy_config=privacy_config,
             device=self.device,
-            recipe=recipe,
+            training_config=training_config,
             shape=shape,
             encoder_epochs=epochs,
             shares=(self.encoder_share, self.classifier_share),
             multiplier=self.sgd_multiplier,
-            degree_budget=self.degree_budget,
+            out_degree_bound=self.out_degree_bound,
         )
 
-    def _shape(self, terms: Terms, recipe: Recipe) -> GapShape:
+    def _shape(self, privacy_config: PrivacyConfig, training_config: TrainingConfig) -> GapArchitecture:
         """Return the networks, refusing those without a closed form of a record's gradient."""
-        private, paper = terms.on_records, terms.paper
+        private, paper = privacy_config.on_records, privacy_config.paper
         suits = 1 if private and not paper else 2
         depth = suits if self.encoder_layers is None else self.encoder_layers
         _check.depth(hops=self.hops, encoder_layers=depth)
@@ -175,52 +175,52 @@ class GAP(NetworkKeywords, Estimator):
                 f"combine={self.combine!r} has no closed form of a record's gradient, which node units need; "
                 "use 'concat'"
             )
-        return GapShape(
+        return GapArchitecture(
             hops=self.hops,
             hidden=self.hidden,
             encoder_layers=depth if self.use_encoder else 0,
             base_layers=self.base_layers,
             head_layers=self.head_layers,
             combine=self.combine,
-            layers=recipe.layers,
+            layers=training_config.layers,
             paper=paper,
             paper_on_records=private and paper,
-            own_encoder=self.encoder,
-            own_head=self.head,
+            custom_encoder=self.encoder,
+            custom_head=self.head,
         )
 
-    def _check_own(self, terms: Terms) -> None:
+    def _check_custom_modules(self, privacy_config: PrivacyConfig) -> None:
         """Refuse modules of the user's where records are protected, and what they would replace."""
         given = {"encoder": self.encoder, "head": self.head}
         for name, module in given.items():
             if module is None:
                 continue
             check_factory(module, name)
-            if terms.on_records:
-                raise NotYetError(
-                    f"{name}= is a module of your own, and unit {terms.unit.name!r} protects the records "
+            if privacy_config.on_records:
+                raise NotImplementedGuaranteeError(
+                    f"{name}= is a module of your own, and unit {privacy_config.unit.name!r} protects the records "
                     "that it would learn from in the clear: use an edge unit, or PrivateGNN, which trains "
                     "modules by noisy steps"
                 )
-            if terms.paper:
+            if privacy_config.paper:
                 raise ConfigError(f"{name}= is not what the paper trains; drop it, or use mode='strict'")
         if self.encoder is not None and (self.encoder_layers is not None or not self.use_encoder):
             raise ConfigError("encoder= takes the place of encoder_layers and use_encoder; drop them")
 
-    def _check_shares(self, terms: Terms) -> None:
+    def _check_shares(self, privacy_config: PrivacyConfig) -> None:
         _check.positive(encoder_share=self.encoder_share, classifier_share=self.classifier_share)
         both = self.encoder_share + self.classifier_share
         _check.within(0, 0.99, **{"encoder_share + classifier_share": both})
         if self.sgd_multiplier is not None:
             _check.positive(sgd_multiplier=self.sgd_multiplier)
-            if not terms.on_records:
+            if not privacy_config.on_records:
                 raise ConfigError(
                     f"sgd_multiplier is for node units; under unit {self.unit!r} training costs nothing"
                 )
 
-    def _attention(self, weighting: Weighting | None) -> AttentionSettings | None:
+    def _attention(self, edge_weighting: EdgeWeighting | None) -> AttentionSettings | None:
         """Return how attention is learned; None where weights are not learned from edges."""
-        attends = weighting is not None and weighting.similarity.reads == "attention"
+        attends = edge_weighting is not None and edge_weighting.similarity.reads == "attention"
         given = {"attention_steps": self.attention_steps, "attention_multiplier": self.attention_multiplier}
         for name, value in given.items():
             if value is not None and not attends:

@@ -5,23 +5,23 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from graphveil.graph import Graph
-from graphveil.models.gap.edges import named
-from graphveil.models.gap.method import Aggregation, GapMethod, TrainedGap, groups_for, noise_of
+from graphveil.models.gap.edges import named_aggregates
+from graphveil.models.gap.method import Aggregation, GapMethod, TrainedGap, hop_noise_stds, plan_record_groups
 from graphveil.models.gap.shape import Classifier
 from graphveil.models.membership import check_members
-from graphveil.models.method import Outcome
-from graphveil.models.sage.bounded import at_most
+from graphveil.models.method import FitResult
+from graphveil.models.sage.bounded import sample_out_edges
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.training.on_records import fit_on_records, plan_on_records
-from graphveil.models.training.private import Training
-from graphveil.models.training.record_plan import RecordPlan, released_accuracies
+from graphveil.models.training.dpsgd import DPSGDTraining
+from graphveil.models.training.node_level import fit_node_level, plan_node_level
+from graphveil.models.training.record_plan import RecordPlan, release_accuracies
 from graphveil.networks.hops import Encoder
 from graphveil.networks.layers import batch_of
-from graphveil.privacy import NodeOwner, NodeUnit
+from graphveil.privacy import NodeRecord, NodeUnit
 from graphveil.release import Release, ReleasePlan
 
-PAPER_ON_RECORDS = (
+NODE_LEVEL_PAPER_DEVIATIONS = (
     "the epoch of the best exact validation accuracy is kept, for which nobody pays",
     "the paper claims to hide all edges at a node; a sample of each node's own edges hides those that "
     "the node declares, at most",
@@ -29,54 +29,54 @@ PAPER_ON_RECORDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class GapOnRecords(GapMethod):
+class NodeLevelGap(GapMethod):
     """Both networks are trained by noisy steps, and a node pays for its steps and its messages together.
 
     Args:
         shares: the encoder's and the classifier's part of the squared mu.
         multiplier: the noise multiplier of both trainings instead.
-        degree_budget: D of unit ``node-owner``.
+        out_degree_bound: D of unit ``node-owner``.
     """
 
     shares: tuple[float, float]
     multiplier: float | None
-    degree_budget: int | None
+    out_degree_bound: int | None
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph without members to learn from, or to select on."""
         super().check(graph)
-        if self.recipe.selection.kind == "private":
+        if self.training_config.selection.kind == "private":
             check_members(graph, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the hops between two trainings, calibrated together."""
-        unit = self.terms.unit
+        unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         *_, classifier = trainings = self.trainings(sizes)
-        asked = RecordPlan(
+        record_plan = RecordPlan(
             unit=unit,
             trainings=trainings,
             shares=self.shares[-len(trainings) :],
             multiplier=self.multiplier,
             hops=self.shape.hops,
             dim=self.shape.width(sizes),
-            degree_budget=self.degree_budget,
-            candidates=self.recipe.selection.counted(classifier),
-            metrics=self.terms.private_metrics,
+            out_degree_bound=self.out_degree_bound,
+            candidates=self.training_config.selection.num_counts(classifier),
+            metrics=self.privacy_config.private_metrics,
         )
-        return plan_on_records(self.terms, asked, sizes.nodes)
+        return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
 
-    def trainings(self, sizes: PublicSizes) -> tuple[Training, ...]:
+    def trainings(self, sizes: PublicSizes) -> tuple[DPSGDTraining, ...]:
         """Return the classifier's training, after the encoder's if there is one."""
-        classifier = Training(
-            schedule=self.recipe.private(),
+        classifier = DPSGDTraining(
+            schedule=self.training_config.private(),
             parameters=self.shape.classifier_parameters(sizes),
             records=sizes.records,
         )
         if not self.shape.encoder_layers:
             return (classifier,)
-        encoder = Training(
-            schedule=self.recipe.private(self.encoder_epochs),
+        encoder = DPSGDTraining(
+            schedule=self.training_config.private(self.encoder_epochs),
             parameters=self.shape.encoder_parameters(sizes),
             records=sizes.records,
         )
@@ -84,41 +84,46 @@ class GapOnRecords(GapMethod):
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
         """Return the paper's, with those of its node-level variant."""
-        return (*super().deviations(graph), *(PAPER_ON_RECORDS if self.terms.paper else ()))
+        return (
+            *super().deviations(graph),
+            *(NODE_LEVEL_PAPER_DEVIATIONS if self.privacy_config.paper else ()),
+        )
 
-    def sampled(self, graph: Graph, session: Session) -> Graph:
+    def sample_edges(self, graph: Graph, session: Session) -> Graph:
         """Return the graph with a sample of each node's own edges, which is what the paper asks."""
-        if not (self.terms.paper and isinstance(self.terms.unit, NodeOwner)):
+        if not (self.privacy_config.paper and isinstance(self.privacy_config.unit, NodeRecord)):
             return graph
-        sample = at_most(graph.adjacency, self.degree_budget or 1, session.streams.numpy("edges"))
+        sample = sample_out_edges(graph.adjacency, self.out_degree_bound or 1, session.streams.numpy("edges"))
         return graph.replace(adjacency=sample)
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Ask both trainings and the hops in the order of the plan, and release accuracies if planned."""
         assert session.plan is not None
-        groups = groups_for(session.plan, graph)
-        release = session.open(self.sampled(graph, session), groups)  # booked before any work
+        groups = plan_record_groups(session.plan, graph)
+        release = session.open(self.sample_edges(graph, session), groups)  # booked before any work
         with session.stage("encoder"):
             aggregation = Aggregation(self, self._encoder(graph, release, session))
-            rows = session.once("encoder", lambda: {"rows": aggregation.encode(graph)})["rows"]
+            rows = session.load_or_compute("encoder", lambda: {"rows": aggregation.encode(graph)})["rows"]
         with session.stage("aggregate"):
-            answers = aggregation.answers(graph, rows, release, session)
-        views = self.passing.views(rows, answers, noise_of(session.plan))
+            aggregates = aggregation.aggregates(graph, rows, release, session)
+        views = self.hop_transform.views(rows, aggregates, hop_noise_stds(session.plan))
         with session.stage("classifier"):
             classifier = self._classifier(graph, views, release, session)
         trained = TrainedGap(aggregation, classifier, self.sizes_of(graph))
         proba, accuracy = trained.proba(views), dict[str, float]()
-        if self.terms.private_metrics:
-            accuracy = released_accuracies(release, proba.argmax(dim=1), graph)
+        if self.privacy_config.private_metrics:
+            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
         release.close()
-        return Outcome(trained=trained, proba=proba, released=named(answers), private_accuracy=accuracy)
+        return FitResult(
+            trained=trained, proba=proba, released=named_aggregates(aggregates), private_accuracy=accuracy
+        )
 
     def _encoder(self, graph: Graph, release: Release, session: Session) -> Encoder | None:
         if not self.shape.encoder_layers:
             return None
         sizes = self.sizes_of(graph)
         encoder = self.shape.encoder(sizes, session.streams.torch("encoder"))
-        fit_on_records(
+        fit_node_level(
             encoder,
             graph.x,
             lambda index: encoder(batch_of(graph.x, index)),
@@ -127,7 +132,7 @@ class GapOnRecords(GapMethod):
             release,
             session,
             stage="encoder",
-            selection=self.recipe.selection,
+            selection=self.training_config.selection,
         )
         return encoder
 
@@ -136,7 +141,7 @@ class GapOnRecords(GapMethod):
     ) -> Classifier:
         sizes = self.sizes_of(graph)
         network = self.shape.classifier(sizes, session.streams.torch("classifier"))
-        fit_on_records(
+        fit_node_level(
             network,
             views,
             self.classifier_of(views, network),
@@ -145,7 +150,7 @@ class GapOnRecords(GapMethod):
             release,
             session,
             stage="classifier",
-            selection=self.recipe.selection,
+            selection=self.training_config.selection,
             final=True,
         )
         return network

@@ -8,19 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphveil.models.gap.own import OwnEncoder, OwnHead, check_output, probes
+from graphveil.models.gap.custom_modules import CustomEncoder, CustomHead, check_output, random_records
 from graphveil.models.own.code import Factory
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.training.private import count_parameters
+from graphveil.models.training.dpsgd import count_parameters
 from graphveil.networks.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
 from graphveil.propagation import plain_unit, safe_unit, shrink_unit
-from graphveil.train.nulls import finite_rows
+from graphveil.train.null_records import finite_rows
 
 Classifier = HopClassifier | UnitHopClassifier
 
 
 @dataclass(frozen=True, kw_only=True)
-class GapShape:
+class GapArchitecture:
     """Depths and widths of the encoder and the classifier, for any public sizes.
 
     Args:
@@ -44,8 +44,8 @@ class GapShape:
     layers: dict[str, Any]
     paper: bool
     paper_on_records: bool
-    own_encoder: Factory | str | None = None
-    own_head: Factory | str | None = None
+    custom_encoder: Factory | str | None = None
+    custom_head: Factory | str | None = None
 
     def width(self, sizes: PublicSizes) -> int:
         """Return the width of aggregated rows."""
@@ -53,9 +53,9 @@ class GapShape:
 
     def encoder(self, sizes: PublicSizes, generator: torch.Generator) -> Encoder:
         """Return an untrained encoder."""
-        if self.own_encoder is not None:
+        if self.custom_encoder is not None:
             sides = sizes.width, self.hidden, sizes.classes
-            return OwnEncoder(self.own_encoder, *sides, generator=generator)
+            return CustomEncoder(self.custom_encoder, *sides, generator=generator)
         return Encoder(
             self._encoder_widths(sizes),
             sizes.classes,
@@ -68,28 +68,28 @@ class GapShape:
     def classifier(self, sizes: PublicSizes, generator: torch.Generator) -> Classifier:
         """Return an untrained classifier of own rows and K hops."""
         views, base = self.hops + 1, self._base_widths(sizes)
-        if self.own_head is not None:
-            return OwnHead(self.own_head, views, self.width(sizes), sizes.classes, generator=generator)
+        if self.custom_head is not None:
+            return CustomHead(self.custom_head, views, self.width(sizes), sizes.classes, generator=generator)
         head = [*self._head_widths, sizes.classes]
         if self.paper_on_records:
             activation = self.layers["activation"]
             return UnitHopClassifier(views, base, head, generator=generator, activation=activation)
         return HopClassifier(views, base, head, self.combine, generator=generator, **self.layers)
 
-    def check_own(self, sizes: PublicSizes) -> None:
+    def check_custom_modules(self, sizes: PublicSizes) -> None:
         """Build and run the user's modules on a few random records, before anything is booked."""
         generator = torch.Generator()
-        if self.own_encoder is not None:
+        if self.custom_encoder is not None:
             encoder = self.encoder(sizes, generator)
-            records = partial(probes, sizes.width)
-            check_output(encoder._base, records, self.hidden, self.own_encoder, frozen=True)
-        if self.own_head is not None:
+            records = partial(random_records, sizes.width)
+            check_output(encoder._base, records, self.hidden, self.custom_encoder, frozen=True)
+        if self.custom_head is not None:
             head, views, width = self.classifier(sizes, generator), self.hops + 1, self.width(sizes)
             check_output(
                 head,
-                lambda scale: [FixedRows(probes(width, scale))] * views,
+                lambda scale: [FixedRows(random_records(width, scale))] * views,
                 sizes.classes,
-                self.own_head,
+                self.custom_head,
                 frozen=False,
             )
 
@@ -115,7 +115,7 @@ class GapShape:
 
 
 @dataclass(frozen=True)
-class Passing:
+class HopTransform:
     """How rows are normalised before a hop, and what is made of its answer.
 
     A paper normalises plainly. Otherwise a row's norm is at most one whatever the rounding, and a noisy row
@@ -132,24 +132,26 @@ class Passing:
             return plain_unit(rows)
         return safe_unit(finite_rows(rows) if self.on_records else rows)
 
-    def onward(self, encoder: Encoder | None, rows: Tensor, answers: Sequence[Tensor], std: float) -> Tensor:
+    def next_input(
+        self, encoder: Encoder | None, rows: Tensor, aggregates: Sequence[Tensor], std: float
+    ) -> Tensor:
         """Return the next hop's input from a node's own row and its noisy answers."""
         if self.paper:
-            return plain_unit(answers[-1])
+            return plain_unit(aggregates[-1])
         if self.on_records and encoder is not None:
-            return self.unit(encoder.message(rows, [scaled_by_norm(answer, std) for answer in answers]))
-        return shrink_unit(answers[-1], std)
+            return self.unit(encoder.message(rows, [scaled_by_norm(answer, std) for answer in aggregates]))
+        return shrink_unit(aggregates[-1], std)
 
-    def views(self, rows: Tensor, answers: Sequence[Tensor], stds: Sequence[float] | None) -> list[Tensor]:
+    def views(self, rows: Tensor, aggregates: Sequence[Tensor], stds: Sequence[float] | None) -> list[Tensor]:
         """Return what the classifier sees of each hop: functions of own and noisy rows only.
 
         Args:
             rows: own rows.
-            answers: of the K hops.
+            aggregates: of the K hops.
             stds: their noise; None for exact answers.
         """
         if stds is None or self.paper:
-            views = list(map(plain_unit, answers))
+            views = list(map(plain_unit, aggregates))
         else:
-            views = [scaled_by_norm(answer, std) for answer, std in zip(answers, stds, strict=True)]
+            views = [scaled_by_norm(answer, std) for answer, std in zip(aggregates, stds, strict=True)]
         return [view.float() for view in (rows, *views)]

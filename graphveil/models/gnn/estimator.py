@@ -8,25 +8,25 @@ from torch import nn
 from graphveil import _check
 from graphveil.errors import ConfigError, UnitError
 from graphveil.models.base import Estimator
-from graphveil.models.fitted import Fitted
-from graphveil.models.gnn.method import StarGnn
-from graphveil.models.gnn.trained import TrainedStars
-from graphveil.models.gnn.tree_method import TrainedTrees, TreeGnn
-from graphveil.models.learned import Learned, nothing
+from graphveil.models.fitted_attributes import FittedAttribute, none_before_fit
+from graphveil.models.fitted_model import FittedModel
+from graphveil.models.gnn.method import OneHopGNN
+from graphveil.models.gnn.multi_hop_method import MultiHopGNN, TrainedMultiHopGNN
+from graphveil.models.gnn.trained import TrainedOneHopGNN
 from graphveil.models.own.code import Factory, check_factory
-from graphveil.privacy import NodeOwner, NodePromise, NodeUnit
-from graphveil.privacy.events import MOST_ROOTS
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit
+from graphveil.privacy.events import MAX_ROOTS
 from graphveil.release.steps.tree_steps import Reach
 from graphveil.train import PrivateSchedule
 
-_LEAST_SHARE, _LEAST_PUSH, _MOST_SUGGESTED = 0.001, 0.05, 0.4
+_MIN_SHARE, _MIN_AGGREGATION_SHARE, _MAX_SUGGESTED_SHARE = 0.001, 0.05, 0.4
 _LEAVES, _HEARD = 128, 4  # leaves of a star, and of a tree for each slot
 _AVERAGED = 0.3  # of the steps, whose iterates are averaged
 
 
-def _module_of(fit: Fitted) -> nn.Module | None:
+def _module_of(fit: FittedModel) -> nn.Module | None:
     """Return the trained module, None where a file was read."""
-    return fit.trained.module if isinstance(fit.trained, TrainedStars | TrainedTrees) else None
+    return fit.trained.module if isinstance(fit.trained, TrainedOneHopGNN | TrainedMultiHopGNN) else None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -47,7 +47,7 @@ class PrivateGNN(Estimator):
     4. The module is trained on the stars of labelled nodes by DP-Adam: Poisson batches, every star's gradient
        clipped on its own. The logits at v's root, on v's star, are the prediction for v, after a public start
        is added to them: what the codes themselves say of v's class if friends resemble each other
-       (:class:`~graphveil.models.gnn.start.FromCodes`). ``module_`` is the module without it.
+       (:class:`~graphveil.models.gnn.code_prior.CodePriorModule`). ``module_`` is the module without it.
 
     Guarantee: unit ``node-owner``. Encoder, rows, the module's weights of all steps, and the predictions
     for all nodes but q are (epsilon, delta)-indistinguishable for the record of q, for any module that
@@ -56,8 +56,8 @@ class PrivateGNN(Estimator):
     prediction for q reads q's features and list, and is for those entitled to both. Proof:
     ``docs/guarantees.md``, section 9.
 
-    **Private weights** (``reads="neighbours"``): the module is trained on trees of exact neighbours, of
-    ``layers`` levels. Every node keeps D = ``out_slots`` of its own list by its own coins, again for each
+    **Private weights** (``neighborhood="neighbours"``): the module is trained on trees of exact neighbours, of
+    ``layers`` levels. Every node keeps D = ``max_out_edges`` of its own list by its own coins, again for each
     pass, and each node then hears at most M of those that kept it. One record reaches N = 1 + D + ... + D^r
     roots, and the noise pays for all (Theorem A; ``node-promise`` has a larger N). The guarantee covers the
     weights and nothing else: a prediction would read other people's exact records, so there are none, and
@@ -70,15 +70,15 @@ class PrivateGNN(Estimator):
 
     Args:
         module: builds the module; or the name that it was registered under (:func:`graphveil.register`).
-        reads: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbours"``, which
+        neighborhood: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbours"``, which
             covers the weights alone (see below).
         encoder_share: the encoder's share of mu^2; None for what budget and public sizes suggest.
         module_share: the module's; the push has the rest.
         leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins. None is 128,
-            and under ``reads="neighbours"`` four times ``out_slots``.
+            and under ``neighborhood="neighbours"`` four times ``max_out_edges``.
         start: on stars: ``"codes"``, or ``"none"`` for the module's logits alone.
-        layers, out_slots: r and D of ``reads="neighbours"``.
-        accept_noise: train two layers and more although each node fills more than two slots, which takes the
+        layers, out_slots: r and D of ``neighborhood="neighbours"``.
+        allow_high_noise: train two layers and more although each node fills more than two slots, which takes the
             noise for seven roots and more.
         epochs: expected passes of the module over labelled records.
         batch_size: labelled records expected in a batch; None for a twentieth of them.
@@ -88,8 +88,8 @@ class PrivateGNN(Estimator):
 
     Raises:
         ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
-        UnitError: the unit does not go with ``reads``; it says what to use. On ``predict`` and
-            the like after ``reads="neighbours"``: no guarantee covers a prediction.
+        UnitError: the unit does not go with ``neighborhood``; it says what to use. On ``predict`` and
+            the like after ``neighborhood="neighbours"``: no guarantee covers a prediction.
 
     >>> import torch
     >>> from graphveil.graph import RECIPES, synthetic
@@ -112,20 +112,20 @@ class PrivateGNN(Estimator):
     node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
 
     module: Factory | str = ""
-    reads: Literal["published", "neighbours"] = "published"
+    neighborhood: Literal["published", "neighbours"] = "published"
     encoder_share: float | None = None
     module_share: float = 0.15
     leaves: int | None = None
     start: Literal["codes", "none"] = "codes"
     layers: int = 1
-    out_slots: int = 1
-    accept_noise: bool = False
+    max_out_edges: int = 1
+    allow_high_noise: bool = False
     epochs: int = 10
     batch_size: int | None = None
     clip: float = 1.0
     learning_rate: float = 0.02
 
-    module_ = Learned[nn.Module | None](_module_of, nothing)
+    module_ = FittedAttribute[nn.Module | None](_module_of, none_before_fit)
 
     def _check_config(self) -> None:
         self._check_unit()
@@ -140,45 +140,45 @@ class PrivateGNN(Estimator):
         check_factory(self.module)
         if self.leaves is not None:
             _check.integer_at_least(1, leaves=self.leaves)
-        _check.integer_at_least(1, layers=self.layers, out_slots=self.out_slots)
-        if self.reads == "neighbours":
-            self._check_trees()
+        _check.integer_at_least(1, layers=self.layers, max_out_edges=self.max_out_edges)
+        if self.neighborhood == "neighbours":
+            self._check_multi_hop()
         else:
-            self._check_stars()
-        self._configured()
+            self._check_one_hop()
+        self._build_method()
 
-    def _check_stars(self) -> None:
+    def _check_one_hop(self) -> None:
         """Refuse shares that leave too little, and what has no meaning on stars."""
-        if self.layers > 1 or self.out_slots > 1:
+        if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
-                f"layers={self.layers} and out_slots={self.out_slots} are for reads='neighbours'; on a star "
+                f"layers={self.layers} and out_slots={self.max_out_edges} are for reads='neighbours'; on a star "
                 "every layer of the module reads the same leaves"
             )
-        encoder = _MOST_SUGGESTED if self.encoder_share is None else self.encoder_share
-        _check.within(_LEAST_SHARE, 0.9, encoder_share=encoder, module_share=self.module_share)
-        if encoder + self.module_share > 1 - _LEAST_PUSH:
+        encoder = _MAX_SUGGESTED_SHARE if self.encoder_share is None else self.encoder_share
+        _check.within(_MIN_SHARE, 0.9, encoder_share=encoder, module_share=self.module_share)
+        if encoder + self.module_share > 1 - _MIN_AGGREGATION_SHARE:
             raise ConfigError(
                 f"encoder_share={encoder:g} and module_share={self.module_share:g} leave the push "
-                f"less than {_LEAST_PUSH:g} of mu^2; make them smaller"
+                f"less than {_MIN_AGGREGATION_SHARE:g} of mu^2; make them smaller"
             )
 
-    def _check_trees(self) -> None:
+    def _check_multi_hop(self) -> None:
         """Refuse what would predict, and noise that leaves nothing to learn."""
         if self.private_metrics:
             raise ConfigError(
                 "private_metrics counts correct predictions, and under reads='neighbours' those of others "
                 "read a record with all of its edges, so that nothing bounds what it changes; drop it"
             )
-        if self.degree_budget is not None or self.encoder_share is not None:
+        if self.out_degree_bound is not None or self.encoder_share is not None:
             raise ConfigError(
                 "reads='neighbours' pushes nothing and has no encoder: drop degree_budget and encoder_share; "
                 "out_slots is how many of its own list a node tells"
             )
         self._check_reach()
-        if self.layers > 1 and self.out_slots > 2 and not self.accept_noise:
+        if self.layers > 1 and self.max_out_edges > 2 and not self.allow_high_noise:
             raise ConfigError(
-                f"with layers={self.layers} and out_slots={self.out_slots} one record reaches "
-                f"{sum(self.out_slots**level for level in range(self.layers + 1))} roots, and the noise "
+                f"with layers={self.layers} and out_slots={self.max_out_edges} one record reaches "
+                f"{sum(self.max_out_edges**level for level in range(self.layers + 1))} roots, and the noise "
                 "grows like twice that; take out_slots=1 or 2, or pass accept_noise=True"
             )
 
@@ -186,25 +186,28 @@ class PrivateGNN(Estimator):
         """Refuse trees in which one record reaches more roots than noise could cover and leave anything."""
         unit = self.protected_unit
         assert isinstance(unit, NodeUnit)  # the unit was checked first
-        roots = Reach.of(unit, slots=self.out_slots, depth=self.layers).roots
-        if roots <= MOST_ROOTS:
+        roots = Reach.from_unit(unit, slots=self.max_out_edges, depth=self.layers).roots
+        if roots <= MAX_ROOTS:
             return
-        if isinstance(unit, NodePromise):
+        if isinstance(unit, NodeBoundedDegree):
             why = f"an asserted degree of {unit.max_degree}"
             way = "use unit 'node-owner', under which a node tells out_slots of its own list, or gap"
         else:
-            why, way = f"layers={self.layers} and out_slots={self.out_slots}", "take fewer slots or layers"
+            why, way = (
+                f"layers={self.layers} and out_slots={self.max_out_edges}",
+                "take fewer slots or layers",
+            )
         raise ConfigError(
-            f"with {why} one record reaches {roots} roots, and beyond {MOST_ROOTS} the noise would leave "
+            f"with {why} one record reaches {roots} roots, and beyond {MAX_ROOTS} the noise would leave "
             f"nothing to learn; {way}"
         )
 
     def _check_unit(self) -> None:
         """Refuse a unit under which what is read has no proof, with the reason."""
         unit = self.protected_unit
-        _check.one_of(("published", "neighbours"), reads=self.reads)
+        _check.one_of(("published", "neighbours"), neighborhood=self.neighborhood)
         _check.one_of(("codes", "none"), start=self.start)
-        if isinstance(unit, NodePromise) and self.reads == "published":
+        if isinstance(unit, NodeBoundedDegree) and self.neighborhood == "published":
             raise UnitError(
                 "gnn reads each node's own list, and under unit 'node-promise' an edge belongs to both of "
                 "its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
@@ -214,10 +217,10 @@ class PrivateGNN(Estimator):
             raise UnitError(
                 f"gnn protects records, and unit {unit.name!r} leaves features and labels public: publish "
                 "rows once (graphveil.private_hops) and train any module on them in the clear, or pass it to "
-                f"GAP(head=...); for whole records use unit {NodeOwner.name!r}"
+                f"GAP(head=...); for whole records use unit {NodeRecord.name!r}"
             )
 
-    def _configured(self) -> StarGnn | TreeGnn:
+    def _build_method(self) -> OneHopGNN | MultiHopGNN:
         schedule = PrivateSchedule(
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -226,26 +229,26 @@ class PrivateGNN(Estimator):
             decay="cosine",
             average=_AVERAGED,
         )
-        terms = self._terms()
-        if self.reads == "neighbours":
-            return TreeGnn(
+        privacy_config = self._build_privacy_config()
+        if self.neighborhood == "neighbours":
+            return MultiHopGNN(
                 name=self.method,
-                terms=terms,
+                privacy_config=privacy_config,
                 device=self.device,
                 module=self.module,
                 schedule=schedule,
                 layers=self.layers,
-                slots=self.out_slots,
-                cap=self.leaves or _HEARD * self.out_slots,
+                slots=self.max_out_edges,
+                cap=self.leaves or _HEARD * self.max_out_edges,
             )
-        return StarGnn(
+        return OneHopGNN(
             name=self.method,
-            terms=terms,
+            privacy_config=privacy_config,
             device=self.device,
             module=self.module,
             schedule=schedule,
             shares=(self.encoder_share, self.module_share),
             leaves=self.leaves or _LEAVES,
-            degree_budget=self.degree_budget or 1,
-            from_codes=self.start == "codes",
+            out_degree_bound=self.out_degree_bound or 1,
+            use_code_prior=self.start == "codes",
         )

@@ -8,37 +8,44 @@ from torch import Tensor, nn
 from graphveil._random import PublicStreams
 from graphveil.errors import ArtifactError, ConfigError, UnitError
 from graphveil.graph import Graph
-from graphveil.models.classcode.owner.encoder import ask_encoder
-from graphveil.models.classcode.owner.messages import Messages
+from graphveil.models.classcode.owner.encoder import train_encoder
+from graphveil.models.classcode.owner.messages import NodeMessages
 from graphveil.models.features.noisy_softmax import NoisySoftmax
-from graphveil.models.gnn.plan import StarPlan
-from graphveil.models.gnn.route import check_trainable, route_of
-from graphveil.models.gnn.stars import StarInputs
-from graphveil.models.gnn.start import FromCodes
-from graphveil.models.gnn.teaching import public_key, scheduled, teachers
-from graphveil.models.gnn.trained import TrainedStars, weights_of
+from graphveil.models.gnn.code_prior import CodePriorModule
+from graphveil.models.gnn.execution_route import check_trainable, choose_route
+from graphveil.models.gnn.one_hop_inputs import OneHopInputs
+from graphveil.models.gnn.plan import OneHopPlan
+from graphveil.models.gnn.trained import TrainedOneHopGNN, weights_of
+from graphveil.models.gnn.training_setup import public_randomness_key, training_members, with_batch_size
 from graphveil.models.membership import OTHER, record_groups
-from graphveil.models.method import Method, Outcome, State
-from graphveil.models.own.code import Factory, built, is_known
-from graphveil.models.own.probing import refuse_mixing
-from graphveil.models.own.types import refuse_types
+from graphveil.models.method import FitResult, Method, State
+from graphveil.models.own.code import Factory, build_module, is_registered
+from graphveil.models.own.layer_checks import reject_unsupported_types
+from graphveil.models.own.module_checks import reject_mixing
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.training.private import fit_sums
-from graphveil.models.training.record_plan import released_accuracies
-from graphveil.privacy import NodeOwner
-from graphveil.privacy.wording import EdgeUse
-from graphveil.release import DPSGDQuery, PushData, PushQuery, Release, ReleasePlan, calibrate_plan
-from graphveil.release.steps.own_stars import read_own_stars
+from graphveil.models.training.dpsgd import fit_dpsgd_from_sums
+from graphveil.models.training.record_plan import release_accuracies
+from graphveil.privacy import NodeRecord
+from graphveil.privacy.statements import EdgeUse
+from graphveil.release import (
+    DPSGDQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    Release,
+    ReleasePlan,
+    calibrate_plan,
+)
+from graphveil.release.steps.ego_graphs import read_ego_graphs
 from graphveil.train import PrivateSchedule
 from graphveil.train.devices import private_device
-from graphveil.train.stars import StarSum, star_logits
+from graphveil.train.ego_graphs import EgoGraphClippedSum, ego_graph_logits
 
 _STAGE = "module"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StarGnn(Method):
+class OneHopGNN(Method):
     """A module on stars of published rows, for unit ``node-owner``.
 
     Args:
@@ -47,98 +54,109 @@ class StarGnn(Method):
             records that teach.
         shares: of mu^2, for encoder and module; None for the encoder is a public rule of sizes and budget.
         leaves: M.
-        degree_budget: D of the push.
-        from_codes: whether the module corrects what the public codes say, or starts from nothing.
+        out_degree_bound: D of the push.
+        use_code_prior: whether the module corrects what the public codes say, or starts from nothing.
     """
 
     module: Factory | str = field(repr=False)
     schedule: PrivateSchedule
     shares: tuple[float | None, float]
     leaves: int
-    degree_budget: int = 1
-    from_codes: bool = True
+    out_degree_bound: int = 1
+    use_code_prior: bool = True
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
         super().check(graph)
-        module = self.built(graph.num_classes, PublicStreams(0))
-        refuse_types(module)
+        module = self.build_module(graph.num_classes, PublicStreams(0))
+        reject_unsupported_types(module)
         widths = self._widths(graph.num_classes)
-        refuse_mixing(module, *widths)
+        reject_mixing(module, *widths)
         device, parents = private_device(self.device), torch.zeros(self.leaves, dtype=torch.int64)
         check_trainable(self._started(module, graph.num_classes), *widths, parents, device)
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return public sizes, with the number of records that teach."""
         return replace(
-            PublicSizes.of(graph), labelled=int(teachers(graph, metrics=self.terms.private_metrics).sum())
+            PublicSizes.from_graph(graph),
+            labelled=int(training_members(graph, metrics=self.privacy_config.private_metrics).sum()),
         )
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, the push, the steps of the module, and counts."""
-        terms, asked = self.terms, self.asked(sizes)
-        delta = terms.delta_for(sizes.nodes)
-        return calibrate_plan(asked.unit, terms.budget, delta, asked.queries, num_nodes=sizes.nodes)
+        privacy_config, release_plan = self.privacy_config, self.release_plan(sizes)
+        delta = privacy_config.delta_for(sizes.nodes)
+        return calibrate_plan(
+            release_plan.unit, privacy_config.budget, delta, release_plan.queries, num_nodes=sizes.nodes
+        )
 
-    def asked(self, sizes: PublicSizes) -> StarPlan:
+    def release_plan(self, sizes: PublicSizes) -> OneHopPlan:
         """Return the questions, before the size of their noise is chosen."""
-        unit = self.terms.unit
-        if not isinstance(unit, NodeOwner):
+        unit = self.privacy_config.unit
+        if not isinstance(unit, NodeRecord):
             raise UnitError(f"{self.name} on stars is for unit 'node-owner', not {unit.name!r}")
-        module, records = self.built(sizes.classes, PublicStreams(0)), sizes.labelled or sizes.records
-        return StarPlan(
+        module, records = self.build_module(sizes.classes, PublicStreams(0)), sizes.labelled or sizes.records
+        return OneHopPlan(
             unit=unit,
             features=sizes.width,
             classes=sizes.classes,
             parameters=sum(weight.numel() for weight in module.parameters() if weight.requires_grad),
             records=records,
-            schedule=scheduled(self.schedule, records),
+            schedule=with_batch_size(self.schedule, records),
             shares=self.shares,
-            metrics=self.terms.private_metrics,
-            degree_budget=self.degree_budget,
+            metrics=self.privacy_config.private_metrics,
+            out_degree_bound=self.out_degree_bound,
         )
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return how edges are used: a node is predicted from its own list."""
         return "read"
 
-    def built(self, classes: int, streams: PublicStreams) -> nn.Module:
+    def build_module(self, classes: int, streams: PublicStreams) -> nn.Module:
         """Return the module with new weights."""
-        return built(self.module, *self._widths(classes), streams.torch(_STAGE)).eval()
+        return build_module(self.module, *self._widths(classes), streams.torch(_STAGE)).eval()
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train the encoder, push, train the module on stars, and predict every node from its own."""
         plan = session.plan
         if plan is None:
             raise ConfigError("a private GNN asks under a plan, and this session has none")
-        module = self.built(graph.num_classes, session.streams)
+        module = self.build_module(graph.num_classes, session.streams)
         release = session.open(graph, record_groups(graph))
         first, push, steps = plan.queries[:3]
-        assert isinstance(first, DPSGDQuery) and isinstance(push, PushQuery) and isinstance(steps, DPSGDQuery)
+        assert (
+            isinstance(first, DPSGDQuery)
+            and isinstance(push, OutEdgeSumQuery)
+            and isinstance(steps, DPSGDQuery)
+        )
         with session.stage("encoder"):
-            labelled = teachers(graph, metrics=self.terms.private_metrics)
-            encoder = ask_encoder(graph, first, labelled, release, session)
+            labelled = training_members(graph, metrics=self.privacy_config.private_metrics)
+            encoder = train_encoder(graph, first, labelled, release, session)
             log_posteriors = encoder.log_posteriors(graph.x)
         with session.stage("aggregate"):
-            sent = Messages(graph.y, labelled, graph.num_classes, push.bounds[OTHER]).first(log_posteriors)
-            rows = release.ask(PushData(sent))
-            stars = read_own_stars(graph.adjacency, self.leaves, public_key(session, "leaves"))
-            inputs = StarInputs.of(log_posteriors, rows, push.sigma, sent, stars, push.degree_budget)
+            sent = NodeMessages(graph.y, labelled, graph.num_classes, push.bounds[OTHER]).first(
+                log_posteriors
+            )
+            rows = release.answer(OutEdgeSumData(sent))
+            stars = read_ego_graphs(graph.adjacency, self.leaves, public_randomness_key(session, "leaves"))
+            inputs = OneHopInputs.from_published_rows(
+                log_posteriors, rows, push.sigma, sent, stars, push.out_degree_bound
+            )
         with session.stage("classifier"):
             proba = self._trained(module, inputs, graph, labelled, release, session)
         accuracy = dict[str, float]()
-        if self.terms.private_metrics:
-            accuracy = released_accuracies(release, proba.argmax(dim=1), graph)
+        if self.privacy_config.private_metrics:
+            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
         release.close()
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
-        return Outcome(
-            trained=TrainedStars(encoder=encoder, weights=weights, module=module),
+        return FitResult(
+            trained=TrainedOneHopGNN(encoder=encoder, weights=weights, module=module),
             proba=proba,
             released={"rows": rows.to(torch.float32)},
             private_accuracy=accuracy,
         )
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedStars:
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedOneHopGNN:
         """Return the fit with these weights, and the module where its code is known here."""
         if state["encoder"].shape != (sizes.width + 1, sizes.classes):
             raise ArtifactError(
@@ -146,16 +164,16 @@ class StarGnn(Method):
                 "take them from the original run"
             )
         weights, encoder = weights_of(state), NoisySoftmax.restore(state)
-        if not is_known(self.module):
-            return TrainedStars(encoder=encoder, weights=weights)
-        module = self.built(sizes.classes, PublicStreams(0))
+        if not is_registered(self.module):
+            return TrainedOneHopGNN(encoder=encoder, weights=weights)
+        module = self.build_module(sizes.classes, PublicStreams(0))
         module.load_state_dict(weights)
-        return TrainedStars(encoder=encoder, weights=weights, module=module)
+        return TrainedOneHopGNN(encoder=encoder, weights=weights, module=module)
 
     def _trained(
         self,
         module: nn.Module,
-        inputs: StarInputs,
+        inputs: OneHopInputs,
         graph: Graph,
         labelled: Tensor,
         release: Release,
@@ -164,25 +182,27 @@ class StarGnn(Method):
         """Train the module on the stars of those who teach, and return everybody's probabilities."""
         nodes = labelled.nonzero()[:, 0]
         started, device = self._started(module, graph.num_classes), session.private_device
-        route, code, dtype = route_of(started, inputs.columns, graph.num_classes, device)
+        route, code, dtype = choose_route(started, inputs.columns, graph.num_classes, device)
         labels = graph.y[nodes]
 
         def stars(index: Tensor) -> tuple[Tensor, Tensor]:
             return inputs.of_nodes(nodes[index])
 
-        training = self.asked(self.sizes_of(graph)).training
-        bound = (*(part[nodes] for part in (inputs.roots, inputs.written)), inputs.rows)
+        training = self.release_plan(self.sizes_of(graph)).training
+        bound = (*(part[nodes] for part in (inputs.roots, inputs.own_contribution)), inputs.rows)
         listed = (inputs.stars.leaves[nodes], inputs.stars.lengths[nodes])
-        fit_sums(
+        fit_dpsgd_from_sums(
             _STAGE,
             module,
-            lambda: StarSum(started, stars, labels, inputs.width, route=route, dtype=dtype, device=device),
+            lambda: EgoGraphClippedSum(
+                started, stars, labels, inputs.width, route=route, dtype=dtype, device=device
+            ),
             (*bound, *listed, labels, code),
             training,
             release,
             session,
         )
-        logits = star_logits(
+        logits = ego_graph_logits(
             started,
             inputs.of_nodes,
             graph.num_nodes,
@@ -195,7 +215,7 @@ class StarGnn(Method):
 
     def _started(self, module: nn.Module, classes: int) -> nn.Module:
         """Return the module, with what the public codes say added to its logits if it starts there."""
-        return FromCodes(module, classes) if self.from_codes else module
+        return CodePriorModule(module, classes) if self.use_code_prior else module
 
     def _widths(self, classes: int) -> tuple[int, int]:
         """Return the numbers that a node of a star has, and the classes."""

@@ -4,12 +4,12 @@ reporting."""
 import math
 from dataclasses import dataclass
 
-from graphveil.models.classcode.owner.division import Division
+from graphveil.models.classcode.owner.budget_split import BudgetSplit
 from graphveil.models.membership import GROUPS, OTHER, PARTITION, TRAIN, VAL
-from graphveil.models.training.private import Training
-from graphveil.models.training.record_plan import outcome_counts
-from graphveil.privacy import NodeOwner
-from graphveil.release import DPSGDQuery, PushQuery, Query
+from graphveil.models.training.dpsgd import DPSGDTraining
+from graphveil.models.training.record_plan import accuracy_count_query
+from graphveil.privacy import NodeRecord
+from graphveil.release import DPSGDQuery, OutEdgeSumQuery, Query
 from graphveil.train import PrivateSchedule
 
 _GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the rows
@@ -30,7 +30,7 @@ def encoder_share(mu: float, parameters: int, records: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StarPlan:
+class OneHopPlan:
     """The questions of a fit, in order, for any scale; every record's own questions cost about that mu.
 
     Training records pay for everything, and validation records with them, since nothing is selected on
@@ -47,15 +47,15 @@ class StarPlan:
         shares: of mu^2, for encoder and module; the push has the rest. None for the encoder is
             :func:`encoder_share` of the budget.
         metrics: whether accuracies are released.
-        degree_budget: D of the push.
+        out_degree_bound: D of the push.
 
-    >>> plan = StarPlan(unit=NodeOwner(), features=9, classes=3, parameters=50, records=500,
+    >>> plan = OneHopPlan(unit=NodeRecord(), features=9, classes=3, parameters=50, records=500,
     ...                 schedule=PrivateSchedule(batch_size=25), shares=(0.1, 0.15))
     >>> [query.kind for query in plan.queries(0.5)]
     ['steps', 'rows', 'steps']
     """
 
-    unit: NodeOwner
+    unit: NodeRecord
     features: int
     classes: int
     parameters: int
@@ -63,27 +63,27 @@ class StarPlan:
     schedule: PrivateSchedule
     shares: tuple[float | None, float]
     metrics: bool = False
-    degree_budget: int = 1
+    out_degree_bound: int = 1
 
-    def division(self, mu: float) -> Division:
+    def budget_split(self, mu: float) -> BudgetSplit:
         """Return how a total mu is divided, for every class of records."""
         encoder, module = self.shares
         if encoder is None:
             encoder = encoder_share(mu, (self.features + 1) * self.classes, self.records)
-        return Division(encoder=encoder, combiner=module, pushes=(1.0,))
+        return BudgetSplit(encoder=encoder, combiner=module, pushes=(1.0,))
 
     @property
-    def training(self) -> Training:
+    def training(self) -> DPSGDTraining:
         """The module's steps."""
-        return Training(schedule=self.schedule, parameters=self.parameters, records=self.records)
+        return DPSGDTraining(schedule=self.schedule, parameters=self.parameters, records=self.records)
 
     def queries(self, mu: float) -> tuple[Query, ...]:
         """Return the questions."""
-        division = self.division(mu)
-        noise = division.noise(mu / self.unit.change)
+        budget_split = self.budget_split(mu)
+        noise = budget_split.noise(mu / self.unit.change)
         encoder = DPSGDQuery(
             parameters=(self.features + 1) * self.classes,
-            steps=division.encoder_steps,
+            steps=budget_split.encoder_steps,
             noise_multiplier=noise.encoder,
             partition=PARTITION,
             pays=self.pays,
@@ -92,22 +92,24 @@ class StarPlan:
         module = DPSGDQuery(
             parameters=training.parameters,
             steps=training.steps,
-            noise_multiplier=training.multiplier(mu * math.sqrt(division.combiner), self.unit),
+            noise_multiplier=training.multiplier(mu * math.sqrt(budget_split.combiner), self.unit),
             sampling_rate=training.rate,
             clip=self.schedule.clip,
             partition=PARTITION,
             pays=self.pays,
         )
-        spare = mu * math.sqrt(1 - division.aggregation)
-        counts = tuple(outcome_counts(self.unit, group, spare) for group in (VAL, OTHER) if self.metrics)
+        spare = mu * math.sqrt(1 - budget_split.aggregation)
+        counts = tuple(
+            accuracy_count_query(self.unit, group, spare) for group in (VAL, OTHER) if self.metrics
+        )
         return (encoder, self._push(noise.pushes[0], noise.bound), module, *counts)
 
-    def _push(self, sigma: float, longest: float) -> PushQuery:
+    def _push(self, sigma: float, longest: float) -> OutEdgeSumQuery:
         bounds = tuple(1.0 if pays or self.metrics else longest for pays in self.pays)
-        return PushQuery(
+        return OutEdgeSumQuery(
             dim=self.classes - 1,
             sigma=sigma,
-            degree_budget=self.degree_budget,
+            out_degree_bound=self.out_degree_bound,
             partition=PARTITION,
             bounds=bounds,
             grid_bits=max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * max(bounds) / sigma))),

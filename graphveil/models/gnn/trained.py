@@ -5,11 +5,11 @@ from typing import NoReturn
 
 from torch import Tensor, nn
 
-from graphveil.errors import NotYetError
+from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.graph import Graph
 from graphveil.models.features.noisy_softmax import NoisySoftmax
-from graphveil.models.inference.cache import Answer
-from graphveil.models.method import State, Trained
+from graphveil.models.inference.prediction_cache import CachedPrediction
+from graphveil.models.method import State, TrainedModel
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 
@@ -17,7 +17,7 @@ MODULE = "module."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedStars(Trained):
+class TrainedOneHopGNN(TrainedModel):
     """Public weights: of the encoder, and of the module by the names that it has for them.
 
     ``module`` is the module itself, None where a file was read whose code nobody named.
@@ -31,16 +31,16 @@ class TrainedStars(Trained):
         """Refuse: the push of another graph needs to know who teaches there.
 
         Raises:
-            NotYetError: always.
+            NotImplementedGuaranteeError: always.
         """
-        raise NotYetError(
+        raise NotImplementedGuaranteeError(
             "gnn with unit 'node-owner' asks by who has a public label, which another graph need not say, "
             "and does not yet predict one; fit it on that graph (its own release and budget), or use gap"
         )
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> NoReturn:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
         """Refuse, as :meth:`plan_for` does."""
-        self.plan_for(PublicSizes.of(graph))
+        self.plan_for(PublicSizes.from_graph(graph))
 
     def state(self) -> State:
         """Return the weights."""

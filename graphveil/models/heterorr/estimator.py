@@ -8,18 +8,18 @@ from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
 from graphveil.mechanisms.claim import check_budget
 from graphveil.models.base import Estimator
-from graphveil.models.full_graph import FullGraphKeywords, depth_of, schedule_of, style_of
+from graphveil.models.fitted_attributes import FittedAttribute, none_before_fit
+from graphveil.models.full_graph import FullGraphKeywords, layer_options, resolve_depth, resolve_schedule
 from graphveil.models.heterorr.method import HeteroFullGraph
-from graphveil.models.heterorr.told import Teller
-from graphveil.models.learned import Learned, nothing
+from graphveil.models.heterorr.randomized_features import FeatureRandomizer
 from graphveil.models.lpgnn.keywords import FeatureKeywords
-from graphveil.models.lpgnn.reporting import feature_reporting
+from graphveil.models.lpgnn.report_config import feature_report_config
 from graphveil.models.mlp import MLP
-from graphveil.models.perturbed import mechanism_of
+from graphveil.models.perturbed import build_graph_mechanism
 from graphveil.models.requirements import check_on_cpu
-from graphveil.networks.gcn import GcnShape
-from graphveil.privacy import PrivateSlotEdge
-from graphveil.train import Schedule
+from graphveil.networks.gcn import GcnArchitecture
+from graphveil.privacy import EdgeSubset
+from graphveil.train import TrainingSchedule
 
 _PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50
 _NAIVE = {"features": "feature-rr-naive", "k": "auto", "rounding": "stochastic", "decode": "unbiased"}
@@ -65,7 +65,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     >>> public, listed = public_share(graph.adjacency, 0.2, seed=0), torch.ones(graph.num_nodes) > 0
     >>> model = HeteroRR(unit="private-slot-edge", epsilon=2.0, eps_x=4.0, seed=0, epochs=3)
     >>> promised = model.fit(graph.with_public(public, listed)).guarantee
-    >>> promised.epsilon, promised.beside[0].epsilon
+    >>> promised.epsilon, promised.additional[0].epsilon
     (2.0, 4.0)
     """
 
@@ -80,15 +80,15 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     hidden: int = 128
     activation: str = "relu"
 
-    clipped_ = Learned[int | None](lambda fit: fit.learned.get("clipped"), nothing)
+    clipped_ = FittedAttribute[int | None](lambda fit: fit.learned.get("clipped"), none_before_fit)
 
     @property
-    def _hides_records(self) -> bool:
+    def _protects_records(self) -> bool:
         """Whether features are randomised: columns must not be made from what all of them hold."""
         return bool(self.eps_x != float("inf"))
 
-    def without_edges(self) -> MLP:
-        """Return the unfitted baseline: as many layers, for the features as they were told (:meth:`as_told`).
+    def no_graph_baseline(self) -> MLP:
+        """Return the unfitted baseline: as many layers, for the features as they were told (:meth:`with_reported_features`).
 
         It reads no edge, and learns from what was told already, so it costs nothing.
         """
@@ -96,7 +96,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
             unit=self.unit,
             seed=self.seed,
             tuned=False,
-            layers=depth_of(self),
+            layers=resolve_depth(self),
             hidden=self.hidden,
             activation=self.activation,
             batch_norm=self.batch_norm,
@@ -107,21 +107,21 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
             patience=self._schedule().patience,
         )
 
-    def as_told(self, graph: Graph) -> Graph:
+    def with_reported_features(self, graph: Graph) -> Graph:
         """Return the fitted graph with its features as they were told: what the network saw of them.
 
         Edges are as they are; the released ones are ``aggregates_["graph"]``, the numbers of their slots.
         """
         method = self.fitted.method
         assert isinstance(method, HeteroFullGraph)
-        return method.teller.seen(graph, self.aggregates_)
+        return method.feature_randomizer.seen(graph, self.aggregates_)
 
-    def told_row(self, features: int) -> ReleaseRow:
+    def reported_feature_row(self, features: int) -> ReleaseRow:
         """Return what leaves a node of so many features, as a line of a table."""
-        return self._configured().teller.row(features)
+        return self._build_method().feature_randomizer.row(features)
 
     def _check_config(self) -> None:
-        if self.unit not in (None, PrivateSlotEdge.name):
+        if self.unit not in (None, EdgeSubset.name):
             raise UnitError(
                 "heterorr protects private edges beside public ones, and features: use unit "
                 f"'private-slot-edge', got {self.unit!r}; without noise there is 'gcn', unit 'none'"
@@ -140,22 +140,26 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
                 f"delta={self.delta!r} is for features='agm'; that of a random walk is a setting of it, "
                 "perturb='edge-rr(structure=lazy_audited, delta=1e-7)'; drop it"
             )
-        self._configured()
+        self._build_method()
 
-    def _configured(self) -> HeteroFullGraph:
+    def _build_method(self) -> HeteroFullGraph:
         check_on_cpu(self.method, self.device)
-        terms, paper = self._terms(), self.mode == "paper"
+        privacy_config, paper = self._build_privacy_config(), self.mode == "paper"
         assert self.perturb is not None  # it was checked before
-        shape = GcnShape(hidden=self.hidden, depth=depth_of(self), style=style_of(self, normed=not paper))
+        shape = GcnArchitecture(
+            hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self, normed=not paper)
+        )
         return HeteroFullGraph(
             name=self.method,
-            terms=terms,
+            privacy_config=privacy_config,
             device=self.device,
             shape=shape,
             schedule=self._schedule(),
-            mechanism=mechanism_of(terms, self.perturb, self.max_edges),
-            teller=Teller(
-                method=self.method, reporting=feature_reporting(self._read(), terms), scaling=self.scaling
+            mechanism=build_graph_mechanism(privacy_config, self.perturb, self.max_edges),
+            feature_randomizer=FeatureRandomizer(
+                method=self.method,
+                report_config=feature_report_config(self._read(), privacy_config),
+                scaling=self.scaling,
             ),
         )
 
@@ -166,14 +170,14 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         source = self.mode == "paper" and self.features == "feature-rr" and not given
         return FeatureKeywords(**(kept | _NAIVE if source else kept))
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> TrainingSchedule:
         """Return the schedule, in paper mode the source's where it is left open."""
-        schedule = schedule_of(self)
+        schedule = resolve_schedule(self)
         if self.mode != "paper":
             return schedule
         epochs = _PAPER_EPOCHS if self.epochs is None else self.epochs
         patience = _PAPER_PATIENCE if self.patience is None else self.patience
-        return Schedule(
+        return TrainingSchedule(
             epochs=epochs,
             learning_rate=schedule.learning_rate,
             weight_decay=schedule.weight_decay,

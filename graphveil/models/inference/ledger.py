@@ -11,18 +11,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from graphveil.graph import EdgeSet
-from graphveil.privacy import Guarantee, NodeFeatures
+from graphveil.privacy import Guarantee, LocalAttributes
 
-ASSERTED = "graphs that were asserted to share no edge count with the larger of their figures, not the sum"
-ASSERTED_PEOPLE = ASSERTED.replace("no edge", "no person")
+ASSERTED_EDGES = (
+    "graphs that were asserted to share no edge count with the larger of their figures, not the sum"
+)
+ASSERTED_NODES = ASSERTED_EDGES.replace("no edge", "no person")
 
 
 @dataclass(frozen=True)
-class Release:
+class PredictionRelease:
     """One release of a prediction: what it costs alone, and the edge sets on whose records it stands."""
 
     guarantee: Guarantee
-    booked: tuple[EdgeSet, ...]
+    charged: tuple[EdgeSet, ...]
 
 
 class PredictionLedger:
@@ -30,7 +32,7 @@ class PredictionLedger:
 
     >>> told = PredictionLedger(EdgeSet())
     >>> other = EdgeSet()
-    >>> len(told.books(other)), len(told.apart(other).books(other))
+    >>> len(told.charged_edge_sets(other)), len(told.apart(other).charged_edge_sets(other))
     (2, 1)
     """
 
@@ -38,15 +40,15 @@ class PredictionLedger:
         """Begin with the edges that were fitted."""
         self.asserted = False
         self._fitted = fitted.parts
-        self._asked = dict.fromkeys(fitted.parts)  # in order
+        self._queried = dict.fromkeys(fitted.parts)  # in order
         self._apart: set[frozenset[EdgeSet]] = set()
-        self._releases: list[Release] = []
+        self._releases: list[PredictionRelease] = []
 
     def copy(self) -> "PredictionLedger":
         """Return the same ledger, to try what a further release would make of it."""
         copied = PredictionLedger(EdgeSet(parts=self._fitted))
         copied.asserted = self.asserted
-        copied._asked, copied._apart = dict(self._asked), set(self._apart)
+        copied._queried, copied._apart = dict(self._queried), set(self._apart)
         copied._releases = list(self._releases)
         return copied
 
@@ -61,20 +63,20 @@ class PredictionLedger:
             others: by default all that was asked before, on the caller's word.
         """
         self.asserted |= others is None
-        from_all = tuple(self._asked if others is None else others)
+        from_all = tuple(self._queried if others is None else others)
         self._apart |= {frozenset((part, other)) for part in edge_set.parts for other in from_all}
         return self
 
-    def books(self, edge_set: EdgeSet) -> tuple[EdgeSet, ...]:
+    def charged_edge_sets(self, edge_set: EdgeSet) -> tuple[EdgeSet, ...]:
         """Return the edge sets on whose records a release of these edges belongs."""
         own = edge_set.parts
-        also = [other for other in self._asked if any(self._may_share(part, other) for part in own)]
+        also = [other for other in self._queried if any(self._may_share(part, other) for part in own)]
         return tuple(dict.fromkeys((*own, *also)))
 
     def note(self, edge_set: EdgeSet, guarantee: Guarantee) -> None:
         """Take note of a release of these edges that was recorded."""
-        self._releases.append(Release(guarantee, self.books(edge_set)))
-        self._asked |= dict.fromkeys(edge_set.parts)
+        self._releases.append(PredictionRelease(guarantee, self.charged_edge_sets(edge_set)))
+        self._queried |= dict.fromkeys(edge_set.parts)
 
     @property
     def releases(self) -> int:
@@ -82,35 +84,44 @@ class PredictionLedger:
         return len(self._releases)
 
     @property
-    def last(self) -> Release:
+    def last(self) -> PredictionRelease:
         """The release that was noted last."""
         return self._releases[-1]
 
-    def with_fit(self, fit: Guarantee) -> Guarantee:
+    def total_guarantee(self, fit: Guarantee) -> Guarantee:
         """Return the guarantee of the fit and of all predictions together: that of the worst ledger."""
         if not self._releases:
             return fit
-        whole = Guarantee.worst_of([self._together(book, fit) for book in self._largest_books()])
+        whole = Guarantee.compose_parallel(
+            [self._together(charged_releases, fit) for charged_releases in self._maximal_release_sets()]
+        )
         counted = fit.releases + sum(release.guarantee.releases for release in self._releases)
-        asserted = ASSERTED_PEOPLE if fit.unit == NodeFeatures.name else ASSERTED
+        asserted = ASSERTED_NODES if fit.unit == LocalAttributes.name else ASSERTED_EDGES
         notes = (*fit.notes, asserted) if self.asserted else fit.notes
-        everything = Guarantee.together([fit, *(release.guarantee for release in self._releases)])
-        notes, beside = tuple(dict.fromkeys(notes)), everything.beside if fit.beside else ()
-        return replace(whole, notes=notes, releases=counted, beside=beside)
+        everything = Guarantee.compose([fit, *(release.guarantee for release in self._releases)])
+        notes, additional = tuple(dict.fromkeys(notes)), everything.additional if fit.additional else ()
+        return replace(whole, notes=notes, releases=counted, additional=additional)
 
-    def _largest_books(self) -> list[frozenset[int]]:
+    def _maximal_release_sets(self) -> list[frozenset[int]]:
         """Return what the ledgers hold, as places among the releases, -1 for the fit; no part of another."""
-        books = {self._on_book(part) for part in self._asked}
-        return sorted((book for book in books if not any(book < other for other in books)), key=min)
+        charged_edge_sets = {self._releases_charged_to(part) for part in self._queried}
+        return sorted(
+            (
+                charged_releases
+                for charged_releases in charged_edge_sets
+                if not any(charged_releases < other for other in charged_edge_sets)
+            ),
+            key=min,
+        )
 
-    def _on_book(self, part: EdgeSet) -> frozenset[int]:
+    def _releases_charged_to(self, part: EdgeSet) -> frozenset[int]:
         fit = {-1} if part in self._fitted else set()
-        return frozenset(fit | {k for k, release in enumerate(self._releases) if part in release.booked})
+        return frozenset(fit | {k for k, release in enumerate(self._releases) if part in release.charged})
 
-    def _together(self, book: frozenset[int], fit: Guarantee) -> Guarantee:
+    def _together(self, charged_releases: frozenset[int], fit: Guarantee) -> Guarantee:
         """Return the guarantee of what one ledger holds, at the fit's delta."""
-        first, *others = (fit if k < 0 else self._releases[k].guarantee for k in sorted(book))
-        return Guarantee.together([replace(first, delta=fit.delta), *others])
+        first, *others = (fit if k < 0 else self._releases[k].guarantee for k in sorted(charged_releases))
+        return Guarantee.compose([replace(first, delta=fit.delta), *others])
 
     def _may_share(self, part: EdgeSet, other: EdgeSet) -> bool:
         return frozenset((part, other)) not in self._apart

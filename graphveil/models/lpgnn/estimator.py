@@ -4,9 +4,9 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from graphveil.models.lpgnn.keywords import LpgnnKeywords
-from graphveil.models.lpgnn.learning import Learning, LpgnnMethod
+from graphveil.models.lpgnn.lpgnn_method import LearningConfig, LpgnnMethod
+from graphveil.models.lpgnn.propagation_config import KPropConfig
 from graphveil.models.lpgnn.record_estimator import RecordEstimator
-from graphveil.models.lpgnn.through import KPropThrough
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -45,35 +45,40 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
 
     method: ClassVar[str] = "lpgnn"
 
-    def without_edges(self) -> "LPGNN":
+    def no_graph_baseline(self) -> "LPGNN":
         """Return the unfitted baseline that reads no edge: an MLP on each node's own X' and Y'.
 
-        It is for the same reports (:meth:`fit_reports_of`, or :meth:`fit_collected` on the same LDP reports),
+        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP reports),
         which were paid for already. What is learned are P(y'|x) = softmax(MLP(X')) T; the width, the learning
         parameters and how the epoch is chosen are this model's own.
 
-        >>> beside = LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, hidden=8).without_edges()
+        >>> beside = LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, hidden=8).no_graph_baseline()
         >>> beside.backbone, beside.x_steps, beside.y_steps, beside.hidden, beside.eps_x
         ('mlp', 0, 0, 8, 1.0)
         """
         return baseline_of(self)
 
-    def _configured(self) -> LpgnnMethod:
+    def _build_method(self) -> LpgnnMethod:
         return LpgnnMethod(
             name=self.method,
-            terms=self._terms(),
+            privacy_config=self._build_privacy_config(),
             device=self.device,
-            reporting=self._reporting(),
-            through=KPropThrough.of(self, self.x_steps),
-            smoothing=KPropThrough.of(self, self.y_steps) if self.y_steps else None,
-            learning=Learning.of(self),
+            report_config=self._report_config(),
+            propagation_config=KPropConfig.from_keywords(self, self.x_steps),
+            smoothing=KPropConfig.from_keywords(self, self.y_steps) if self.y_steps else None,
+            learning=LearningConfig.from_keywords(self),
         )
 
 
 def baseline_of(model: RecordEstimator) -> LPGNN:
-    """Return the baseline of a method that learns as LPGNN does, see :meth:`LPGNN.without_edges`."""
+    """Return the baseline of a method that learns as LPGNN does, see :meth:`LPGNN.no_graph_baseline`."""
     own = {part.name for part in fields(LPGNN) if part.init}
     kept = {name: value for name, value in model.get_params().items() if name in own}
-    nothing: dict[str, Any] = {"x_steps": 0, "y_steps": 0, "posterior_steps": 0, "forward_correction": True}
+    none_before_fit: dict[str, Any] = {
+        "x_steps": 0,
+        "y_steps": 0,
+        "posterior_steps": 0,
+        "forward_correction": True,
+    }
     no_posterior = {"around": "diffusion", "posterior_use": "product"}
-    return LPGNN(**{**kept, "backbone": "mlp", **nothing, **no_posterior})
+    return LPGNN(**{**kept, "backbone": "mlp", **none_before_fit, **no_posterior})

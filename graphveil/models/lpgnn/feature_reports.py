@@ -13,13 +13,13 @@ from graphveil.errors import ConfigError
 from graphveil.mechanisms import (
     AnalyticGaussian,
     Bounds,
+    EvenAllocation,
     FeatureMechanism,
     FeatureRR,
     MultiBit,
     PerFeature,
-    Sample,
-    Split,
-    Weights,
+    SampledAllocation,
+    WeightedAllocation,
 )
 from graphveil.mechanisms.local.feature_rr import Decode
 from graphveil.mechanisms.local.feature_rr import Mode as Rounding
@@ -27,12 +27,12 @@ from graphveil.mechanisms.local.feature_rr import Mode as Rounding
 Samples = int | Literal["best", "floor"]
 BinCount = int | Literal["auto"]
 GAUSSIAN_DELTA = 1e-10  # LPGNN's
-AS_IT_IS = "as it is"
+IDENTITY_MECHANISM = "as it is"
 _PLAIN_BINS = ("auto", "stochastic", "unbiased")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureReporting:
+class FeatureReportConfig:
     """The public choices behind a mechanism, before the number of features is known.
 
     Args:
@@ -41,12 +41,12 @@ class FeatureReporting:
         bounds: the public range of features.
         m: of ``"multi-bit"``: how many features tell a bit.
         theta: public weights of the features, which add up to one: feature i tells at epsilon theta_i. Of
-            those in :data:`WEIGHED`, where each feature has a mechanism of its own; None for equal weights,
+            those in :data:`WEIGHTED_MECHANISMS`, where each feature has a mechanism of its own; None for equal weights,
             or for a sample of features.
         delta: of ``"agm"``.
         k, rounding, decode: of ``"feature-rr"``, see :class:`FeatureRR` (rounding is its mode).
 
-    >>> FeatureReporting(name="multi-bit", epsilon=1.0).mechanism(500).samples
+    >>> FeatureReportConfig(name="multi-bit", epsilon=1.0).mechanism(500).samples
     1
     """
 
@@ -63,9 +63,9 @@ class FeatureReporting:
     def __post_init__(self) -> None:
         """Refuse a choice that the mechanism does not have: it would be believed to do something."""
         _check.one_of(tuple(FEATURES), features=self.name)
-        if self.theta is not None and self.name not in WEIGHED:
+        if self.theta is not None and self.name not in WEIGHTED_MECHANISMS:
             raise ConfigError(
-                f"theta weighs the features of {', '.join(WEIGHED)}, and features={self.name!r} has no "
+                f"theta weighs the features of {', '.join(WEIGHTED_MECHANISMS)}, and features={self.name!r} has no "
                 "budget for each; drop it"
             )
         if self.m != "best" and self.name != "multi-bit":
@@ -80,28 +80,28 @@ class FeatureReporting:
         return FEATURES[self.name](self, dim)
 
 
-def _multi_bit(given: FeatureReporting, dim: int) -> FeatureMechanism:
+def _multi_bit(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
     return MultiBit(epsilon=given.epsilon, dim=dim, bounds=given.bounds, m=given.m)
 
 
-def _one_bit(given: FeatureReporting, dim: int) -> FeatureMechanism:
+def _one_bit(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
     return MultiBit(epsilon=given.epsilon, dim=dim, bounds=given.bounds, m="all")
 
 
-def _laplace(given: FeatureReporting, dim: int) -> FeatureMechanism:
+def _laplace(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
     allocation = _allocation(given)
     return PerFeature(
         epsilon=given.epsilon, dim=dim, bounds=given.bounds, scalar="laplace", allocation=allocation
     )
 
 
-def _gaussian(given: FeatureReporting, dim: int) -> FeatureMechanism:
+def _gaussian(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
     return AnalyticGaussian(epsilon=given.epsilon, dim=dim, bounds=given.bounds, delta=given.delta)
 
 
-def _sampled(scalar: str) -> Callable[[FeatureReporting, int], FeatureMechanism]:
-    def build(given: FeatureReporting, dim: int) -> FeatureMechanism:
-        allocation = Sample() if given.theta is None else Weights(given.theta)
+def _sampled(scalar: str) -> Callable[[FeatureReportConfig, int], FeatureMechanism]:
+    def build(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
+        allocation = SampledAllocation() if given.theta is None else WeightedAllocation(given.theta)
         return PerFeature(
             epsilon=given.epsilon, dim=dim, bounds=given.bounds, scalar=scalar, allocation=allocation
         )
@@ -109,7 +109,7 @@ def _sampled(scalar: str) -> Callable[[FeatureReporting, int], FeatureMechanism]
     return build
 
 
-def _feature_rr(given: FeatureReporting, dim: int) -> FeatureMechanism:
+def _feature_rr(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
     return FeatureRR(
         epsilon=given.epsilon,
         dim=dim,
@@ -121,7 +121,7 @@ def _feature_rr(given: FeatureReporting, dim: int) -> FeatureMechanism:
     )
 
 
-def _feature_rr_naive(given: FeatureReporting, dim: int) -> FeatureMechanism:
+def _feature_rr_naive(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
     return FeatureRR(
         epsilon=given.epsilon,
         dim=dim,
@@ -133,11 +133,11 @@ def _feature_rr_naive(given: FeatureReporting, dim: int) -> FeatureMechanism:
     )
 
 
-def _allocation(given: FeatureReporting) -> Split | Weights:
-    return Split() if given.theta is None else Weights(given.theta)
+def _allocation(given: FeatureReportConfig) -> EvenAllocation | WeightedAllocation:
+    return EvenAllocation() if given.theta is None else WeightedAllocation(given.theta)
 
 
-FEATURES: dict[str, Callable[[FeatureReporting, int], FeatureMechanism]] = {
+FEATURES: dict[str, Callable[[FeatureReportConfig, int], FeatureMechanism]] = {
     "multi-bit": _multi_bit,
     "1bm": _one_bit,
     "lpm": _laplace,
@@ -150,7 +150,7 @@ FEATURES: dict[str, Callable[[FeatureReporting, int], FeatureMechanism]] = {
     "feature-rr": _feature_rr,
     "feature-rr-naive": _feature_rr_naive,
 }
-WEIGHED = tuple(name for name in FEATURES if name not in ("multi-bit", "1bm", "agm"))
+WEIGHTED_MECHANISMS = tuple(name for name in FEATURES if name not in ("multi-bit", "1bm", "agm"))
 
 
 def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
@@ -159,27 +159,27 @@ def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
         kind="features",
         sensitivity=float(np.max(mechanism.bounds.width)),
         noise_std=[math.sqrt(mechanism.worst_variance)],
-        values_per_node=_told(mechanism),
-        words=feature_words(mechanism),
+        values_per_node=_num_reported(mechanism),
+        words=feature_mechanism_summary(mechanism),
     )
 
 
-def _told(mechanism: FeatureMechanism) -> int:
+def _num_reported(mechanism: FeatureMechanism) -> int:
     """Return how many features a node tells about."""
     return int(getattr(mechanism, "samples", mechanism.dim))
 
 
-def feature_words(mechanism: FeatureMechanism) -> str:
+def feature_mechanism_summary(mechanism: FeatureMechanism) -> str:
     """Return what each node does to its features, in words.
 
-    >>> feature_words(MultiBit(epsilon=1.0, dim=500))
+    >>> feature_mechanism_summary(MultiBit(epsilon=1.0, dim=500))
     'MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]'
     """
-    features = f"{type(mechanism).__name__}, {_told(mechanism)} of {mechanism.dim} features told"
-    weighed = isinstance(getattr(mechanism, "allocation", None), Weights)
+    features = f"{type(mechanism).__name__}, {_num_reported(mechanism)} of {mechanism.dim} features told"
+    weighed = isinstance(getattr(mechanism, "allocation", None), WeightedAllocation)
     features += " by public weights" if weighed else ""
     low, high = np.min(mechanism.bounds.low), np.max(mechanism.bounds.high)
     cut = f", cut to [{low:g}, {high:g}]"
     if math.isinf(mechanism.epsilon):
-        return AS_IT_IS + cut
+        return IDENTITY_MECHANISM + cut
     return f"{features}, epsilon {mechanism.epsilon:g}{cut}"

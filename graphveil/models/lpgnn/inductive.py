@@ -12,25 +12,30 @@ import torch
 
 from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph, rows
-from graphveil.graph.adjacency import Step
+from graphveil.graph.adjacency import GrowthStep
 from graphveil.graph.features import stacked
-from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
-from graphveil.models.inference.requests import Books, PredictionRequest, Words, booking
-from graphveil.models.lpgnn.randomised import Randomised
-from graphveil.models.method import Trained
+from graphveil.models.inference.prediction_cache import CachedPrediction, PredictionCache
+from graphveil.models.inference.requests import (
+    PredictionOptions,
+    PredictionRequest,
+    PredictionState,
+    prediction_session,
+)
+from graphveil.models.lpgnn.randomized_records import RandomizedRecords
+from graphveil.models.method import TrainedModel
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.networks.inputs import Estimates
+from graphveil.networks.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee
 from graphveil.release import ReleasePlan
 
 
 @dataclass(frozen=True, eq=False)
-class CollectedReports(Answer):
+class CachedReports(CachedPrediction):
     """What is known about one graph, with the randomised records behind it."""
 
-    records: Randomised
+    records: RandomizedRecords
 
     @property
     def nodes(self) -> int:
@@ -39,14 +44,14 @@ class CollectedReports(Answer):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainedOnReports(Trained):
+class TrainedOnReports(TrainedModel):
     """What was learned from randomised records.
 
     Args:
         reports: what it was learned from; None for a model from a file, which does not hold them.
     """
 
-    reports: Randomised | None
+    reports: RandomizedRecords | None
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing is asked of edges, which are public."""
@@ -58,24 +63,24 @@ class TrainedOnRecords(TrainedOnReports):
     """What was learned from whole records: nodes of another graph tell about their features, too."""
 
     @abstractmethod
-    def price(self, graph: Graph, fitted: Guarantee) -> Guarantee:
+    def privacy_cost(self, graph: Graph, fitted: Guarantee) -> Guarantee:
         """Return what nodes of another graph pay, no more valid than the guarantee of the fit."""
 
     @abstractmethod
-    def hear(
+    def collect(
         self,
         graph: Graph,
-        before: CollectedReports | None,
+        before: CachedReports | None,
         session: Session,
-        occasion: int,
-    ) -> CollectedReports:
+        collection_index: int,
+    ) -> CachedReports:
         """Have nodes randomise their features, which is booked, and return what is known then.
 
         Args:
             graph: the graph to predict.
             before: what was told by its first nodes; all others are asked.
             session: where the collection is booked, and at which price.
-            occasion: the number of this collection: no two have the same noise, whatever the seed.
+            collection_index: the number of this collection: no two have the same noise, whatever the seed.
         """
 
 
@@ -85,47 +90,52 @@ class CollectionRequest:
 
     Args:
         graph: the graph to predict.
-        price: the guarantee of this collection alone.
+        privacy_cost: the guarantee of this collection alone.
         steps: those by which the graph has grown since ``before``; none if all of its nodes are asked.
         before: what the nodes of the graph told that it has grown from.
         disjoint: the caller's word that nobody here was asked before.
     """
 
     graph: Graph
-    price: Guarantee
-    steps: tuple[Step, ...]
-    before: CollectedReports | None
+    privacy_cost: Guarantee
+    steps: tuple[GrowthStep, ...]
+    before: CachedReports | None
     disjoint: bool
 
     @property
-    def people(self) -> EdgeSet:
+    def edge_sets(self) -> EdgeSet:
         """The edge sets of those who are asked."""
         return EdgeSet(parts=[step.added.edge_set for step in self.steps] or [self.graph.edge_set])
 
-    def enter(self, ledger: PredictionLedger) -> PredictionLedger:
+    def record_in(self, ledger: PredictionLedger) -> PredictionLedger:
         """Enter the collection into a model's ledger, and return it."""
         for step in self.steps:
             ledger.apart(step.added.edge_set, step.apart)
         if self.disjoint:
-            ledger.apart(self.people)
-        ledger.note(self.people, self.price)
+            ledger.apart(self.edge_sets)
+        ledger.note(self.edge_sets, self.privacy_cost)
         return ledger
 
-    def ask(self, books: Books) -> None:
+    def execute(self, prediction_state: PredictionState) -> None:
         """Have the nodes randomise their features, which is booked, and keep what is known then."""
-        occasion, session = books.ledger.releases, booking(books, self)
-        heard = _trained(books).hear(self.graph, self.before, session, occasion)
-        books.cache.keep(self.graph.adjacency.version, self.graph.x, heard)
+        collection_index, session = (
+            prediction_state.ledger.releases,
+            prediction_session(prediction_state, self),
+        )
+        collected = _trained(prediction_state).collect(self.graph, self.before, session, collection_index)
+        prediction_state.cache.keep(self.graph.adjacency.version, self.graph.x, collected)
 
 
-def requests_of_people(books: Books, graph: Graph, words: Words) -> Sequence[PredictionRequest]:
+def collection_requests(
+    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
+) -> Sequence[PredictionRequest]:
     """Return what predicting a graph collects: of a graph that has grown, from its new nodes alone.
 
     Raises:
         ConfigError: the model learned from LDP reports, or the caller's word cannot be true.
     """
-    fitted = books.fitted
-    if not fitted.method.terms.protects:
+    fitted = prediction_state.fitted
+    if not fitted.method.privacy_config.protects:
         return []
     if fitted.guarantee.received:
         raise ConfigError(
@@ -133,9 +143,11 @@ def requests_of_people(books: Books, graph: Graph, words: Words) -> Sequence[Pre
             "the nodes of the other graph answer the survey, and learn from all LDP reports (fit_collected, "
             "collect learn), which costs those who have answered nothing more"
         )
-    price = _trained(books).price(graph, fitted.guarantee)
-    found = CollectionRequest(graph, price, *_grown(books.cache, graph), words.disjoint_people)
-    if words.disjoint_people and books.ledger.fitted(found.people):
+    privacy_cost = _trained(prediction_state).privacy_cost(graph, fitted.guarantee)
+    found = CollectionRequest(
+        graph, privacy_cost, *_grown(prediction_state.cache, graph), options.assume_disjoint_nodes
+    )
+    if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
         raise ConfigError(
             "disjoint_people (--disjoint-people) does not hold: the graph is of the people that the model "
             "was fitted on. Drop it, or build each of the two graphs from edges of its own"
@@ -143,31 +155,31 @@ def requests_of_people(books: Books, graph: Graph, words: Words) -> Sequence[Pre
     return [found]
 
 
-def _trained(books: Books) -> TrainedOnRecords:
-    trained = books.fitted.trained
+def _trained(prediction_state: PredictionState) -> TrainedOnRecords:
+    trained = prediction_state.fitted.trained
     assert isinstance(trained, TrainedOnRecords)
     return trained
 
 
-def _grown(cache: PredictionCache, graph: Graph) -> tuple[tuple[Step, ...], CollectedReports | None]:
+def _grown(cache: PredictionCache, graph: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:
     """Return the steps of growth since the last state whose reports are kept, and those; or nothing."""
-    pending = list[Step]()
+    pending = list[GrowthStep]()
     for step in reversed(graph.adjacency.history):
         pending.insert(0, step)
         kept = cache.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
-        if isinstance(kept, CollectedReports):
+        if isinstance(kept, CachedReports):
             return tuple(pending), kept
     return (), None
 
 
-def joined(before: CollectedReports | None, new: Randomised) -> Randomised:
+def concatenate_records(before: CachedReports | None, new: RandomizedRecords) -> RandomizedRecords:
     """Return the records that were kept with those of further nodes after them."""
     if before is None:
         return new
     old = before.records
     deviations = stacked(old.features.deviations, new.features.deviations)
-    return Randomised(
-        Estimates(deviations, old.features.middle),
+    return RandomizedRecords(
+        FeatureEstimates(deviations, old.features.middle),
         torch.cat([old.labels, new.labels]),
         new.release_id,
         old.reproducible or new.reproducible,

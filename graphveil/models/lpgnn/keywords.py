@@ -6,10 +6,10 @@ from typing import Literal
 from graphveil.mechanisms.local.bounds import Ends
 from graphveil.mechanisms.local.feature_rr import Decode
 from graphveil.mechanisms.local.feature_rr import Mode as Rounding
-from graphveil.models.lpgnn.drop import Select
 from graphveil.models.lpgnn.feature_reports import BinCount, Samples
 from graphveil.models.lpgnn.label_reports import Labels
-from graphveil.models.lpgnn.mixture import Around
+from graphveil.models.lpgnn.noisy_labels import Select
+from graphveil.models.lpgnn.posterior_mixture import Prior
 from graphveil.models.lpgnn.scaling import Scaling
 from graphveil.propagation.kprop import Aggregator, Isolated
 
@@ -98,7 +98,7 @@ class LpgnnKeywords:
         posterior_steps: if above 0, the network's probabilities are multiplied by what the randomised labels
             around a node say about it, from so many hops away (``log_posterior``): 16 for sparse graphs, 8
             for denser ones.
-        around: what those labels say: ``"diffusion"`` (a guess from afar, and what neighbours are guessed to
+        prior: what those labels say: ``"diffusion"`` (a guess from afar, and what neighbours are guessed to
             be), ``"mixture"`` (with belief propagation and communities, as in
             :class:`~graphveil.models.label_posterior.LabelPosterior`) or ``"robust"`` (the same, and classes
             that false clients claim are not taken to be more common).
@@ -123,7 +123,7 @@ class LpgnnKeywords:
     forward_correction: bool = True
     missing_labels: float = 0.0
     posterior_steps: int = 0
-    around: Around = "diffusion"
+    prior: Prior = "diffusion"
     posterior_use: PosteriorUse = "product"
     select: Select = "paper"
     hidden: int = 16

@@ -5,7 +5,7 @@ from typing import Literal
 
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.mechanisms import LabelMechanism, LabelRR, LocalHashing, SubsetSelection
-from graphveil.models.lpgnn.feature_reports import AS_IT_IS
+from graphveil.models.lpgnn.feature_reports import IDENTITY_MECHANISM
 
 Labels = Literal["rr", "subset", "hashing"]
 LABELS: dict[Labels, type[LabelRR | SubsetSelection | LocalHashing]] = {
@@ -24,7 +24,7 @@ def label_mechanism(name: Labels, epsilon: float, classes: int) -> LabelMechanis
     return LABELS[name](epsilon=epsilon, classes=classes)
 
 
-def name_of(label: LabelMechanism) -> Labels:
+def label_mechanism_name(label: LabelMechanism) -> Labels:
     """Return the name of a mechanism."""
     return next(name for name, kind in LABELS.items() if isinstance(label, kind))
 
@@ -33,18 +33,22 @@ def label_row(label: LabelMechanism) -> ReleaseRow:
     """Return what leaves each node of its label, as a line of a table."""
     values = 1 if isinstance(label, LocalHashing) else label.size  # its hash is public, and is not told
     return ReleaseRow(
-        kind="label", sensitivity=1.0, noise_std=[], values_per_node=values, words=label_words(label)
+        kind="label",
+        sensitivity=1.0,
+        noise_std=[],
+        values_per_node=values,
+        words=label_mechanism_summary(label),
     )
 
 
-def label_words(label: LabelMechanism) -> str:
+def label_mechanism_summary(label: LabelMechanism) -> str:
     """Return what each node does to its label.
 
-    >>> label_words(SubsetSelection(epsilon=1.0, classes=7))
+    >>> label_mechanism_summary(SubsetSelection(epsilon=1.0, classes=7))
     '2 of 7 classes said, its own among them with probability 0.5209'
     """
     if math.isinf(label.epsilon):
-        return AS_IT_IS
+        return IDENTITY_MECHANISM
     if isinstance(label, LocalHashing):
         return f"one of {label.groups} public groups of {label.classes} classes said, its own with " + (
             f"probability {label.keep:.4g}"

@@ -7,11 +7,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphveil.graph import Adjacency
-from graphveil.models.lpgnn.drop import NoisyLabels
-from graphveil.models.lpgnn.randomised import known
+from graphveil.models.lpgnn.noisy_labels import NoisyLabels
+from graphveil.models.lpgnn.randomized_records import known
 from graphveil.propagation import KProp, SparseMap
 
-_RAREST = 0.01  # no class is taken to be rarer: the estimate of its share is noisy
+_MIN_CLASS_SHARE = 0.01  # no class is taken to be rarer: the estimate of its share is noisy
 _LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # of neighbours, above what chance gives
 _TINY = 1e-9
 _IMPOSSIBLE = 1e-30  # a likelihood: so that a certain label is certain, and no number infinite
@@ -42,21 +42,21 @@ def log_posterior(
         steps: K.
         shares: f; by the told labels if None.
     """
-    guess = distant_guess(noisy, adjacency, steps)
+    guess = diffusion_prior(noisy, adjacency, steps)
     if shares is None:
-        shares = class_shares(noisy.said[known(noisy.labels)].mean(dim=0), transition)
-    neighbours = _sum_of_neighbours(adjacency).apply(guess)
-    theta = _weight_of_a_neighbour(guess.argmax(dim=1), noisy, transition, adjacency)
+        shares = class_shares(noisy.reported[known(noisy.labels)].mean(dim=0), transition)
+    neighbours = _neighbor_sum(adjacency).apply(guess)
+    theta = _neighbor_weight(guess.argmax(dim=1), noisy, transition, adjacency)
     return (shares.log() + log_likelihood(noisy) + theta * neighbours).log_softmax(dim=1)
 
 
-def distant_guess(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Tensor:
+def diffusion_prior(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Tensor:
     """Return g, float32 (N, C)."""
-    told = known(noisy.labels)
-    mean = noisy.said[told].mean(dim=0)
+    has_label = known(noisy.labels)
+    mean = noisy.reported[has_label].mean(dim=0)
     lazy = KProp(adjacency=adjacency, steps=steps, self_loops=True)
-    far = lazy.apply((noisy.said - mean) * told[:, None])
-    return (far / far.std(dim=1, keepdim=True).clamp(min=_TINY)).softmax(dim=1)
+    diffused = lazy.apply((noisy.reported - mean) * has_label[:, None])
+    return (diffused / diffused.std(dim=1, keepdim=True).clamp(min=_TINY)).softmax(dim=1)
 
 
 def log_likelihood(noisy: NoisyLabels) -> Tensor:
@@ -64,40 +64,38 @@ def log_likelihood(noisy: NoisyLabels) -> Tensor:
     return noisy.likelihood.clamp(min=_IMPOSSIBLE).log()
 
 
-def class_shares(said: Tensor, transition: Tensor) -> Tensor:
+def class_shares(reported: Tensor, transition: Tensor) -> Tensor:
     """Return the shares of the classes from those of told labels: unbiased, then kept above zero.
 
     >>> class_shares(torch.tensor([0.7, 0.3]), torch.tensor([[0.8, 0.2], [0.2, 0.8]]))
     tensor([0.8333, 0.1667])
     """
-    shares = torch.linalg.solve(transition.t(), said).clamp(min=_RAREST)
+    shares = torch.linalg.solve(transition.t(), reported).clamp(min=_MIN_CLASS_SHARE)
     return torch.div(shares, shares.sum())
 
 
-def _weight_of_a_neighbour(
-    guess: Tensor, noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency
-) -> float:
+def _neighbor_weight(guess: Tensor, noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency) -> float:
     """Return theta."""
     classes = noisy.classes
     source, target = adjacency.edge_index()
     keep, change = float(transition[0, 0]), float(transition[0, 1])
-    agrees = noisy.said[target, guess[source]][known(noisy.labels)[target]]
+    agrees = noisy.reported[target, guess[source]][known(noisy.labels)[target]]
     chance = 1 / classes
     alike = (float(agrees.mean()) - change) / (keep - change) if len(agrees) else chance
     alike = min(max(alike, chance + _LEAST_ALIKE), _MOST_ALIKE)
     return math.log(alike * (classes - 1) / (1 - alike))
 
 
-def _sum_of_neighbours(adjacency: Adjacency) -> SparseMap:
+def _neighbor_sum(adjacency: Adjacency) -> SparseMap:
     """Return A, without weights."""
     ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
     return SparseMap(adjacency.indptr, adjacency.indices.long(), ones)
 
 
-def combined(proba: Tensor, posterior: Tensor) -> Tensor:
+def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:
     """Return the product of a network's probabilities and a log posterior, normalised.
 
-    >>> combined(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1]]).log())
+    >>> product_posterior(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1]]).log())
     tensor([[0.9000, 0.1000]])
     """
     return (functional.threshold(proba, _TINY, _TINY).log() + posterior).softmax(dim=1)

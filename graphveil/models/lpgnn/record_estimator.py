@@ -8,34 +8,34 @@ from graphveil.errors import ConfigError
 from graphveil.graph.features import as_features
 from graphveil.mechanisms import FeatureMechanism
 from graphveil.models.lpgnn.keywords import LocalKeywords
-from graphveil.models.lpgnn.local import LocalEstimator
-from graphveil.models.lpgnn.randomised import outside
-from graphveil.models.lpgnn.reporting import Reporting
+from graphveil.models.lpgnn.local_estimator import LocalEstimator
+from graphveil.models.lpgnn.randomized_records import outside
+from graphveil.models.lpgnn.report_config import ReportConfig
 from graphveil.models.lpgnn.scaling import scaled
-from graphveil.networks.inputs import Estimates
+from graphveil.networks.inputs import FeatureEstimates
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RecordEstimator(LocalKeywords, LocalEstimator):
     """Base of methods whose nodes randomise their features, too."""
 
-    of_reports: ClassVar[tuple[str, ...]] = (
+    report_parameters: ClassVar[tuple[str, ...]] = (
         *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
         *("low", "high", "scaling", "data_dependent_bounds", "labels"),
     )
 
     def mechanism(self, dim: int) -> FeatureMechanism:
         """Return what randomises a vector of so many features."""
-        found = self._reporting().mechanism(dim)
+        found = self._report_config().mechanism(dim)
         assert found is not None  # records have features
         return found
 
-    def _reporting(self) -> Reporting:
-        return Reporting.of(self, self._terms(), self.method)
+    def _report_config(self) -> ReportConfig:
+        return ReportConfig.from_keywords(self, self._build_privacy_config(), self.method)
 
-    def _public(self, collector: Collector, given: object) -> Estimates | None:
+    def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
         """Return public features in the place of estimates, where the survey asks for none."""
-        if (given is None) != (collector.survey.features is not None):
+        if (given is None) != (collector.protocol.features is not None):
             raise ConfigError(
                 "the survey asks for no features, so public ones are needed: public_features=, one row per "
                 "node"
@@ -45,12 +45,12 @@ class RecordEstimator(LocalKeywords, LocalEstimator):
         if given is None:
             return None
         x = scaled(as_features(given), self.scaling)
-        reporting = self._reporting().features
-        assert reporting is not None
-        if count := outside(reporting.bounds, x):
+        report_config = self._report_config().features
+        assert report_config is not None
+        if count := outside(report_config.bounds, x):
             raise ConfigError(
                 f"{count:,} values of the public features lie outside low={self.low!r} and "
                 f"high={self.high!r}, and would be cut; say their range (--set low=.. --set high=..), or "
                 "scaling='row'"
             )
-        return Estimates(x)
+        return FeatureEstimates(x)

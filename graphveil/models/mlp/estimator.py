@@ -7,12 +7,12 @@ from typing import ClassVar
 from graphveil import _check
 from graphveil.errors import ConfigError
 from graphveil.models.base import Estimator
-from graphveil.models.keywords import NetworkKeywords, Recipe
+from graphveil.models.keywords import NetworkKeywords, TrainingConfig
 from graphveil.models.method import Method
-from graphveil.models.mlp.on_records import SoftmaxOnRecords
-from graphveil.models.mlp.small import ClearMLP, PrivateMLP
+from graphveil.models.mlp.fixed_shape import NonPrivateMLP, PrivateMLP
+from graphveil.models.mlp.node_level import NodeLevelSoftmax
 from graphveil.models.mlp.tuned import TunedMLP
-from graphveil.models.terms import Terms
+from graphveil.models.privacy_config import PrivacyConfig
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -28,7 +28,7 @@ class MLP(NetworkKeywords, Estimator):
     validation nodes means something. These are the very posteriors that ClassCode begins with.
 
     **Tuned under node units**, it is softmax regression by full-batch noisy steps whose settings follow from
-    public sizes and the budget (:class:`SoftmaxOnRecords`): the best that little budget buys. Validation
+    public sizes and the budget (:class:`NodeLevelSoftmax`): the best that little budget buys. Validation
     records teach there, too.
 
     **Small**: one network of the shape that the keywords give, as papers have it beside their methods (GAP:
@@ -77,26 +77,36 @@ class MLP(NetworkKeywords, Estimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        self._configured()
+        self._build_method()
 
-    def _configured(self) -> Method:
-        terms = self._terms()
-        if self._is_tuned(terms):
-            tuned = SoftmaxOnRecords if terms.on_records else TunedMLP
-            return tuned(name=self.method, terms=terms, device=self.device)
-        depth = (2 if terms.on_records and not terms.paper else 3) if self.layers is None else self.layers
+    def _build_method(self) -> Method:
+        privacy_config = self._build_privacy_config()
+        if self._is_tuned(privacy_config):
+            tuned = NodeLevelSoftmax if privacy_config.on_records else TunedMLP
+            return tuned(name=self.method, privacy_config=privacy_config, device=self.device)
+        depth = (
+            (2 if privacy_config.on_records and not privacy_config.paper else 3)
+            if self.layers is None
+            else self.layers
+        )
         _check.depth(layers=depth)
-        kind = PrivateMLP if terms.on_records else ClearMLP
-        recipe = Recipe.of(self, terms, self.device)
-        return kind(name=self.method, terms=terms, device=self.device, recipe=recipe, depth=depth)
+        kind = PrivateMLP if privacy_config.on_records else NonPrivateMLP
+        training_config = TrainingConfig.from_keywords(self, privacy_config, self.device)
+        return kind(
+            name=self.method,
+            privacy_config=privacy_config,
+            device=self.device,
+            training_config=training_config,
+            depth=depth,
+        )
 
-    def _is_tuned(self, terms: Terms) -> bool:
+    def _is_tuned(self, privacy_config: PrivacyConfig) -> bool:
         """Whether everything is chosen for the data or by public rule, refusing what would contradict it."""
         _check.switch(**({} if self.tuned is None else {"tuned": self.tuned}))
         given = self._given()
         if self.tuned is None:
-            return not (terms.paper or given)
-        if self.tuned and terms.paper:
+            return not (privacy_config.paper or given)
+        if self.tuned and privacy_config.paper:
             raise ConfigError(
                 "tuned=True is not what papers do; drop it, or use mode='strict' (--mode strict)"
             )

@@ -9,9 +9,9 @@ from torch import Tensor
 from graphveil.errors import ArtifactError
 from graphveil.graph import Graph
 from graphveil.models.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
-from graphveil.models.inference.cache import Answer
-from graphveil.models.method import Method, Outcome, State, Trained
-from graphveil.models.parts import parts_state
+from graphveil.models.inference.prediction_cache import CachedPrediction
+from graphveil.models.method import FitResult, Method, State, TrainedModel
+from graphveil.models.parts import networks_state
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.networks.layers import FeedForward
@@ -39,14 +39,14 @@ class TunedMLP(Method):
         """Return None: nothing protected is read."""
         return None
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Choose and train the networks on training and validation labels."""
         with session.stage("classifier"):
             public = public_posteriors(graph, session)
-        trained = TrainedFolds(public.networks, public.candidate.unit_rows)
-        return Outcome(trained=trained, proba=public.log.exp().to(torch.float32))
+        trained = TrainedFoldEnsemble(public.networks, public.candidate.unit_rows)
+        return FitResult(trained=trained, proba=public.log.exp().to(torch.float32))
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFolds":
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFoldEnsemble":
         """Return the networks with these weights.
 
         Raises:
@@ -58,11 +58,11 @@ class TunedMLP(Method):
                 f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
                 "take them from the original run"
             )
-        return TrainedFolds(networks, bool(state[_UNIT_ROWS]))
+        return TrainedFoldEnsemble(networks, bool(state[_UNIT_ROWS]))
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedFolds(Trained):
+class TrainedFoldEnsemble(TrainedModel):
     """One network a fold; together they know nodes of other graphs by their features.
 
     Args:
@@ -77,9 +77,9 @@ class TrainedFolds(Trained):
         """Return None: nothing protected is read."""
         return None
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict from features alone."""
-        return Answer(None, (), self.proba(graph))
+        return CachedPrediction(None, (), self.proba(graph))
 
     def proba(self, graph: Graph) -> Tensor:
         """Return probabilities (N, C): the networks' geometric mean, without votes of similar nodes."""
@@ -87,4 +87,4 @@ class TrainedFolds(Trained):
 
     def state(self) -> State:
         """Return the weights."""
-        return {**parts_state(_FEATURES, self.networks), _UNIT_ROWS: torch.tensor(self.unit_rows)}
+        return {**networks_state(_FEATURES, self.networks), _UNIT_ROWS: torch.tensor(self.unit_rows)}

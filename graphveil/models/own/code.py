@@ -14,14 +14,14 @@ from graphveil.errors import ArtifactError, ConfigError
 
 Factory = Callable[[int, int], nn.Module]
 
-_KNOWN: dict[str, Factory] = {}
+_REGISTERED: dict[str, Factory] = {}
 
 
-def remember(factory: Factory, name: str | None = None) -> str:
+def register_factory(factory: Factory, name: str | None = None) -> str:
     """Let a name stand for a factory in this process, and return the name."""
     check_factory(factory)
-    known = name or name_of(factory)
-    _KNOWN[known] = factory
+    known = name or factory_name(factory)
+    _REGISTERED[known] = factory
     return known
 
 
@@ -48,17 +48,17 @@ def check_factory(module: object, keyword: str = "module") -> None:
         )
 
 
-def name_of(module: Factory | str) -> str:
+def factory_name(module: Factory | str) -> str:
     """Return what a factory is called in files."""
     return module if isinstance(module, str) else str(getattr(module, "__name__", type(module).__name__))
 
 
-def is_known(module: Factory | str) -> bool:
+def is_registered(module: Factory | str) -> bool:
     """Whether there is code here for what a factory or a name stands for."""
-    return not isinstance(module, str) or module in _KNOWN
+    return not isinstance(module, str) or module in _REGISTERED
 
 
-def factory_of(module: Factory | str) -> Factory:
+def get_factory(module: Factory | str) -> Factory:
     """Return the factory, or the one that a name stands for in this process.
 
     Raises:
@@ -66,20 +66,20 @@ def factory_of(module: Factory | str) -> Factory:
     """
     if not isinstance(module, str):
         return module
-    if module not in _KNOWN:
+    if module not in _REGISTERED:
         raise ConfigError(_unknown(module))
-    return _KNOWN[module]
+    return _REGISTERED[module]
 
 
-def check_known(*modules: Factory | str | None) -> None:
+def check_registered(*modules: Factory | str | None) -> None:
     """Refuse names in a file that stand for nothing here.
 
     Raises:
         ArtifactError: with the way to say what one means.
     """
     for module in modules:
-        if module is not None and not is_known(module):
-            raise ArtifactError(_unknown(name_of(module)))
+        if module is not None and not is_registered(module):
+            raise ArtifactError(_unknown(factory_name(module)))
 
 
 def _unknown(name: str) -> str:
@@ -89,22 +89,22 @@ def _unknown(name: str) -> str:
     )
 
 
-def built(module: Factory | str, inputs: int, outputs: int, generator: torch.Generator) -> nn.Module:
+def build_module(module: Factory | str, inputs: int, outputs: int, generator: torch.Generator) -> nn.Module:
     """Return a new module for public sizes, its initial weights drawn from a public generator.
 
     Raises:
         ConfigError: the name stands for nothing here, or the factory builds no module of these sizes.
     """
-    factory, name = factory_of(module), name_of(module)
+    factory, name = get_factory(module), factory_name(module)
     try:
-        with _drawing_from(generator):
+        with _using_global_generator(generator):
             found = factory(inputs, outputs)
     except Exception as error:
         raise ConfigError(
             f"{name}({inputs}, {outputs}) failed: {type(error).__name__}: {error}; a module is built by a "
             "class or function of two sizes, its inputs and its outputs"
         ) from error
-    if isinstance(found, nn.Module) and _holds_itself(found, ()):
+    if isinstance(found, nn.Module) and _contains_itself(found, ()):
         raise ConfigError(
             f"{name}({inputs}, {outputs}) holds itself as a submodule, which has no list of weights. Keep "
             'the reference out of torch\'s sight: self.__dict__["parent"] = parent.'
@@ -114,14 +114,14 @@ def built(module: Factory | str, inputs: int, outputs: int, generator: torch.Gen
     return found
 
 
-def _holds_itself(module: nn.Module, above: tuple[nn.Module, ...]) -> bool:
+def _contains_itself(module: nn.Module, above: tuple[nn.Module, ...]) -> bool:
     return any(part is module for part in above) or any(
-        _holds_itself(part, (*above, module)) for part in module.children()
+        _contains_itself(part, (*above, module)) for part in module.children()
     )
 
 
 @contextmanager
-def _drawing_from(generator: torch.Generator) -> Iterator[None]:
+def _using_global_generator(generator: torch.Generator) -> Iterator[None]:
     """Let torch's own generator, which modules draw their weights from, stand where another one does."""
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(generator.get_state())

@@ -7,32 +7,32 @@ import torch
 from torch import Tensor, nn
 
 from graphveil._random import PublicStreams
-from graphveil.errors import ConfigError, NotYetError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.graph import Features, Graph, rows, to_dense
 from graphveil.models.base import Estimator
-from graphveil.models.inference.cache import Answer
+from graphveil.models.inference.prediction_cache import CachedPrediction
 from graphveil.models.membership import members, record_groups
-from graphveil.models.method import Method, Outcome, State, Trained
-from graphveil.models.own.code import Factory, built, check_factory, check_known
-from graphveil.models.own.probing import check_same, refuse_mixing, training_fault
-from graphveil.models.own.types import refuse_types
+from graphveil.models.method import FitResult, Method, State, TrainedModel
+from graphveil.models.own.code import Factory, build_module, check_factory, check_registered
+from graphveil.models.own.layer_checks import reject_unsupported_types
+from graphveil.models.own.module_checks import check_deterministic, reject_mixing, training_error_message
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.training.on_records import plan_on_records
-from graphveil.models.training.private import Training, fit_sums
-from graphveil.models.training.record_plan import RecordPlan, released_accuracies
+from graphveil.models.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
+from graphveil.models.training.node_level import plan_node_level
+from graphveil.models.training.record_plan import RecordPlan, release_accuracies
 from graphveil.privacy import NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.train import PrivateSchedule, clipped_sum
 from graphveil.train.devices import CPU, private_device
-from graphveil.train.nulls import on_synthetic_records
-from graphveil.train.per_sample import logits_apart
+from graphveil.train.null_records import synthetic_records
+from graphveil.train.per_sample import per_record_logits
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModuleOnRecords(Method):
+class NodeLevelModule(Method):
     """A module that learns from protected records by noisy steps, one question of a release.
 
     Args:
@@ -49,45 +49,45 @@ class ModuleOnRecords(Method):
         """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
         super().check(graph)
         sizes = self.sizes_of(graph)
-        module = self.built(sizes, PublicStreams(0))
-        refuse_types(module)
-        refuse_mixing(module, sizes.width, sizes.classes, edges=False)
+        module = self.build_module(sizes, PublicStreams(0))
+        reject_unsupported_types(module)
+        reject_mixing(module, sizes.width, sizes.classes, edges=False)
         try:
             found = _fingerprint(module, sizes)
         except Exception as error:
-            raise ConfigError(training_fault(module, error)) from error
+            raise ConfigError(training_error_message(module, error)) from error
         if (device := private_device(self.device)) != CPU:
-            check_same(module, found, lambda: _fingerprint(module, sizes, device), device)
+            check_deterministic(module, found, lambda: _fingerprint(module, sizes, device), device)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the training, and the counts that are paid for beside it."""
-        unit = self.terms.unit
+        unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
-        metrics, training = self.terms.private_metrics, self.training(sizes)
-        asked = RecordPlan(unit=unit, trainings=(training,), shares=(1.0,), metrics=metrics)
-        return plan_on_records(self.terms, asked, sizes.nodes)
+        metrics, training = self.privacy_config.private_metrics, self.training(sizes)
+        record_plan = RecordPlan(unit=unit, trainings=(training,), shares=(1.0,), metrics=metrics)
+        return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
 
-    def training(self, sizes: PublicSizes) -> Training:
+    def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before the size of their noise is chosen."""
-        module = self.built(sizes, PublicStreams(0))
+        module = self.build_module(sizes, PublicStreams(0))
         count = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
-        return Training(schedule=self.schedule, parameters=count, records=sizes.records)
+        return DPSGDTraining(schedule=self.schedule, parameters=count, records=sizes.records)
 
-    def built(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
+    def build_module(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
         """Return the module with new weights."""
-        return built(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
+        return build_module(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train by noisy steps, and release the accuracies that were planned."""
         sizes = self.sizes_of(graph)
-        module = self.built(sizes, session.streams)
+        module = self.build_module(sizes, session.streams)
         release = session.open(graph, record_groups(graph))
         with session.stage("classifier"):
             nodes = members(graph, "train")
             x, labels = to_dense(rows(graph.x, nodes)), graph.y[nodes]
             bound = (x, labels, _fingerprint(module, sizes))
             training = self.training(sizes)
-            fit_sums(
+            fit_dpsgd_from_sums(
                 _STAGE,
                 module,
                 lambda: clipped_sum(module, x, labels, session.private_device),
@@ -98,21 +98,21 @@ class ModuleOnRecords(Method):
             )
         trained = TrainedModule(module, sizes.classes)
         proba, accuracy = trained.proba(graph.x), dict[str, float]()
-        if self.terms.private_metrics:
-            accuracy = released_accuracies(release, proba.argmax(dim=1), graph)
+        if self.privacy_config.private_metrics:
+            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
         release.close()
-        return Outcome(trained=trained, proba=proba, private_accuracy=accuracy)
+        return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedModule":
         """Return the module with these weights."""
-        check_known(self.module)
-        module = self.built(sizes, PublicStreams(0))
+        check_registered(self.module)
+        module = self.build_module(sizes, PublicStreams(0))
         module.load_state_dict(state)
         return TrainedModule(module, sizes.classes)
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedModule(Trained):
+class TrainedModule(TrainedModel):
     """Released weights: a prediction reads its node's own features, and nothing else that is protected."""
 
     module: nn.Module
@@ -121,16 +121,16 @@ class TrainedModule(Trained):
     def proba(self, x: Features) -> Tensor:
         """Return probabilities (N, C), every record on its own."""
         parts = torch.split(to_dense(x), _AT_ONCE)
-        found = [logits_apart(self.module, part, self.classes) for part in parts]
+        found = [per_record_logits(self.module, part, self.classes) for part in parts]
         return torch.cat(found).softmax(dim=1).to(torch.float32)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing protected is read."""
         return None
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict from features alone."""
-        return Answer(None, (), self.proba(graph.x))
+        return CachedPrediction(None, (), self.proba(graph.x))
 
     def state(self) -> State:
         """Return the weights."""
@@ -140,7 +140,7 @@ class TrainedModule(Trained):
 def _fingerprint(module: nn.Module, sizes: PublicSizes, device: torch.device = CPU) -> Tensor:
     """Return what the module makes of fixed random records, which its noise is bound to."""
     x = torch.randn(_PROBES, sizes.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    with torch.random.fork_rng(devices=[]), on_synthetic_records():
+    with torch.random.fork_rng(devices=[]), synthetic_records():
         gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes, device)
         gradients.add(torch.arange(_PROBES), 1.0)
         return torch.cat([gradients.sums, TrainedModule(module, sizes.classes).proba(x).flatten().double()])
@@ -168,7 +168,7 @@ class PrivateModule(Estimator):
 
     Raises:
         ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
-        NotYetError: the unit does not protect records, and the module can be trained in the clear.
+        NotImplementedGuaranteeError: the unit does not protect records, and the module can be trained in the clear.
 
     >>> import torch
     >>> from graphveil.graph import RECIPES, synthetic
@@ -192,7 +192,7 @@ class PrivateModule(Estimator):
     def _check_config(self) -> None:
         super()._check_config()
         if not isinstance(self.protected_unit, NodeUnit):
-            raise NotYetError(
+            raise NotImplementedGuaranteeError(
                 f"unit {self.unit!r} leaves features and labels public, so a module on them can be trained "
                 "in the clear, by torch itself; use 'node-owner' or 'node-promise' to protect records"
             )
@@ -201,16 +201,20 @@ class PrivateModule(Estimator):
         if not self.module:
             raise ConfigError("pass module=, a class that is built as module(inputs, classes)")
         check_factory(self.module)
-        self._configured()
+        self._build_method()
 
-    def _configured(self) -> ModuleOnRecords:
+    def _build_method(self) -> NodeLevelModule:
         schedule = PrivateSchedule(
             epochs=self.epochs,
             batch_size=self.batch_size,
             clip=self.clip,
             learning_rate=self.learning_rate,
         )
-        terms = self._terms()
-        return ModuleOnRecords(
-            name=self.method, terms=terms, device=self.device, module=self.module, schedule=schedule
+        privacy_config = self._build_privacy_config()
+        return NodeLevelModule(
+            name=self.method,
+            privacy_config=privacy_config,
+            device=self.device,
+            module=self.module,
+            schedule=schedule,
         )

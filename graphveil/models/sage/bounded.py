@@ -8,10 +8,10 @@ import torch
 
 from graphveil.graph import Adjacency
 
-Places: TypeAlias = npt.NDArray[np.int64]
+IndexArray: TypeAlias = npt.NDArray[np.int64]
 
 
-def at_most(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
+def sample_out_edges(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
     """Return a graph in which every node sends along ``count`` of its edges at most, chosen uniformly.
 
     Each source draws on its own, without replacement, so nobody's sample depends on another's edges. How
@@ -23,16 +23,16 @@ def at_most(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjac
         rng: public randomness.
 
     >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
-    >>> kept = at_most(star, 1, np.random.default_rng(0))
+    >>> kept = sample_out_edges(star, 1, np.random.default_rng(0))
     >>> kept.edge_index()[0].bincount(minlength=4).tolist()
     [1, 1, 1, 1]
     """
     source = adjacency.edge_index()[0].numpy()
     shuffled = rng.permutation(len(source))
-    return _kept(adjacency, shuffled[_places(source[shuffled]) < count])
+    return _subgraph(adjacency, shuffled[_rank_within_group(source[shuffled]) < count])
 
 
-def at_most_in_all(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
+def sample_total_degree(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
     """Return a graph in which no node has more than ``count`` edges, those sent and those received together.
 
     Edges come in a random order, and each is kept that finds room at both of its ends. So what is kept of a
@@ -44,7 +44,7 @@ def at_most_in_all(adjacency: Adjacency, count: int, rng: np.random.Generator) -
         rng: public randomness.
 
     >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
-    >>> at_most_in_all(star, 2, np.random.default_rng(0)).edge_index().shape
+    >>> sample_total_degree(star, 2, np.random.default_rng(0)).edge_index().shape
     torch.Size([2, 2])
     """
     ends = np.stack([part.numpy() for part in adjacency.edge_index()], axis=1)
@@ -54,15 +54,15 @@ def at_most_in_all(adjacency: Adjacency, count: int, rng: np.random.Generator) -
         pair = ends[waiting]
         # Whoever has fewer before it at an end than there is room surely finds room there. If the room is
         # full after all of these, they were the first there, and whoever still waits there is too late.
-        sure = (_places(pair.reshape(-1)).reshape(-1, 2) < room[pair]).all(axis=1)
+        sure = (_rank_within_group(pair.reshape(-1)).reshape(-1, 2) < room[pair]).all(axis=1)
         found.append(waiting[sure])
         room -= np.bincount(pair[sure].reshape(-1), minlength=len(room))
         waiting = waiting[~sure]
         waiting = waiting[(room[ends[waiting]] > 0).all(axis=1)]
-    return _kept(adjacency, np.concatenate(found))
+    return _subgraph(adjacency, np.concatenate(found))
 
 
-def _places(owner: Places) -> Places:
+def _rank_within_group(owner: IndexArray) -> IndexArray:
     """Return how many entries with the same owner come before each."""
     order = np.argsort(owner, kind="stable")
     degrees = np.bincount(owner)
@@ -71,7 +71,7 @@ def _places(owner: Places) -> Places:
     return places
 
 
-def _kept(adjacency: Adjacency, edges: Places) -> Adjacency:
+def _subgraph(adjacency: Adjacency, edges: IndexArray) -> Adjacency:
     """Return the graph with some of its stored edges only."""
     source, target = (ends.numpy() for ends in adjacency.edge_index())
     kept = np.sort(edges)  # they are stored by target, and stay so

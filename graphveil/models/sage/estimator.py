@@ -4,20 +4,20 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
     FullGraphKeywords,
-    depth_of,
-    schedule_of,
-    style_of,
+    layer_options,
+    resolve_depth,
+    resolve_schedule,
 )
 from graphveil.models.method import Method
-from graphveil.models.perturbed import check_perturbed, over_edges
+from graphveil.models.perturbed import build_full_graph_method, check_perturbed
 from graphveil.models.requirements import check_on_cpu
-from graphveil.models.sage.paper import CLIP_PER, PAPER_DEVIATIONS, ClipPer, SagePaper
-from graphveil.networks.sage import SageShape
-from graphveil.privacy import NodeOwner
+from graphveil.models.sage.paper import CLIP_PER, PAPER_DEVIATIONS, ClipPer, NodeLevelSAGE
+from graphveil.networks.sage import SageArchitecture
+from graphveil.privacy import NodeRecord
 from graphveil.train import PrivateSchedule
 
 _EPOCHS, _BATCH = 10, 256  # of SAGE-NDP
@@ -58,7 +58,7 @@ class SAGE(FullGraphKeywords, Estimator):
             reference, whose accuracies it has; or the gradient of a ``"root"``'s loss.
 
     Raises:
-        NotYetError: the unit is not ``"none"``, and not ``"node-owner"`` in paper mode.
+        NotImplementedGuaranteeError: the unit is not ``"none"``, and not ``"node-owner"`` in paper mode.
 
     >>> from graphveil.graph.recipes import RECIPES
     >>> from graphveil.graph.synthetic import synthetic
@@ -68,8 +68,8 @@ class SAGE(FullGraphKeywords, Estimator):
     """
 
     method: ClassVar[str] = "sage"
-    node_units: ClassVar[tuple[str, ...]] = (NodeOwner.name,)
-    needs_degree_budget: ClassVar[bool] = True
+    node_units: ClassVar[tuple[str, ...]] = (NodeRecord.name,)
+    needs_out_degree_bound: ClassVar[bool] = True
     paper_deviations: ClassVar[tuple[str, ...]] = PAPER_DEVIATIONS
 
     pre_layers: int = 2
@@ -79,7 +79,7 @@ class SAGE(FullGraphKeywords, Estimator):
     clip_per: ClipPer = "row"
 
     def _check_config(self) -> None:
-        if self.unit != NodeOwner.name:
+        if self.unit != NodeRecord.name:
             check_perturbed(self, self)
         elif self.perturb is not None:
             raise UnitError(
@@ -87,32 +87,32 @@ class SAGE(FullGraphKeywords, Estimator):
                 "'undirected-edge' or 'directed-edge'"
             )
         elif self.mode != "paper":
-            raise NotYetError(
+            raise NotImplementedGuaranteeError(
                 f"{self.method} under unit {self.unit!r} is available in paper mode only: which edges are "
                 "sampled of one list depends on others, so nothing bounds the gradients that a record "
                 "changes; use 'classcode' or 'gap', 'gnn' with a SAGE layer of torch_geometric, or "
                 "mode='paper' (--mode paper) to reproduce the paper"
             )
         super()._check_config()
-        self._configured()
+        self._build_method()
 
-    def _configured(self) -> Method:
+    def _build_method(self) -> Method:
         check_on_cpu(self.method, self.device)
         _check.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
         _check.one_of(CLIP_PER, clip_per=self.clip_per)
-        return self._over_subgraphs() if self.unit == NodeOwner.name else self._in_clear()
+        return self._over_subgraphs() if self.unit == NodeRecord.name else self._build_nonprivate()
 
-    def _in_clear(self) -> Method:
+    def _build_nonprivate(self) -> Method:
         if self.batch_size is not None:
             raise ConfigError(f"batch_size={self.batch_size} is for node units; full graphs have one batch")
         shape = self._shape(unit=False)
         if (
             self.perturb is not None and self.mode == "paper"
         ):  # SAGE-EDP, whose rounds end in rows of norm one
-            shape = replace(shape, depth=depth_of(self, 1), unit_rounds=True)
-        return over_edges(self, self, shape, schedule_of(self))
+            shape = replace(shape, depth=resolve_depth(self, 1), unit_rounds=True)
+        return build_full_graph_method(self, self, shape, resolve_schedule(self))
 
-    def _over_subgraphs(self) -> SagePaper:
+    def _over_subgraphs(self) -> NodeLevelSAGE:
         """Return SAGE-NDP."""
         shape = self._shape(unit=True)
         if shape.depth != 1:
@@ -124,22 +124,22 @@ class SAGE(FullGraphKeywords, Estimator):
             raise ConfigError("batch_norm mixes the records of a batch; use LayerNorm or GroupNorm, or none")
         if self.dropout or self.patience is not None or self.private_metrics:
             raise ConfigError("dropout, patience and private_metrics are not available here; drop them")
-        return SagePaper(
+        return NodeLevelSAGE(
             name=self.method,
-            terms=self._terms(),
+            privacy_config=self._build_privacy_config(),
             device=self.device,
             shape=shape,
             schedule=self._private_schedule(),
-            most=self.degree_budget or 1,
+            max_sampled_degree=self.out_degree_bound or 1,
             clip_per=self.clip_per,
         )
 
-    def _shape(self, *, unit: bool) -> SageShape:
+    def _shape(self, *, unit: bool) -> SageArchitecture:
         """Return the shape of the network, with ``unit`` that of SAGE-NDP: one round, rows of norm one."""
-        return SageShape(
+        return SageArchitecture(
             hidden=self.hidden,
-            depth=depth_of(self, 1 if unit else 2),
-            style=style_of(self, normed=not unit),
+            depth=resolve_depth(self, 1 if unit else 2),
+            style=layer_options(self, normed=not unit),
             pre_layers=self.pre_layers,
             post_layers=self.post_layers,
             unit=unit,

@@ -7,22 +7,22 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from graphveil.errors import NotYetError
+from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.graph import Graph
 from graphveil.models.full_graph import restored
-from graphveil.models.inference.cache import Answer
+from graphveil.models.inference.prediction_cache import CachedPrediction
 from graphveil.models.membership import members, record_groups
-from graphveil.models.method import Method, Outcome, State, Trained
-from graphveil.models.sage.bounded import at_most_in_all
-from graphveil.models.sage.subgraphs import RootSum, RowSum, table_of
+from graphveil.models.method import FitResult, Method, State, TrainedModel
+from graphveil.models.sage.bounded import sample_total_degree
+from graphveil.models.sage.subgraphs import RootClippedSum, RowClippedSum, neighbor_table
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.training.private import Training, count_parameters, fit_sums, tensors_of
+from graphveil.models.training.dpsgd import DPSGDTraining, count_parameters, fit_dpsgd_from_sums, tensors_of
 from graphveil.networks.layers import batch_of
-from graphveil.networks.sage import SageNetwork, SageShape
+from graphveil.networks.sage import SageArchitecture, SageNetwork
 from graphveil.privacy import renyi
 from graphveil.privacy.calibration import require_delta
-from graphveil.release import PushData, PushQuery, Release, ReleasePlan
+from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release, ReleasePlan
 from graphveil.train import PrivateSchedule
 
 ClipPer = Literal["row", "root"]
@@ -39,42 +39,42 @@ CLIPPED_BY_ROW = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class SagePaper(Method):
+class NodeLevelSAGE(Method):
     """SAGE-NDP under unit ``node-owner`` in paper mode, see :class:`~graphveil.models.sage.SAGE`.
 
     Args:
         shape: the network, of one round and rows of norm one.
         schedule: steps, rates, clipping.
-        most: D, the edges that a node keeps.
+        max_sampled_degree: D, the edges that a node keeps.
         clip_per: what is clipped.
     """
 
-    shape: SageShape
+    shape: SageArchitecture
     schedule: PrivateSchedule
-    most: int
+    max_sampled_degree: int
     clip_per: ClipPer
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps and the one aggregation, by the paper's accounting."""
-        training, delta = self.training(sizes), self.terms.delta_for(sizes.nodes)
+        training, delta = self.training(sizes), self.privacy_config.delta_for(sizes.nodes)
         require_delta(delta, "DPSGDQuery")
         z = renyi.subgraph_multiplier_of(
-            self.terms.budget,
+            self.privacy_config.budget,
             delta,
             records=training.records,
             batch=math.ceil(training.rate * training.records),
-            reach=self.most,
+            reach=self.max_sampled_degree,
             steps=training.steps,
         )
-        steps = replace(training.query(2 * (self.most + 1) * z), reach=self.reach)
-        push = PushQuery(dim=self.shape.hidden, sigma=z, degree_budget=self.most)
-        return ReleasePlan(self.terms.unit, (steps, push), delta)
+        steps = replace(training.query(2 * (self.max_sampled_degree + 1) * z), reach=self.reach)
+        push = OutEdgeSumQuery(dim=self.shape.hidden, sigma=z, out_degree_bound=self.max_sampled_degree)
+        return ReleasePlan(self.privacy_config.unit, (steps, push), delta)
 
-    def training(self, sizes: PublicSizes) -> Training:
+    def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before the size of their noise is chosen."""
         dense = sum(count_parameters(*part) for part in self.shape.widths(sizes.width, sizes.classes))
         parameters = dense + 2 * count_parameters(self.shape.hidden, self.shape.hidden)
-        return Training(schedule=self.schedule, parameters=parameters, records=sizes.records)
+        return DPSGDTraining(schedule=self.schedule, parameters=parameters, records=sizes.records)
 
     @property
     def reach(self) -> int:
@@ -84,40 +84,42 @@ class SagePaper(Method):
         changes with its own record and with the losses of the roots that it sends to: so do those of the
         roots in question, of all that send to these, D a root, and of the record itself.
         """
-        return self.most**2 + 1 if self.clip_per == "row" else self.most
+        return self.max_sampled_degree**2 + 1 if self.clip_per == "row" else self.max_sampled_degree
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
         """Return why there is no valid guarantee."""
         more = (CLIPPED_BY_ROW,) if self.clip_per == "row" else ()
         return (*super().deviations(graph), *more)
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train over bounded subgraphs, and predict from one noisy sum."""
-        sample = self.sampled(graph, session)
+        sample = self.sample_edges(graph, session)
         release = session.open(sample, record_groups(graph))
         generator = session.streams.torch(self.name)
         network = self.shape.build(graph.num_features, graph.num_classes, generator=generator)
         with session.stage("classifier"):
             self.train(network, sample, release, session)
         with session.stage("aggregate"):
-            rows, noisy = self.summed(network, sample, release)
+            rows, noisy = self.release_neighbor_sum(network, sample, release)
             with torch.no_grad():
                 proba = network.read(rows, noisy).softmax(dim=1)
         release.close()
-        return Outcome(trained=TrainedSagePaper(self.name, network), proba=proba, released={"hop1": noisy})
+        return FitResult(
+            trained=TrainedNodeLevelSAGE(self.name, network), proba=proba, released={"hop1": noisy}
+        )
 
-    def sampled(self, graph: Graph, session: Session) -> Graph:
+    def sample_edges(self, graph: Graph, session: Session) -> Graph:
         """Return the graph with a sample of its edges, at most D a node."""
         rng = session.streams.numpy("edges")
-        return graph.replace(adjacency=at_most_in_all(graph.adjacency, self.most, rng))
+        return graph.replace(adjacency=sample_total_degree(graph.adjacency, self.max_sampled_degree, rng))
 
     def train(self, network: SageNetwork, sample: Graph, release: Release, session: Session) -> None:
         """Train as the release's first question, and keep the last weights."""
         roots = members(sample, "train")
-        table, labels = table_of(sample.adjacency, roots, self.most), sample.y[roots]
-        kind = RowSum if self.clip_per == "row" else RootSum
+        table, labels = neighbor_table(sample.adjacency, roots, self.max_sampled_degree), sample.y[roots]
+        kind = RowClippedSum if self.clip_per == "row" else RootClippedSum
         activation = self.shape.style["activation"]
-        fit_sums(
+        fit_dpsgd_from_sums(
             "classifier",
             network,
             lambda: kind(network.maps(), activation, sample.x, table, labels),
@@ -128,18 +130,22 @@ class SagePaper(Method):
         )
 
     @torch.no_grad()
-    def summed(self, network: SageNetwork, sample: Graph, release: Release) -> tuple[Tensor, Tensor]:
+    def release_neighbor_sum(
+        self, network: SageNetwork, sample: Graph, release: Release
+    ) -> tuple[Tensor, Tensor]:
         """Return the rows that nodes send, and the noisy sum of them, the release's next question."""
         rows = network.rows(batch_of(sample.x))
-        return rows, release.ask(PushData(rows)) * math.sqrt(self.most)  # the push divides by it
+        return rows, release.answer(OutEdgeSumData(rows)) * math.sqrt(
+            self.max_sampled_degree
+        )  # the push divides by it
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSagePaper":
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedNodeLevelSAGE":
         """Return the network with these weights."""
-        return TrainedSagePaper(self.name, restored(self.shape, state, sizes))
+        return TrainedNodeLevelSAGE(self.name, restored(self.shape, state, sizes))
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedSagePaper(Trained):
+class TrainedNodeLevelSAGE(TrainedModel):
     """A trained network of SAGE-NDP, which reproduces a table and no more."""
 
     name: str
@@ -149,7 +155,7 @@ class TrainedSagePaper(Trained):
         """Refuse: other graphs are not predicted."""
         raise self._refusal()
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Refuse, as :meth:`plan_for` does."""
         raise self._refusal()
 
@@ -157,8 +163,8 @@ class TrainedSagePaper(Trained):
         """Return the weights."""
         return dict(self.network.state_dict())
 
-    def _refusal(self) -> NotYetError:
-        return NotYetError(
+    def _refusal(self) -> NotImplementedGuaranteeError:
+        return NotImplementedGuaranteeError(
             f"{self.name} under unit 'node-owner' predicts the fitted graph only; use 'gap', which predicts "
             "others"
         )

@@ -1,7 +1,7 @@
 """Clipped gradients over the subgraphs of roots and their in-neighbours: what SAGE-NDP sums.
 
-A root's loss reads its own record and those of its neighbours. :class:`RootSum` clips the gradient of each
-root's loss, as the theory has it. :class:`RowSum` clips what each node's row contributes to the gradient of
+A root's loss reads its own record and those of its neighbours. :class:`RootClippedSum` clips the gradient of each
+root's loss, as the theory has it. :class:`RowClippedSum` clips what each node's row contributes to the gradient of
 the whole batch, as the reference does.
 """
 
@@ -16,9 +16,9 @@ from torch import Tensor
 
 from graphveil.graph import Adjacency, Features
 from graphveil.graph import rows as rows_of
-from graphveil.networks.sage import Maps
+from graphveil.networks.sage import AffineMaps
 from graphveil.train import Activation, ClippedSum
-from graphveil.train.clipped import clip_factors, targets_of
+from graphveil.train.clipped_sums import clip_factors, targets_of
 
 _ROOTS = 32  # at a time: their rows stay in the cache
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm
@@ -28,22 +28,22 @@ RowPairs = list[tuple[Tensor, Tensor]]
 Pairs = Sequence[tuple[Features, Tensor]]  # a map's rows, and the gradient by its output
 
 
-def table_of(adjacency: Adjacency, roots: Tensor, most: int) -> Tensor:
+def neighbor_table(adjacency: Adjacency, roots: Tensor, max_sampled_degree: int) -> Tensor:
     """Return each root followed by its in-neighbours, int64 (B, 1 + most), padded with -1.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    >>> table_of(path, torch.tensor([1, 2]), 2).tolist()
+    >>> neighbor_table(path, torch.tensor([1, 2]), 2).tolist()
     [[1, 0, 2], [2, 1, -1]]
     """
     begin, end = adjacency.indptr[roots], adjacency.indptr[roots + 1]
-    place = begin[:, None] + torch.arange(most)
+    place = begin[:, None] + torch.arange(max_sampled_degree)
     inside = place < end[:, None]
     last = max(0, len(adjacency.indices) - 1)
     sources = adjacency.indices[place.clamp_max(last)].to(torch.int64) if len(adjacency.indices) else place
     return torch.cat([roots[:, None], torch.where(inside, sources, -1)], dim=1)
 
 
-class SubgraphSum(ClippedSum):
+class SubgraphClippedSum(ClippedSum):
     """A sum of clipped gradients of roots' losses by all weights.
 
     The logits of root v are those of
@@ -54,7 +54,7 @@ class SubgraphSum(ClippedSum):
     front, labels (n).
     """
 
-    def __init__(self, maps: Maps, activation: str, x: Features, table: Tensor, labels: Tensor) -> None:
+    def __init__(self, maps: AffineMaps, activation: str, x: Features, table: Tensor, labels: Tensor) -> None:
         """Copy the weights, and find their places."""
         self._depth = len(maps.before)
         linears = [*maps.before, maps.own, maps.incoming, *maps.after]
@@ -96,16 +96,16 @@ class SubgraphSum(ClippedSum):
         pairs: RowPairs = []
         for rows, (weight, _) in zip(inputs[::-1], after[::-1], strict=True):
             pairs.append((rows, delta))
-            delta = self._back(rows, delta @ weight.t())
-        delta = _across(unit, norm, delta)
+            delta = self._activation_backward(rows, delta @ weight.t())
+        delta = _normalization_backward(unit, norm, delta)
         return [(own, delta), (total, delta), *pairs[::-1]], delta
 
-    def _back(self, out: Tensor, gradient: Tensor) -> Tensor:
+    def _activation_backward(self, out: Tensor, gradient: Tensor) -> Tensor:
         """Return the gradient by an activation's input."""
         return self._activation.backward(out, gradient.contiguous(), [], inputs=True)
 
 
-class RootSum(SubgraphSum):
+class RootClippedSum(SubgraphClippedSum):
     """The sum over roots v of g_v min(1, C / |g_v|), g_v the gradient of the loss of v.
 
     Layers behind the sum see one row a root, and there g_v is an outer product; before the sum a root has D +
@@ -131,7 +131,7 @@ class RootSum(SubgraphSum):
         own_weight, incoming_weight = (self._maps[self._depth + k][0] for k in range(2))
         back = (delta @ incoming_weight.t())[:, None].repeat(1, table.shape[1], 1)
         back[:, 0] = delta @ own_weight.t()
-        formed = self._form(nodes, rows, _across(unit, norm, back) * inside[..., None])
+        formed = self._form(nodes, rows, _normalization_backward(unit, norm, back) * inside[..., None])
         squares = torch.stack(
             [(rows.square().sum(dim=1) + 1) * delta.square().sum(dim=1) for rows, delta in pairs]
             + [weight.flatten(1).square().sum(dim=1) + bias.square().sum(dim=1) for weight, bias in formed]
@@ -152,7 +152,7 @@ class RootSum(SubgraphSum):
         """Return the roots' gradients by each map before the sum: (B, inputs, outputs) and (B, outputs)."""
         formed: list[tuple[Tensor, Tensor]] = []
         for depth in range(self._depth - 1, -1, -1):
-            delta = self._back(rows[depth], gradient)
+            delta = self._activation_backward(rows[depth], gradient)
             if depth:
                 weights = torch.bmm(rows[depth - 1].transpose(1, 2), delta)
                 gradient = delta @ self._maps[depth][0].t()
@@ -176,7 +176,7 @@ class RootSum(SubgraphSum):
         return torch.from_numpy(product).view(roots, features, width)
 
 
-class RowSum(SubgraphSum):
+class RowClippedSum(SubgraphClippedSum):
     """The sum over nodes u of r_u min(1, C / |r_u|), r_u what the row of u adds to the batch's gradient.
 
     Through every map, and whatever loss it is that comes back to it: a root's row passes all maps, and a row
@@ -214,7 +214,7 @@ class RowSum(SubgraphSum):
         own_weight, incoming_weight = (self._maps[self._depth + k][0] for k in range(2))
         back = torch.zeros_like(unit).index_add_(0, roots, delta @ own_weight.t())
         back.index_add_(0, sent, (delta @ incoming_weight.t())[target])
-        before = self._before(x, rows, _across(unit, norm, back))
+        before = self._before(x, rows, _normalization_backward(unit, norm, back))
         squares = _squares(before).index_add_(0, roots, _squares(pairs)).mul_(scale**2)
         factors, bad = clip_factors(squares, clip)
         good = torch.ones(len(nodes), dtype=torch.bool) if bad is None else ~bad
@@ -226,7 +226,7 @@ class RowSum(SubgraphSum):
         """Return (rows, gradient) of each map before the sum."""
         found: list[tuple[Features, Tensor]] = []
         for depth in range(self._depth - 1, -1, -1):
-            delta = self._back(rows[depth], gradient)
+            delta = self._activation_backward(rows[depth], gradient)
             found.append((rows[depth - 1] if depth else x, delta))
             gradient = delta @ self._maps[depth][0].t() if depth else delta
         return found[::-1]
@@ -248,7 +248,7 @@ def _unit(rows: Tensor) -> tuple[Tensor, Tensor]:
     return rows / norm, norm
 
 
-def _across(unit: Tensor, norm: Tensor, gradient: Tensor) -> Tensor:
+def _normalization_backward(unit: Tensor, norm: Tensor, gradient: Tensor) -> Tensor:
     """Return the gradient by rows from the one by rows of norm one."""
     return (gradient - unit * (unit * gradient).sum(dim=-1, keepdim=True)) / norm
 

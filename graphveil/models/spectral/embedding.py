@@ -22,7 +22,7 @@ from graphveil.graph import Adjacency
 from graphveil.propagation.linear import SparseMap
 
 _ROUNDS = 8  # of orthogonal iteration: enough for what stands out; the rest is noise
-_LEAST = 1e-3  # of the largest eigenvalue: smaller ones are rounding where nobody lies
+_MIN_VALUE = 1e-3  # of the largest eigenvalue: smaller ones are rounding where nobody lies
 
 
 def spectral_rows(adjacency: Adjacency, flip: float, rank: int, generator: torch.Generator) -> Tensor:
@@ -45,7 +45,7 @@ def spectral_rows(adjacency: Adjacency, flip: float, rank: int, generator: torch
     values, vectors = _leading(adjacency, flip, min(rank, nodes), generator)
     variance = nodes * flip * (1 - flip) / (1 - 2 * flip) ** 2  # N s^2
     largest = float(values.abs().max())
-    kept = values.abs() > max(2 * math.sqrt(variance), _LEAST * largest, 1e-30)
+    kept = values.abs() > max(2 * math.sqrt(variance), _MIN_VALUE * largest, 1e-30)
     seen = values[kept].abs().to(torch.float64)
     true = (seen + (seen.square() - 4 * variance).clamp_min(0).sqrt()) / 2
     cosine = (1 - variance / true.square()).clamp_min(0).sqrt()
@@ -59,7 +59,7 @@ def _leading(
     indptr, sources = (part.numpy() for part in adjacency.arrays[:2])
     ones = torch.ones(len(sources)).numpy()
     size = (adjacency.num_nodes, adjacency.num_nodes)
-    edges = SparseMap.of(sparse.csr_array((ones, sources, indptr), shape=size))
+    edges = SparseMap.from_scipy(sparse.csr_array((ones, sources, indptr), shape=size))
 
     def product(rows: Tensor) -> Tensor:
         expected = flip * (rows.sum(dim=0, keepdim=True) - rows)

@@ -7,7 +7,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError, UnitError
 from graphveil.models.base import Estimator
 from graphveil.models.requirements import check_local, check_on_cpu
-from graphveil.models.spectral.method import SpectralOverLists, lists_of
+from graphveil.models.spectral.method import SpectralMethod, neighbor_list_source
 from graphveil.perturb.mechanism import MAX_EDGES
 from graphveil.privacy import NoUnit, UndirectedEdge
 
@@ -62,17 +62,17 @@ class Spectral(Estimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        self._configured()
+        self._build_method()
 
-    def _configured(self) -> SpectralOverLists:
+    def _build_method(self) -> SpectralMethod:
         check_on_cpu(self.method, self.device)
         _check.integer_at_least(1, rank=self.rank)
         _check.within(1, MAX_RANK, rank=self.rank)
-        terms = self._terms()
-        if not isinstance(terms.unit, UndirectedEdge | NoUnit):
-            check_local(self, terms.unit)
+        privacy_config = self._build_privacy_config()
+        if not isinstance(privacy_config.unit, UndirectedEdge | NoUnit):
+            check_local(self, privacy_config.unit)
             raise UnitError(
-                f"spectral has no bound under unit {terms.unit.name!r}: it reads whole lists of neighbours; "
+                f"spectral has no bound under unit {privacy_config.unit.name!r}: it reads whole lists of neighbours; "
                 "use unit 'undirected-edge', or 'classcode' or 'gap' for others"
             )
         if self.mode == "paper":
@@ -80,6 +80,8 @@ class Spectral(Estimator):
                 "spectral has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
             )
         most = MAX_EDGES if self.max_edges is None else self.max_edges
-        epsilon = terms.budget if isinstance(terms.unit, UndirectedEdge) else 1.0
-        lists = lists_of(terms.unit, epsilon, self.rank, most)
-        return SpectralOverLists(name=self.method, terms=terms, device=self.device, lists=lists)
+        epsilon = privacy_config.budget if isinstance(privacy_config.unit, UndirectedEdge) else 1.0
+        list_source = neighbor_list_source(privacy_config.unit, epsilon, self.rank, most)
+        return SpectralMethod(
+            name=self.method, privacy_config=privacy_config, device=self.device, list_source=list_source
+        )

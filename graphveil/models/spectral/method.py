@@ -8,17 +8,17 @@ from torch import Tensor
 
 from graphveil.errors import ArtifactError, GraphError
 from graphveil.graph import Adjacency, Graph
-from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.models.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
-from graphveil.models.inference.cache import Answer
+from graphveil.models.inference.prediction_cache import CachedPrediction
 from graphveil.models.membership import check_classes, nodes_of
-from graphveil.models.method import Method, Outcome, State, Trained
-from graphveil.models.parts import parts_state
-from graphveil.models.perturbed import SEES, plan_of, released, with_slots
+from graphveil.models.method import FitResult, Method, State, TrainedModel
+from graphveil.models.parts import networks_state
+from graphveil.models.perturbed import GRAPH_INPUT_NOTE, plan_of, released, with_protected_pairs
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.spectral.embedding import spectral_rows
-from graphveil.models.spectral.votes import Rule, best_rule
+from graphveil.models.spectral.votes import VotingRule, best_rule
 from graphveil.networks.layers import FeedForward
 from graphveil.perturb import EdgeRand
 from graphveil.perturb.mechanism import domain_of
@@ -29,7 +29,7 @@ _FEATURES, _UNIT_ROWS, _RULE = "features", "unit_rows", "rule"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lists:
+class NeighborListSource:
     """Where lists of neighbours are read: the edges as they are, or one graph that is released of them.
 
     Args:
@@ -48,31 +48,31 @@ class Lists:
 
     def sizes(self, sizes: PublicSizes, graph: Graph) -> PublicSizes:
         """Return the sizes with the slots that are protected, where any are."""
-        return sizes if self.response is None else with_slots(sizes, graph, self.unit)
+        return sizes if self.response is None else with_protected_pairs(sizes, graph, self.unit)
 
     def rows(self, graph: Graph, session: Session) -> tuple[State, Tensor]:
         """Return what was released, and the rows of nodes that are read from it."""
-        told: State = {}
+        released_state: State = {}
         flip, edges = 0.0, graph.adjacency
         if self.response is not None:
-            told["graph"], noisy = released(graph, self.response, self.unit, session)
-            flip, edges = EdgeResponse(self.response.epsilon).flip, noisy.adjacency
+            released_state["graph"], noisy = released(graph, self.response, self.unit, session)
+            flip, edges = EdgeRandomizedResponse(self.response.epsilon).flip, noisy.adjacency
         with session.stage("embedding"):
-            return told, self._rows(edges, flip, session)
+            return released_state, self._rows(edges, flip, session)
 
     def _rows(self, edges: Adjacency, flip: float, session: Session) -> Tensor:
         return spectral_rows(edges, flip, self.rank, session.streams.torch("spectral"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpectralOverLists(Method):
+class SpectralMethod(Method):
     """Votes of labelled nodes with alike lists, beside features.
 
     Args:
-        lists: where lists are read.
+        list_source: where lists are read.
     """
 
-    lists: Lists
+    list_source: NeighborListSource
 
     def check(self, graph: Graph) -> None:
         """Refuse directed edges, and a graph that noise would fill, before anything is spent."""
@@ -82,16 +82,18 @@ class SpectralOverLists(Method):
                 "spectral reads whom a node is listed with, and this graph's edges are directed; use "
                 "'classcode', or read them as undirected (directed=False, no --directed)"
             )
-        if self.lists.response is not None:
-            self.lists.response.check(graph, self.terms.unit, domain_of(graph, self.terms.unit))
+        if self.list_source.response is not None:
+            self.list_source.response.check(
+                graph, self.privacy_config.unit, domain_of(graph, self.privacy_config.unit)
+            )
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return what a plan for this graph depends on, its slots included."""
-        return self.lists.sizes(super().sizes_of(graph), graph)
+        return self.list_source.sizes(super().sizes_of(graph), graph)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the graph."""
-        return self.lists.plan(sizes)
+        return self.list_source.plan(sizes)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         """Return the guarantee of the released graph, with all that follows from it."""
@@ -99,22 +101,22 @@ class SpectralOverLists(Method):
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what is said besides: what the model sees."""
-        response = self.lists.response
-        told = () if response is None else (SEES.format(mechanism=response.name),)
-        return (*super().notes(graph), *told)
+        response = self.list_source.response
+        released_state = () if response is None else (GRAPH_INPUT_NOTE.format(mechanism=response.name),)
+        return (*super().notes(graph), *released_state)
 
-    def fit(self, graph: Graph, session: Session) -> Outcome:
+    def fit(self, graph: Graph, session: Session) -> FitResult:
         """Learn from features, release the graph, and choose how votes and features go together."""
         with session.stage("encoder"):
             public = public_posteriors(graph, session)
-        told, rows = self.lists.rows(graph, session)
+        released_state, rows = self.list_source.rows(graph, session)
         known = nodes_of(graph.mask("train") | graph.mask("val"))
         with session.stage("classifier"):
             rule, log = best_rule(public.log, rows, known, graph.y[known])
         trained = TrainedSpectral(
-            self.lists, rule, graph.num_classes, public.networks, public.candidate.unit_rows
+            self.list_source, rule, graph.num_classes, public.networks, public.candidate.unit_rows
         )
-        return Outcome(trained=trained, proba=log.exp().to(torch.float32), released=told)
+        return FitResult(trained=trained, proba=log.exp().to(torch.float32), released=released_state)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSpectral":
         """Return the fit with these weights.
@@ -123,31 +125,31 @@ class SpectralOverLists(Method):
             ArtifactError: they are not those of so many features and classes, or the rule is none of ours.
         """
         networks, numbers = restore_networks(state, _FEATURES), state[_RULE].tolist()
-        rule = Rule(int(numbers[0]), int(numbers[1]), *numbers[2:])
+        rule = VotingRule(int(numbers[0]), int(numbers[1]), *numbers[2:])
         if not fits(networks, sizes.width, sizes.classes) or not rule.known:
             raise ArtifactError(
                 f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
                 "take them from the original run"
             )
-        return TrainedSpectral(self.lists, rule, sizes.classes, networks, bool(state[_UNIT_ROWS]))
+        return TrainedSpectral(self.list_source, rule, sizes.classes, networks, bool(state[_UNIT_ROWS]))
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedSpectral(Trained):
+class TrainedSpectral(TrainedModel):
     """What a fit leaves: feature networks, and how much they and the voters of a graph are worth.
 
     Voters are of the graph that is predicted, so another graph needs public labels of its own.
 
     Args:
-        lists: where lists are read.
+        list_source: where lists are read.
         rule: how votes and features are put together.
         classes: C.
         networks: the feature networks.
         unit_rows: whether they take features scaled to rows of norm one.
     """
 
-    lists: Lists
-    rule: Rule
+    list_source: NeighborListSource
+    rule: VotingRule
     classes: int
     networks: tuple[FeedForward, ...]
     unit_rows: bool
@@ -167,31 +169,31 @@ class TrainedSpectral(Trained):
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return what the plan for another graph depends on: its own slots."""
-        return self.lists.sizes(super().sizes_for(graph, fitted), graph)
+        return self.list_source.sizes(super().sizes_for(graph, fitted), graph)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the other graph."""
-        return self.lists.plan(sizes)
+        return self.list_source.plan(sizes)
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Release the other graph, and let its labelled nodes vote."""
-        told, rows = self.lists.rows(graph, session)
+        released_state, rows = self.list_source.rows(graph, session)
         known = nodes_of(graph.mask("train") | graph.mask("val"))
         votes = self.rule.votes(rows, known, graph.y[known], self.classes)
         log = self.rule.decided(mean_posterior(self.networks, graph.x, unit=self.unit_rows), votes)
-        return Answer(session.plan, tuple(told.values()), log.exp().to(torch.float32))
+        return CachedPrediction(session.plan, tuple(released_state.values()), log.exp().to(torch.float32))
 
     def state(self) -> State:
         """Return the weights and the rule."""
         return {
-            **parts_state(_FEATURES, self.networks),
+            **networks_state(_FEATURES, self.networks),
             _UNIT_ROWS: torch.tensor(self.unit_rows),
             _RULE: torch.tensor(dataclasses.astuple(self.rule), dtype=torch.float64),
         }
 
 
-def lists_of(unit: Unit, epsilon: float, rank: int, max_edges: int) -> Lists:
+def neighbor_list_source(unit: Unit, epsilon: float, rank: int, max_edges: int) -> NeighborListSource:
     """Return where lists are read under a unit."""
     private = isinstance(unit, UndirectedEdge)
     response = EdgeRand(epsilon=epsilon, max_edges=max_edges) if private else None
-    return Lists(unit=unit, response=response, rank=rank)
+    return NeighborListSource(unit=unit, response=response, rank=rank)

@@ -13,11 +13,11 @@ DOUBLINGS = (1, 2, 3, 4, 5, 6)  # a voter counts by its cosine to the power 2, 4
 _PRIORS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # how many votes the features have
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _PAIRS = 1 << 24  # cosines held at once
-_LEAST = 1e-12  # of a probability
+_MIN_VALUE = 1e-12  # of a probability
 
 
 @dataclass(frozen=True)
-class Rule:
+class VotingRule:
     """How votes and features are put together.
 
     Args:
@@ -40,20 +40,20 @@ class Rule:
 
     def votes(self, rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> Tensor:
         """Return the votes in the rule's directions at its number of doublings, (N, C)."""
-        levels = votes_of(leading(rows, self.halvings), voters, labels, classes)
+        levels = count_votes(leading(rows, self.halvings), voters, labels, classes)
         return levels[DOUBLINGS.index(self.doublings)]
 
     def decided(self, log_posteriors: Tensor, votes: Tensor) -> Tensor:
         """Return log-posteriors (N, C) from those of features and from votes at this number of doublings.
 
         >>> features, votes = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.0, 9.0]])
-        >>> Rule(0, 1, 1.0, 1.0).decided(features, votes).exp().round(decimals=4).tolist()
+        >>> VotingRule(0, 1, 1.0, 1.0).decided(features, votes).exp().round(decimals=4).tolist()
         [[0.05, 0.95]]
         """
         features = log_posteriors.to(torch.float64)
-        told = self.prior * features.exp() + votes.to(torch.float64)
-        told = (told / told.sum(dim=1, keepdim=True)).clamp_min(_LEAST).log()
-        return (self.share * told + (1 - self.share) * features).log_softmax(dim=1)
+        mixed = self.prior * features.exp() + votes.to(torch.float64)
+        mixed = (mixed / mixed.sum(dim=1, keepdim=True)).clamp_min(_MIN_VALUE).log()
+        return (self.share * mixed + (1 - self.share) * features).log_softmax(dim=1)
 
 
 def leading(rows: Tensor, halvings: int) -> Tensor:
@@ -61,7 +61,7 @@ def leading(rows: Tensor, halvings: int) -> Tensor:
     return normalize(rows[:, : -(-rows.shape[1] // 2**halvings)], dim=1)
 
 
-def votes_of(rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> list[Tensor]:
+def count_votes(rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> list[Tensor]:
     """Return the votes for each class at each number of doublings, (N, C) each; nobody votes for itself.
 
     Args:
@@ -71,7 +71,7 @@ def votes_of(rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> list
         classes: C.
 
     >>> rows = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]])
-    >>> votes_of(rows, torch.tensor([0, 1]), torch.tensor([0, 1]), 2)[0].round(decimals=2).tolist()
+    >>> count_votes(rows, torch.tensor([0, 1]), torch.tensor([0, 1]), 2)[0].round(decimals=2).tolist()
     [[0.0, 1.0], [1.0, 0.0], [0.36000001430511475, 0.36000001430511475]]
     """
     nodes, members = len(rows), one_hot(labels, classes).to(rows.dtype)
@@ -85,7 +85,9 @@ def votes_of(rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> list
     return votes
 
 
-def best_rule(log_posteriors: Tensor, rows: Tensor, nodes: Tensor, labels: Tensor) -> tuple[Rule, Tensor]:
+def best_rule(
+    log_posteriors: Tensor, rows: Tensor, nodes: Tensor, labels: Tensor
+) -> tuple[VotingRule, Tensor]:
     """Return the rule under which public labels are likeliest, none of which votes on its own node.
 
     Args:
@@ -97,13 +99,13 @@ def best_rule(log_posteriors: Tensor, rows: Tensor, nodes: Tensor, labels: Tenso
     Returns:
         The rule, and the log-posteriors of all nodes under it.
     """
-    best, least, decided = Rule(0, DOUBLINGS[0], 1.0, 0.0), math.inf, log_posteriors
+    best, least, decided = VotingRule(0, DOUBLINGS[0], 1.0, 0.0), math.inf, log_posteriors
     for halvings in HALVINGS:
-        levels = votes_of(leading(rows, halvings), nodes, labels, log_posteriors.shape[1])
+        levels = count_votes(leading(rows, halvings), nodes, labels, log_posteriors.shape[1])
         for (doublings, votes), prior, share in itertools.product(
             zip(DOUBLINGS, levels, strict=True), _PRIORS, _SHARES
         ):
-            rule = Rule(halvings, doublings, prior, share)
+            rule = VotingRule(halvings, doublings, prior, share)
             loss = float(nll_loss(rule.decided(log_posteriors[nodes], votes[nodes]), labels))
             if loss < least:
                 best, least, decided = rule, loss, rule.decided(log_posteriors, votes)

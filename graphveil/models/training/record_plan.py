@@ -8,8 +8,8 @@ from torch import Tensor
 
 from graphveil.graph import Graph
 from graphveil.models.membership import GROUPS, OTHER, PARTITION, VAL, members
-from graphveil.models.training.private import Training
-from graphveil.privacy import NodeOwner, NodeUnit
+from graphveil.models.training.dpsgd import DPSGDTraining
+from graphveil.privacy import NodeRecord, NodeUnit
 from graphveil.release import (
     AccuracyCountData,
     AccuracyCountQuery,
@@ -17,13 +17,16 @@ from graphveil.release import (
     NeighborSumQuery,
     OutcomeCountData,
     OutcomeCountQuery,
-    PushQuery,
+    OutEdgeSumQuery,
     Query,
     Release,
 )
 from graphveil.tables.labels import UNLABELLED
 
-_REPORTED = {"val": VAL, "test": OTHER}  # parts of the split whose accuracy can be released, and their groups
+_ACCURACY_GROUPS = {
+    "val": VAL,
+    "test": OTHER,
+}  # parts of the split whose accuracy can be released, and their groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,18 +45,18 @@ class RecordPlan:
         multiplier: the noise multiplier of all trainings instead; the scale is then the hops' mu.
         hops: K.
         dim: the width of their rows.
-        degree_budget: D, for unit ``node-owner``.
+        out_degree_bound: D, for unit ``node-owner``.
         candidates: how many counts of correct validation nodes a selection asks for; 0 for none.
         metrics: whether accuracies are released.
     """
 
     unit: NodeUnit
-    trainings: tuple[Training, ...]
+    trainings: tuple[DPSGDTraining, ...]
     shares: tuple[float, ...]
     multiplier: float | None = None
     hops: int = 0
     dim: int = 1
-    degree_budget: int | None = None
+    out_degree_bound: int | None = None
     candidates: int = 0
     metrics: bool = False
 
@@ -70,7 +73,7 @@ class RecordPlan:
             )
         )
         left = scale if self.multiplier else scale * math.sqrt(1 - sum(self.shares))
-        return (*steps[:-1], *self._hops(left), *steps[-1:], *self._tallies(spare))
+        return (*steps[:-1], *self._hops(left), *steps[-1:], *self._accuracy_count_queries(spare))
 
     def equal_queries(self, multiplier: float) -> tuple[Query, ...]:
         """Return the questions when each hop has the trainings' noise multiplier, as in the papers."""
@@ -82,18 +85,20 @@ class RecordPlan:
         if not self.hops:
             return ()
         sigma = math.sqrt(self.hops) / mu  # for a change of one
-        if isinstance(self.unit, NodeOwner):
-            push = PushQuery(
-                dim=self.dim, sigma=sigma * self.unit.change, degree_budget=self.degree_budget or 1
+        if isinstance(self.unit, NodeRecord):
+            push = OutEdgeSumQuery(
+                dim=self.dim, sigma=sigma * self.unit.change, out_degree_bound=self.out_degree_bound or 1
             )
             return (push,) * self.hops
-        weights = GroupWeights.one()
+        weights = GroupWeights.unit_weights()
         return (NeighborSumQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
 
-    def _tallies(self, spare: float) -> tuple[Query, ...]:
-        each = {group: spare / math.sqrt(self._counted(group) or 1) for group in _REPORTED.values()}
+    def _accuracy_count_queries(self, spare: float) -> tuple[Query, ...]:
+        each = {group: spare / math.sqrt(self._counted(group) or 1) for group in _ACCURACY_GROUPS.values()}
         chosen = (_selection(self.candidates, each[VAL]),) if self.candidates else ()
-        counts = tuple(outcome_counts(self.unit, group, mu) for group, mu in each.items() if self.metrics)
+        counts = tuple(
+            accuracy_count_query(self.unit, group, mu) for group, mu in each.items() if self.metrics
+        )
         return chosen + counts
 
     def _counted(self, group: int) -> int:
@@ -101,7 +106,7 @@ class RecordPlan:
         return int(self.metrics) + (group == VAL and self.candidates > 0)
 
 
-def outcome_counts(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQuery:
+def accuracy_count_query(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQuery:
     """Return the question behind a released accuracy, which costs the records of a group this mu."""
     change = OutcomeCountQuery(sigma=1.0).sensitivity(unit)
     return OutcomeCountQuery(sigma=change / mu, partition=PARTITION, pays=_only(group))
@@ -117,25 +122,25 @@ def _only(group: int) -> tuple[bool, ...]:
     return tuple(group == other for other in range(GROUPS))
 
 
-def released_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dict[str, float]:
+def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dict[str, float]:
     """Return the accuracy on validation and test nodes from noisy counts, the release's next two questions.
 
     It is that of the nodes that have a label. How many have one is secret, so that the counts are of correct
     and of wrong ones; the number of members, which is public, bounds their sum.
     """
     found = {}
-    for split in _REPORTED:
+    for split in _ACCURACY_GROUPS:
         nodes = members(graph, split)
         correct, labelled = predicted[nodes] == graph.y[nodes], graph.y[nodes] != UNLABELLED
-        counts = release.ask(OutcomeCountData(correct, labelled & ~correct))
-        found[split] = accuracy_from(counts, len(nodes))
+        counts = release.answer(OutcomeCountData(correct, labelled & ~correct))
+        found[split] = accuracy_from_counts(counts, len(nodes))
     return found
 
 
-def accuracy_from(counts: Tensor, most: int) -> float:
+def accuracy_from_counts(counts: Tensor, most: int) -> float:
     """Return the accuracy from noisy counts of correct and wrong ones, of which there are at most so many.
 
-    >>> accuracy_from(torch.tensor([30.0, 10.0]), 50), accuracy_from(torch.tensor([3.0, -9.0]), 50)
+    >>> accuracy_from_counts(torch.tensor([30.0, 10.0]), 50), accuracy_from_counts(torch.tensor([3.0, -9.0]), 50)
     (0.75, 1.0)
     """
     correct, wrong = map(float, counts)
@@ -143,6 +148,6 @@ def accuracy_from(counts: Tensor, most: int) -> float:
     return min(1.0, max(0.0, correct / labelled))
 
 
-def chosen_candidate(release: Release, correct: Tensor) -> int:
+def choose_candidate(release: Release, correct: Tensor) -> int:
     """Return the candidate with the largest noisy count, from a table (M, candidates), the next question."""
-    return int(torch.argmax(release.ask(AccuracyCountData(correct))))
+    return int(torch.argmax(release.answer(AccuracyCountData(correct))))

@@ -11,28 +11,28 @@ from torch import Tensor
 from graphveil import _check
 from graphveil._random import RowStream
 from graphveil.errors import ReleaseError
-from graphveil.graph.blocks import Edges
+from graphveil.graph.blocks import EdgeBlock
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import PairwiseGaussian, Unit
-from graphveil.release.engines.base import BlockWork
+from graphveil.release.backends.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,
-    Data,
-    Prepared,
-    Public,
+    PreparedData,
+    PublicInputs,
     Query,
+    QueryData,
     check_noise,
-    of_edges,
     outside,
     refuse_edges_stored_twice,
+    require_edge_unit,
 )
 
 _EDGES = 1 << 22  # at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EdgeCountData(Data[Tensor]):
+class EdgeCountData(QueryData[Tensor]):
     """Each node's class, shape (N); those outside the labelled groups are not read.
 
     The answer is float64, shape (C, C), in the upper triangle. For a directed graph the row is the source's
@@ -51,7 +51,7 @@ class EdgeCountQuery(Query):
     """
 
     kind: ClassVar[str] = "counts"
-    wire: ClassVar[str] = "CellQuery"
+    wire_name: ClassVar[str] = "CellQuery"
     stage: ClassVar[str] = "edge counts"
     data: ClassVar[type[EdgeCountData]] = EdgeCountData
 
@@ -72,7 +72,9 @@ class EdgeCountQuery(Query):
         Raises:
             UnitError: under a unit of records, where one record may have edges in every cell.
         """
-        of_edges(unit, "counts of edges have no bound for a record, which may have an edge to everybody")
+        require_edge_unit(
+            unit, "counts of edges have no bound for a record, which may have an edge to everybody"
+        )
         cost = self.sigma[0] ** -2
         return PairwiseGaussian(
             self.partition, tuple(tuple(cost * (g and h) for h in self.labelled) for g in self.labelled)
@@ -90,7 +92,7 @@ class EdgeCountQuery(Query):
         """Refuse friendships stored as directed edges: one that is stored twice would move two cells."""
         refuse_edges_stored_twice(unit, directed=directed)
 
-    def prepare(self, data: EdgeCountData, public: Public) -> Prepared:
+    def prepare(self, data: EdgeCountData, public: PublicInputs) -> PreparedData:
         """Check the labels of labelled groups."""
         inside = self._inside(public)
         if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
@@ -98,14 +100,14 @@ class EdgeCountQuery(Query):
                 f"the counts take {len(inside)} labels, those of labelled groups from 0 to "
                 f"{self.classes - 1}; the release stays charged"
             )
-        return Prepared(public, (data.labels,))
+        return PreparedData(public, (data.labels,))
 
-    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return noisy counts."""
         noise = data.public.sampler(self.sigma[0] * self.steps)
         return noisy_cells(private, data.arrays[0], self._inside(data.public), self, noise, RowStream(key))
 
-    def _inside(self, public: Public) -> Tensor:
+    def _inside(self, public: PublicInputs) -> Tensor:
         """Return which nodes are in labelled groups."""
         return torch.tensor(self.labelled)[public.groups]
 
@@ -130,22 +132,22 @@ class EdgeCountQuery(Query):
         return 2.0**self.grid_bits
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Grid steps in one edge."""
         return self.steps
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Grid steps in the noise's standard deviation."""
         return self.sigma[0] * self.steps
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Grid steps in the standard deviation of the noise."""
         return self.sigma[0] * self.steps
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Return True: all of a person's edges may fall into one cell."""
         return True
 
@@ -157,7 +159,7 @@ class ClassPairs(BlockWork):
     codes: npt.NDArray[np.int64]  # by node
     classes: int
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return exact counts, which only :func:`noisy_cells` asks for."""
         counts = np.zeros(self.classes**2, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):

@@ -10,12 +10,12 @@ from torch import Tensor
 from graphveil import _check
 from graphveil._random import RowStream
 from graphveil.dendrogram.accounting import sensitivity, step_loss
-from graphveil.dendrogram.chain import Chain, Schedule
+from graphveil.dendrogram.chain import ChainSchedule, DendrogramChain
 from graphveil.dendrogram.tree import Dendrogram
 from graphveil.graph.domain import Domain
 from graphveil.privacy import ApproximateDP, Unit
-from graphveil.release.graphs.bounded import BoundedQuery, PreparedSlots, SlotData
-from graphveil.release.graphs.edge_total import exact_slots
+from graphveil.release.graphs.bounded import BoundedQuery, NodePairData, PreparedNodePairs
+from graphveil.release.graphs.edge_total import exact_node_pairs
 from graphveil.release.private_edges import PrivateEdges
 
 _START = 1 << 60  # the row of a stream that the first tree is drawn from, far behind those of steps
@@ -24,7 +24,7 @@ Walk = Literal["lazy_audited", "joint_mh", "paper"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TreeSearchData(SlotData):
+class TreeSearchData(NodePairData):
     """The slots: nodes of the list are leaves. The answer is the parent of each node, int64 (2n - 1)."""
 
 
@@ -45,7 +45,7 @@ class TreeSearchQuery(BoundedQuery):
     """
 
     kind: ClassVar[str] = "tree"
-    wire: ClassVar[str] = "TreeSearchQuery"
+    wire_name: ClassVar[str] = "TreeSearchQuery"
     stage: ClassVar[str] = "tree"
     data: ClassVar[type[TreeSearchData]] = TreeSearchData
 
@@ -55,7 +55,9 @@ class TreeSearchQuery(BoundedQuery):
     delta: float = 0.0
     public_rounds: int = 1000
     private_rounds: int = 10
-    heed_public: bool = True  # whether public edges say how good a tree is; their slots are none either way
+    use_public_edges: bool = (
+        True  # whether public edges say how good a tree is; their slots are none either way
+    )
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -76,39 +78,41 @@ class TreeSearchQuery(BoundedQuery):
         """The inverse of epsilon: a walk has no noise of its own to name."""
         return (1 / self.epsilon,)
 
-    def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the parents of the last tree; the chain and its counts live and die here."""
         leaves = data.domain.slots.nodes
         if leaves < 3:
             return torch.from_numpy(Dendrogram.balanced(leaves, np.random.default_rng(0)).parents)
         stream = RowStream(key)
         rng = np.random.default_rng(stream.words(np.array([_START]), words_per_row=4)[0])
-        chain = Chain(Dendrogram.balanced(leaves, rng), public_pairs(data.domain), self._pairs(private, data))
+        chain = DendrogramChain(
+            Dendrogram.balanced(leaves, rng), public_pairs(data.domain), self._pairs(private, data)
+        )
         self._take(chain, stream, leaves)
         return torch.from_numpy(chain.tree.parents)
 
-    def _pairs(self, private: PrivateEdges, data: PreparedSlots) -> tuple[np.ndarray, np.ndarray]:
-        return data.domain.slots.ends(exact_slots(private, data.domain))
+    def _pairs(self, private: PrivateEdges, data: PreparedNodePairs) -> tuple[np.ndarray, np.ndarray]:
+        return data.domain.slots.ends(exact_node_pairs(private, data.domain))
 
-    def _take(self, chain: Chain, stream: RowStream, leaves: int) -> None:
+    def _take(self, chain: DendrogramChain, stream: RowStream, leaves: int) -> None:
         """Take all steps."""
         if self.walk == "lazy_audited":
             taken = self.steps // self.every
             kappa = step_loss(self.epsilon, self.delta, taken, leaves)
-            chain.run(self.steps, Schedule(every=self.every, kappa=kappa), stream)
+            chain.run(self.steps, ChainSchedule(every=self.every, kappa=kappa), stream)
         elif self.walk == "joint_mh":
             weight = self.epsilon / (2 * sensitivity(leaves))
-            public = 1.0 if self.heed_public else 0.0
-            chain.run(self.steps, Schedule(public=public, every=1, private=weight, joint=True), stream)
+            public = 1.0 if self.use_public_edges else 0.0
+            chain.run(self.steps, ChainSchedule(public=public, every=1, private=weight, joint=True), stream)
         else:
-            self._in_turns(chain, stream, self.epsilon / sensitivity(leaves))
+            self._alternate_public_private(chain, stream, self.epsilon / sensitivity(leaves))
 
-    def _in_turns(self, chain: Chain, stream: RowStream, weight: float) -> None:
-        private = Schedule(every=1, private=weight)
-        turns = [(self.public_rounds, Schedule()), (self.private_rounds, private)]
+    def _alternate_public_private(self, chain: DendrogramChain, stream: RowStream, weight: float) -> None:
+        private = ChainSchedule(every=1, private=weight)
+        turns = [(self.public_rounds, ChainSchedule()), (self.private_rounds, private)]
         left = self.steps
         while left > 0:
-            for rounds, schedule in turns if self.heed_public else [(left, private)]:
+            for rounds, schedule in turns if self.use_public_edges else [(left, private)]:
                 chain.run(min(rounds, left), schedule, stream)
                 left -= min(rounds, left)
 

@@ -20,7 +20,7 @@ from graphveil._aligned import aligned
 from graphveil._caches import second_level
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil._row_pass import RowPass, row_pass
-from graphveil.graph.blocks import Edges
+from graphveil.graph.blocks import EdgeBlock
 from graphveil.weights.compiled.edge_loop import Names, over_edges
 from graphveil.weights.compiled.layout import power_of_two
 
@@ -89,7 +89,9 @@ class CompactRows:
         )
         fill(count, (count, bounds.shape[1]), columns, count // _ROWS_A_THREAD)
 
-    def add_sums(self, edges: Edges, shift: Tensor | None, noise: Tensor, scale: float, out: Tensor) -> bool:
+    def add_sums(
+        self, edges: EdgeBlock, shift: Tensor | None, noise: Tensor, scale: float, out: Tensor
+    ) -> bool:
         """Write the sums over a block's edges with their noise; whether it did: not if a row is too long.
 
         Args:
@@ -107,7 +109,7 @@ class CompactRows:
         run(len(edges), self.count, bits, len(edges.sources) - 1, *(part.data_ptr() for part in given))
         return True
 
-    def adding(self, edges: Edges, *, shifted: bool) -> Compiled | None:
+    def adding(self, edges: EdgeBlock, *, shifted: bool) -> Compiled | None:
         """Return the compiled sum over a block's edges, None if there is none for them.
 
         It takes how many rows are summed, :attr:`count`, the scale's bits and the last edge's place, and the
@@ -165,7 +167,7 @@ class _Plain:
     bits: int
     shifted: bool
     ahead: int
-    together: int = _TOGETHER
+    run_in_all_threads: int = _TOGETHER
 
     def begin(self, code: Code, row: str) -> Names:
         """Return the row's number and, where there is one, its shift."""
@@ -173,13 +175,13 @@ class _Plain:
 
     def some(self, code: Code, own: Names, total: str, edge: str) -> str:
         """Add eight edges."""
-        self._ask_ahead(code, own, edge)
+        self._prefetch_sources(code, own, edge)
         places = [code(f"add nuw i64 {edge}, {k}") for k in range(_TOGETHER)]
         return self._added(code, total, [self._source(code, own, place) for place in places])
 
     def rest(self, code: Code, own: Names, total: str, edge: str, stop: str) -> str:
         """Add what is left of eight edges, and the row of zeros for each that is not there."""
-        self._ask_ahead(code, own, edge)
+        self._prefetch_sources(code, own, edge)
         sources = []
         for k in range(_TOGETHER):
             place = code(f"add nuw i64 {edge}, {k}")
@@ -203,20 +205,20 @@ class _Plain:
         shifted = code(f"add i32 {source}, {own[1]}") if self.shifted else source
         return code(f"zext i32 {shifted} to i64")
 
-    def _ask_ahead(self, code: Code, own: Names, edge: str) -> None:
+    def _prefetch_sources(self, code: Code, own: Names, edge: str) -> None:
         """Ask for the rows of eight edges so far ahead of one; beyond the last edge, for its row again.
 
         The edges themselves are read once: their line is asked for earlier still, and not to be kept.
         """
         if not self.ahead:
             return
-        code.ask(code.at("%sources", "i32", code(f"add nuw i64 {edge}, {4 * self.ahead}")), once=True)
+        code.prefetch(code.at("%sources", "i32", code(f"add nuw i64 {edge}, {4 * self.ahead}")), once=True)
         for k in range(_TOGETHER):
             place = code(f"add nuw i64 {edge}, {self.ahead + k}")
             place = code.call("i64", "umin.i64", ("i64", place), ("i64", "%last"))
             row = code.at("%table", "%row", self._source(code, own, place))
             for column in range(0, self.width, _LINE):
-                code.ask(code.at(row, "i16", column))
+                code.prefetch(code.at(row, "i16", column))
 
     def _added(self, code: Code, total: str, sources: list[str]) -> str:
         """Return the total with some rows in it: added in pairs, in 16 bits up to the sum that they hold."""
@@ -239,7 +241,7 @@ def _fill_program(width: int, dim: int, kind: str, kinds: bool) -> str:
     real, short = f"<{width} x double>", f"<{width} x i16>"
     with code.each("%rows") as row:
         vector = code.at("%vectors", kind, code(f"mul nuw i64 {row}, {dim}"))
-        code.ask_on(vector, dim * (8 if kind == "double" else 4))
+        code.prefetch_next_page(vector, dim * (8 if kind == "double" else 4))
         values = code.columns(vector, kind, width, dim)
         if kind == "float":
             values = code(f"fpext <{width} x float> {values} to {real}")

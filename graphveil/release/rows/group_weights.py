@@ -17,9 +17,9 @@ class GroupWeights:
     a differing pair combines both directions as its unit says (``docs/guarantees.md``, section 2).
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> round(GroupWeights.one().sensitivity(UndirectedEdge()), 6)
+    >>> round(GroupWeights.unit_weights().sensitivity(UndirectedEdge()), 6)
     1.414214
-    >>> round(GroupWeights.steered().sensitivity(UndirectedEdge()), 6)
+    >>> round(GroupWeights.target_weighted().sensitivity(UndirectedEdge()), 6)
     1.0
     """
 
@@ -37,12 +37,12 @@ class GroupWeights:
                 _check.within(0, 1, weight=weight)
 
     @classmethod
-    def one(cls) -> "GroupWeights":
+    def unit_weights(cls) -> "GroupWeights":
         """Return weight one for every edge, in both directions."""
         return cls("all", ((1.0,),))
 
     @classmethod
-    def steered(cls) -> "GroupWeights":
+    def target_weighted(cls) -> "GroupWeights":
         """Return the table that spends a pair's budget on the end that needs it: train, val, target.
 
         A labelled node sends to a target at full weight and hears nothing back; between equals each
@@ -84,7 +84,10 @@ class GroupWeights:
         """Return the shift of one differing edge by pair of groups; ``scale[h]`` multiplies rows of h."""
         by = scale or (1.0,) * len(self.table)
         return tuple(
-            tuple(unit.pair_shift(self.table[g][h] * by[h], self.table[h][g] * by[g]) for h in self._groups)
+            tuple(
+                unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g])
+                for h in self._groups
+            )
             for g in self._groups
         )
 

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError, ReleaseError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
 from graphveil.graph import Features
 from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
-from graphveil.privacy.unit import NodePromise
+from graphveil.privacy.unit import NodeBoundedDegree
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     FLOAT32_EXACT,
     GRID_BITS,
     MAX_DIM,
-    Data,
-    Description,
-    Prepared,
-    Public,
+    PreparedData,
+    PublicInputs,
     Query,
+    QueryData,
+    QueryDescription,
     check_noise,
     check_rows,
     grid_steps,
@@ -42,7 +42,7 @@ Keys = Features | tuple[Tensor, ...]  # as the query's similarity says
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NeighborSumData(Data[Tensor]):
+class NeighborSumData(QueryData[Tensor]):
     """What each node sends: vectors c_u of norm at most one, shape (N, d).
 
     ``keys`` are what the query's similarity reads of each node, public or released earlier; by default the
@@ -54,7 +54,7 @@ class NeighborSumData(Data[Tensor]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Weighed(Prepared):
+class _PreparedSums(PreparedData):
     """Vectors, and the tables of their weights, which are made before any edge is read."""
 
     pairs: PairWeights | None
@@ -69,7 +69,7 @@ class NeighborSumQuery(Query):
     """
 
     kind: ClassVar[str] = "rows"
-    wire: ClassVar[str] = "HopQuery"
+    wire_name: ClassVar[str] = "HopQuery"
     stage: ClassVar[str] = "hop"
     data: ClassVar[type[NeighborSumData]] = NeighborSumData
 
@@ -93,7 +93,7 @@ class NeighborSumQuery(Query):
         """Return what the hop does to each pair of groups.
 
         Raises:
-            NotYetError: a similarity under a unit of records, where the rows that it reads are not public.
+            NotImplementedGuaranteeError: a similarity under a unit of records, where the rows that it reads are not public.
         """
         shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
         return PairwiseGaussian(self.weights.partition, tuple(tuple(x * x for x in row) for row in shifts))
@@ -104,11 +104,11 @@ class NeighborSumQuery(Query):
 
     def changed(self, unit: Unit) -> int:
         """Return how many coordinates one differing edge, or one node with all its edges, may change."""
-        if isinstance(unit, NodePromise):
+        if isinstance(unit, NodeBoundedDegree):
             return int(unit.change) * unit.max_degree * self.dim
         return 2 * self.dim
 
-    def describe(self) -> Description:
+    def describe(self) -> QueryDescription:
         """Return what is said of the query, its weights among it."""
         return replace(super().describe(), values_per_node=self.dim)
 
@@ -117,14 +117,14 @@ class NeighborSumQuery(Query):
         del fields["similarity"]
         return fields if self.similarity is None else {**fields, "similarity": self.similarity.describe()}
 
-    def prepare(self, data: NeighborSumData, public: Public) -> _Weighed:
+    def prepare(self, data: NeighborSumData, public: PublicInputs) -> _PreparedSums:
         """Make the tables of the weights from their keys."""
         check_rows(data.vectors, public.num_nodes, self.dim)
         pairs = self._pairs(data, public.num_nodes)
         tables = () if pairs is None else pairs.tables
-        return _Weighed(public, (data.vectors, *tables), pairs)
+        return _PreparedSums(public, (data.vectors, *tables), pairs)
 
-    def answer(self, private: PrivateEdges, data: _Weighed, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
         """Return noisy rows."""
         vectors, public = data.arrays[0], data.public
         groups = public.groups if self.groups > 1 else None
@@ -181,22 +181,22 @@ class NeighborSumQuery(Query):
         return self.vector_steps * 2.0**WEIGHT_BITS / self.similarity.bound
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Grid steps in the largest contribution, up to a factor of two."""
         return 2.0**self.contribution_bits
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Grid steps in the smallest standard deviation of the noise."""
         return min(self.sigma) * self.steps
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Grid steps in the largest standard deviation of the noise."""
         return max(self.sigma) * self.steps
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Whether a person's k edges may add up to k times one edge: anything but equal weights and noise."""
         return not self.weights.symmetric or len(set(self.sigma)) > 1
 
@@ -215,7 +215,7 @@ class NeighborSumQuery(Query):
         if self.similarity is None:
             return 1.0
         if isinstance(unit, NodeUnit):
-            raise NotYetError(
+            raise NotImplementedGuaranteeError(
                 f"weights by similarity read rows that unit {unit.name!r} protects; use weights='one', or "
                 "protect edges"
             )

@@ -16,8 +16,8 @@ from graphveil._aligned import Pieces
 from graphveil._llvm import Code, Compiled, compile_for_host
 from graphveil._random import RowStream
 from graphveil._team import in_threads
-from graphveil._threads import number_of
-from graphveil.graph.blocks import Edges
+from graphveil._threads import available_threads
+from graphveil.graph.blocks import EdgeBlock
 from graphveil.mechanisms import IntegerNoise
 from graphveil.mechanisms._exact_compiled import Drawing
 from graphveil.release.rows.compact import CompactRows
@@ -34,7 +34,7 @@ _OWN = ("own", "noise", "words", "flags", "pending", "asked")  # memory of a thr
 
 def write_noisy_sums(
     rows: CompactRows,
-    edges: Edges,
+    edges: EdgeBlock,
     shift: Tensor | None,
     law: IntegerNoise,
     stream: RowStream,
@@ -52,7 +52,7 @@ def write_noisy_sums(
         scale: what noisy sums are multiplied by, a power of two.
         out: the noisy sums, float32 (rows, dim), each rounded once.
     """
-    threads = number_of(len(edges) // _ROWS_A_THREAD)
+    threads = available_threads(len(edges) // _ROWS_A_THREAD)
     add, most = rows.adding(edges, shifted=shift is not None), max(_ROWS, len(edges) // (_STRIPS * threads))
     drawing = law.drawing(stream, rows.dim, most if threads > 1 else len(edges))
     if add is None or drawing is None or not len(edges):

@@ -15,9 +15,9 @@ from torch.nn.functional import embedding_bag
 
 from graphveil._aligned import aligned
 from graphveil._random import RowStream
-from graphveil._threads import in_parts
-from graphveil.graph.blocks import Edges
-from graphveil.release.engines.base import BlockWork
+from graphveil._threads import parallel_for
+from graphveil.graph.blocks import EdgeBlock
+from graphveil.release.backends.base import BlockWork
 from graphveil.release.query import FLOAT32_EXACT
 from graphveil.release.rows.compact import CompactRows
 from graphveil.release.rows.noisy_sums import write_noisy_sums
@@ -83,7 +83,7 @@ class NoisyRows(BlockWork):
     noise: RowNoise
     key: bytes
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return the noisy rows; the exact sums live and die here.
 
         Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
@@ -94,7 +94,7 @@ class NoisyRows(BlockWork):
             return out
         rows = self.sums.rows
         if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # else torch's own sum is shared
-            in_parts(
+            parallel_for(
                 lambda first, last: self._fill(edges.rows(first, last), stream, out[first:last]),
                 len(edges),
                 _ROWS_A_THREAD,
@@ -110,7 +110,7 @@ class NoisyRows(BlockWork):
         """
         return self if self.sums.pairs is not None else replace(self, sums=self.sums.on(device))
 
-    def _fill(self, edges: Edges, stream: RowStream, out: Tensor) -> None:
+    def _fill(self, edges: EdgeBlock, stream: RowStream, out: Tensor) -> None:
         """Write the noisy rows of a block, some at a time."""
         sums = self.sums
         at_once = _EDGES if sums.pairs is None or sums.fused is not None else _WEIGHED_EDGES
@@ -125,7 +125,7 @@ class NoisyRows(BlockWork):
             rows.copy_(noisy)
 
 
-def _at_once(edges: Edges, sums: Sums, noise: RowNoise, stream: RowStream, out: Tensor) -> bool:
+def _at_once(edges: EdgeBlock, sums: Sums, noise: RowNoise, stream: RowStream, out: Tensor) -> bool:
     """Write answers by a compiled pass that draws noise, too, if there is one for them; whether there was."""
     if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
         return False
@@ -135,20 +135,20 @@ def _at_once(edges: Edges, sums: Sums, noise: RowNoise, stream: RowStream, out: 
     return write_noisy_sums(sums.rows, edges, shift, law, stream, noise.scaled, out)
 
 
-def _added_compiled(edges: Edges, sums: Sums, noise: RowNoise, drawn: Tensor, out: Tensor) -> bool:
+def _added_compiled(edges: EdgeBlock, sums: Sums, noise: RowNoise, drawn: Tensor, out: Tensor) -> bool:
     """Write answers by a compiled pass, if there is one for them; whether there was."""
     if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
         return False
     return sums.rows.add_sums(edges, _shift(edges, sums, noise), drawn, noise.scaled, out)
 
 
-def _shift(edges: Edges, sums: Sums, noise: RowNoise) -> Tensor | None:
+def _shift(edges: EdgeBlock, sums: Sums, noise: RowNoise) -> Tensor | None:
     """Return where the copy for each row's kind begins, int32 (rows); None if there is one."""
     kinds = noise.of(edges)
     return None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
 
 
-def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:
+def exact_sum(edges: EdgeBlock, sums: Sums, kinds: RowKinds | None) -> Tensor:
     """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64.
 
     The sums are made where the table is. Every partial one is a whole number that its type holds, so the

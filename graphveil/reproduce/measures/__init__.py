@@ -5,9 +5,9 @@ from importlib import import_module
 
 from graphveil.errors import ConfigError, PrivacyError
 from graphveil.reproduce.cells import Work
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 
-Measure = Callable[[Work, Places], Found]
+Measure = Callable[[Work, MeasurementPaths], Measurement]
 
 _MODULES = {
     "fit": "fit",
@@ -23,7 +23,7 @@ _MODULES = {
 MEASURES = tuple(_MODULES)
 
 
-def measure(work: Work, places: Places) -> Found:
+def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return what a cell finds out; a configuration that is refused is a finding, with its reason.
 
     Refusals come before anything is spent: of a guarantee that cannot be given, or of a graph that would be
@@ -31,6 +31,6 @@ def measure(work: Work, places: Places) -> Found:
     """
     found: Measure = import_module(f"{__name__}.{_MODULES[work.measure]}").measure
     try:
-        return found(work, places)
+        return found(work, paths)
     except (PrivacyError, ConfigError) as refused:
-        return Found(values={}, refused=str(refused))
+        return Measurement(values={}, refused=str(refused))

@@ -8,22 +8,24 @@ from graphveil.experiment.inputs.source import Source
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 from graphveil.reproduce.cells import Work
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 from graphveil.reproduce.target import TEST, VAL
 
 
-def measure(work: Work, places: Places) -> Found:
+def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return test and validation accuracy."""
-    graph, model = fitted(work, places)
-    return Found.of({part: model.score(graph, part) for part in (TEST, VAL)}, model.guarantee)
+    graph, model = fitted(work, paths)
+    return Measurement.from_guarantee(
+        {part: model.score(graph, part) for part in (TEST, VAL)}, model.guarantee
+    )
 
 
-def fitted(work: Work, places: Places) -> tuple[Graph, Estimator]:
+def fitted(work: Work, paths: MeasurementPaths) -> tuple[Graph, Estimator]:
     """Return the split graph of a cell, and its model, fitted to it."""
-    one = experiment_of(work, places.root)
+    one = experiment_of(work, paths.root)
     graph = one.split(prepared(one), 0)
     model = one.model(0)
-    model.fit(graph, workspace=places.work, cache=places.cache)
+    model.fit(graph, workspace=paths.work, cache=paths.cache)
     return graph, model
 
 
@@ -38,24 +40,24 @@ def experiment_of(work: Work, root: Path | None) -> Experiment:
 def prepared(one: Experiment) -> Graph:
     """Return the graph of an experiment before its split; cells that are prepared alike share it."""
     alike = (one.recipe_name, one.records or one.local, one.paper)
-    return _prepared(_Alike(one, (one.source.dataset, one.source.root, *alike)))
+    return _prepared(_PreparationKey(one, (one.source.dataset, one.source.root, *alike)))
 
 
-class _Alike:
+class _PreparationKey:
     """An experiment that equals all whose graph is prepared as its own is."""
 
     def __init__(self, one: Experiment, key: tuple[object, ...]) -> None:
         self.one, self.key = one, key
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Alike) and self.key == other.key
+        return isinstance(other, _PreparationKey) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)
 
 
 @lru_cache(maxsize=3)
-def _prepared(alike: _Alike) -> Graph:
+def _prepared(alike: _PreparationKey) -> Graph:
     return alike.one.prepared(_raw(alike.one.source.dataset, alike.one.source.root))
 
 

@@ -7,14 +7,14 @@ import numpy as np
 from graphveil.experiment.inputs.source import Source
 from graphveil.graph import RECIPES, Graph
 from graphveil.reproduce.cells import Work
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 
 
-def measure(work: Work, places: Places) -> Found:
+def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return one statistic, which the options name."""
     recipe = RECIPES[work.recipe]
-    graph = recipe.prepare(Source(dataset=work.dataset, root=places.root).load(), paper=True)
-    return Found(values={"value": STATISTICS[work.options["statistic"]](graph)})
+    graph = recipe.prepare(Source(dataset=work.dataset, root=paths.root).load(), paper=True)
+    return Measurement(values={"value": STATISTICS[work.options["statistic"]](graph)})
 
 
 def _median_degree(graph: Graph) -> float:

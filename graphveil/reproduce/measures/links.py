@@ -4,19 +4,19 @@ from graphveil.attacks import LinkSettings, attack_links
 from graphveil.attacks.link import BY_FEATURES, LINKTELLER
 from graphveil.reproduce.cells import Work
 from graphveil.reproduce.measures.fit import fitted
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 from graphveil.reproduce.target import TEST
 
 NODES = 500
 
 
-def measure(work: Work, places: Places) -> Found:
+def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return LinkTeller's ROC-AUC over all pairs of 500 nodes, beside that of public features alone."""
-    graph, model = fitted(work, places)
+    graph, model = fitted(work, paths)
     report = attack_links(model, graph, LinkSettings(nodes=NODES, seed=work.seed))
     values = {
-        "auc": report.attackers[LINKTELLER].ranking.auc,
-        "by_features": report.attackers[BY_FEATURES].ranking.auc,
+        "auc": report.attackers[LINKTELLER].roc.auc,
+        "by_features": report.attackers[BY_FEATURES].roc.auc,
         TEST: model.score(graph),
     }
-    return Found.of(values, model.guarantee)
+    return Measurement.from_guarantee(values, model.guarantee)

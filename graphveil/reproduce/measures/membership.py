@@ -4,13 +4,13 @@ from graphveil.attacks import MembershipSettings, attack_membership
 from graphveil.attacks.membership import SHADOW_MLP
 from graphveil.reproduce.cells import Work
 from graphveil.reproduce.measures.fit import fitted
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 from graphveil.reproduce.target import TEST
 
 
-def measure(work: Work, places: Places) -> Found:
+def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return the area under the attack model's curve, and the accuracy of what it attacks."""
-    graph, model = fitted(work, places)
+    graph, model = fitted(work, paths)
     report = attack_membership(model, graph, MembershipSettings(seed=work.seed))
     values = {"auc": report.attackers[SHADOW_MLP].auc, TEST: model.score(graph)}
-    return Found.of(values, model.guarantee)
+    return Measurement.from_guarantee(values, model.guarantee)

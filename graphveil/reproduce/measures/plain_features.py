@@ -8,26 +8,28 @@ from graphveil._random import PublicStreams
 from graphveil.graph import Graph
 from graphveil.reproduce.cells import Work
 from graphveil.reproduce.measures import fit
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 from graphveil.reproduce.target import TEST, VAL
 
-MOST_DEGREE = 100  # larger degrees share a column
+MAX_DEGREE = 100  # larger degrees share a column
 
 
-def measure(work: Work, places: Places) -> Found:
+def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Fit the model with the features that the options name; edges are public there, and so are degrees."""
-    one = fit.experiment_of(work, places.root)
+    one = fit.experiment_of(work, paths.root)
     prepared = fit.prepared(one)
     graph = one.split(prepared.replace(x=features_of(prepared, work.options["features"], work.seed)), 0)
     model = one.model(0)
-    model.fit(graph, workspace=places.work, cache=places.cache)
-    return Found.of({part: model.score(graph, part) for part in (TEST, VAL)}, model.guarantee)
+    model.fit(graph, workspace=paths.work, cache=paths.cache)
+    return Measurement.from_guarantee(
+        {part: model.score(graph, part) for part in (TEST, VAL)}, model.guarantee
+    )
 
 
 def features_of(graph: Graph, kind: str, seed: int) -> Tensor:
     """Return degrees one-hot (``"ohd"``), a column of ones (``"one"``), or uniform numbers (``"rnd"``)."""
     if kind == "ohd":
-        degrees = graph.adjacency.indptr.diff().clamp(max=MOST_DEGREE).long()
+        degrees = graph.adjacency.indptr.diff().clamp(max=MAX_DEGREE).long()
         return torch.nn.functional.one_hot(degrees).float()
     if kind == "one":
         return torch.ones(graph.num_nodes, 1)

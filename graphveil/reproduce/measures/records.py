@@ -9,24 +9,24 @@ from graphveil.experiment.inputs.source import Source
 from graphveil.graph import to_dense
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, MultiBit
 from graphveil.reproduce.cells import Work
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 
 DIM, COLUMNS, RECORDS = 64, 200, 2000
 MECHANISMS: dict[str, type[FeatureMechanism]] = {"feature-rr": FeatureRR, "multi-bit": MultiBit}
 
 
-def measure(work: Work, places: Places) -> Found:
+def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return the share of variance explained, and of people identified, by the attacker who knows the noise.
 
     One half of 2,000 records is public, and the other is attacked: their first 200 features, sent as 64
     numbers of a public random map.
     """
-    x = to_dense(Source(dataset=work.dataset, root=places.root).load().x).double().numpy()
+    x = to_dense(Source(dataset=work.dataset, root=paths.root).load().x).double().numpy()
     order = np.random.default_rng(work.seed).permutation(len(x))[:RECORDS]
     public, secret = np.array_split(x[order][:, :COLUMNS], 2)
     law = MECHANISMS[work.parameters["features"]](epsilon=work.parameters["eps_x"], dim=DIM)
     embed = in_unit_range(random_map(x[:, :COLUMNS].shape[1], DIM), public)
     found = attack_records(public, secret, law, embed=embed, seed=work.seed)
-    adaptive, floor = found.qualities[ADAPTIVE], found.qualities[MEAN]
-    values = {"r2": adaptive["r2"], "identified": adaptive["identified"], "r2_of_mean": floor["r2"]}
-    return Found(values={name: value for name, value in values.items() if value is not None})
+    adaptive, baseline = found.qualities[ADAPTIVE], found.qualities[MEAN]
+    values = {"r2": adaptive["r2"], "identified": adaptive["identified"], "r2_of_mean": baseline["r2"]}
+    return Measurement(values={name: value for name, value in values.items() if value is not None})

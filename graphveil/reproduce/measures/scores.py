@@ -5,19 +5,19 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.attacks import Ranking
+from graphveil.attacks import RocCurve
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 from graphveil.reproduce.cells import Work
 from graphveil.reproduce.measures.fit import fitted
-from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
 from graphveil.reproduce.target import TEST, VAL
 
 
-def measure(work: Work, places: Places) -> Found:
+def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return all three, and validation accuracy."""
-    graph, model = fitted(work, places)
-    return Found.of(scores_of(model, graph), model.guarantee)
+    graph, model = fitted(work, paths)
+    return Measurement.from_guarantee(scores_of(model, graph), model.guarantee)
 
 
 def scores_of(model: Estimator, graph: Graph) -> dict[str, float]:
@@ -26,7 +26,7 @@ def scores_of(model: Estimator, graph: Graph) -> dict[str, float]:
     truth, proba = head.labels(graph)[test].numpy(), model.predict_proba()[test]
     return {
         TEST: model.score(graph),
-        "macro_f1": macro_f1(truth, head.said(proba).numpy()),
+        "macro_f1": macro_f1(truth, head.predicted(proba).numpy()),
         "roc_auc": mean_auc(truth, proba.double().numpy()),
         VAL: model.score(graph, VAL),
     }
@@ -35,7 +35,7 @@ def scores_of(model: Estimator, graph: Graph) -> dict[str, float]:
 Labels = npt.NDArray[np.int64 | np.bool_]  # class numbers (N) or label sets (N, L)
 
 
-def macro_f1(truth: Labels, said: Labels) -> float:
+def macro_f1(truth: Labels, predicted: Labels) -> float:
     """Return the mean over the labels that occur of 2 TP / (2 TP + FP + FN).
 
     >>> macro_f1(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]))
@@ -43,7 +43,7 @@ def macro_f1(truth: Labels, said: Labels) -> float:
     """
     found = []
     for number, is_so in _present(truth):
-        right, wrong = np.sum(is_so & _of(said, number)), np.sum(is_so != _of(said, number))
+        right, wrong = np.sum(is_so & _of(predicted, number)), np.sum(is_so != _of(predicted, number))
         found.append(2 * right / (2 * right + wrong))
     return float(np.mean(found))
 
@@ -55,7 +55,7 @@ def mean_auc(truth: Labels, proba: npt.NDArray[np.float64]) -> float:
     1.0
     """
     several = [(number, is_so) for number, is_so in _present(truth) if not np.all(is_so)]
-    return float(np.mean([Ranking.of(proba[:, number], is_so).auc for number, is_so in several]))
+    return float(np.mean([RocCurve.from_scores(proba[:, number], is_so).auc for number, is_so in several]))
 
 
 def _present(truth: Labels) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:

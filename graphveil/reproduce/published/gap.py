@@ -7,7 +7,7 @@ here is a curve: Facebook, Reddit, Amazon.
 
 from collections.abc import Iterator, Mapping
 
-from graphveil.reproduce.target import Place, Published, PublishedTable, table_of
+from graphveil.reproduce.target import CellPlace, PublishedTable, PublishedValue, table_of
 
 FACEBOOK, REDDIT, AMAZON = "facebook100/UIllinois20", "reddit", "ogbn_products"
 DATASETS = (FACEBOOK, REDDIT, AMAZON)
@@ -29,7 +29,7 @@ _TABLE1 = {
     "classes": (6, 8, 10),
 }
 TABLE1: PublishedTable = {
-    (dataset, "", name, None): Published(value, 0)
+    (dataset, "", name, None): PublishedValue(value, 0)
     for name, row in _TABLE1.items()
     for dataset, value in zip(DATASETS, row, strict=True)
 }
@@ -45,7 +45,7 @@ _TABLE2 = {
     ("node level, epsilon 8", "MLP-DP"): ((50.2, 0.25), (81.5, 0.12), (73.6, 0.05)),
 }
 TABLE2: PublishedTable = {
-    (dataset, panel, line, None): Published(*figure)
+    (dataset, panel, line, None): PublishedValue(*figure)
     for (panel, line), row in _TABLE2.items()
     for dataset, figure in zip(DATASETS, row, strict=True)
 }
@@ -148,7 +148,9 @@ _ROUNDING = 0.005  # of Table 3, which has no intervals
 Rows = tuple[tuple[float, ...], ...]
 
 
-def _read_off(panel: str, line: str, xs: tuple[float, ...], rows: Rows) -> Iterator[tuple[Place, Published]]:
+def _read_off(
+    panel: str, line: str, xs: tuple[float, ...], rows: Rows
+) -> Iterator[tuple[CellPlace, PublishedValue]]:
     """Yield a curve of each data set."""
     rough = {"SAGE-NDP": 0.3, "MLP-DP": 0.3}.get(line)
     for dataset, row in zip(DATASETS, rows, strict=True):
@@ -157,7 +159,7 @@ def _read_off(panel: str, line: str, xs: tuple[float, ...], rows: Rows) -> Itera
         yield from table_of(dataset, panel, line, xs, row, error, "read off")
 
 
-def _curves(panel: str, curves: Mapping[str, Rows], xs: tuple[float, ...]) -> dict[Place, Published]:
+def _curves(panel: str, curves: Mapping[str, Rows], xs: tuple[float, ...]) -> dict[CellPlace, PublishedValue]:
     return {place: one for line, rows in curves.items() for place, one in _read_off(panel, line, xs, rows)}
 
 

@@ -7,7 +7,7 @@ Tables of the notebooks have intervals. Curves were read off with an error of 0.
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from graphveil.reproduce.target import Place, Published, PublishedTable, table_of
+from graphveil.reproduce.target import CellPlace, PublishedTable, PublishedValue, table_of
 
 CORA, PUBMED, FACEBOOK, LASTFM = "cora", "pubmed", "facebook_pages", "lastfm_asia"
 DATASETS = (CORA, PUBMED, FACEBOOK, LASTFM)
@@ -153,7 +153,7 @@ _PLAIN: Mapping[str, Pairs] = {  # cora, pubmed, facebook, lastfm
 
 def _table(
     lines: Mapping[str, tuple[Pairs, ...]], xs: tuple[float, ...], panel: str = ""
-) -> Iterator[tuple[Place, Published]]:
+) -> Iterator[tuple[CellPlace, PublishedValue]]:
     """Yield a notebook's tables."""
     for line, rows in lines.items():
         for dataset, row in zip(DATASETS, rows, strict=True):
@@ -163,7 +163,7 @@ def _table(
 
 def _curves(
     panel: str, line: str, rows: tuple[Curve, ...], xs: tuple[float, ...], error: float
-) -> Iterator[tuple[Place, Published]]:
+) -> Iterator[tuple[CellPlace, PublishedValue]]:
     """Yield curves that were read off a plot, one for each data set."""
     source: Literal["read off"] = "read off"
     for dataset, row in zip(DATASETS, rows, strict=True):
@@ -187,7 +187,7 @@ BACKBONES: PublishedTable = {
 FEATURES: PublishedTable = {
     **dict(_table({"raw": _RAW}, FEATURE_BUDGETS)),
     **{
-        (dataset, "", line, None): Published(*figure, "notebook")
+        (dataset, "", line, None): PublishedValue(*figure, "notebook")
         for line, row in _PLAIN.items()
         for dataset, figure in zip(DATASETS, row, strict=True)
     },

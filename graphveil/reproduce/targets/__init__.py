@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 from graphveil import _check
-from graphveil.reproduce.target import Target
+from graphveil.reproduce.target import ReproductionTarget
 
 _MODULES = {
     "gap": (
@@ -31,13 +31,13 @@ _MODULES = {
 }
 
 
-class _Targets(Mapping[str, Target]):
+class _Targets(Mapping[str, ReproductionTarget]):
     """The closed table of targets: names are known at once, a module is imported when asked for."""
 
-    def __getitem__(self, name: str) -> Target:
+    def __getitem__(self, name: str) -> ReproductionTarget:
         for module, names in _MODULES.items():
             if name in names:
-                found: Mapping[str, Target] = import_module(f"{__name__}.{module}").TARGETS
+                found: Mapping[str, ReproductionTarget] = import_module(f"{__name__}.{module}").TARGETS
                 return found[name]
         raise KeyError(name)
 
@@ -48,10 +48,10 @@ class _Targets(Mapping[str, Target]):
         return sum(map(len, _MODULES.values()))
 
 
-TARGETS: Mapping[str, Target] = _Targets()
+TARGETS: Mapping[str, ReproductionTarget] = _Targets()
 
 
-def target_named(name: str) -> Target:
+def target_named(name: str) -> ReproductionTarget:
     """Return a target; an unknown name is an error that suggests the nearest."""
     _check.one_of(tuple(TARGETS), TARGET=name)
     return TARGETS[name]

@@ -1,6 +1,6 @@
 """Every method on one axis: the same unit and delta, a baseline without edges, non-private references."""
 
-from graphveil.reproduce.target import Axis, Line, Target
+from graphveil.reproduce.target import Axis, ReproductionTarget, TargetLine
 
 DELTA = 1e-7
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -19,21 +19,21 @@ DATASETS = (
 LISTED_FROM = {"cora": 4.0, "wikipedia/chameleon": 2.0, "wikipedia/squirrel": 4.0}  # and Reed98 everywhere
 
 
-def _private(name: str, method: str, **more: object) -> Line:
-    return Line(name=name, method=method, parameters={**AT_EDGES, **more}, modes=("strict",))
+def _private(name: str, method: str, **more: object) -> TargetLine:
+    return TargetLine(name=name, method=method, parameters={**AT_EDGES, **more}, modes=("strict",))
 
 
-def _free(name: str, method: str) -> Line:
-    return Line(name=name, method=method, parameters={"unit": "none"}, level=True, modes=("strict",))
+def _free(name: str, method: str) -> TargetLine:
+    return TargetLine(name=name, method=method, parameters={"unit": "none"}, level=True, modes=("strict",))
 
 
-FRONTIER = Target(
+FRONTIER = ReproductionTarget(
     name="graphveil:frontier",
     title="Accuracy over epsilon, every method at one unit and one delta",
     source="Figure of this project",
     lines=(
         _private("ClassCode", "classcode"),
-        Line(
+        TargetLine(
             name="Spectral",
             method="spectral",
             parameters={"unit": "undirected-edge"},  # pure epsilon
@@ -47,7 +47,7 @@ FRONTIER = Target(
         _private("GAP", "gap"),
         _private("SAGE on ARR", "sage", perturb="arr"),
         _private("GCN on EdgeRR", "gcn", perturb="edge-rr"),
-        Line(
+        TargetLine(
             name="MLP (floor)",
             method="mlp",
             parameters={"unit": "undirected-edge"},

@@ -5,7 +5,7 @@ from typing import Any
 
 from graphveil.reproduce.published import gap as published
 from graphveil.reproduce.published.gap import AMAZON, EDGE, FACEBOOK, NODE, REDDIT, WITHOUT
-from graphveil.reproduce.target import Axis, Line, Target
+from graphveil.reproduce.target import Axis, ReproductionTarget, TargetLine
 
 SOURCE = "GAP (Sajadmanesh et al., USENIX Security 2023)"
 BERKELEY, RUTGERS = "facebook100/Berkeley13", "facebook100/Rutgers89"
@@ -38,12 +38,12 @@ AT_EDGES = {
 AT_NODES = {"parameters": {"unit": "node-owner", "delta": NODE_DELTA}}
 
 
-def _edge(name: str, method: str, panel: str, **more: Any) -> Line:
-    return Line(name=name, method=method, panel=panel, **_merged(AT_EDGES, more))
+def _edge(name: str, method: str, panel: str, **more: Any) -> TargetLine:
+    return TargetLine(name=name, method=method, panel=panel, **_merged(AT_EDGES, more))
 
 
-def _node(name: str, method: str, panel: str, **more: Any) -> Line:
-    return Line(name=name, method=method, panel=panel, **_merged(AT_NODES, more))
+def _node(name: str, method: str, panel: str, **more: Any) -> TargetLine:
+    return TargetLine(name=name, method=method, panel=panel, **_merged(AT_NODES, more))
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,21 +54,23 @@ def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return {**base, **more, **joined}
 
 
-def _gap_inf(panel: str, **more: Any) -> Line:
+def _gap_inf(panel: str, **more: Any) -> TargetLine:
     given = {"parameters": {"unit": "none"}, "search": {"hops": HOPS}}
-    return Line(name="GAP-∞", method="gap", panel=panel, **_merged(given, {"quick": {"hops": (2,)}, **more}))
+    return TargetLine(
+        name="GAP-∞", method="gap", panel=panel, **_merged(given, {"quick": {"hops": (2,)}, **more})
+    )
 
 
-def _gap_edp(panel: str, name: str = "GAP-EDP", **more: Any) -> Line:
+def _gap_edp(panel: str, name: str = "GAP-EDP", **more: Any) -> TargetLine:
     return _edge(name, "gap", panel, **{"search": {"hops": HOPS}, "quick": {"hops": (2,)}, **more})
 
 
-def _sage_edp(panel: str, **more: Any) -> Line:
+def _sage_edp(panel: str, **more: Any) -> TargetLine:
     given = {"search": {"layers": HOPS}, "quick": {"layers": (1,)}, "parameters": {"perturb": "arr"}}
     return _edge("SAGE-EDP", "sage", panel, **_merged(given, more))
 
 
-def _gap_ndp(panel: str, name: str = "GAP-NDP", **more: Any) -> Line:
+def _gap_ndp(panel: str, name: str = "GAP-NDP", **more: Any) -> TargetLine:
     given = {
         "search": {"hops": HOPS, "degree_budget": DEGREES},
         "quick": {"hops": (1, 2), "degree_budget": (100,)},
@@ -77,31 +79,31 @@ def _gap_ndp(panel: str, name: str = "GAP-NDP", **more: Any) -> Line:
     return _node(name, "gap", panel, **_merged(given, more))
 
 
-def _sage_ndp(panel: str, **more: Any) -> Line:
+def _sage_ndp(panel: str, **more: Any) -> TargetLine:
     given = {"search": {"degree_budget": DEGREES}, "quick": {"degree_budget": (100,)}}
     return _node("SAGE-NDP", "sage", panel, **_merged({**given, "strict": {"degree_budget": 100}}, more))
 
 
-def _mlp_dp(panel: str, **more: Any) -> Line:
+def _mlp_dp(panel: str, **more: Any) -> TargetLine:
     return _node("MLP-DP", "mlp", panel, **more)
 
 
-def _mlp(panel: str, **more: Any) -> Line:
+def _mlp(panel: str, **more: Any) -> TargetLine:
     """The floor: it reads no edge, so no epsilon decides anything; paper mode wants one all the same."""
     return _edge("MLP", "mlp", panel, **_merged({"paper": {"epsilon": 1.0}}, more))
 
 
 _FREE, _AT4, _AT8 = "no privacy", "edge level, epsilon 4", "node level, epsilon 8"
-_Given = dict[str, Any]
-_4: _Given = {"parameters": {"epsilon": 4.0}}
-_8: _Given = {"parameters": {"epsilon": 8.0}}
+_ParameterSets = dict[str, Any]
+_4: _ParameterSets = {"parameters": {"epsilon": 4.0}}
+_8: _ParameterSets = {"parameters": {"epsilon": 8.0}}
 
-TABLE1 = Target(
+TABLE1 = ReproductionTarget(
     name="gap:table1",
     title="Data sets after the recipe of GAP",
     source=f"{SOURCE}, Table 1",
     lines=tuple(
-        Line(name=name, method="-", measure="statistics", options={"statistic": name})
+        TargetLine(name=name, method="-", measure="statistics", options={"statistic": name})
         for name in ("nodes", "stored edges", "median degree", "features", "classes")
     ),
     datasets=(BERKELEY, RUTGERS, "synthetic/facebook"),
@@ -114,13 +116,13 @@ TABLE1 = Target(
     minutes=(0.5, 0.5, 0.5),
     figure=False,
 )
-TABLE2 = Target(
+TABLE2 = ReproductionTarget(
     name="gap:table2",
     title="Test accuracy of GAP, SAGE and MLP without privacy, at edge level and at node level",
     source=f"{SOURCE}, Table 2",
     lines=(
         _gap_inf(_FREE),
-        Line(
+        TargetLine(
             name="SAGE-∞",
             method="sage",
             panel=_FREE,
@@ -152,7 +154,7 @@ TABLE2 = Target(
     ),
     minutes=(14, 2, 1),
 )
-FIGURE6 = Target(
+FIGURE6 = ReproductionTarget(
     name="gap:figure6",
     title="Test accuracy over epsilon",
     source=f"{SOURCE}, Figure 6",
@@ -181,7 +183,7 @@ FIGURE6 = Target(
     deviations=DEVIATIONS,
     minutes=(12, 1.5, 2),
 )
-FIGURE7 = Target(
+FIGURE7 = ReproductionTarget(
     name="gap:figure7",
     title="What the encoder is worth",
     source=f"{SOURCE}, Figure 7",
@@ -219,21 +221,21 @@ FIGURE7 = Target(
 )
 
 
-def _hops(panel: str, level: str, epsilon: float) -> tuple[Line, ...]:
+def _hops(panel: str, level: str, epsilon: float) -> tuple[TargetLine, ...]:
     """Return hops at a budget; without noise; and one hop with the noise that each of K hops has there."""
-    budget: _Given = {"parameters": {"epsilon": epsilon}}
+    budget: _ParameterSets = {"parameters": {"epsilon": epsilon}}
     if level == EDGE:
         private = _gap_edp(panel, **budget, search={}, quick={})
         alone = _gap_edp(panel, _ALONE, **budget, search={}, quick={}, measure="depth_one")
     else:
-        degrees: _Given = {"paper": {"degree_budget": 100}, "search": {}, "quick": {}}
+        degrees: _ParameterSets = {"paper": {"degree_budget": 100}, "search": {}, "quick": {}}
         private = _gap_ndp(panel, **budget, **degrees)
         alone = _gap_ndp(panel, _ALONE, **budget, **degrees, measure="depth_one", modes=("paper",))
     return private, _gap_inf(panel, search={}, quick={}), alone
 
 
 _ALONE = "one hop, noise of K"
-FIGURE8 = Target(
+FIGURE8 = ReproductionTarget(
     name="gap:figure8",
     title="What hops are worth, and what their noise costs",
     source=f"{SOURCE}, Figure 8",
@@ -255,7 +257,7 @@ FIGURE8 = Target(
     ),
     minutes=(2, 1, 1.5),
 )
-FIGURE9 = Target(
+FIGURE9 = ReproductionTarget(
     name="gap:figure9",
     title="What the bound of degrees is worth",
     source=f"{SOURCE}, Figure 9",

@@ -1,17 +1,17 @@
 """Table 3 of GAP: how well a shadow model tells who was trained on."""
 
 from graphveil.reproduce.published import gap as published
-from graphveil.reproduce.target import Axis, Line, Target
+from graphveil.reproduce.target import Axis, ReproductionTarget, TargetLine
 from graphveil.reproduce.targets.gap import BERKELEY, DEVIATIONS, NEEDS, NODE_DELTA, SOURCE, STAND_INS
 
 INFINITE = float("inf")
 _AT_NODES = {"unit": "node-owner", "delta": NODE_DELTA}
-TABLE3 = Target(
+TABLE3 = ReproductionTarget(
     name="gap:table3",
     title="Membership inference against GAP, SAGE and MLP at node level",
     source=f"{SOURCE}, Table 3",
     lines=(
-        Line(
+        TargetLine(
             name="GAP-NDP",
             method="gap",
             measure="membership",
@@ -20,14 +20,14 @@ TABLE3 = Target(
             strict={"degree_budget": 20},
             free={"unit": "none"},
         ),
-        Line(
+        TargetLine(
             name="SAGE-NDP",
             method="sage",
             measure="membership",
             parameters={**_AT_NODES, "degree_budget": 100},
             free={"unit": "none"},
         ),
-        Line(
+        TargetLine(
             name="MLP-DP",
             method="mlp",
             measure="membership",

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from graphveil.reproduce.target import Axis, Keywords, Line, Target
+from graphveil.reproduce.target import Axis, Keywords, ReproductionTarget, TargetLine
 
 SOURCE = "HeteroRR"
 PAGES, TWITCH = "facebook_pages", "twitch/DE"
@@ -48,8 +48,8 @@ _FEATURES = {
 }
 
 
-def _features(name: str, kind: str, steps: int) -> Line:
-    return Line(
+def _features(name: str, kind: str, steps: int) -> TargetLine:
+    return TargetLine(
         name=name,
         panel="GCN" if not steps else f"GCN after {steps} steps of KProp",
         method="lpgnn",
@@ -65,7 +65,7 @@ def _features(name: str, kind: str, steps: int) -> Line:
     )
 
 
-FEATURES = Target(
+FEATURES = ReproductionTarget(
     name="heterorr:features",
     title="FeatureRR and its rivals at equal budgets",
     source=f"{SOURCE}, Figure 6",
@@ -91,7 +91,7 @@ _GCN: Keywords = {"hidden": 32, "activation": "relu", "epochs": 100, "learning_r
 _GRAPHS = {"EdgeRR": "edge-rr", "PrivHRG": "priv-hrg", "LapGraph": "lap-graph", "EdgeRand": "edge-rand"}
 
 
-def _edges(share: float, **more: object) -> tuple[Line, ...]:
+def _edges(share: float, **more: object) -> tuple[TargetLine, ...]:
     panel = f"{100 * share:g} % of the edges private"
     shared: dict[str, Any] = {
         "panel": panel,
@@ -100,7 +100,7 @@ def _edges(share: float, **more: object) -> tuple[Line, ...]:
         "modes": ("strict",),
     }
     released = tuple(
-        Line(
+        TargetLine(
             name=name,
             parameters={**_GCN, **more, "unit": "private-slot-edge", "perturb": mechanism},
             options={"fraction": share},
@@ -112,12 +112,14 @@ def _edges(share: float, **more: object) -> tuple[Line, ...]:
     alone = {"fraction": share, "public_alone": True}
     return (
         *released,
-        Line(name="public edges alone", parameters=free, options=alone, level=True, **shared),
-        Line(name="all edges, no privacy", parameters=free, options={"fraction": 1.0}, level=True, **shared),
+        TargetLine(name="public edges alone", parameters=free, options=alone, level=True, **shared),
+        TargetLine(
+            name="all edges, no privacy", parameters=free, options={"fraction": 1.0}, level=True, **shared
+        ),
     )
 
 
-EDGES = Target(
+EDGES = ReproductionTarget(
     name="heterorr:edges",
     title="EdgeRR and its rivals at equal budgets",
     source=f"{SOURCE}, Figure 7",
@@ -142,7 +144,7 @@ EDGES = Target(
 )
 
 
-def _on_published_data(name: str, dataset: str, needs: str, *shares: float) -> Target:
+def _on_published_data(name: str, dataset: str, needs: str, *shares: float) -> ReproductionTarget:
     """Return the source's own experiment: a node has any number of labels."""
     return replace(
         EDGES,
@@ -164,13 +166,13 @@ def _on_published_data(name: str, dataset: str, needs: str, *shares: float) -> T
 
 PPI = _on_published_data("heterorr:ppi", "ppi", NEEDS_PPI, 0.05, 0.1, 0.2)
 FLICKR = _on_published_data("heterorr:flickr-mir", "flickr_mir", NEEDS_FLICKR, 0.305)
-LINKTELLER = Target(
+LINKTELLER = ReproductionTarget(
     name="heterorr:linkteller",
     title="LinkTeller against released graphs and against no privacy",
     source=f"{SOURCE}, section V, attack on private edges (no figure)",
     lines=(
         *(
-            Line(
+            TargetLine(
                 name=f"GCN on {name}",
                 method="gcn",
                 measure="links",
@@ -178,7 +180,7 @@ LINKTELLER = Target(
             )
             for name in ("EdgeRR", "LapGraph")
         ),
-        Line(
+        TargetLine(
             name="GCN, no privacy",
             method="gcn",
             measure="links",
@@ -201,12 +203,12 @@ LINKTELLER = Target(
     ),
     minutes=(20, 8, 20),
 )
-RECONSTRUCTION = Target(
+RECONSTRUCTION = ReproductionTarget(
     name="heterorr:reconstruction",
     title="Records read back from what was sent",
     source=f"{SOURCE}, Figure 8",
     lines=tuple(
-        Line(
+        TargetLine(
             name=name,
             method="-",
             measure="records",

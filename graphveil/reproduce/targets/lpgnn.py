@@ -6,7 +6,7 @@ from typing import Any
 
 from graphveil.reproduce.published import lpgnn as published
 from graphveil.reproduce.published.lpgnn import CORA, FACEBOOK, PUBMED
-from graphveil.reproduce.target import Axis, Keywords, Line, Target
+from graphveil.reproduce.target import Axis, Keywords, ReproductionTarget, TargetLine
 
 SOURCE = "LPGNN (Sajadmanesh, Gatica-Perez, CCS 2021)"
 DATASETS = (CORA, PUBMED, FACEBOOK)
@@ -53,18 +53,18 @@ def _by_dataset(
     }
 
 
-def _line(name: str, panel: str = "", **more: Any) -> Line:
+def _line(name: str, panel: str = "", **more: Any) -> TargetLine:
     """Return a line on randomised records; PubMed is scaled as its mode has it."""
     by_dataset = more.pop("by_dataset", {})
     given = {**LOCAL, **more.pop("parameters", {})}
     scaled = {**by_dataset, PUBMED: {**by_dataset.get(PUBMED, {}), **SCALED}}
     strict = {**OWN_ROW, **more.pop("strict", {})}
-    return Line(
+    return TargetLine(
         name=name, panel=panel, method="lpgnn", parameters=given, by_dataset=scaled, strict=strict, **more
     )
 
 
-MECHANISMS = Target(
+MECHANISMS = ReproductionTarget(
     name="lpgnn:mechanisms",
     title="What randomises features: multi-bit and its rivals",
     source=f"{SOURCE}, Table of mechanisms",
@@ -99,7 +99,7 @@ _KINDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("forward correction", {"y_steps": 0}, {}),
     ("Drop", {}, {"search": {"y_steps": STEPS[1:]}, "quick": {"y_steps": (8,)}, "strict": {"y_steps": 8}}),
 )
-LABELS = Target(
+LABELS = ReproductionTarget(
     name="lpgnn:labels",
     title="Learning from randomised labels: cross entropy, forward correction, Drop",
     source=f"{SOURCE}, Table of label denoising",
@@ -122,7 +122,7 @@ LABELS = Target(
     remarks=REMARKS,
     minutes=(60, 12, 30),
 )
-KPROP = Target(
+KPROP = ReproductionTarget(
     name="lpgnn:kprop",
     title="Steps of KProp on features and on labels",
     source=f"{SOURCE}, Figures of KProp",
@@ -156,7 +156,7 @@ KPROP = Target(
     remarks=REMARKS,
     minutes=(90, 55, 90),
 )
-BACKBONES = Target(
+BACKBONES = ReproductionTarget(
     name="lpgnn:backbones",
     title="Networks behind KProp",
     source=f"{SOURCE}, Figure of backbones",
@@ -187,7 +187,7 @@ BACKBONES = Target(
     remarks=REMARKS,
     minutes=(600, 60, 120),
 )
-FEATURES = Target(
+FEATURES = ReproductionTarget(
     name="lpgnn:features",
     title="Randomised features against features that say nothing",
     source=f"{SOURCE}, Table of features",

@@ -1,7 +1,7 @@
 """The target of SimGAT (Ameen, Emireddy, Stevens: a slide deck without numbers)."""
 
 from graphveil.reproduce.published.lpgnn import CORA, FACEBOOK, PUBMED
-from graphveil.reproduce.target import Axis, Line, Target
+from graphveil.reproduce.target import Axis, ReproductionTarget, TargetLine
 from graphveil.reproduce.targets.lpgnn import INF, OWN_ROW, QUIET, SCALED
 
 _K = (2, 4, 8, 16)
@@ -9,10 +9,10 @@ _SHARED = {"unit": "node-features", "eps_y": INF, "y_steps": 0, **QUIET}
 _KPROP, _NAMES = "KProp(k)", {"multihop": "multihop", "deepwalk": "deepwalk(length=40, window=5)"}
 
 
-def _kprop(name: str, less: int) -> tuple[Line, ...]:
+def _kprop(name: str, less: int) -> tuple[TargetLine, ...]:
     """Return KProp with k steps, or with as many as SimGAT has: one less."""
     return tuple(
-        Line(
+        TargetLine(
             name=f"{name}, k = {k}",
             method="lpgnn",
             parameters={**_SHARED, "x_steps": k - less},
@@ -23,9 +23,9 @@ def _kprop(name: str, less: int) -> tuple[Line, ...]:
     )
 
 
-def _simgat(kind: str) -> tuple[Line, ...]:
+def _simgat(kind: str) -> tuple[TargetLine, ...]:
     return tuple(
-        Line(
+        TargetLine(
             name=f"SimGAT(k - 1, {kind}), k = {k}",
             method="simgat",
             parameters={**_SHARED, "x_steps": k - 1, "similarity": _NAMES[kind]},
@@ -36,7 +36,7 @@ def _simgat(kind: str) -> tuple[Line, ...]:
     )
 
 
-RESULTS = Target(
+RESULTS = ReproductionTarget(
     name="simgat:results",
     title="Similar nodes in place of a hop: SimGAT with k - 1 hops against KProp with k",
     source="SimGAT (Ameen, Emireddy, Stevens; slides), Preliminary results",
@@ -45,9 +45,9 @@ RESULTS = Target(
     datasets=(CORA, PUBMED, FACEBOOK),
     recipe="lpgnn",
     compared=tuple(
-        ("", f"SimGAT(k - 1, {kind}), k = {k}", f"{beside}, k = {k}")
+        ("", f"SimGAT(k - 1, {kind}), k = {k}", f"{baseline}, k = {k}")
         for kind in _NAMES
-        for beside in (_KPROP, "KProp(k - 1)")
+        for baseline in (_KPROP, "KProp(k - 1)")
         for k in _K
     ),
     needs="deepwalk needs graphveil[simgat]; LastFM Asia is here without features",

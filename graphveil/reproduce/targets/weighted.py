@@ -1,14 +1,14 @@
 """Targets of the report on weighted aggregations for GAP: learned attention, and similarity."""
 
-from graphveil.reproduce.target import Axis, Line, Target
+from graphveil.reproduce.target import Axis, ReproductionTarget, TargetLine
 
 _SHARED = {"delta": 1e-5, "hops": 1}
 _PAPER, _STRICT = {"unit": "directed-edge"}, {"unit": "undirected-edge"}
 _PMA, _SIMILAR, _LEARNED = "unweighted (GAP)", "similarity", "learned attention"
 
 
-def _weighted(name: str, weights: str) -> Line:
-    return Line(
+def _weighted(name: str, weights: str) -> TargetLine:
+    return TargetLine(
         name=name,
         method="gap",
         parameters={**_SHARED, **({} if weights == "one" else {"weights": weights})},
@@ -17,7 +17,7 @@ def _weighted(name: str, weights: str) -> Line:
     )
 
 
-FIGURE3 = Target(
+FIGURE3 = ReproductionTarget(
     name="weighted:figure3",
     title="Weights of neighbours: none, by similarity, by learned attention",
     source="Weighted Aggregations under Edge-Level Differential Privacy, Figure 3",
@@ -25,7 +25,7 @@ FIGURE3 = Target(
         _weighted(_PMA, "one"),
         _weighted(_SIMILAR, "sigmoid_cos"),
         _weighted(_LEARNED, "attention"),
-        Line(name="MLP", method="mlp", parameters={"unit": "undirected-edge"}, level=True),
+        TargetLine(name="MLP", method="mlp", parameters={"unit": "undirected-edge"}, level=True),
     ),
     axis=Axis(label="epsilon", keyword="epsilon", values=(1.0, 2.0, 4.0, 8.0), quick=(1.0, 8.0)),
     datasets=("facebook_pages", "amazon/computers"),

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
 from graphveil.errors import GraphError
-from graphveil.serve.questions import LARGEST, Identity
-from graphveil.serve.refusals import as_bytes, no_features, no_graph, other_features, unreadable
+from graphveil.serve.error_responses import invalid_body, no_features, no_graph, other_features, to_json_bytes
+from graphveil.serve.request_bodies import LARGEST, Identity
 from graphveil.tables.encoding import ColumnRule, encode
 from graphveil.tables.labels import text
 
@@ -23,7 +23,7 @@ Id = int | str
 Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 
 
-class Record(BaseModel):
+class NewNodeRecord(BaseModel):
     """One node: its id, and its features by column name, or in the order of the training's columns.
 
     A run without feature columns needs none.
@@ -35,12 +35,12 @@ class Record(BaseModel):
     x: list[Feature] | dict[str, StrictBool | Feature | StrictStr | list[Feature] | None] | None = None
 
 
-_RECORDS = TypeAdapter(Annotated[list[Record], Field(min_length=1)])
+_RECORDS = TypeAdapter(Annotated[list[NewNodeRecord], Field(min_length=1)])
 _EDGES = TypeAdapter(list[tuple[Identity, Identity]])
 
 
 @dataclass(frozen=True)
-class NewRecords:
+class NewRecordsGraph:
     """A graph that a caller sends, in one order whatever the order it was sent in.
 
     Args:
@@ -52,7 +52,7 @@ class NewRecords:
     edges: Sequence[tuple[Id, Id]]
 
     @classmethod
-    def read(cls, records: object, edges: object, run: "ServedRun", *, directed: bool) -> "NewRecords":
+    def read(cls, records: object, edges: object, run: "ServedRun", *, directed: bool) -> "NewRecordsGraph":
         """Read both lists.
 
         Raises:
@@ -62,7 +62,7 @@ class NewRecords:
         try:
             found, pairs = _RECORDS.validate_python(records), _EDGES.validate_python(edges or [])
         except ValidationError:
-            raise unreadable() from None
+            raise invalid_body() from None
         features = dict(zip((one.id for one in found), _features(found, run), strict=True))
         known = all(end in features for pair in pairs for end in pair)
         if len(features) < len(found) or not known or len({type(one) for one in features}) > 1:
@@ -75,7 +75,7 @@ class NewRecords:
     @property
     def bytes(self) -> bytes:
         """Bytes that identify this graph."""
-        return as_bytes([list(self.features.items()), list(self.edges)])
+        return to_json_bytes([list(self.features.items()), list(self.edges)])
 
     def graph(self, *, classes: Sequence[str], directed: bool) -> "Graph":
         """Return it as a graph without labels."""
@@ -95,7 +95,7 @@ class NewRecords:
         )
 
 
-def _features(found: Sequence[Record], run: "ServedRun") -> list[list[float]]:
+def _features(found: Sequence[NewNodeRecord], run: "ServedRun") -> list[list[float]]:
     """Return the features of each record as the model reads them, in 32 bits, whatever way they were sent.
 
     Raises:

@@ -7,7 +7,7 @@ from graphveil._llvm import Code
 Names = tuple[str, ...]
 
 
-class Summing(Protocol):
+class SumBody(Protocol):
     """What is done in the loop. Sums are vectors of 32-bit integers, and edges are named by their places."""
 
     @property
@@ -15,7 +15,7 @@ class Summing(Protocol):
         """The numbers of a sum."""
 
     @property
-    def together(self) -> int:
+    def run_in_all_threads(self) -> int:
         """How many edges are added at a time."""
 
     def begin(self, code: Code, row: str) -> Names:
@@ -31,18 +31,18 @@ class Summing(Protocol):
         """Write a row's sum."""
 
 
-def over_edges(code: Code, summing: Summing) -> None:
+def over_edges(code: Code, summing: SumBody) -> None:
     """Add the loop over ``%rows`` rows, whose edges begin and end where ``%offsets`` say."""
     kind = f"<{summing.width} x i32>"
     with code.each("%rows") as row:
         first, stop = (_offset(code, place) for place in (row, code(f"add nuw i64 {row}, 1")))
-        whole = code(f"and i64 {code(f'sub nuw i64 {stop}, {first}')}, -{summing.together}")
+        whole = code(f"and i64 {code(f'sub nuw i64 {stop}, {first}')}, -{summing.run_in_all_threads}")
         last = code(f"add nuw i64 {first}, {whole}")
         own = summing.begin(code, row)
         with code.loop("ult", last, ("i64", first), (kind, "zeroinitializer")) as loop:
             edge, total = loop.values
             total = summing.some(code, own, total, edge)
-            loop.then = [code(f"add nuw i64 {edge}, {summing.together}"), total]
+            loop.then = [code(f"add nuw i64 {edge}, {summing.run_in_all_threads}"), total]
         with code.loop("ult", stop, ("i64", last), (kind, loop.values[1])) as once:
             edge, total = once.values
             once.then = [stop, summing.rest(code, own, total, edge, stop)]

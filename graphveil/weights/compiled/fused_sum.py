@@ -28,15 +28,17 @@ from torch import Tensor
 from graphveil._aligned import aligned
 from graphveil._llvm import Code, can_compile
 from graphveil._row_pass import RowPass, row_pass
-from graphveil.graph.blocks import Edges
+from graphveil.graph.blocks import EdgeBlock
 from graphveil.weights.compiled.edge_loop import Names, over_edges
-from graphveil.weights.compiled.kernels import MAX_WIDTH, TOGETHER, Kernel, Target
-from graphveil.weights.compiled.layout import Keyed, keyed_by, power_of_two
+from graphveil.weights.compiled.kernels import MAX_WIDTH, TOGETHER, Kernel, TargetRow
+from graphveil.weights.compiled.layout import KernelInputs, kernel_inputs, power_of_two
 from graphveil.weights.tables import PairWeights
 
 VECTOR_BITS = 14  # of the largest entry of a vector: with its sign it fits in 16
-_AHEAD = 64  # edges that memory is asked for before their turn, into the second level of the cache
-_LINE = 32  # 16-bit integers that memory brings in together
+_PREFETCH_DISTANCE = (
+    64  # edges that memory is asked for before their turn, into the second level of the cache
+)
+_CACHE_LINE = 32  # 16-bit integers that memory brings in together
 _EDGES_A_THREAD = 1 << 16
 
 
@@ -44,12 +46,12 @@ _EDGES_A_THREAD = 1 << 16
 class FusedSum:
     """sum of w(u, v) x_u over in-edges, in 32-bit integers; ``sources`` has a row of key and vector each."""
 
-    keyed: Keyed
+    keyed: KernelInputs
     sources: Tensor  # int16, (rows, at least key + vector)
     dim: int
     compiled: RowPass
 
-    def __call__(self, edges: Edges, sources: Tensor) -> Tensor:
+    def __call__(self, edges: EdgeBlock, sources: Tensor) -> Tensor:
         """Return the sums of a block's rows, int32 (rows, dim), which must fit.
 
         Args:
@@ -80,14 +82,14 @@ def fused_sum(table: Tensor, pairs: PairWeights | None) -> FusedSum | None:
     width = power_of_two(table.shape[1])
     if width > MAX_WIDTH or not can_compile():
         return None
-    keyed = keyed_by(pairs)
+    keyed = kernel_inputs(pairs)
     if keyed is None:
         return None
     rows = _side_by_side(keyed, table, width)
     return FusedSum(keyed, rows, table.shape[1], _compiled(keyed.kernel, width))
 
 
-def _side_by_side(keyed: Keyed, table: Tensor, width: int) -> Tensor:
+def _side_by_side(keyed: KernelInputs, table: Tensor, width: int) -> Tensor:
     """Return rows of a source's key and its vector, with zeros up to their widths and lines."""
     keys, key = keyed.sources, keyed.kernel.key
     rows = aligned(len(table), _length(key + width), dtype=torch.int16).zero_()
@@ -99,7 +101,9 @@ def _side_by_side(keyed: Keyed, table: Tensor, width: int) -> Tensor:
 
 def _length(columns: int) -> int:
     """Return the columns that a row has room for, so that it lies on as few lines of memory as it can."""
-    return -(-columns // _LINE) * _LINE if columns > _LINE else 1 << (columns - 1).bit_length()
+    return (
+        -(-columns // _CACHE_LINE) * _CACHE_LINE if columns > _CACHE_LINE else 1 << (columns - 1).bit_length()
+    )
 
 
 @lru_cache(maxsize=64)
@@ -114,7 +118,7 @@ def _program(kernel: Kernel, width: int) -> str:
     What is left of a row's edges comes last, as four edges of which some do not count.
     """
     code = Code("x")
-    over_edges(code, _Weighed(kernel, width, kernel.before_rows(code)))
+    over_edges(code, _WeightedSum(kernel, width, kernel.before_rows(code)))
     declared = "\n".join(sorted(code.declared))
     return f"""
 %row = type [{_length(kernel.key + width)} x i16]
@@ -131,28 +135,28 @@ start:
 
 
 @dataclass(frozen=True)
-class _Weighed:
+class _WeightedSum:
     """Sums of vectors, each times the weight of its edge."""
 
     kernel: Kernel
     width: int
     once: Names  # what the kernel says before rows
-    together: int = TOGETHER
+    run_in_all_threads: int = TOGETHER
 
     def begin(self, code: Code, row: str) -> Names:
         """Return the row's number, and what the kernel says before edges."""
         own = code.at("%targets", f"[{self.kernel.key} x i16]", row)
-        return row, *self.kernel.before_edges(code, self.once, Target(row, own))
+        return row, *self.kernel.before_edges(code, self.once, TargetRow(row, own))
 
     def some(self, code: Code, own: Names, total: str, edge: str) -> str:
         """Add four edges, all of which count, and ask memory for the sources of later ones.
 
         Behind the last edge the last ones are asked for again: a check would cost each four edges a branch.
         """
-        ahead = code(f"add nuw i64 {edge}, {_AHEAD}")
+        ahead = code(f"add nuw i64 {edge}, {_PREFETCH_DISTANCE}")
         ahead = code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last_four"))
         for number in range(TOGETHER):
-            self._ask(code, code(f"add nuw i64 {ahead}, {number}"))
+            self._prefetch(code, code(f"add nuw i64 {ahead}, {number}"))
         rows = [_source(code, code(f"add nuw i64 {edge}, {number}")) for number in range(TOGETHER)]
         return self._added(code, total, rows, self.kernel.weights(code, rows, self.once, own[1:]))
 
@@ -163,8 +167,8 @@ class _Weighed:
             place = code(f"add nuw i64 {edge}, {number}")
             there.append(code(f"icmp ult i64 {place}, {stop}"))
             place = code(f"select i1 {there[-1]}, i64 {place}, i64 {edge}")
-            ahead = code(f"add nuw i64 {place}, {_AHEAD}")
-            self._ask(code, code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last")))
+            ahead = code(f"add nuw i64 {place}, {_PREFETCH_DISTANCE}")
+            self._prefetch(code, code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last")))
             rows.append(_source(code, place))
         weights = zip(there, self.kernel.weights(code, rows, self.once, own[1:]), strict=True)
         counted = [code(f"select i1 {inside}, i32 {weight}, i32 0") for inside, weight in weights]
@@ -175,11 +179,11 @@ class _Weighed:
         kind = f"<{self.width} x i32>"
         code.do(f"store {kind} {total}, ptr {code.at('%out', kind, own[0])}, align 4")
 
-    def _ask(self, code: Code, place: str) -> None:
+    def _prefetch(self, code: Code, place: str) -> None:
         """Ask memory for the row of an edge's source."""
         row = _source(code, place)
-        for start in range(0, _length(self.kernel.key + self.width), _LINE):
-            code.ask(code.at(row, "i16", start))
+        for start in range(0, _length(self.kernel.key + self.width), _CACHE_LINE):
+            code.prefetch(code.at(row, "i16", start))
 
     def _added(self, code: Code, total: str, rows: Sequence[str], weights: Sequence[str]) -> str:
         """Return the total with four edges' vectors in it, each times its weight.

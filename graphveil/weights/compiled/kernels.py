@@ -23,10 +23,10 @@ from graphveil.weights.tables import FULL, HALF
 TOGETHER = 4  # edges whose weights are computed in the same instructions
 MAX_WIDTH = 128  # of a key that is computed with
 BLOCK = 16  # 16-bit words of a set that are compared at once
-NOBODY = (1 << 16) - 1  # the member that fills a list up
+NO_MEMBER = (1 << 16) - 1  # the member that fills a list up
 
 
-class Target(NamedTuple):
+class TargetRow(NamedTuple):
     """A target's number among the pass's, and the address of its row."""
 
     number: str
@@ -48,12 +48,12 @@ class Kernel(ABC):
         return ()
 
     @abstractmethod
-    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: TargetRow) -> tuple[str, ...]:
         """Add what is done once a target, and return its names."""
 
     @abstractmethod
     def weights(
-        self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
+        self, code: Code, rows: Sequence[str], once: tuple[str, ...], target_values: tuple[str, ...]
     ) -> list[str]:
         """Add what computes four edges' weights, and return their names: twice in the halves of 32 bits.
 
@@ -61,42 +61,42 @@ class Kernel(ABC):
             code: where to.
             rows: the addresses of the sources' rows.
             once: what :meth:`before_rows` returned.
-            mine: what :meth:`before_edges` did.
+            target_values: what :meth:`before_edges` did.
         """
 
 
 class DotKernel(Kernel):
     """A table over the dot product of two rows (:class:`graphveil.weights.tables.Dots`)."""
 
-    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: TargetRow) -> tuple[str, ...]:
         """Read the target's row, twice."""
         return (_twice(code, code.load(f"<{self.key} x i16>", target.row), self.key),)
 
     def weights(
-        self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
+        self, code: Code, rows: Sequence[str], once: tuple[str, ...], target_values: tuple[str, ...]
     ) -> list[str]:
         """Look dot products up, rounded to the nearest place."""
-        dots = _dots(code, _keys(code, rows, self.key), mine[0], self.key)
+        dots = _dots(code, _keys(code, rows, self.key), target_values[0], self.key)
         middle = code(f"add <4 x i32> {dots}, {_all(HALF * HALF + HALF // 2)}")
-        return _looked_up(code, code(f"lshr <4 x i32> {middle}, {_all(HALF.bit_length() - 1)}"))
+        return _lookup(code, code(f"lshr <4 x i32> {middle}, {_all(HALF.bit_length() - 1)}"))
 
 
-class KindKernel(Kernel):
+class CategoryKernel(Kernel):
     """A table over pairs of kinds (:class:`graphveil.weights.tables.Kinds`); given: how many."""
 
     def before_rows(self, code: Code) -> tuple[str, ...]:
         """Read how many kinds there are."""
         return (code(f"zext i16 {code.load('i16', '%given')} to i64"),)
 
-    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: TargetRow) -> tuple[str, ...]:
         """Read the target's kind."""
         return (code(f"zext i16 {code.load('i16', target.row)} to i64"),)
 
     def weights(
-        self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
+        self, code: Code, rows: Sequence[str], once: tuple[str, ...], target_values: tuple[str, ...]
     ) -> list[str]:
         """Look pairs of kinds up."""
-        start = code(f"mul i64 {mine[0]}, {once[0]}")
+        start = code(f"mul i64 {target_values[0]}, {once[0]}")
         kinds = [code(f"zext i16 {code.load('i16', row)} to i64") for row in rows]
         return [_level(code, code(f"add i64 {start}, {kind}")) for kind in kinds]
 
@@ -124,33 +124,33 @@ class NetworkKernel(Kernel):
             *(code.all(coefficient, "i16", 2 * self.key) for coefficient in coefficients),
         )
 
-    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: TargetRow) -> tuple[str, ...]:
         """Read the target's half of the hidden units, twice."""
         return (_twice(code, code.load(f"<{self.key} x i16>", target.row), self.key),)
 
     def weights(
-        self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
+        self, code: Code, rows: Sequence[str], once: tuple[str, ...], target_values: tuple[str, ...]
     ) -> list[str]:
         """Evaluate the network."""
         (offset, shift, readout, *coefficients), lanes = once, 2 * self.key
         short, units = f"<{lanes} x i16>", []
         for half in _keys(code, rows, self.key):
-            x = code.call(short, f"sadd.sat.v{lanes}i16", (short, half), (short, mine[0]))
+            x = code.call(short, f"sadd.sat.v{lanes}i16", (short, half), (short, target_values[0]))
             units.append(_tanh.lines(code, x, coefficients, lanes))
         logits = code(f"add <4 x i32> {_dots(code, units, readout, self.key)}, {offset}")
         place = code(f"ashr <4 x i32> {logits}, {shift}")
         for bound, limit in (("smax", 0), ("smin", 2 * HALF)):
             place = code.call("<4 x i32>", f"{bound}.v4i32", ("<4 x i32>", place), ("<4 x i32>", _all(limit)))
-        return _looked_up(code, place)
+        return _lookup(code, place)
 
 
 class BitKernel(Kernel):
-    """The Jaccard index of sets of bits (:class:`graphveil.weights.overlaps.BitSets`).
+    """The Jaccard index of sets of bits (:class:`graphveil.weights.set_overlap.BitSets`).
 
     A row is how many members a set has, in 16 bits, and its bits, in blocks.
     """
 
-    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: TargetRow) -> tuple[str, ...]:
         """Read the target's set, twice, without its size, and its size."""
         size = code(f"zext i16 {code.load('i16', target.row)} to i32")
         blocks = [code.load(_BLOCK, code.at(target.row, "i16", start)) for start in range(0, self.key, BLOCK)]
@@ -159,10 +159,10 @@ class BitKernel(Kernel):
         return code.all(size, "i32", TOGETHER), *twice
 
     def weights(
-        self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
+        self, code: Code, rows: Sequence[str], once: tuple[str, ...], target_values: tuple[str, ...]
     ) -> list[str]:
         """Count common bits."""
-        size, *blocks = mine
+        size, *blocks = target_values
         common = ["zeroinitializer"] * 2
         for start, block in enumerate(blocks):
             places = [code.at(row, "i16", start * BLOCK) for row in rows]
@@ -175,7 +175,7 @@ class BitKernel(Kernel):
 
 
 class ListKernel(Kernel):
-    """The Jaccard index of lists of members (:class:`graphveil.weights.overlaps.ListSets`).
+    """The Jaccard index of lists of members (:class:`graphveil.weights.set_overlap.ListSets`).
 
     A row is how many members a set has, the members, and one that is nobody's. The target's are marked on a
     map of all that there could be, and its sources' are looked up there. To merge two sorted lists would
@@ -185,11 +185,11 @@ class ListKernel(Kernel):
 
     def before_rows(self, code: Code) -> tuple[str, ...]:
         """Make an empty map."""
-        places = code(f"alloca [{NOBODY + 1} x i8]")
-        code.clear(places, NOBODY + 1)
+        places = code(f"alloca [{NO_MEMBER + 1} x i8]")
+        code.clear(places, NO_MEMBER + 1)
         return (places,)
 
-    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: TargetRow) -> tuple[str, ...]:
         """Mark the target's members, and those of the target before no more; read how many they are."""
         (places,) = once
         first = code(f"icmp eq i64 {target.number}, 0")
@@ -197,15 +197,18 @@ class ListKernel(Kernel):
         for row, mark in ((before, 0), (target.row, 1)):
             for member in self._members(code, row):
                 code.do(f"store i8 {mark}, ptr {code.at(places, 'i8', member)}")
-        code.do(f"store i8 0, ptr {code.at(places, 'i8', NOBODY)}")
+        code.do(f"store i8 0, ptr {code.at(places, 'i8', NO_MEMBER)}")
         return (code.all(code(f"zext i16 {code.load('i16', target.row)} to i32"), "i32", TOGETHER),)
 
     def weights(
-        self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
+        self, code: Code, rows: Sequence[str], once: tuple[str, ...], target_values: tuple[str, ...]
     ) -> list[str]:
         """Count marked members."""
         return _jaccard(
-            code, code.gathered([self._common(code, row, once[0]) for row in rows], "i32"), rows, mine[0]
+            code,
+            code.gathered([self._common(code, row, once[0]) for row in rows], "i32"),
+            rows,
+            target_values[0],
         )
 
     def _common(self, code: Code, row: str, places: str) -> str:
@@ -251,15 +254,15 @@ def _twice(code: Code, vector: str, count: int) -> str:
     return code.mixed(vector, vector, count, range(2 * count))
 
 
-def _dots(code: Code, keys: Sequence[str], mine: str, count: int) -> str:
+def _dots(code: Code, keys: Sequence[str], target_values: str, count: int) -> str:
     """Return the dot products of four edges' keys, two in a vector, with one that stands twice."""
-    vector, other = f"<{2 * count} x i32>", code.wide(mine, 2 * count)
+    vector, other = f"<{2 * count} x i32>", code.wide(target_values, 2 * count)
     products = [code(f"mul {vector} {code.wide(key, 2 * count)}, {other}") for key in keys]
     one, two = (code.folded(product, 2 * count) for product in products)
     return code.sums(one, two, count)
 
 
-def _looked_up(code: Code, places: str) -> list[str]:
+def _lookup(code: Code, places: str) -> list[str]:
     """Return the weights at four places of the table, which travel to the addresses as one number."""
     packed = code(f"bitcast <4 x i16> {code(f'trunc <4 x i32> {places} to <4 x i16>')} to i64")
     shifted = [packed, *(code(f"lshr i64 {packed}, {16 * edge}") for edge in range(1, TOGETHER))]

@@ -11,24 +11,24 @@ from graphveil.weights.compiled import tanh as _tanh
 from graphveil.weights.compiled.kernels import (
     BLOCK,
     MAX_WIDTH,
-    NOBODY,
+    NO_MEMBER,
     BitKernel,
+    CategoryKernel,
     DotKernel,
     Kernel,
-    KindKernel,
     ListKernel,
     NetworkKernel,
 )
-from graphveil.weights.network import Network
-from graphveil.weights.overlaps import BitSets, ListSets
-from graphveil.weights.tables import Dots, Kinds, PairWeights
+from graphveil.weights.network import NetworkWeights
+from graphveil.weights.set_overlap import BitSets, ListSets
+from graphveil.weights.tables import CategoryWeights, DotProductWeights, PairWeights
 
 _MAX_BITS = 1 << 10  # 16-bit words of a set, with its size
 _MAX_LIST = 1 << 7  # members of a set, and its size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Keyed:
+class KernelInputs:
     """What a kernel reads: keys of all sources and targets, the table of weights, and other numbers."""
 
     kernel: Kernel
@@ -38,18 +38,18 @@ class Keyed:
     given: Tensor  # int16
 
 
-def keyed_by(pairs: PairWeights | None) -> Keyed | None:
+def kernel_inputs(pairs: PairWeights | None) -> KernelInputs | None:
     """Return what a kernel for these weights reads, None if there is none."""
-    if isinstance(pairs, Dots):
+    if isinstance(pairs, DotProductWeights):
         return _rows(DotKernel, pairs.phi, pairs.psi, pairs.levels, torch.empty(0))
-    if isinstance(pairs, Network):
+    if isinstance(pairs, NetworkWeights):
         readout = _wide(pairs.readout[None], power_of_two(len(pairs.readout)))[0]
         numbers = torch.tensor([pairs.shift, *_tanh.COEFFICIENTS], dtype=torch.int16)
         given = torch.cat([_halves(pairs.offset), numbers, readout])
         return _rows(NetworkKernel, pairs.source, pairs.target, pairs.levels, given)
-    if isinstance(pairs, Kinds):
+    if isinstance(pairs, CategoryWeights):
         codes = torch.from_numpy(pairs.codes).to(torch.int16)[:, None]
-        return _of(KindKernel(1), codes, codes, pairs.levels, torch.tensor([len(pairs.levels)]))
+        return _of(CategoryKernel(1), codes, codes, pairs.levels, torch.tensor([len(pairs.levels)]))
     if isinstance(pairs, BitSets):
         return _sets(BitKernel, _bits(pairs))
     if isinstance(pairs, ListSets):
@@ -72,9 +72,9 @@ def _bits(pairs: BitSets) -> Tensor | None:
 def _lists(pairs: ListSets) -> Tensor | None:
     """Return rows of a set's size and its members, filled up; None if there are too many."""
     width = -(-(1 + int(pairs.sizes.max(initial=0))) // 8) * 8
-    if width > _MAX_LIST or pairs.sets.shape[1] > NOBODY:
+    if width > _MAX_LIST or pairs.sets.shape[1] > NO_MEMBER:
         return None
-    rows = np.full((len(pairs.sizes), width), NOBODY, dtype=np.uint16)
+    rows = np.full((len(pairs.sizes), width), NO_MEMBER, dtype=np.uint16)
     rows[:, 0] = pairs.sizes
     rows[:, 1:][np.arange(width - 1) < pairs.sizes[:, None]] = pairs.sets.indices
     return torch.from_numpy(rows.view(np.int16))
@@ -82,7 +82,7 @@ def _lists(pairs: ListSets) -> Tensor | None:
 
 def _rows(
     kind: type[Kernel], sources: Tensor, targets: Tensor, levels: Tensor, given: Tensor
-) -> Keyed | None:
+) -> KernelInputs | None:
     """Return keys of one width, a power of two, unless they are too wide."""
     key = power_of_two(sources.shape[1])
     if key > MAX_WIDTH:
@@ -90,15 +90,15 @@ def _rows(
     return _of(kind(key), sources, _wide(targets, key), levels, given)
 
 
-def _sets(kind: type[Kernel], sets: Tensor | None) -> Keyed | None:
+def _sets(kind: type[Kernel], sets: Tensor | None) -> KernelInputs | None:
     """Return sets, which are the sources' keys and the targets', unless they are too large."""
     nothing = torch.empty(0)
     return None if sets is None else _of(kind(sets.shape[1]), sets, sets, nothing, nothing)
 
 
-def _of(kernel: Kernel, sources: Tensor, targets: Tensor, levels: Tensor, given: Tensor) -> Keyed:
+def _of(kernel: Kernel, sources: Tensor, targets: Tensor, levels: Tensor, given: Tensor) -> KernelInputs:
     twice = levels.reshape(-1).to(torch.int32) * ((1 << 16) + 1)
-    return Keyed(kernel, sources, targets, twice, given.to(torch.int16))
+    return KernelInputs(kernel, sources, targets, twice, given.to(torch.int16))
 
 
 def _halves(number: int) -> Tensor:

@@ -17,7 +17,7 @@ from graphveil._llvm import Code
 STEPS = 1 << 12  # in an argument of one: 16 bits go as far as 8
 ONE = 1 << 11  # steps in a value of one, which none passes
 COEFFICIENTS = (8570, 8274)  # 4 b and 2 a, in steps of a value
-_LEAST, _MOST = -(1 << 15), (1 << 15) - 1
+_MIN_INT16, _MAX_INT16 = -(1 << 15), (1 << 15) - 1
 
 Short = npt.NDArray[np.int16]
 
@@ -25,8 +25,8 @@ Short = npt.NDArray[np.int16]
 @cache
 def values() -> Short:
     """Return the value of every 16-bit argument, from -2^15 on."""
-    s = np.clip(4 * np.arange(_LEAST, _MOST + 1), _LEAST, _MOST)
-    u = np.minimum(s, np.minimum(-s, _MOST))
+    s = np.clip(4 * np.arange(_MIN_INT16, _MAX_INT16 + 1), _MIN_INT16, _MAX_INT16)
+    u = np.minimum(s, np.minimum(-s, _MAX_INT16))
     slope = (COEFFICIENTS[0] * u >> 16) + COEFFICIENTS[1]
     return (slope * s >> 16).astype(np.int16)
 

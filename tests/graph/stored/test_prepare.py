@@ -20,9 +20,9 @@ import torch
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import open_graph, prepare, read_graph
 from graphveil.graph.stored import sorting
-from graphveil.graph.stored.folder import held
+from graphveil.graph.stored.folder import lock_folder
 from graphveil.graph.stored.manifest import OFFSETS, SOURCES
-from graphveil.graph.stored.opened import manifest_of
+from graphveil.graph.stored.reading import manifest_of
 
 pytest.importorskip("duckdb")
 
@@ -118,10 +118,10 @@ def test_a_table_that_changes_on_the_way_leaves_no_graph(
 def test_two_calls_do_not_write_to_one_folder(tmp_path: Path) -> None:
     nodes, _ = tables(tmp_path, "run")
     files = [tmp_path / "part-*.parquet"]
-    with held(tmp_path / "g"), pytest.raises(GraphError, match="another process is at work"):
+    with lock_folder(tmp_path / "g"), pytest.raises(GraphError, match="another process is at work"):
         prepare(nodes, files, tmp_path / "g", **COLUMNS)
     prepare(nodes, files, tmp_path / "g", **COLUMNS)
-    with held(tmp_path / "g"):  # a finished one is not written to
+    with lock_folder(tmp_path / "g"):  # a finished one is not written to
         prepare(nodes, files, tmp_path / "g", **COLUMNS)
 
 

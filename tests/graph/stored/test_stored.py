@@ -13,7 +13,7 @@ import torch
 from graphveil.errors import GraphError
 from graphveil.graph import Adjacency, Graph, open_graph
 from graphveil.graph.stored import writing
-from graphveil.graph.stored.folder import first_manifest, held
+from graphveil.graph.stored.folder import create_manifest, lock_folder
 from graphveil.graph.stored.manifest import MANIFEST, OFFSETS, SOURCES, Manifest, read_manifest
 from graphveil.graph.stored.writing import Keys, Sorted, write_blocks
 
@@ -49,8 +49,8 @@ def edges_of(graph: Graph) -> Sorted:
 
 
 def begun(folder: Path, graph: Graph, block_rows: int = 8) -> Manifest:
-    with held(folder):
-        return first_manifest(folder, graph, "these", block_rows, "")
+    with lock_folder(folder):
+        return create_manifest(folder, graph, "these", block_rows, "")
 
 
 def written(folder: Path, graph: Graph, block_rows: int = 8) -> Graph:

@@ -40,7 +40,7 @@ def test_a_fit_books_one_release_that_costs_the_target(graph: Graph) -> None:
     assert model.guarantee.epsilon <= 4.0
     assert model.guarantee.releases == 1
     assert set(model.aggregates_) == {"rows1"}
-    assert "at delta 0 it is 4" in model.guarantee.statement()
+    assert "at delta 0 it is 4" in model.guarantee.formal_statement()
     summed = make(unsafe_noise_seed=None, noise="gaussian").fit(
         RECIPES["gap"].split(synthetic("tiny"), seed=0)
     )
@@ -60,7 +60,7 @@ def test_one_seed_gives_the_same_bytes_and_strict_noise_does_not(graph: Graph) -
     first, second = make().fit(graph), make().fit(graph)
     assert torch.equal(first.predict_proba(), second.predict_proba())
     assert not first.guarantee.valid
-    assert "reproducible" in first.guarantee.statement()
+    assert "reproducible" in first.guarantee.formal_statement()
     strict = make(unsafe_noise_seed=None).fit(graph)
     assert not torch.equal(first.aggregates_["rows1"], strict.aggregates_["rows1"])
 
@@ -125,7 +125,7 @@ def test_a_directed_graph_is_protected_edge_by_stored_edge(graph: Graph) -> None
     model = make(unit="directed-edge", unsafe_noise_seed=None).fit(graph.replace(adjacency=directed))
     assert model.guarantee.valid
     assert model.guarantee.epsilon <= 4.0
-    assert "stored directed edge" in model.guarantee.statement()
+    assert "stored directed edge" in model.guarantee.formal_statement()
 
 
 def test_unusable_configurations_are_refused() -> None:

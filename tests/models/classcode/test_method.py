@@ -8,7 +8,7 @@ import torch
 from graphveil._random import PublicStreams
 from graphveil.errors import ArtifactError
 from graphveil.models.classcode import ClassCode
-from graphveil.models.method import Trained
+from graphveil.models.method import TrainedModel
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from tests.models.conftest import grouped
@@ -33,7 +33,7 @@ def test_a_plan_is_the_same_before_and_after_a_preview_and_a_fit(options: dict[s
 def test_a_public_number_of_labels_decides_about_few_labels_and_records_have_none() -> None:
     graph = grouped()
     few = graph.with_split(torch.arange(150) < 9, torch.arange(150) // 9 == 1, torch.arange(150) >= 18)
-    edges, records = ClassCode(**EDGES)._configured(), ClassCode(**RECORDS)._configured()
+    edges, records = ClassCode(**EDGES)._build_method(), ClassCode(**RECORDS)._build_method()
     assert [edges.sizes_of(one).labelled for one in (graph, few)] == [120, 18]
     assert records.sizes_of(few).labelled is None
     assert [len(ClassCode(**EDGES).preview(one).plan.queries) for one in (graph, few)] == [1, 3]
@@ -41,13 +41,13 @@ def test_a_public_number_of_labels_decides_about_few_labels_and_records_have_non
 
 def test_parameters_that_are_set_later_reach_neither_price_nor_prediction() -> None:
     model, other = ClassCode(**EDGES).fit(grouped()), grouped(seed=1)
-    price = model.price(other)
+    privacy_cost = model.privacy_cost(other)
     model.set_params(few_labels=True, weights="half_cos", epsilon=0.1)
-    assert model.price(other) == price
+    assert model.privacy_cost(other) == privacy_cost
     assert sum(model.gate_) == 1.0
 
 
-def answered(trained: Trained, sizes: PublicSizes) -> torch.Tensor:
+def answered(trained: TrainedModel, sizes: PublicSizes) -> torch.Tensor:
     other = grouped(seed=1)
     plan = trained.plan_for(trained.sizes_for(other, sizes))
     return trained.answer(other, Session(streams=PublicStreams(0), plan=plan, noise_seed=5), None).proba
@@ -73,7 +73,7 @@ def test_a_fit_on_records_comes_back_from_its_weights_and_from_no_others(reads: 
             fit.method.restore({**state, name: state[name][1:]}, fit.sizes, fit.released)
 
 
-def assert_same(one: Trained, other: Trained) -> None:
+def assert_same(one: TrainedModel, other: TrainedModel) -> None:
     states = one.state(), other.state()
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())

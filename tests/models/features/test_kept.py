@@ -12,8 +12,8 @@ from graphveil._random import PublicStreams
 from graphveil._tensors import save_checked
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.features import crossfit
+from graphveil.models.features.cached_tensors import public_digest
 from graphveil.models.features.crossfit import public_posteriors
-from graphveil.models.features.kept import public_digest
 from graphveil.models.session import Session
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 from graphveil.graph import to_dense
-from graphveil.models.classcode.owner.encoder import encoder_descent
+from graphveil.models.classcode.owner.encoder import encoder_schedule
 from graphveil.models.features.noisy_softmax import NoisySoftmax, fit_softmax, scaled_rows
 
 
@@ -24,7 +24,7 @@ class Silent:
 
 def fit(x, y: torch.Tensor, labelled: torch.Tensor, noise_multiplier: float = 1.0) -> NoisySoftmax:
     silent = Silent((x.shape[1] + 1) * 2)
-    descent = encoder_descent(60, noise_multiplier, int(labelled.sum()))
+    descent = encoder_schedule(60, noise_multiplier, int(labelled.sum()))
     return fit_softmax(x, y, labelled, 2, descent=descent, noise_multiplier=noise_multiplier, noise=silent)
 
 
@@ -37,14 +37,14 @@ def fit(x, y: torch.Tensor, labelled: torch.Tensor, noise_multiplier: float = 1.
     ],
 )
 def test_golden_step_size(records: int, noise_multiplier: float, rate: float, weight_noise: float) -> None:
-    descent = encoder_descent(60, noise_multiplier, records)
+    descent = encoder_schedule(60, noise_multiplier, records)
     assert descent.rate == pytest.approx(rate, rel=2e-6)
     assert noise_multiplier / records * descent.averaged_noise == pytest.approx(weight_noise, rel=5e-6)
 
 
 def test_the_step_size_stays_in_its_range() -> None:
-    assert encoder_descent(60, 1e6, 100).rate == 2
-    assert encoder_descent(60, 0.1, 10**6).rate == 60
+    assert encoder_schedule(60, 1e6, 100).rate == 2
+    assert encoder_schedule(60, 0.1, 10**6).rate == 60
 
 
 def test_rows_are_scaled_one_by_one() -> None:
@@ -72,7 +72,7 @@ def test_it_learns_and_sparse_rows_give_the_same() -> None:
     labelled = torch.arange(200) < 150
     encoder = fit(x, y, labelled)
     assert (encoder.log_posteriors(x).argmax(dim=1) == y)[~labelled].float().mean() > 0.9
-    assert encoder.weight_noise == pytest.approx(encoder_descent(60, 1.0, 150).averaged_noise / 150)
+    assert encoder.weight_noise == pytest.approx(encoder_schedule(60, 1.0, 150).averaged_noise / 150)
     again = fit(sparse.csr_array(x.numpy()), y, labelled)
     torch.testing.assert_close(again.weights, encoder.weights)
 

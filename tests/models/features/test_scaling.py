@@ -9,7 +9,7 @@ from scipy import sparse
 
 import graphveil as gv
 from graphveil.errors import ConfigError, GraphError
-from graphveil.models.features.scaling import BOUND, SANE, FeatureScaling, ranges_of
+from graphveil.models.features.scaling import BOUND, MAX_UNSCALED, FeatureScaling, ranges_of
 
 N = 600
 RNG = np.random.default_rng(0)
@@ -69,13 +69,13 @@ def test_an_unscaled_column_costs_no_accuracy(column, model, without):
 
 @pytest.mark.parametrize("column", ["money", "Unix milliseconds", "sparse counts"])
 def test_columns_of_sparse_features_are_scaled_and_stay_sparse(column, without):
-    scaled = FeatureScaling.fitted(graph(COLUMNS[column], as_sparse=True).x)
+    scaled = FeatureScaling.from_public_features(graph(COLUMNS[column], as_sparse=True).x)
     x = scaled.apply(graph(COLUMNS[column], as_sparse=True).x)
     assert sparse.issparse(x) and x.nnz == graph(COLUMNS[column], as_sparse=True).x.nnz
     assert accuracy("gap", COLUMNS[column], as_sparse=True) > without["gap", True] - 0.02
 
 
-@pytest.mark.parametrize("make", [FeatureScaling.fitted, FeatureScaling.public])
+@pytest.mark.parametrize("make", [FeatureScaling.from_public_features, FeatureScaling.from_public_ranges])
 @pytest.mark.parametrize(
     "x",
     [torch.eye(5), torch.tensor([[-3.0, 0.5], [3.0, 1.0]]), sparse.csr_array(np.eye(3, dtype=np.float32))],
@@ -86,8 +86,8 @@ def test_sane_columns_keep_their_values_and_are_not_copied(make, x):
 
 def test_scaling_of_records_reads_no_record():
     other = graph(COLUMNS["salary"]).x * 7
-    scaling = FeatureScaling.public(graph(COLUMNS["salary"]).x)
-    assert scaling == FeatureScaling.public(other)
+    scaling = FeatureScaling.from_public_ranges(graph(COLUMNS["salary"]).x)
+    assert scaling == FeatureScaling.from_public_ranges(other)
     one = scaling.apply(other[:1])
     assert torch.equal(scaling.apply(other)[:1], one)  # the record of no other node has a part in it
 
@@ -126,7 +126,7 @@ def test_a_large_column_does_not_dominate_records_of_few_ones(column, as_sparse)
 @pytest.mark.parametrize("column", EXTRA)
 def test_dense_and_sparse_records_are_compressed_alike_and_each_by_itself(column):
     dense, rows = (binary(EXTRA[column], as_sparse=kind).x for kind in (False, True))
-    scaling = FeatureScaling.public(dense)
+    scaling = FeatureScaling.from_public_ranges(dense)
     scaled = scaling.apply(dense)
     assert torch.equal(torch.from_numpy(scaling.apply(rows).toarray()), scaled)
     assert float(scaled.abs().max()) < 2
@@ -140,8 +140,8 @@ def test_models_on_records_scale_by_public_constants_alone(unit):
     rows = graph(COLUMNS["money"])
     model = gv.MLP(unit=unit, epsilon=8.0, seed=0, **extra)
     other = rows.replace(x=rows.x * 3)
-    assert model._scaling(model._configured(), rows) == model._scaling(model._configured(), other)
-    assert model._scaling(model._configured(), rows).bound == BOUND
+    assert model._scaling(model._build_method(), rows) == model._scaling(model._build_method(), other)
+    assert model._scaling(model._build_method(), rows).bound == BOUND
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "node-owner"])
@@ -179,7 +179,7 @@ def test_numbers_without_a_scale_are_as_they_are():
 def test_the_plan_names_scaled_columns(unit, given, words):
     budget = {} if unit == "none" else {"epsilon": 8.0}
     model = gv.MLP(unit=unit, seed=0, feature_range=given, **budget)
-    assert model.scaling_words(graph(COLUMNS["money"])).startswith(words)
+    assert model.scaling_summary(graph(COLUMNS["money"])).startswith(words)
 
 
 @pytest.mark.parametrize("text", ["", "3", "a=1", "a=2:1", "a=0:inf", "a=0:1,a=0:2", "0:1,1:2", "a=0:nan"])
@@ -205,8 +205,8 @@ def test_methods_that_perturb_features_take_no_range():
 
 
 def test_outliers_alone_are_clipped():
-    (one,) = FeatureScaling.fitted(graph(COLUMNS["one extreme"]).x).columns
-    assert (one.center, one.scale, one.high) == (0.0, 1.0, SANE)
+    (one,) = FeatureScaling.from_public_features(graph(COLUMNS["one extreme"]).x).columns
+    assert (one.center, one.scale, one.high) == (0.0, 1.0, MAX_UNSCALED)
 
 
 def test_hops_scale_the_features_of_the_graph():

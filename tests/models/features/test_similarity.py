@@ -4,7 +4,7 @@ import torch
 
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.features import similarity
-from graphveil.models.features.similarity import similar_nodes_posterior, with_similar_nodes
+from graphveil.models.features.similarity import blend_similar_nodes, similar_nodes_posterior
 from graphveil.models.membership import nodes_of
 
 
@@ -31,11 +31,11 @@ def test_the_blend_is_never_worse_on_the_public_labels() -> None:
     def loss(log: torch.Tensor) -> float:
         return float(torch.nn.functional.nll_loss(log[nodes], graph.y[nodes]))
 
-    assert loss(with_similar_nodes(flat, graph)) <= loss(flat)
+    assert loss(blend_similar_nodes(flat, graph)) <= loss(flat)
 
 
 def test_a_large_graph_is_left_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
     monkeypatch.setattr(similarity, "_ALL_PAIRS", 1)
     graph = twins()
     log = torch.zeros(6, 2)
-    assert with_similar_nodes(log, graph) is log
+    assert blend_similar_nodes(log, graph) is log

@@ -10,11 +10,11 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from graphveil.graph import RECIPES, synthetic
-from graphveil.models.gnn.plan import StarPlan
-from graphveil.models.gnn.teaching import teachers
+from graphveil.models.gnn.plan import OneHopPlan
+from graphveil.models.gnn.training_setup import training_members
 from graphveil.models.membership import record_groups
-from graphveil.privacy import NodeOwner
-from graphveil.release import DPSGDQuery, PushQuery, calibrate_plan
+from graphveil.privacy import NodeRecord
+from graphveil.release import DPSGDQuery, OutEdgeSumQuery, calibrate_plan
 from graphveil.train import PrivateSchedule
 
 _STEP, _SIZE = 2e-4, 1 << 18
@@ -55,7 +55,11 @@ def binned(losses: Any, masses: Any) -> Any:
 
 def epsilon_by_hand(plan: Any, delta: float) -> float:
     encoder, push, module = plan.queries[:3]
-    assert isinstance(encoder, DPSGDQuery) and isinstance(push, PushQuery) and isinstance(module, DPSGDQuery)
+    assert (
+        isinstance(encoder, DPSGDQuery)
+        and isinstance(push, OutEdgeSumQuery)
+        and isinstance(module, DPSGDQuery)
+    )
     mu = math.hypot(math.sqrt(encoder.steps) / encoder.noise_multiplier, push.bounds[0] / push.sigma)
     settings = (mu, module.noise_multiplier, module.sampling_rate, module.steps)
     laws = [loss_law(*settings, back=back) for back in (False, True)]
@@ -80,8 +84,8 @@ def plan_of(seed: int) -> Any:
     schedule = PrivateSchedule(
         epochs=int(rng.integers(1, 12)), batch_size=max(1, int(records * rng.uniform(0.01, 0.2)))
     )
-    asked = StarPlan(
-        unit=NodeOwner(),
+    asked = OneHopPlan(
+        unit=NodeRecord(),
         features=int(rng.integers(1, 500)),
         classes=int(rng.integers(2, 10)),
         parameters=int(rng.integers(10, 1000)),
@@ -96,8 +100,8 @@ def plan_of(seed: int) -> Any:
 @pytest.mark.parametrize("metrics", [False, True])
 def test_whoever_teaches_pays(metrics: bool) -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    plan = StarPlan(
-        unit=NodeOwner(),
+    plan = OneHopPlan(
+        unit=NodeRecord(),
         features=9,
         classes=3,
         parameters=50,
@@ -107,7 +111,7 @@ def test_whoever_teaches_pays(metrics: bool) -> None:
         metrics=metrics,
     )
     groups = record_groups(graph)
-    taught = set(groups[teachers(graph, metrics=metrics)].tolist())
+    taught = set(groups[training_members(graph, metrics=metrics)].tolist())
     assert taught == {group for group, pays in enumerate(plan.pays) if pays}
     encoder, _, module = plan.queries(0.5)[:3]
     assert encoder.pays == module.pays == plan.pays

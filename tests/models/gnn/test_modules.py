@@ -13,7 +13,7 @@ import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.privacy import ledger_of
-from graphveil.train.stars import StarSum
+from graphveil.train.ego_graphs import EgoGraphClippedSum
 from tests.models.gnn.modules import Branching, Mean, Records
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
@@ -92,8 +92,10 @@ TRAINED: dict[str, Module] = {
 
 @pytest.mark.parametrize("reads", READS, ids=["stars", "trees"])
 @pytest.mark.parametrize("name", TRAINED)
-def test_modules_that_torch_can_train_are_trained(graph: Graph, name: str, reads: dict[str, Any]) -> None:
-    model = gv.PrivateGNN(module=TRAINED[name], **GIVEN, **reads).fit(graph)
+def test_modules_that_torch_can_train_are_trained(
+    graph: Graph, name: str, neighborhood: dict[str, Any]
+) -> None:
+    model = gv.PrivateGNN(module=TRAINED[name], **GIVEN, **neighborhood).fit(graph)
     assert model.guarantee.valid
     state = model.module_.state_dict()
     assert all(value.isfinite().all() for value in state.values())
@@ -107,7 +109,7 @@ def test_shared_parts_have_the_sum_of_their_gradients(kind: Module) -> None:
     loss = nn.functional.cross_entropy(module(x[0], edges[0])[:1], torch.zeros(1, dtype=torch.int64))
     own = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
     for route in ("ghost", "vmap", "loop"):
-        gradients = StarSum(module, lambda i: (x[i], edges[i]), torch.zeros(1), 4, route=route)
+        gradients = EgoGraphClippedSum(module, lambda i: (x[i], edges[i]), torch.zeros(1), 4, route=route)
         gradients.add(torch.tensor([0]), 1e3)
         torch.testing.assert_close(gradients.sums, own, rtol=1e-10, atol=1e-12)
 
@@ -216,18 +218,18 @@ REFUSED: dict[str, tuple[Module, str]] = {
 @pytest.mark.parametrize("reads", READS, ids=["stars", "trees"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_modules_are_refused_for_the_true_reason(
-    graph: Graph, name: str, reads: dict[str, Any]
+    graph: Graph, name: str, neighborhood: dict[str, Any]
 ) -> None:
     module, why = REFUSED[name]
     with pytest.raises(ConfigError, match=why):
-        gv.PrivateGNN(module=module, **GIVEN, **reads).fit(graph)
+        gv.PrivateGNN(module=module, **GIVEN, **neighborhood).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 
 @pytest.mark.parametrize("reads", [{"leaves": 77}, {**READS[1], "leaves": 4}], ids=["stars", "trees"])
-def test_modules_are_tried_in_the_shapes_of_the_fit(graph: Graph, reads: dict[str, Any]) -> None:
+def test_modules_are_tried_in_the_shapes_of_the_fit(graph: Graph, neighborhood: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="too wide"):
-        gv.PrivateGNN(module=Narrow, **GIVEN, **reads).fit(graph)
+        gv.PrivateGNN(module=Narrow, **GIVEN, **neighborhood).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 

@@ -11,17 +11,17 @@ from torch import Tensor, nn
 
 import graphveil as gv
 from graphveil._random import PublicStreams
-from graphveil.errors import ConfigError, NotYetError, ReleaseError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.gnn.route import route_of
-from graphveil.models.gnn.stars import StarInputs
-from graphveil.models.gnn.start import FromCodes
+from graphveil.models.gnn.code_prior import CodePriorModule
+from graphveil.models.gnn.execution_route import choose_route
+from graphveil.models.gnn.one_hop_inputs import OneHopInputs
 from graphveil.models.membership import members
 from graphveil.models.own import code
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian, ledger_of
-from graphveil.release.steps.own_stars import NOBODY, read_own_stars
-from graphveil.train.stars import StarSum, star_logits
+from graphveil.release.steps.ego_graphs import NO_NODE, read_ego_graphs
+from graphveil.train.ego_graphs import EgoGraphClippedSum, ego_graph_logits
 from tests.models.gnn.modules import Branching, Mean
 
 SMALL: dict[str, Any] = {
@@ -52,7 +52,7 @@ def test_a_fit_books_one_release_that_costs_the_target(changes: dict[str, Any]) 
     (entry,) = ledger_of(fresh.edge_set).entries
     assert entry.label == "gnn" and model.guarantee.valid
     assert 0.999 * 4.0 <= model.guarantee.epsilon <= 4.0
-    assert model.guarantee.edge_use == "read" and "own edge list" in model.guarantee.statement()
+    assert model.guarantee.edge_use == "read" and "own edge list" in model.guarantee.formal_statement()
     torch.testing.assert_close(model.predict_proba().sum(dim=1), torch.ones(fresh.num_nodes))
     steps = [e for event in model.plan_.event.events for e in parts(event) if isinstance(e, PoissonGaussian)]
     assert {step.relation for step in steps} == {"replace" if changes.get("replace_one") else "add_remove"}
@@ -102,8 +102,8 @@ def test_stars_of_others_are_the_same_bits_whatever_one_record_holds(most: int) 
         posteriors, sent = torch.randn(nodes, 3, generator=rng).log_softmax(dim=1), rows.flip(0) / 9
 
         def stars(adjacency: Adjacency, posteriors: Tensor, sent: Tensor, rows: Tensor = rows) -> Any:
-            found = read_own_stars(adjacency, most, bytes(32))
-            inputs = StarInputs.of(posteriors.double(), rows, 0.7, sent, found, 2)
+            found = read_ego_graphs(adjacency, most, bytes(32))
+            inputs = OneHopInputs.from_published_rows(posteriors.double(), rows, 0.7, sent, found, 2)
             return inputs.of_nodes(torch.arange(nodes))
 
         x, edges = stars(adjacency, posteriors, sent)
@@ -121,13 +121,13 @@ def test_stars_of_others_are_the_same_bits_whatever_one_record_holds(most: int) 
 def test_a_star_is_its_roots_own_list_with_published_rows_less_what_the_root_wrote() -> None:
     adjacency = Adjacency.from_edges([0, 0, 0, 2], [1, 2, 3, 0], num_nodes=4, directed=True)
     rows, sent = torch.arange(8.0, dtype=torch.float64).view(4, 2) / 4, torch.eye(4, 2, dtype=torch.float64)
-    stars = read_own_stars(adjacency, 4, bytes(32))
-    assert stars.leaves[0].tolist() == [1, 2, 3, NOBODY] and stars.lengths.tolist() == [3, 0, 1, 0]
-    inputs = StarInputs.of(torch.zeros(4, 3), rows, 2.0, sent, stars, 1)
+    stars = read_ego_graphs(adjacency, 4, bytes(32))
+    assert stars.leaves[0].tolist() == [1, 2, 3, NO_NODE] and stars.lengths.tolist() == [3, 0, 1, 0]
+    inputs = OneHopInputs.from_published_rows(torch.zeros(4, 3), rows, 2.0, sent, stars, 1)
     x, edges = inputs.of_nodes(torch.tensor([0, 1]))
-    written = sent[0] / math.sqrt(3)
+    own_contribution = sent[0] / math.sqrt(3)
     for place, leaf in enumerate([1, 2, 3], start=1):
-        heard = math.sqrt(3) * (rows[leaf] - written) / 2.0 / 3
+        heard = math.sqrt(3) * (rows[leaf] - own_contribution) / 2.0 / 3
         torch.testing.assert_close(x[0, place], torch.cat([torch.zeros(3), heard, torch.zeros(1)]).double())
     root = torch.cat([torch.zeros(3), rows[0] / 2.0 / 3, torch.ones(1)]).double()
     torch.testing.assert_close(x[0, 0], root)
@@ -139,9 +139,9 @@ def test_long_lists_are_cut_by_coins_of_each_ordered_pair() -> None:
     source, target = [0] * 9, list(range(1, 10))
     long = Adjacency.from_edges(source, target, num_nodes=12, directed=True)
     longer = Adjacency.from_edges([*source, 0, 3, 3], [*target, 11, 1, 2], num_nodes=12, directed=True)
-    kept, again = (set(read_own_stars(a, 5, bytes(32)).leaves[0].tolist()) for a in (long, longer))
+    kept, again = (set(read_ego_graphs(a, 5, bytes(32)).leaves[0].tolist()) for a in (long, longer))
     assert len(kept) == len(again) == 5 and len(kept - again) <= 1
-    other = {tuple(sorted(read_own_stars(long, 5, bytes([k]) * 32).leaves[0].tolist())) for k in range(20)}
+    other = {tuple(sorted(read_ego_graphs(long, 5, bytes([k]) * 32).leaves[0].tolist())) for k in range(20)}
     assert len(other) > 10
 
 
@@ -164,7 +164,7 @@ def test_a_sum_is_that_of_every_stars_own_clipped_gradient(route: Any) -> None:
     module, count, clip = Mean(4, 3).double(), 13, 0.4
     stars, labels = some_stars(count, 4, 5), torch.arange(count) % 3
     labels[2] = -1
-    gradients = StarSum(module, stars, labels, 7, route=route)
+    gradients = EgoGraphClippedSum(module, stars, labels, 7, route=route)
     index = torch.tensor([0, 2, 5, 12])
     gradients.add(index, clip)
     wanted = torch.zeros_like(gradients.sums)
@@ -174,9 +174,9 @@ def test_a_sum_is_that_of_every_stars_own_clipped_gradient(route: Any) -> None:
         own = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
         wanted += own * min(1.0, clip / float(own.norm()))
     torch.testing.assert_close(gradients.sums, wanted, rtol=1e-5, atol=1e-7)
-    logits = star_logits(module, stars, count, 7, 3, route=route)
+    logits = ego_graph_logits(module, stars, count, 7, 3, route=route)
     assert (
-        torch.equal(logits[3], star_logits(module, some_stars(4, 4, 5), 4, 7, 3, route=route)[3])
+        torch.equal(logits[3], ego_graph_logits(module, some_stars(4, 4, 5), 4, 7, 3, route=route)[3])
         or route != "loop"
     )
     torch.testing.assert_close(
@@ -185,7 +185,7 @@ def test_a_sum_is_that_of_every_stars_own_clipped_gradient(route: Any) -> None:
 
 
 def test_a_module_that_cannot_be_run_at_once_is_run_in_a_loop(graph: Graph) -> None:
-    assert route_of(Mean(4, 3), 4, 3)[0] == "ghost" and route_of(Branching(4, 3), 4, 3)[0] == "loop"
+    assert choose_route(Mean(4, 3), 4, 3)[0] == "ghost" and choose_route(Branching(4, 3), 4, 3)[0] == "loop"
     assert make(module=Branching, epochs=1).fit(graph).predict_proba().isfinite().all()
 
 
@@ -194,8 +194,10 @@ def test_other_code_has_another_fingerprint() -> None:
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return super().forward(x, edge_index) * 1.001
 
-    built = [code.built(kind, 4, 3, PublicStreams(0).torch("module")) for kind in (Mean, Mean, Louder)]
-    first, again, other = (route_of(module, 4, 3)[1] for module in built)
+    build_module = [
+        code.build_module(kind, 4, 3, PublicStreams(0).torch("module")) for kind in (Mean, Mean, Louder)
+    ]
+    first, again, other = (choose_route(module, 4, 3)[1] for module in build_module)
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
@@ -204,7 +206,7 @@ def test_other_code_has_another_fingerprint() -> None:
 
 def test_the_start_is_what_posterior_row_and_leaves_say_by_the_codes() -> None:
     codes, plain = simplex_codes(3), Mean(6, 3).double()
-    module, (x, edges) = FromCodes(plain, 3), some_stars(6, 6, 5)(torch.arange(6))
+    module, (x, edges) = CodePriorModule(plain, 3), some_stars(6, 6, 5)(torch.arange(6))
     x[5] *= 4  # long enough to be cut
     for star in range(6):  # with as many leaves
         root, leaves = x[star, 0], x[star, 1 : 1 + star, 3:-1]
@@ -268,7 +270,7 @@ def test_a_saved_model_holds_a_name_and_no_code(
     assert '"Mean"' in (tmp_path / "release" / "model.json").read_text()
     loaded = gv.load_model(tmp_path / "release", per_node=tmp_path / "rows")
     assert loaded.get_params() == {**model.get_params(), "module": "Mean"}
-    assert loaded.guarantee.statement() == model.guarantee.statement()
+    assert loaded.guarantee.formal_statement() == model.guarantee.formal_statement()
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     with pytest.raises(ConfigError, match=r"graphveil.register\(Mean\)"):
         loaded.fit(graph)
@@ -344,5 +346,5 @@ def test_a_module_that_mixes_rows_is_refused_before_anything_is_booked() -> None
 def test_predicting_another_graph_is_refused_with_a_way_out(graph: Graph) -> None:
     model = make().fit(graph)
     other = RECIPES["gap"].split(synthetic("tiny", seed=5), seed=0)
-    with pytest.raises(NotYetError, match="gap"):
+    with pytest.raises(NotImplementedGuaranteeError, match="gap"):
         model.predict(other)

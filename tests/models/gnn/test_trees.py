@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil.audit import replay
+from graphveil.audit import neighbor_test
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
-from graphveil.models.gnn.tree_inputs import TreeInputs
+from graphveil.models.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.models.own import code
-from graphveil.privacy import Guarantee, NodePromise, PoissonRoots, ledger_of
+from graphveil.privacy import Guarantee, NodeBoundedDegree, PoissonRoots, ledger_of
 from graphveil.release.steps.bounded_trees import BoundedTrees
-from graphveil.train.stars import Route, StarSum
+from graphveil.train.ego_graphs import EgoGraphClippedSum, Route
 from tests.models.gnn.modules import Mean
 from tests.train.stateful import KINDS
 
@@ -50,12 +50,14 @@ def clipped(
     source, target = np.array(graph.edges, dtype=np.int64).reshape(-1, 2).T
     adjacency = Adjacency.from_edges(source, target, num_nodes=graph.nodes, directed=True)
     trees = BoundedTrees(adjacency, slots=slots, cap=3, depth=depth, key=bytes(32))
-    inputs = TreeInputs(torch.from_numpy(graph.x), torch.arange(graph.nodes), trees)
+    inputs = MultiHopInputs(torch.from_numpy(graph.x), torch.arange(graph.nodes), trees)
     with torch.random.fork_rng():
         torch.manual_seed(1)
         module = kind(graph.x.shape[1], 3)
     labels = torch.from_numpy(np.where(graph.y < 0, -1, graph.y % 3))
-    gradients = StarSum(module, inputs.of, labels, inputs.width, route=route, parents=trees.parents)
+    gradients = EgoGraphClippedSum(
+        module, inputs.of, labels, inputs.width, route=route, parents=trees.parents
+    )
     gradients.add(torch.arange(graph.nodes), clip)
     return gradients.sums / clip
 
@@ -65,7 +67,7 @@ def test_no_null_record_moves_a_sum_by_more_than_its_roots(slots: int, depth: in
     def sums(graph: SmallGraph) -> np.ndarray:
         return clipped(graph, slots, depth).numpy()
 
-    found = replay(sums, unit="node-owner", sensitivity=2 * roots - 1, pairs=40, nodes=9)
+    found = neighbor_test(sums, unit="node-owner", sensitivity=2 * roots - 1, pairs=40, nodes=9)
     assert not found.broken and found.largest_mu > 1.0  # more than a record's own gradient
 
 
@@ -74,14 +76,14 @@ def test_no_module_with_state_moves_a_sum_by_more_than_its_roots(kind: type[nn.M
     def sums(graph: SmallGraph) -> np.ndarray:
         return clipped(graph, 1, 1, kind=kind, route="loop").numpy()
 
-    assert not replay(sums, unit="node-owner", sensitivity=3, pairs=6, nodes=6).broken
+    assert not neighbor_test(sums, unit="node-owner", sensitivity=3, pairs=6, nodes=6).broken
 
 
 def test_a_claim_of_its_own_root_alone_is_refuted() -> None:
     def sums(graph: SmallGraph) -> np.ndarray:
         return clipped(graph, 2, 1).numpy()
 
-    assert replay(sums, unit="node-owner", sensitivity=1.0, pairs=40, nodes=9).broken
+    assert neighbor_test(sums, unit="node-owner", sensitivity=1.0, pairs=40, nodes=9).broken
 
 
 # -- price, words, files -----------------------------------------------------------------------------------
@@ -117,14 +119,16 @@ def test_a_fit_books_one_release_for_all_roots_that_a_record_reaches(
 
 def test_the_statement_covers_weights_and_no_prediction(graph: Graph) -> None:
     promised = make(unsafe_noise_seed=None).preview(graph).guarantee
-    words = promised.statement()
+    words = promised.formal_statement()
     assert "the released weights are (4, 1e-05)-indistinguishable. The prediction for v would be" in words
     assert "it is not covered by this statement" in words and "for 1 layer of messages" in words
     assert "noisy aggregates" not in words and "predictions for all nodes" not in words
     assert "all predictions" in promised.not_covered and promised.edge_epsilon is None
     assert f"{promised.epsilon:.4g}" in words
     event = PoissonRoots(9.0, 0.1, 5, 5)
-    kept = Guarantee.of(NodePromise(4), event, delta=1e-5, releases=1, edge_use="neighbours").statement()
+    kept = Guarantee.from_event(
+        NodeBoundedDegree(4), event, delta=1e-5, releases=1, edge_use="neighbours"
+    ).formal_statement()
     assert "no node has degree above 4" in kept and "the released weights are" in kept
     assert "own row" not in kept
 
@@ -138,7 +142,7 @@ def test_nothing_is_predicted(graph: Graph, tmp_path: Path) -> None:
         lambda: model.predict_proba(graph),
         lambda: model.predict(other),
         lambda: model.score(graph),
-        lambda: model.price(other),
+        lambda: model.privacy_cost(other),
         lambda: model.save(tmp_path / "a", per_node=tmp_path / "b"),
     )
     for ask in asked:
@@ -154,7 +158,7 @@ def test_weights_travel_without_rows(graph: Graph, tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "release" / "predictions.parquet").exists()
     gv.register(Mean)
     loaded = gv.load_model(tmp_path / "release")
-    assert loaded.guarantee.statement() == model.guarantee.statement()
+    assert loaded.guarantee.formal_statement() == model.guarantee.formal_statement()
     other = synthetic("tiny", seed=5)
     with torch.no_grad():  # whoever has a graph of their own runs the module on it
         logits = loaded.module_(other.x, other.adjacency.edge_index().long())
@@ -235,15 +239,15 @@ def test_a_node_is_in_no_more_trees_of_a_fit_than_are_paid_for(
             most.append(int(torch.bincount(children[children >= 0]).max()))
             return super().of_roots(roots)
 
-    monkeypatch.setattr("graphveil.models.gnn.tree_method.BoundedTrees", Watched)
-    make(out_slots=slots, epochs=1).fit(graph)
+    monkeypatch.setattr("graphveil.models.gnn.multi_hop_method.BoundedTrees", Watched)
+    make(max_out_edges=slots, epochs=1).fit(graph)
     assert max(most) == slots
 
 
 def test_places_without_a_node_hold_nobodys_record() -> None:
     lonely = Adjacency.from_edges([1], [2], num_nodes=4, directed=True)
     trees = BoundedTrees(lonely, slots=1, cap=2, depth=1, key=bytes(32))
-    x, _ = TreeInputs(torch.arange(1.0, 5.0)[:, None], torch.arange(4), trees).of(torch.tensor([2, 3]))
+    x, _ = MultiHopInputs(torch.arange(1.0, 5.0)[:, None], torch.arange(4), trees).of(torch.tensor([2, 3]))
     assert x[:, :, 0].tolist() == [[3.0, 2.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0]]
 
 
@@ -300,6 +304,6 @@ def test_the_least_noise_that_has_a_price_is_taken_where_the_budget_asks_for_les
 
 
 def test_more_slots_are_trained_where_the_noise_is_accepted(graph: Graph) -> None:
-    plan = make(layers=2, out_slots=3, accept_noise=True, epsilon=16.0).preview(graph).plan
+    plan = make(layers=2, max_out_edges=3, allow_high_noise=True, epsilon=16.0).preview(graph).plan
     (steps,) = plan.event.events
     assert steps.roots == 13

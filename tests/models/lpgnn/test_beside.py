@@ -12,7 +12,7 @@ from graphveil.experiment.inputs.source import Source
 from graphveil.experiment.run import run
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
-from graphveil.models.lpgnn import randomised
+from graphveil.models.lpgnn import randomized_records
 
 LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0, "epochs": 3}
 METHODS = pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
@@ -31,41 +31,41 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return what becomes a list of every noise that is made."""
     made = list[object]()
 
-    class Counted(randomised.LocalNoise):
+    class Counted(randomized_records.LocalNoise):
         def __init__(self, *given: object) -> None:
             made.append(given)
             super().__init__(*given)
 
-    monkeypatch.setattr(randomised, "LocalNoise", Counted)
+    monkeypatch.setattr(randomized_records, "LocalNoise", Counted)
     return made
 
 
 @METHODS
 def test_it_learns_from_the_same_tensors_and_books_nothing(graph, draws, method) -> None:
     model = method(**LOCAL, seed=0).fit(graph)
-    beside = model.without_edges().fit_reports_of(model, graph)
+    beside = model.no_graph_baseline().fit_same_reports(model, graph)
     assert beside.fitted.trained.reports is model.fitted.trained.reports
     assert beside.aggregates_["labels"] is model.aggregates_["labels"]
     assert len(draws) == len(gv.ledger_of(graph.edge_set).entries) == 1
     assert beside.guarantee == model.guarantee
     assert beside.proba_.shape == model.proba_.shape
-    assert "had left the randomiser" not in beside.guarantee.statement()  # that is for a server's word
+    assert "had left the randomiser" not in beside.guarantee.formal_statement()  # that is for a server's word
 
 
 def test_a_limit_that_one_collection_uses_up_leaves_room_for_it(graph) -> None:
     gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=3.0, delta=1e-9))
     model = gv.LPGNN(**LOCAL, seed=0).fit(graph)
-    model.without_edges().fit_reports_of(model, graph)
+    model.no_graph_baseline().fit_same_reports(model, graph)
 
 
 @METHODS
 def test_it_reads_no_edge(graph, method) -> None:
     model = method(**LOCAL, seed=0, posterior_steps=2).fit(graph)
-    beside = model.without_edges().fit_reports_of(model, graph)
+    beside = model.no_graph_baseline().fit_same_reports(model, graph)
     edgeless = gv.Graph.from_edges(graph.x, graph.y, [], [], directed=False)
     other = graph.replace(adjacency=edgeless.adjacency)
-    assert torch.equal(model.without_edges().fit_reports_of(model, other).proba_, beside.proba_)
-    rewired = gv.LPGNN(**LOCAL, seed=0).fit_reports_of(gv.LPGNN(**LOCAL, seed=0).fit(graph), other)
+    assert torch.equal(model.no_graph_baseline().fit_same_reports(model, other).proba_, beside.proba_)
+    rewired = gv.LPGNN(**LOCAL, seed=0).fit_same_reports(gv.LPGNN(**LOCAL, seed=0).fit(graph), other)
     assert not torch.equal(rewired.proba_, beside.proba_)
 
 
@@ -74,7 +74,7 @@ def test_it_learns_what_reports_say_of_their_own_node() -> None:
     settings = {"epochs": 60, "learning_rate": 0.03, "select": "likelihood"}
     model = gv.LPGNN(unit="node-features", eps_x=5e3, eps_y=3.0, seed=0, unsafe_noise_seed=0, **settings)
     model.fit(easy)
-    beside = model.without_edges().fit_reports_of(model, easy)
+    beside = model.no_graph_baseline().fit_same_reports(model, easy)
     chance = easy.y[easy.mask("test")].bincount().max() / easy.mask("test").sum()
     assert beside.score(easy) > chance + 0.1
     assert not beside.guarantee.valid  # the noise of those reports came from a seed
@@ -82,7 +82,7 @@ def test_it_learns_what_reports_say_of_their_own_node() -> None:
 
 def test_it_has_the_models_own_choices() -> None:
     model = gv.SimGAT(**LOCAL, features="lpm", hidden=9, dropout=0.5, forward_correction=False, low=-1.0)
-    beside = model.without_edges()
+    beside = model.no_graph_baseline()
     assert (beside.features, beside.hidden, beside.dropout, beside.low) == ("lpm", 9, 0.5, -1.0)
     assert (beside.backbone, beside.x_steps, beside.y_steps, beside.posterior_steps) == ("mlp", 0, 0, 0)
     assert beside.forward_correction
@@ -92,7 +92,7 @@ def test_it_has_the_models_own_choices() -> None:
 def test_reports_of_another_law_are_refused(graph, changed) -> None:
     model = gv.LPGNN(**LOCAL, seed=0).fit(graph)
     with pytest.raises(ConfigError, match=f"{next(iter(changed))}=.* is not how the reports were made"):
-        gv.LPGNN(**{**LOCAL, **changed}).fit_reports_of(model, graph)
+        gv.LPGNN(**{**LOCAL, **changed}).fit_same_reports(model, graph)
 
 
 def test_reports_of_other_nodes_are_refused(graph, tmp_path) -> None:
@@ -103,11 +103,11 @@ def test_reports_of_other_nodes_are_refused(graph, tmp_path) -> None:
     )
     for other in (split, fewer):
         with pytest.raises(GraphError, match="other nodes or another split"):
-            model.without_edges().fit_reports_of(model, other)
+            model.no_graph_baseline().fit_same_reports(model, other)
     model.save(tmp_path / "saved")
     for unknown in (gv.load_model(tmp_path / "saved"), gv.LPGNN(**LOCAL)):
         with pytest.raises(ConfigError, match="has no reports"):
-            model.without_edges().fit_reports_of(unknown, graph)
+            model.no_graph_baseline().fit_same_reports(unknown, graph)
 
 
 @pytest.mark.parametrize("method", ["lpgnn", "simgat"])
@@ -115,7 +115,7 @@ def test_a_run_collects_once_and_a_resumed_one_never_again(tmp_path, draws, monk
     experiment = Experiment(method, Source(dataset="synthetic/tiny"), dict(LOCAL), runs=2)
     graph = experiment.load()
     plan, folder = preview(experiment, graph), RunFolder(tmp_path / "run")
-    heard, whole = list[object](), gv.LPGNN.fit_reports_of
+    heard, whole = list[object](), gv.LPGNN.fit_same_reports
 
     def stopped(self, fitted, graph, **given):
         heard.append(fitted.fitted.trained.reports)

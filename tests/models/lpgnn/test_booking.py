@@ -13,10 +13,10 @@ from graphveil._random import PublicStreams
 from graphveil.errors import BudgetError
 from graphveil.graph import Graph
 from graphveil.mechanisms import MultiBit
-from graphveil.models.lpgnn import booking
-from graphveil.models.lpgnn.booking import Kept, State, booked
+from graphveil.models.lpgnn import report_store
+from graphveil.models.lpgnn.report_store import ReportFile, State, collect_reports
 from graphveil.models.session import Session
-from graphveil.privacy import Entry, LocalReport, MemoryLedger, NodeFeatures
+from graphveil.privacy import Entry, LocalAttributes, LocalReport, MemoryLedger
 
 STEPS = ("check", "id", "record", "commit", "randomise", "reports")
 
@@ -26,20 +26,23 @@ class Killed(BaseException):
 
 
 def entry_of(release_id: str) -> Entry:
-    return Entry(release_id, "told", LocalReport("features", 1.0), unit=NodeFeatures())
+    return Entry(release_id, "told", LocalReport("features", 1.0), unit=LocalAttributes())
 
 
 class Told:
     """Nodes that tell how often they were asked; they are killed before a step, or after it."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.ledger, self.kept = MemoryLedger(), Kept(folder / "run" / "told.safetensors", {"by": "coins"})
+        self.ledger, self.kept = (
+            MemoryLedger(),
+            ReportFile(folder / "run" / "told.safetensors", {"by": "coins"}),
+        )
         self.asked, self.steps, self.dies = 0, list[str](), ("", "")
         for name in ("check", "record", "commit"):
             patch.setattr(self.ledger, name, self._step(name, getattr(self.ledger, name)))
-        save = Kept.save
+        save = ReportFile.save
         patch.setattr(
-            booking.Kept,
+            report_store.ReportFile,
             "save",
             lambda kept, found: self._step("reports" if "told" in found else "id", save)(kept, found),
         )
@@ -59,7 +62,7 @@ class Told:
     def __call__(self, graph: Graph, dies: tuple[str, str] = ("", "")) -> State:
         self.dies = dies
         session = Session(streams=PublicStreams(0), ledger=self.ledger)
-        return booked(graph, session, entry_of, self._step("randomise", self._randomise), self.kept)
+        return collect_reports(graph, session, entry_of, self._step("randomise", self._randomise), self.kept)
 
     def _randomise(self) -> State:
         self.asked += 1
@@ -89,8 +92,8 @@ def test_whenever_a_fit_is_killed_it_is_resumed_and_pays_once(
     again = told(graph)
     assert torch.equal(found["told"], again["told"]) and torch.equal(found["release"], again["release"])
     assert len(told.ledger.entries) == 1
-    assert told.ledger.entries[0].release_id == booking.id_of(found)
-    assert not told.ledger.withdraw(booking.id_of(found))
+    assert told.ledger.entries[0].release_id == report_store.release_id_of(found)
+    assert not told.ledger.refund(report_store.release_id_of(found))
 
 
 def test_a_ledger_that_refuses_leaves_nothing(graph: Graph, told: Told) -> None:

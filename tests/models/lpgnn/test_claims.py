@@ -6,9 +6,13 @@ import torch
 from torch import Tensor
 
 from graphveil.mechanisms import LabelMechanism, LabelRR, LocalHashing, LocalNoise, SubsetSelection
-from graphveil.models.lpgnn.claims import Claims, claims, shares_without
-from graphveil.models.lpgnn.drop import NoisyLabels
-from graphveil.models.lpgnn.randomised import UNKNOWN
+from graphveil.models.lpgnn.noisy_labels import NoisyLabels
+from graphveil.models.lpgnn.poisoning_estimate import (
+    PoisoningEstimate,
+    poisoning_estimate,
+    shares_without_poisoning,
+)
+from graphveil.models.lpgnn.randomized_records import UNKNOWN
 
 CLASSES, NODES, CLAIMED = 7, 40_000, 2
 SHARES = [0.3, 0.2, 0.05, 0.15, 0.1, 0.1, 0.1]
@@ -23,19 +27,21 @@ def told(law: LabelMechanism, share: float) -> tuple[NoisyLabels, Tensor]:
     """What people say of whom a share claims one class, and their own classes."""
     rng = np.random.default_rng(0)
     own = rng.choice(CLASSES, size=NODES, p=SHARES)
-    said = law.perturb(own, stream=LocalNoise(unsafe_noise_seed=1).stream("labels"), rows=np.arange(NODES))
+    reported = law.perturb(
+        own, stream=LocalNoise(unsafe_noise_seed=1).stream("labels"), rows=np.arange(NODES)
+    )
     liars = np.flatnonzero(rng.random(NODES) < share)
     if isinstance(law, LocalHashing):
         hashes = law.hashes_of_rows(liars)
-        said[liars] = law.said_by(hashes, hashes[:, CLAIMED])
+        reported[liars] = law.classes_of_groups(hashes, hashes[:, CLAIMED])
     elif isinstance(law, SubsetSelection):
         others = rng.permuted(np.tile(np.delete(np.arange(CLASSES), CLAIMED), (len(liars), 1)), axis=1)
-        said[liars] = np.column_stack([np.full(len(liars), CLAIMED), others[:, : said.shape[1] - 1]])
+        reported[liars] = np.column_stack([np.full(len(liars), CLAIMED), others[:, : reported.shape[1] - 1]])
     else:
-        said[liars] = CLAIMED
+        reported[liars] = CLAIMED
     everybody = torch.arange(NODES)
     noisy = NoisyLabels(
-        labels=torch.from_numpy(said),
+        labels=torch.from_numpy(reported),
         classes=CLASSES,
         train=everybody[::2],
         val=everybody[1::2],
@@ -64,14 +70,14 @@ def transition(law: LabelMechanism) -> Tensor:
 def test_a_share_that_claims_one_class_is_found_and_taken_out(name: str, share: float) -> None:
     law = LAWS[name]
     noisy, own = told(law, share)
-    found = claims(noisy, foretold(own))
+    found = poisoning_estimate(noisy, foretold(own))
     assert float(found.shares[CLAIMED]) == pytest.approx(
         share, abs=max(4 * float(found.errors[CLAIMED]), 0.01)
     )
-    others = found.false[torch.arange(CLASSES) != CLAIMED]
+    others = found.excess[torch.arange(CLASSES) != CLAIMED]
     assert float(others.max()) < 0.02
-    plain = shares_without(torch.zeros(CLASSES), noisy, transition(law))
-    mended = shares_without(found.false, noisy, transition(law))
+    plain = shares_without_poisoning(torch.zeros(CLASSES), noisy, transition(law))
+    mended = shares_without_poisoning(found.excess, noisy, transition(law))
     assert float(mended[CLAIMED]) == pytest.approx(0.05, abs=0.03)
     assert float(plain[CLAIMED]) - 0.05 > 0.9 * share - 0.01
 
@@ -80,7 +86,7 @@ def test_a_share_that_claims_one_class_is_found_and_taken_out(name: str, share: 
 def test_without_claims_shares_are_those_of_what_was_told(name: str) -> None:
     law = LAWS[name]
     noisy, _ = told(law, 0.0)
-    found = shares_without(torch.zeros(CLASSES), noisy, transition(law))
+    found = shares_without_poisoning(torch.zeros(CLASSES), noisy, transition(law))
     assert torch.allclose(found, torch.tensor(SHARES), atol=0.02)
 
 
@@ -89,15 +95,18 @@ def test_guesses_that_are_too_sure_accuse_nobody() -> None:
     guess = foretold(own)
     wrong = torch.randperm(NODES, generator=torch.Generator().manual_seed(0)) < NODES // 5
     guess[wrong] = guess[wrong].roll(1, 0)  # a fifth is foretold what somebody else is
-    found = claims(noisy, guess)
+    found = poisoning_estimate(noisy, guess)
     assert float(found.shares.median()) > 0.01  # as if everybody's class were claimed
-    assert float(found.false.sum()) < 0.03
+    assert float(found.excess.sum()) < 0.03
 
 
 def test_no_more_than_half_of_all_messages_are_taken_for_false() -> None:
-    found = Claims(torch.tensor([0.0, 0.0, 0.9]), torch.full((3,), 0.01))
-    assert found.false.tolist() == pytest.approx([0.0, 0.0, 0.5])
-    assert Claims(torch.tensor([0.0, 0.0, 0.014]), torch.full((3,), 0.01)).false.tolist() == [0.0] * 3
+    found = PoisoningEstimate(torch.tensor([0.0, 0.0, 0.9]), torch.full((3,), 0.01))
+    assert found.excess.tolist() == pytest.approx([0.0, 0.0, 0.5])
+    assert (
+        PoisoningEstimate(torch.tensor([0.0, 0.0, 0.014]), torch.full((3,), 0.01)).excess.tolist()
+        == [0.0] * 3
+    )
 
 
 def test_who_told_nothing_is_not_heard() -> None:
@@ -106,9 +115,9 @@ def test_who_told_nothing_is_not_heard() -> None:
     labels, guess = noisy.labels.clone(), foretold(own)
     labels[silent] = UNKNOWN
     guess[silent] = torch.rand(int(silent.sum()), CLASSES, generator=torch.Generator().manual_seed(0))
-    one = claims(NoisyLabels(**{**vars_of(noisy), "labels": labels}), guess)
+    one = poisoning_estimate(NoisyLabels(**{**vars_of(noisy), "labels": labels}), guess)
     guess[silent] = 1 / CLASSES
-    other = claims(NoisyLabels(**{**vars_of(noisy), "labels": labels}), guess)
+    other = poisoning_estimate(NoisyLabels(**{**vars_of(noisy), "labels": labels}), guess)
     assert torch.equal(one.shares, other.shares)
 
 

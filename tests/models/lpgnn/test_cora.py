@@ -8,7 +8,7 @@ import pytest
 import graphveil as gv
 from graphveil.graph import RECIPES, load_dataset
 
-RECIPE = RECIPES["lpgnn"].on_devices()
+RECIPE = RECIPES["lpgnn"].on_clients()
 
 
 def accuracies(root: Path, seeds: range, **parameters: object) -> list[float]:

@@ -8,7 +8,7 @@ import torch
 
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import LabelRR
-from graphveil.models.lpgnn.drop import Judged, NoisyLabels, negative_log
+from graphveil.models.lpgnn.noisy_labels import EpochScore, NoisyLabels, negative_log
 from graphveil.propagation import KProp
 
 # Two triangles with a bridge 2-3; node 6 has no edge.
@@ -31,8 +31,8 @@ def noisy(steps: int = 0, *, correct: bool = True) -> NoisyLabels:
 
 
 def test_unknown_labels_are_zero_rows() -> None:
-    assert noisy().said[5].tolist() == [0.0, 0.0]
-    assert noisy().said[2].tolist() == [0.0, 1.0]
+    assert noisy().reported[5].tolist() == [0.0, 0.0]
+    assert noisy().reported[2].tolist() == [0.0, 1.0]
 
 
 def test_targets_are_what_propagated_labels_say_most() -> None:
@@ -41,7 +41,7 @@ def test_targets_are_what_propagated_labels_say_most() -> None:
 
 
 def test_the_softmax_of_the_propagation_does_not_move_a_target() -> None:
-    smooth = KProp(adjacency=EDGES, steps=2).apply(noisy().said).softmax(dim=1)
+    smooth = KProp(adjacency=EDGES, steps=2).apply(noisy().reported).softmax(dim=1)
     assert smooth[TRAIN[:4]].argmax(dim=1).tolist() == noisy(steps=2).targets()[:4].tolist()
 
 
@@ -49,8 +49,8 @@ def test_the_softmax_of_the_propagation_does_not_move_a_target() -> None:
 def test_the_loss_without_steps_is_that_of_what_is_said(correct) -> None:
     logits = torch.linspace(-1, 1, 14).reshape(7, 2).flip(0)
     proba = logits.softmax(dim=1).numpy()
-    said = proba @ LAW.transition if correct else proba
-    expected = -np.log(said[TRAIN, LABELS[TRAIN]]).mean()
+    reported = proba @ LAW.transition if correct else proba
+    expected = -np.log(reported[TRAIN, LABELS[TRAIN]]).mean()
     case = noisy(correct=correct)
     assert float(case.loss(logits, case.targets())) == pytest.approx(expected, rel=1e-5)
 
@@ -71,8 +71,8 @@ def test_forward_correction_prefers_the_true_law() -> None:
     unsure = torch.full((1, 3), 1 / 3)
 
     def expected(proba: torch.Tensor) -> float:
-        said = (proba @ transition)[0].log()
-        return -float((transition[0] * said).sum())
+        reported = (proba @ transition)[0].log()
+        return -float((transition[0] * reported).sum())
 
     assert expected(sure) < expected(unsure)
 
@@ -89,8 +89,8 @@ def test_forward_correction_prefers_the_true_law() -> None:
     ],
 )
 def test_an_epoch_is_kept_if_everything_improves_and_no_noise_is_learned(val_loss, val, train, kept) -> None:
-    assert Judged(val_loss, val, train).replaces(Judged(1.2, 0.4, 0.4), keep=0.6) is kept
+    assert EpochScore(val_loss, val, train).improves_on(EpochScore(1.2, 0.4, 0.4), keep=0.6) is kept
 
 
 def test_the_first_epoch_is_kept_whatever_it_is() -> None:
-    assert Judged(math.inf, 1.0, 1.0).replaces(None, keep=0.1)
+    assert EpochScore(math.inf, 1.0, 1.0).improves_on(None, keep=0.1)

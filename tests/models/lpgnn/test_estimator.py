@@ -15,12 +15,12 @@ from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError
 from graphveil.graph import to_dense
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
-from graphveil.mechanisms import Bounds, SubsetSelection, Weights
-from graphveil.models.lpgnn.drop import NoisyLabels
-from graphveil.models.lpgnn.feature_reports import FEATURES, WEIGHED
-from graphveil.models.lpgnn.randomised import outside
+from graphveil.mechanisms import Bounds, SubsetSelection, WeightedAllocation
+from graphveil.models.lpgnn.feature_reports import FEATURES, WEIGHTED_MECHANISMS
+from graphveil.models.lpgnn.noisy_labels import NoisyLabels
+from graphveil.models.lpgnn.randomized_records import outside
 from graphveil.models.session import Session
-from graphveil.privacy import LocalReport, NodeFeatures, compose
+from graphveil.privacy import LocalAttributes, LocalReport, compose
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
 LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 4}
@@ -99,19 +99,22 @@ class TestGuarantee:
         promise = model().fit(graph).guarantee
         assert promise.local_budgets == (1.0, 2.0)
         assert (promise.epsilon, promise.delta, promise.valid) == (3.0, 0.0, True)
-        assert "eps_x = 1 and its label at eps_y = 2 (total 3; inf = not protected)" in promise.statement()
+        assert (
+            "eps_x = 1 and its label at eps_y = 2 (total 3; inf = not protected)"
+            in promise.formal_statement()
+        )
         assert {"eps_x": 1.0, "eps_y": 2.0}.items() <= promise.as_dict().items()
 
     def test_a_gaussian_says_its_delta(self, graph) -> None:
         promise = model(features="agm").fit(graph).guarantee
         assert promise.delta == 1e-10
-        assert "with delta = 1e-10, which is weaker" in promise.statement()
+        assert "with delta = 1e-10, which is weaker" in promise.formal_statement()
 
     def test_no_budget_is_no_number(self, graph) -> None:
         promise = model(eps_y=math.inf).preview(graph).guarantee
         assert promise.epsilon == math.inf
         assert promise.as_dict()["epsilon"] is None
-        assert "its label at eps_y = inf" in promise.statement()
+        assert "its label at eps_y = inf" in promise.formal_statement()
 
     def test_runs_compose(self, graph) -> None:
         whole = model(eps_x=0.1, eps_y=0.2).preview(graph).guarantee.repeated(3)
@@ -120,13 +123,13 @@ class TestGuarantee:
 
     def test_an_attacker_of_randomised_response(self, graph) -> None:
         promise = model(eps_x=0.5, eps_y=0.5).preview(graph).guarantee
-        assert promise.attacker_rate == pytest.approx(math.e / 100)
+        assert promise.max_tpr == pytest.approx(math.e / 100)
 
     def test_a_fit_is_booked_and_a_limit_holds(self, graph) -> None:
         gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=4.0, delta=1e-9))
         model().fit(graph)
         (entry,) = gv.ledger_of(graph.edge_set).entries
-        assert entry.unit == NodeFeatures()
+        assert entry.unit == LocalAttributes()
         assert entry.event == compose(LocalReport("features", 1.0), LocalReport("label", 2.0))
         with pytest.raises(BudgetError, match="would bring the total to epsilon 6"):
             model().fit(graph)
@@ -135,7 +138,7 @@ class TestGuarantee:
         first, second = (model(unsafe_noise_seed=3).fit(graph) for _ in range(2))
         assert torch.equal(first.predict_proba(), second.predict_proba())
         assert not first.guarantee.valid
-        assert first.guarantee.statement().startswith("NOT A VALID GUARANTEE")
+        assert first.guarantee.formal_statement().startswith("NOT A VALID GUARANTEE")
         other = model(unsafe_noise_seed=4).fit(graph)
         assert not torch.equal(first.aggregates_["labels"], other.aggregates_["labels"])
 
@@ -149,9 +152,9 @@ class TestAFitIsAValue:
 
     def test_the_unit_that_was_fitted_decides(self, graph) -> None:
         fitted, other = model().fit(graph), graph.replace(x=graph.x.flip(1))
-        price, said = fitted.price(other), fitted.score(graph, "val")
+        privacy_cost, said = fitted.privacy_cost(other), fitted.score(graph, "val")
         fitted.set_params(unit="none", eps_x=None, eps_y=None)
-        assert fitted.price(other) == price and price.local_budgets == (1.0, 0.0)
+        assert fitted.privacy_cost(other) == privacy_cost and privacy_cost.local_budgets == (1.0, 0.0)
         assert fitted.score(graph, "val") == said
         fitted.predict(other)
         assert len(gv.ledger_of(graph.edge_set).entries) == 2
@@ -160,13 +163,13 @@ class TestAFitIsAValue:
         told = model().fit(graph)
         told.eps_x = 5.0
         with pytest.raises(ConfigError, match=r"eps_x=5\.0 is not how the reports were made"):
-            model(eps_x=5.0).fit_reports_of(told, graph)
-        beside = model().fit_reports_of(told, graph)
+            model(eps_x=5.0).fit_same_reports(told, graph)
+        beside = model().fit_same_reports(told, graph)
         assert beside.guarantee == told.guarantee and beside.clipped_ == told.clipped_
 
     def test_what_another_fit_was_given_is_not_for_the_next(self, graph) -> None:
         told = model(unsafe_noise_seed=1).fit(graph)
-        again = model().fit_reports_of(told, graph)
+        again = model().fit_same_reports(told, graph)
         assert not again.guarantee.valid
         assert again.fit(graph).guarantee.valid
         assert again.fitted.trained.reports is not told.fitted.trained.reports
@@ -184,7 +187,7 @@ class TestAFitIsAValue:
         again = fitted.method.restore(fitted.trained.state(), fitted.sizes, dict(fitted.released))
         assert again.reports is None
         estimates = fitted.trained.reports.features
-        hops = fitted.method.through.propagation(graph, Session(streams=PublicStreams(0)))
+        hops = fitted.method.propagation_config.propagation(graph, Session(streams=PublicStreams(0)))
         assert torch.equal(again.proba(graph, estimates, hops), fitted.proba)
 
 
@@ -203,14 +206,14 @@ class TestScaling:
         assert promise.deviations == ("bounds taken from the data",)
 
     def test_a_recipe_for_devices_does_not(self) -> None:
-        prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_devices=True)
+        prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
         assert model().preview(prepared).guarantee.valid
         assert torch.equal(to_dense(prepared.x), to_dense(synthetic("tiny").x))
 
     def test_a_node_may_scale_its_own_row(self, graph) -> None:
         promise = model(scaling="row").preview(graph).guarantee
         assert promise.valid
-        assert "each node brings its features to [0, 1] by its own" in promise.statement()
+        assert "each node brings its features to [0, 1] by its own" in promise.formal_statement()
 
     @pytest.mark.parametrize("shift", [0.0, -3.0])
     def test_rows_come_to_the_unit_interval_dense_or_sparse(self, shift) -> None:
@@ -252,12 +255,12 @@ def test_every_mechanism_trains(graph, features) -> None:
     assert model(features=features, epochs=1).fit(graph).predict().shape == (graph.num_nodes,)
 
 
-@pytest.mark.parametrize("features", WEIGHED)
+@pytest.mark.parametrize("features", WEIGHTED_MECHANISMS)
 def test_a_public_theta_divides_the_budget_of_features(graph, features) -> None:
     shares = np.arange(1, graph.num_features + 1)
     theta = tuple((shares / shares.sum()).tolist())
     law = model(features=features, theta=theta).mechanism(graph.num_features)
-    assert law.allocation == Weights(theta)
+    assert law.allocation == WeightedAllocation(theta)
     assert law.claim.epsilon == 1.0
     worst = law.variance(np.zeros((1, graph.num_features)))[0]
     assert features == "feature-rr-naive" or (np.diff(worst) < 0).all()  # more weight, less noise
@@ -291,9 +294,9 @@ def test_the_order_in_which_threads_come_changes_no_bit(backbone) -> None:
 
 def test_labels_around_a_node_may_be_heeded(graph) -> None:
     settings = {"unsafe_noise_seed": 1, "eps_y": 1.0, "select": "likelihood"}
-    alone, heeding = (model(posterior_steps=steps, **settings).fit(graph) for steps in (0, 8))
-    assert torch.equal(alone.aggregates_["labels"], heeding.aggregates_["labels"])
-    assert heeding.score(graph) > alone.score(graph)
+    alone, apply_posterior = (model(posterior_steps=steps, **settings).fit(graph) for steps in (0, 8))
+    assert torch.equal(alone.aggregates_["labels"], apply_posterior.aggregates_["labels"])
+    assert apply_posterior.score(graph) > alone.score(graph)
 
 
 def test_drop_learns_what_propagated_labels_say(graph) -> None:
@@ -421,7 +424,7 @@ class TestSeveralClassesOfALabel:
         graph = self.many()
         ways = {"posterior_steps": 4, "around": "mixture", "posterior_use": "evidence"}
         found = self.several(**ways).fit(graph)
-        beside = found.without_edges().fit_reports_of(found, graph)
+        beside = found.no_graph_baseline().fit_same_reports(found, graph)
         assert beside.labels == "subset"
         assert found.predict_proba(grown(graph)).shape == (graph.num_nodes + 2, 9)
         found.save(tmp_path / "model")
@@ -459,7 +462,7 @@ class TestSeveralClassesOfALabel:
         assert inside / outside == pytest.approx(math.e)
         assert (noisy.likelihood[1] == 1).all()
         sure = torch.eye(7)[[4]]
-        assert float(noisy.surprise(sure, nodes)) == pytest.approx(-math.log(inside))
+        assert float(noisy.negative_log_likelihood(sure, nodes)) == pytest.approx(-math.log(inside))
         assert noisy.agreement(sure, nodes) == 1
 
     def test_what_heeds_no_posterior_is_refused(self) -> None:

@@ -10,11 +10,11 @@ import torch
 import graphveil as gv
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.graph import to_dense
-from graphveil.models.inference.ledger import ASSERTED_PEOPLE
-from graphveil.models.lpgnn import randomised
-from graphveil.models.lpgnn.inductive import CollectedReports, CollectionRequest
-from graphveil.models.lpgnn.learning import TrainedLpgnn
-from graphveil.models.simgat import SimilarityThrough
+from graphveil.models.inference.ledger import ASSERTED_NODES
+from graphveil.models.lpgnn import randomized_records
+from graphveil.models.lpgnn.inductive import CachedReports, CollectionRequest
+from graphveil.models.lpgnn.lpgnn_method import TrainedLpgnn
+from graphveil.models.simgat import SimilarityPropagationConfig
 from graphveil.privacy import LocalReport, compose
 from graphveil.propagation import KProp
 
@@ -54,13 +54,13 @@ def fitted(graph: gv.Graph, method: type[gv.LPGNN] = gv.LPGNN, **changed: object
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """Return what becomes a list of all raw features that were randomised, one matrix a collection."""
-    seen, whole = list[np.ndarray](), randomised.perturbed
+    seen, whole = list[np.ndarray](), randomized_records.perturb_rows
 
     def watched(mechanism, x, *others):
         seen.append(to_dense(x).numpy())
         return whole(mechanism, x, *others)
 
-    monkeypatch.setattr(randomised, "perturbed", watched)
+    monkeypatch.setattr(randomized_records, "perturbed", watched)
     return seen
 
 
@@ -72,8 +72,8 @@ class TestAnotherGraph:
     def test_its_price_is_known_before_and_paid_once(self, told, method) -> None:
         graph, other = made(range(30)), made(range(30, 50), seed=1)
         model = fitted(graph, method)
-        price, after = model.price(other), model.guarantee_after(other)
-        assert price.local_budgets == (1.0, 0.0) and price.valid and price.releases == 1
+        privacy_cost, after = model.privacy_cost(other), model.guarantee_after(other)
+        assert privacy_cost.local_budgets == (1.0, 0.0) and privacy_cost.valid and privacy_cost.releases == 1
         assert (len(told), spent(graph, other)) == (1, [1, 0])
         first = model.predict_proba(other)
         assert first.shape == (20, CLASSES) and torch.allclose(first.sum(dim=1), torch.ones(20))
@@ -83,7 +83,7 @@ class TestAnotherGraph:
         assert model.guarantee_with_predictions == after
         assert after.local_budgets == (2.0, 2.0)
         assert model.guarantee.local_budgets == (1.0, 2.0)
-        assert model.price(other) is None
+        assert model.privacy_cost(other) is None
         hidden = other.replace(y=torch.full_like(other.y, -1))  # labels are no part of the question
         assert torch.equal(model.predict_proba(hidden), first)
         assert (len(told), spent(graph, other)) == (2, [2, 1])
@@ -91,8 +91,8 @@ class TestAnotherGraph:
 
     def test_what_is_predicted_comes_from_reports_and_edges(self, monkeypatch) -> None:
         graph, other = made(range(30)), made(range(30, 50), seed=1)
-        model, heard = fitted(graph), list[CollectedReports]()
-        whole = TrainedLpgnn.hear
+        model, heard = fitted(graph), list[CachedReports]()
+        whole = TrainedLpgnn.collect
 
         def watched(*given):
             heard.append(whole(*given))
@@ -115,9 +115,9 @@ class TestAnotherGraph:
 
     def test_a_seed_gives_no_two_collections_the_same_noise(self, monkeypatch) -> None:
         graph, bins = made(range(30)), list[np.ndarray]()
-        whole = randomised.estimated
+        whole = randomized_records.estimate_features
         monkeypatch.setattr(
-            randomised,
+            randomized_records,
             "estimated",
             lambda law, found, x: bins.append(found["values"].numpy()) or whole(law, found, x),
         )
@@ -125,7 +125,7 @@ class TestAnotherGraph:
         for seed in (1, 2):  # the same records, twice
             model.predict(made(range(30), seed=seed).replace(x=graph.x))
         assert all(not np.array_equal(bins[i], bins[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
-        assert not model.price(made(range(3), seed=5)).valid
+        assert not model.privacy_cost(made(range(3), seed=5)).valid
 
     def test_other_features_on_the_same_edges_are_told_anew(self) -> None:
         graph = made(range(30))
@@ -137,19 +137,19 @@ class TestAnotherGraph:
     def test_a_gaussian_adds_its_delta(self) -> None:
         model = fitted(made(range(30)), features="agm")
         other = made(range(30, 50), seed=1)
-        assert model.price(other).delta == 1e-10
+        assert model.privacy_cost(other).delta == 1e-10
         model.predict(other)
         assert model.guarantee_with_predictions.delta == 2e-10
 
     def test_features_without_protection_are_said_to_have_none(self) -> None:
         model = fitted(made(range(30)), eps_x=math.inf)
-        price = model.price(made(range(30, 50), seed=1))
-        assert price.epsilon == math.inf and "eps_x = inf" in price.statement()
+        privacy_cost = model.privacy_cost(made(range(30, 50), seed=1))
+        assert privacy_cost.epsilon == math.inf and "eps_x = inf" in privacy_cost.formal_statement()
 
     def test_ranges_from_its_data_void_the_price(self) -> None:
         settings = {"scaling": "columns", "data_dependent_bounds": True}
-        price = fitted(made(range(30)), **settings).price(made(range(30, 50), seed=1))
-        assert price.deviations == ("bounds taken from the data",)
+        privacy_cost = fitted(made(range(30)), **settings).privacy_cost(made(range(30, 50), seed=1))
+        assert privacy_cost.deviations == ("bounds taken from the data",)
 
     def test_it_is_predicted_as_well_as_a_part_that_was_fitted(self) -> None:
         from graphveil.graph.recipes import RECIPES
@@ -171,12 +171,12 @@ class TestPeopleApart:
     def test_a_word_makes_the_larger_figure_count(self) -> None:
         graph, other = made(range(30)), made(range(30, 50), seed=1)
         model = fitted(graph)
-        after = model.guarantee_after(other, disjoint_people=True)
-        model.predict(other, disjoint_people=True)
+        after = model.guarantee_after(other, assume_disjoint_nodes=True)
+        model.predict(other, assume_disjoint_nodes=True)
         assert spent(graph, other) == [1, 1]
         whole = model.guarantee_with_predictions
         assert whole == after and whole.local_budgets == (1.0, 2.0)
-        assert ASSERTED_PEOPLE in whole.statement()
+        assert ASSERTED_NODES in whole.formal_statement()
         for _ in range(2):
             other = other.replace(x=other.x.flip(1) * 0.9)
             model.predict(other)  # the same people again
@@ -186,18 +186,18 @@ class TestPeopleApart:
         graph = made(range(30))
         model = fitted(graph)
         part = graph.subgraph(torch.arange(30) < 10)
-        for ask in (model.predict, model.price, model.guarantee_after):
+        for execute in (model.predict, model.privacy_cost, model.guarantee_after):
             with pytest.raises(ConfigError, match="of the people that the model was fitted on"):
-                ask(part, disjoint_people=True)
+                execute(part, assume_disjoint_nodes=True)
 
     def test_words_about_something_else_are_refused(self) -> None:
         model, other = fitted(made(range(30))), made(range(30, 50), seed=1)
-        for ask in (model.predict, model.price, model.guarantee_after):
+        for execute in (model.predict, model.privacy_cost, model.guarantee_after):
             with pytest.raises(UnitError, match="pass disjoint_people"):
-                ask(other, disjoint_edges=True)
+                execute(other, assume_disjoint_edges=True)
         gap = gv.GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=1, hidden=2).fit(made(range(30)))
         with pytest.raises(UnitError, match="is for unit 'node-features'"):
-            gap.predict(other, disjoint_people=True)
+            gap.predict(other, assume_disjoint_nodes=True)
 
 
 class TestGrowth:
@@ -206,19 +206,19 @@ class TestGrowth:
         graph = made(range(30))
         model = fitted(graph, method, posterior_steps=2)
         larger = grown(grown(graph, range(30, 34)), range(34, 40), seed=2)
-        assert model.price(larger).local_budgets == (1.0, 0.0)
+        assert model.privacy_cost(larger).local_budgets == (1.0, 0.0)
         assert model.guarantee_after(larger).local_budgets == (1.0, 2.0)
         proba = model.predict_proba(larger)
         assert [len(x) for x in told] == [30, 10]
         assert np.array_equal(told[1], to_dense(larger.x).numpy()[30:])
         assert spent(larger) == [1, 1, 1]  # the first people's, and each step's
         assert model.guarantee_with_predictions.local_budgets == (1.0, 2.0)
-        kept = model._books._known(larger).records
+        kept = model._prediction_manager._known(larger).records
         own = model.fitted.trained.reports
         assert torch.equal(kept.features.dense()[:30], own.features.dense())
         assert torch.equal(kept.labels[:30], own.labels)
         assert (kept.labels[30:] == -1).all()
-        assert model.price(larger) is None and torch.equal(model.predict_proba(larger), proba)
+        assert model.privacy_cost(larger) is None and torch.equal(model.predict_proba(larger), proba)
         again = grown(larger, range(40, 43), seed=3)
         model.predict(again)
         assert [len(x) for x in told] == [30, 10, 3]
@@ -253,7 +253,7 @@ class TestRefusals:
             model.predict(other)
         assert (len(told), spent(graph, other)) == (1, [1, 0])
         assert model.guarantee_with_predictions == model.guarantee
-        model.predict(other, disjoint_people=True)
+        model.predict(other, assume_disjoint_nodes=True)
         assert spent(graph, other) == [1, 1]
 
     def test_features_that_cannot_be_told_cost_nothing(self) -> None:
@@ -266,7 +266,7 @@ class TestRefusals:
     def test_a_similarity_that_fails_costs_nothing(self, told, monkeypatch) -> None:
         graph, other = made(range(30)), made(range(30, 50), seed=1)
         model = fitted(graph, gv.SimGAT)
-        monkeypatch.setattr(SimilarityThrough, "similar", lambda *given: 1 / 0)
+        monkeypatch.setattr(SimilarityPropagationConfig, "similar", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.predict(other)
         assert (len(told), spent(graph, other)) == (1, [1, 0])
@@ -279,9 +279,9 @@ class TestRefusals:
     def test_a_saved_model_asks_under_its_own_guarantee(self, tmp_path) -> None:
         fitted(made(range(30)), unsafe_noise_seed=1).save(tmp_path / "saved")
         model, other = gv.load_model(tmp_path / "saved"), made(range(30, 50), seed=1)
-        assert not model.price(other).valid
+        assert not model.privacy_cost(other).valid
         assert model.guarantee_after(other).local_budgets == (2.0, 2.0)
-        assert model.predict_proba(other, accept_price=True).shape == (20, CLASSES)
+        assert model.predict_proba(other, allow_spend=True).shape == (20, CLASSES)
         assert spent(other) == [1]
 
 
@@ -300,7 +300,7 @@ def test_nobody_has_told_more_than_is_said(seed, monkeypatch) -> None:
             counts[person][0] += 1
         return whole(collection, books)
 
-    whole = CollectionRequest.ask
+    whole = CollectionRequest.execute
     monkeypatch.setattr(CollectionRequest, "ask", watched)
     rng, first = np.random.default_rng(seed), made(range(12))
     model = fitted(first, epochs=1)
@@ -319,8 +319,8 @@ def test_nobody_has_told_more_than_is_said(seed, monkeypatch) -> None:
             graph, free = grown(base, range(free, free + 3), seed=number), free + 10
         else:
             graph = base if kind == "again" else base.replace(x=base.x * 0.9)
-        after = model.guarantee_after(graph, disjoint_people=apart)
-        model.predict(graph, disjoint_people=apart)
+        after = model.guarantee_after(graph, assume_disjoint_nodes=apart)
+        model.predict(graph, assume_disjoint_nodes=apart)
         graphs.append(graph)
         said = model.guarantee_with_predictions
         assert said == after

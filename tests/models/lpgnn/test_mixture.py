@@ -8,48 +8,50 @@ import torch
 
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import LocalHashing, LocalNoise, SubsetSelection
-from graphveil.models.lpgnn import mixture
-from graphveil.models.lpgnn.belief import PublicPairs, beliefs
-from graphveil.models.lpgnn.claims import Claims
-from graphveil.models.lpgnn.drop import NoisyLabels
-from graphveil.models.lpgnn.mixture import (
-    AROUND,
-    GUESSES,
-    Mixed,
-    Surroundings,
-    guesses,
-    likeliest,
+from graphveil.models.lpgnn import posterior_mixture
+from graphveil.models.lpgnn.belief_propagation import DirectedPairs, belief_propagation
+from graphveil.models.lpgnn.noisy_labels import NoisyLabels
+from graphveil.models.lpgnn.poisoning_estimate import PoisoningEstimate
+from graphveil.models.lpgnn.posterior_mixture import (
+    CANDIDATE_POSTERIORS,
+    PRIORS,
+    GraphContext,
+    PosteriorMixture,
+    candidate_posteriors,
+    choose_prediction_rule,
+    combine_predictions,
     mixed_posterior,
     mixture_weights,
-    predicted,
-    silenced,
+    without_labels,
 )
-from graphveil.models.lpgnn.randomised import UNKNOWN
+from graphveil.models.lpgnn.randomized_records import UNKNOWN
 from graphveil.structure import PublicEdges
 from tests.models.conftest import grouped
 
 TREE = Adjacency.from_edges([0, 1, 1, 3], [1, 2, 3, 4], num_nodes=6, directed=False)
-ALIKE = 0.7
+HOMOPHILY_LEVELS = 0.7
 
 
-def pairs(adjacency: Adjacency) -> PublicPairs:
-    return PublicPairs(PublicEdges(adjacency, basis="drawn here"))
+def pairs(adjacency: Adjacency) -> DirectedPairs:
+    return DirectedPairs(PublicEdges(adjacency, basis="drawn here"))
 
 
 def test_on_a_tree_beliefs_are_the_marginals_of_all_labellings() -> None:
     evidence = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 3))).float()
     start = torch.full((6, 3), 1 / 3)
-    found = beliefs(evidence, pairs(TREE), alike=ALIKE, start=start, rounds=200).exp()
+    found = belief_propagation(
+        evidence, pairs(TREE), homophily=HOMOPHILY_LEVELS, start=start, rounds=200
+    ).exp()
     degrees = np.array([1, 3, 1, 2, 1, 0])
-    inside, outside = ALIKE * 3, (1 - ALIKE) * 3 / 2
+    inside, outside = HOMOPHILY_LEVELS * 3, (1 - HOMOPHILY_LEVELS) * 3 / 2
     crowd = degrees @ found.numpy() / degrees.sum()
     field = -(inside - outside) * degrees[:, None] * crowd
     marginals = np.zeros((6, 3))
     for labels in product(range(3), repeat=6):
         own = sum(float(evidence[v, c]) + field[v, c] for v, c in enumerate(labels))
         edges = [(0, 1), (1, 2), (1, 3), (3, 4)]
-        alike = sum(labels[u] == labels[v] for u, v in edges)
-        weight = np.exp(own) * inside**alike * outside ** (len(edges) - alike)
+        homophily = sum(labels[u] == labels[v] for u, v in edges)
+        weight = np.exp(own) * inside**homophily * outside ** (len(edges) - homophily)
         for v, c in enumerate(labels):
             marginals[v, c] += weight
     assert found.numpy() == pytest.approx(marginals / marginals.sum(axis=1, keepdims=True), abs=1e-4)
@@ -58,7 +60,9 @@ def test_on_a_tree_beliefs_are_the_marginals_of_all_labellings() -> None:
 def test_without_edges_a_belief_is_the_evidence() -> None:
     evidence = torch.randn(4, 3)
     nobody = Adjacency.from_edges([], [], num_nodes=4, directed=False)
-    found = beliefs(evidence, pairs(nobody), alike=ALIKE, start=torch.full((4, 3), 1 / 3))
+    found = belief_propagation(
+        evidence, pairs(nobody), homophily=HOMOPHILY_LEVELS, start=torch.full((4, 3), 1 / 3)
+    )
     assert torch.allclose(found, evidence.log_softmax(dim=1), atol=1e-6)
 
 
@@ -72,7 +76,7 @@ def test_directions_of_edges_are_ignored() -> None:
 # -- evidence ----------------------------------------------------------------------------------------------
 
 
-def told(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, torch.Tensor, Surroundings, torch.Tensor]:
+def told(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, torch.Tensor, GraphContext, torch.Tensor]:
     """Sets of classes that a group's nodes said, but for every fourth node."""
     graph, law = grouped(nodes=nodes), SubsetSelection(epsilon=1.0, classes=7)
     stream = LocalNoise(unsafe_noise_seed=seed).stream("labels")
@@ -81,13 +85,13 @@ def told(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, torch.Tensor, Su
     known = (labels[:, 0] >= 0).nonzero()[:, 0]
     noisy = NoisyLabels(labels=labels, classes=7, train=known[::2], val=known[1::2], keep=law.keep)
     transition = torch.from_numpy(law.transition).float()
-    return noisy, transition, Surroundings(graph.adjacency, 4), graph.y
+    return noisy, transition, GraphContext(graph.adjacency, 4), graph.y
 
 
-@pytest.mark.parametrize("name", GUESSES)
+@pytest.mark.parametrize("name", CANDIDATE_POSTERIORS)
 def test_every_guess_is_a_law_and_knows_more_than_chance(name: str) -> None:
-    noisy, transition, around, truth = told()
-    (found,) = guesses(noisy, transition, around, [name])
+    noisy, transition, graph_context, truth = told()
+    (found,) = candidate_posteriors(noisy, transition, graph_context, [name])
     assert torch.allclose(found.exp().sum(dim=1), torch.ones(600), atol=1e-4)
     silent = found[::4].argmax(dim=1)
     accuracy = float((silent == truth[::4]).float().mean())
@@ -95,28 +99,30 @@ def test_every_guess_is_a_law_and_knows_more_than_chance(name: str) -> None:
 
 
 def test_what_a_node_said_is_not_heard_where_it_is_held_out() -> None:
-    noisy, transition, around, _ = told()
+    noisy, transition, graph_context, _ = told()
     deal = torch.Generator().manual_seed(0)
-    found = mixed_posterior(noisy, transition, around, deal, AROUND["nothing"]).held_out
+    found = mixed_posterior(noisy, transition, graph_context, deal, PRIORS["nothing"]).held_out
     heard = (noisy.labels[:, 0] != UNKNOWN).nonzero()[:, 0]
     assert len(torch.unique(found[heard], dim=0)) == 3  # the shares of classes, a third of the nodes left out
     labels = noisy.labels.clone()
     labels[1] = torch.tensor([3, 5])
     changed = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
     deal = torch.Generator().manual_seed(0)
-    again = mixed_posterior(changed, transition, around, deal, AROUND["diffusion"])
-    before = mixed_posterior(noisy, transition, around, torch.Generator().manual_seed(0), AROUND["diffusion"])
+    again = mixed_posterior(changed, transition, graph_context, deal, PRIORS["diffusion"])
+    before = mixed_posterior(
+        noisy, transition, graph_context, torch.Generator().manual_seed(0), PRIORS["diffusion"]
+    )
     assert torch.equal(again.held_out[1], before.held_out[1])
     assert not torch.equal(again.log_proba[1], before.log_proba[1])
 
 
 def test_a_robust_mixture_is_the_mixture_unless_a_class_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    noisy, transition, around, truth = told(nodes=2000)
+    noisy, transition, graph_context, truth = told(nodes=2000)
 
-    def found(labels: torch.Tensor, robust: bool) -> Mixed:
-        said = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
+    def found(labels: torch.Tensor, robust: bool) -> PosteriorMixture:
+        reported = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
         deal = torch.Generator().manual_seed(0)
-        return mixed_posterior(said, transition, around, deal, ("diffusion",), robust=robust)
+        return mixed_posterior(reported, transition, graph_context, deal, ("diffusion",), robust=robust)
 
     lying = noisy.labels.clone()
     liars = (lying[:, 0] != UNKNOWN).nonzero()[::5, 0]  # a fifth says one class and another one
@@ -124,7 +130,9 @@ def test_a_robust_mixture_is_the_mixture_unless_a_class_is_claimed(monkeypatch: 
     taken, heeded = (found(lying, robust).log_proba.argmax(dim=1) for robust in (False, True))
     assert float((heeded == truth).float().mean()) > float((taken == truth).float().mean()) + 0.01
     assert int((heeded == 4).sum()) < int((taken == 4).sum())
-    monkeypatch.setattr(mixture, "claims", lambda *_: Claims(torch.zeros(7), torch.ones(7)))
+    monkeypatch.setattr(
+        posterior_mixture, "claims", lambda *_: PoisoningEstimate(torch.zeros(7), torch.ones(7))
+    )
     assert torch.equal(found(lying, True).log_proba, found(lying, False).log_proba)
 
 
@@ -145,7 +153,7 @@ def test_the_likelihood_of_a_group_is_that_of_its_hash_however_many_classes_it_h
     noisy = NoisyLabels(
         labels=labels, classes=7, train=nobody, val=nobody, keep=law.keep_with(missing), blind=law.blind
     )
-    assert noisy.said.tolist() == law.members(labels.numpy()).astype(float).tolist()
+    assert noisy.reported.tolist() == law.members(labels.numpy()).astype(float).tolist()
     inside, outside = law.ratios(missing)
     for row, classes in enumerate(([0, 3], [1, 4, 6])):
         expected = torch.full((7,), outside).index_fill(0, torch.tensor(classes), inside)
@@ -168,21 +176,21 @@ def test_network_posterior_or_product_by_what_nobody_heard() -> None:
     weak = right * 0.3 + 0.7 / 7
 
     def chosen(network: torch.Tensor, posterior: torch.Tensor) -> str:
-        return likeliest(network, Mixed(posterior.log(), posterior.log(), {}), noisy)
+        return choose_prediction_rule(network, PosteriorMixture(posterior.log(), posterior.log(), {}), noisy)
 
     assert chosen(right, wrong) == "network"
     assert chosen(wrong, right) == "posterior"
     assert chosen(weak, weak) == "product"
     sure = torch.nn.functional.one_hot(truth, 7) * (1 - 1e-6) + 1e-6 / 7
     assert chosen(sure, sure) == "posterior"  # nothing is better
-    both = predicted("product", weak, weak.log())
+    both = combine_predictions("product", weak, weak.log())
     assert torch.allclose(both, (weak**2) / (weak**2).sum(dim=1, keepdim=True), atol=1e-6)
 
 
 def test_who_is_held_out_neither_trains_nor_selects() -> None:
     noisy, *_ = told()
     away = torch.tensor([1, 2, 3, 5])
-    left = silenced(noisy, away)
+    left = without_labels(noisy, away)
     assert (left.labels[away] == UNKNOWN).all()
     for before, after in ((noisy.train, left.train), (noisy.val, left.val)):
         assert set(after.tolist()) == set(before.tolist()) - set(away.tolist())

@@ -8,8 +8,8 @@ import torch
 
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import LabelRR, LocalNoise
-from graphveil.models.lpgnn.drop import Judged, NoisyLabels
-from graphveil.models.lpgnn.posterior import class_shares, combined, log_posterior
+from graphveil.models.lpgnn.noisy_labels import EpochScore, NoisyLabels
+from graphveil.models.lpgnn.posterior import class_shares, log_posterior, product_posterior
 
 GROUPS, SIZE = 3, 30
 
@@ -55,7 +55,7 @@ def test_labels_that_were_not_randomised_are_certain() -> None:
     found = log_posterior(told(labels, law), channel(law), adjacency, 2)
     assert torch.isfinite(found[::4]).all()
     assert torch.equal(found.argmax(dim=1), truth)
-    proba = combined(torch.full((len(truth), GROUPS), 1 / GROUPS), found)
+    proba = product_posterior(torch.full((len(truth), GROUPS), 1 / GROUPS), found)
     assert torch.allclose(proba.sum(dim=1), torch.ones(len(truth)))
 
 
@@ -80,11 +80,16 @@ def test_shares_are_unbiased_and_above_zero() -> None:
 
 
 def test_a_product_of_probabilities() -> None:
-    found = combined(torch.tensor([[0.6, 0.4], [1.0, 0.0]]), torch.tensor([[0.5, 0.5], [0.0, 1.0]]).log())
+    found = product_posterior(
+        torch.tensor([[0.6, 0.4], [1.0, 0.0]]), torch.tensor([[0.5, 0.5], [0.0, 1.0]]).log()
+    )
     assert torch.allclose(found[0], torch.tensor([0.6, 0.4]))
     assert found[1].argmax() == 1  # a certain label is not overruled
 
 
 @pytest.mark.parametrize(("loss", "kept"), [(1.1, True), (1.3, False)])
 def test_by_likelihood_the_loss_alone_counts(loss, kept) -> None:
-    assert Judged(loss, 0.0, 0.0).replaces(Judged(1.2, 0.9, 0.9), keep=0.5, select="likelihood") is kept
+    assert (
+        EpochScore(loss, 0.0, 0.0).improves_on(EpochScore(1.2, 0.9, 0.9), keep=0.5, select="likelihood")
+        is kept
+    )

@@ -10,9 +10,9 @@ import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph, to_dense
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
-from graphveil.models.lpgnn.feature_reports import FeatureReporting, feature_row
+from graphveil.models.lpgnn.feature_reports import FeatureReportConfig, feature_row
 from graphveil.models.lpgnn.posterior import class_shares
-from graphveil.models.lpgnn.randomised import UNKNOWN, Randomiser, estimated
+from graphveil.models.lpgnn.randomized_records import UNKNOWN, Randomiser, estimate_features
 from tests.models.conftest import CLASSES, FEATURES, grouped
 
 GRAPH = grouped(nodes=3000)
@@ -36,7 +36,7 @@ def test_no_label_of_a_test_node_is_told() -> None:
 
 
 def test_a_node_tells_one_bit_and_estimates_are_unbiased() -> None:
-    estimates = estimated(RANDOMISER.mechanism, RANDOMISER(GRAPH, GRAPH.x, 0), GRAPH.x)
+    estimates = estimate_features(RANDOMISER.mechanism, RANDOMISER(GRAPH, GRAPH.x, 0), GRAPH.x)
     told = estimates.deviations
     assert not isinstance(told, torch.Tensor)
     assert np.array_equal(np.diff(told.indptr), np.ones(GRAPH.num_nodes))
@@ -47,7 +47,7 @@ def test_a_node_tells_one_bit_and_estimates_are_unbiased() -> None:
 
 
 def test_the_row_of_a_release_has_the_worst_noise_of_any_value() -> None:
-    law = FeatureReporting(name="three-outputs", epsilon=2.0, bounds=Bounds(0.0, 10.0)).mechanism(1)
+    law = FeatureReportConfig(name="three-outputs", epsilon=2.0, bounds=Bounds(0.0, 10.0)).mechanism(1)
     features = feature_row(law)
     grid = law.variance(np.linspace(0, 10, 20_001)[:, None])
     assert features.noise_std == [pytest.approx(math.sqrt(grid.max()), rel=1e-6)]
@@ -92,10 +92,10 @@ def test_who_is_trained_on_does_not_depend_on_who_has_a_label(graph: Graph) -> N
 def test_the_statement_says_that_it_is_covered(graph: Graph) -> None:
     local = {"unit": "node-features", "eps_x": 1.0, "seed": 0, "epochs": 2}
     words = "a training or validation node without a label says a class at random"
-    assert words in gv.LPGNN(**local, eps_y=2.0).fit(graph).guarantee.statement()
+    assert words in gv.LPGNN(**local, eps_y=2.0).fit(graph).guarantee.formal_statement()
     open_labels = without_labels(graph.replace(), 0.3)
     opened = gv.LPGNN(**local, eps_y=math.inf).fit(open_labels)
-    assert words not in opened.guarantee.statement()
+    assert words not in opened.guarantee.formal_statement()
     telling = (open_labels.mask("train") | open_labels.mask("val")).logical_not()
     assert torch.equal(opened.aggregates_["labels"] == UNKNOWN, telling), "nothing is hidden at infinity"
 
@@ -103,7 +103,7 @@ def test_the_statement_says_that_it_is_covered(graph: Graph) -> None:
 def test_a_share_of_missing_labels_is_part_of_the_channel(graph: Graph) -> None:
     local = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0}
     labels = torch.where(graph.test_mask, UNKNOWN, graph.y)
-    plain, mixed = (gv.LPGNN(**local, missing_labels=m)._configured() for m in (0.0, 0.4))
+    plain, mixed = (gv.LPGNN(**local, missing_labels=m)._build_method() for m in (0.0, 0.4))
     noisy, fewer = plain.noisy(graph, labels), mixed.noisy(graph, labels)
     assert torch.allclose(fewer.transition, 0.6 * noisy.transition + 0.4 / CLASSES)
     assert fewer.keep == pytest.approx(0.6 * noisy.keep + 0.4 / CLASSES)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil.errors import ConfigError, GraphveilError, NotYetError, ReleaseError
+from graphveil.errors import ConfigError, GraphveilError, NotImplementedGuaranteeError, ReleaseError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.own import code
 from graphveil.privacy import ledger_of
@@ -31,7 +31,7 @@ def test_a_fit_costs_the_target_and_learns(graph: Graph, changes: dict[str, Any]
     model = make(**changes).fit(graph)
     (entry,) = ledger_of(graph.edge_set).entries
     assert entry.label == "module" and model.guarantee.valid and 7.98 <= model.guarantee.epsilon <= 8
-    assert "No edge was read" in model.guarantee.statement()
+    assert "No edge was read" in model.guarantee.formal_statement()
     assert model.score(graph) > 1.2 / graph.num_classes
     other = synthetic("tiny", seed=5)
     assert model.predict_proba(other).shape == (other.num_nodes, other.num_classes)
@@ -93,7 +93,7 @@ class Choice(Records):
             "mixes the records",
         ),
         ({"module": ""}, ConfigError, "pass module="),
-        ({"unit": "undirected-edge"}, NotYetError, "in the clear"),
+        ({"unit": "undirected-edge"}, NotImplementedGuaranteeError, "in the clear"),
         ({"mode": "paper"}, ConfigError, "paper"),
     ],
 )

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
-from graphveil.models.own.probing import refuse_mixing
-from graphveil.models.own.types import refuse_types
+from graphveil.models.own.layer_checks import reject_unsupported_types
+from graphveil.models.own.module_checks import reject_mixing
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -131,8 +131,8 @@ def test_modules_that_keep_records_apart_are_taken(name: str) -> None:
     module = ACCEPTED[name]()
     before = [weight.clone() for weight in module.parameters()]
     state = torch.get_rng_state()
-    refuse_types(module)
-    refuse_mixing(module, IN, CLASSES)
+    reject_unsupported_types(module)
+    reject_mixing(module, IN, CLASSES)
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
     assert torch.equal(state, torch.get_rng_state())
 
@@ -141,15 +141,15 @@ def test_modules_that_keep_records_apart_are_taken(name: str) -> None:
 def test_modules_that_do_not_are_refused_and_told_what_to_take(name: str) -> None:
     make, why = REFUSED[name]
     with pytest.raises(ConfigError, match=why) as told:
-        refuse_types(make())
-        refuse_mixing(make(), IN, CLASSES)
+        reject_unsupported_types(make())
+        reject_mixing(make(), IN, CLASSES)
     assert "use " in str(told.value).lower() or "set it" in str(told.value) or "may draw" in str(told.value)
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_running_finds_them_without_the_types(name: str) -> None:
     with pytest.raises(ConfigError):
-        refuse_mixing(REFUSED[name][0](), IN, CLASSES)
+        reject_mixing(REFUSED[name][0](), IN, CLASSES)
 
 
 class Held(Net):
@@ -176,8 +176,8 @@ class Held(Net):
 )
 def test_what_is_no_weight_is_refused(module: Callable[[], nn.Module], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        refuse_types(module())
-    refuse_types(Held(short=torch.zeros(1024)))
+        reject_unsupported_types(module())
+    reject_unsupported_types(Held(short=torch.zeros(1024)))
 
 
 class Odd(Net):
@@ -203,7 +203,7 @@ class Odd(Net):
 )
 def test_what_cannot_be_trained_says_why(make: Callable[[Tensor], object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        refuse_mixing(Odd(make), IN, CLASSES)
+        reject_mixing(Odd(make), IN, CLASSES)
 
 
 def test_a_module_that_passes_messages_is_no_module_of_records() -> None:
@@ -216,4 +216,4 @@ def test_a_module_that_passes_messages_is_no_module_of_records() -> None:
             return self.conv(x, edge_index)
 
     with pytest.raises(ConfigError, match=r"random table of records.*rows x and no edges.*gv\.PrivateGNN"):
-        refuse_mixing(Conv(3, 2), 3, 2, edges=False)
+        reject_mixing(Conv(3, 2), 3, 2, edges=False)

@@ -19,9 +19,9 @@ from graphveil.models.own import code
 @pytest.fixture(autouse=True)
 def tables() -> Iterator[None]:
     """Leave the tables of names as they were."""
-    kept, known = dict(models._REGISTERED), dict(code._KNOWN)
+    kept, known = dict(models._REGISTERED), dict(code._REGISTERED)
     yield
-    for table, before in ((models._REGISTERED, kept), (code._KNOWN, known)):
+    for table, before in ((models._REGISTERED, kept), (code._REGISTERED, known)):
         table.clear()
         table.update(before)
 
@@ -71,16 +71,18 @@ class Head(torch.nn.Linear):
 def test_a_name_stands_for_a_module_once_it_is_registered() -> None:
     streams = PublicStreams(0)
     with pytest.raises(ConfigError, match=r"graphveil.register\(Head\)"):
-        code.built("Head", 2, 3, streams.torch("module"))
+        code.build_module("Head", 2, 3, streams.torch("module"))
     gv.register(Head)
     drawn = torch.rand(1)
     torch.set_rng_state(torch.Generator().manual_seed(1).get_state())
-    first = code.built("Head", 2, 3, streams.torch("module"))
+    first = code.build_module("Head", 2, 3, streams.torch("module"))
     after = torch.rand(1)
     torch.set_rng_state(torch.Generator().manual_seed(1).get_state())
     assert torch.equal(after, torch.rand(1)) and drawn.shape == (1,)  # the user's own draws are not touched
-    assert torch.equal(first.weight, code.built(Head, 2, 3, streams.torch("module")).weight)
-    assert not torch.equal(first.weight, code.built(Head, 2, 3, PublicStreams(1).torch("module")).weight)
+    assert torch.equal(first.weight, code.build_module(Head, 2, 3, streams.torch("module")).weight)
+    assert not torch.equal(
+        first.weight, code.build_module(Head, 2, 3, PublicStreams(1).torch("module")).weight
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,4 +98,4 @@ def test_a_name_stands_for_a_module_once_it_is_registered() -> None:
 def test_what_builds_no_module_is_refused(given: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         code.check_factory(given)
-        code.built(given, 2, 3, torch.Generator())  # type: ignore[arg-type]
+        code.build_module(given, 2, 3, torch.Generator())  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphveil.graph import Adjacency
-from graphveil.models.sage.bounded import at_most, at_most_in_all
+from graphveil.models.sage.bounded import sample_out_edges, sample_total_degree
 
 
 def drawn(directed: bool, seed: int = 0) -> Adjacency:
@@ -22,7 +22,7 @@ def pairs(edges: Adjacency) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("count", [1, 5, 1000])
 def test_each_source_keeps_so_many_of_its_own_edges(directed, count):
     edges = drawn(directed)
-    kept = at_most(edges, count, np.random.default_rng(1))
+    kept = sample_out_edges(edges, count, np.random.default_rng(1))
     before, after = (graph.edge_index()[0].bincount(minlength=40) for graph in (edges, kept))
     assert torch.equal(after, before.clamp(max=count))
     assert pairs(kept) <= pairs(edges)
@@ -35,7 +35,7 @@ def test_each_source_keeps_so_many_of_its_own_edges(directed, count):
 def test_every_edge_is_as_likely():
     star = Adjacency.from_edges([0] * 10, range(1, 11), num_nodes=11, directed=True)
     rng = np.random.default_rng(2)
-    hits = sum(at_most(star, 3, rng).edge_index()[1].bincount(minlength=11) for _ in range(2000))
+    hits = sum(sample_out_edges(star, 3, rng).edge_index()[1].bincount(minlength=11) for _ in range(2000))
     assert hits[1:].tolist() == pytest.approx([600] * 10, abs=90)  # four standard deviations
 
 
@@ -56,7 +56,7 @@ def in_turn(edges: Adjacency, count: int, seed: int) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("count", [1, 2, 7, 1000])
 def test_nobody_keeps_more_edges_sent_and_received_together(directed, count):
     edges = drawn(directed)
-    kept = at_most_in_all(edges, count, np.random.default_rng(3))
+    kept = sample_total_degree(edges, count, np.random.default_rng(3))
     assert pairs(kept) == in_turn(edges, count, 3)
     assert torch.cat(list(kept.edge_index())).bincount().max() <= count
     assert len(pairs(kept)) == len(kept.indices)
@@ -65,4 +65,4 @@ def test_nobody_keeps_more_edges_sent_and_received_together(directed, count):
 
 def test_a_graph_without_edges_keeps_none():
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=False)
-    assert not len(at_most_in_all(empty, 2, np.random.default_rng(0)).indices)
+    assert not len(sample_total_degree(empty, 2, np.random.default_rng(0)).indices)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.errors import ConfigError, NotYetError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.graph import load_dataset
 from graphveil.models.sage import SAGE
 from graphveil.networks.layers import batch_of
@@ -17,7 +17,7 @@ from graphveil.privacy import ledger_of, renyi
 @pytest.mark.parametrize("mode", ["strict", "paper"])
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge"])
 def test_private_units_are_refused_by_name(unit, mode):
-    with pytest.raises(NotYetError, match=f"got unit '{unit}'; use 'classcode' or 'gap'"):
+    with pytest.raises(NotImplementedGuaranteeError, match=f"got unit '{unit}'; use 'classcode' or 'gap'"):
         SAGE(unit=unit, epsilon=1.0, mode=mode)
 
 
@@ -54,7 +54,7 @@ class TestOverSubgraphs:
     }
 
     def test_strict_mode_says_why_not_yet(self):
-        with pytest.raises(NotYetError, match="nothing bounds the gradients that a record"):
+        with pytest.raises(NotImplementedGuaranteeError, match="nothing bounds the gradients that a record"):
             SAGE(**{**self.OPTIONS, "mode": "strict"})
 
     @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ class TestOverSubgraphs:
     def test_predicts_no_other_graph(self, graph, make_graph):
         model = SAGE(**self.OPTIONS).fit(graph)
         restored = model.fitted.method.restore(model.fitted.trained.state(), model.fitted.sizes, {})
-        with pytest.raises(NotYetError, match="predicts the fitted graph only"):
+        with pytest.raises(NotImplementedGuaranteeError, match="predicts the fitted graph only"):
             restored.plan_for(model.fitted.sizes)
-        for ask in (model.predict, model.price):
-            with pytest.raises(NotYetError, match="predicts the fitted graph only"):
+        for ask in (model.predict, model.privacy_cost):
+            with pytest.raises(NotImplementedGuaranteeError, match="predicts the fitted graph only"):
                 ask(make_graph(seed=1))
 
 

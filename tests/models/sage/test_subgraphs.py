@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, selu
 
 from graphveil.graph import Adjacency
-from graphveil.models.sage.bounded import at_most_in_all
-from graphveil.models.sage.subgraphs import RootSum, RowSum, SubgraphSum, table_of
+from graphveil.models.sage.bounded import sample_total_degree
+from graphveil.models.sage.subgraphs import RootClippedSum, RowClippedSum, SubgraphClippedSum, neighbor_table
 from graphveil.networks.layers import FeedForward, Hidden
 from graphveil.networks.sage import SageLayer, SageNetwork
 
@@ -36,7 +36,7 @@ def graph(seed: int = 0) -> Adjacency:
     rng = np.random.default_rng(seed)
     source, target = rng.integers(NODES, size=(2, 120))
     edges = Adjacency.from_edges(source, target, num_nodes=NODES, directed=True)
-    return at_most_in_all(edges, MOST, rng)
+    return sample_total_degree(edges, MOST, rng)
 
 
 def features(seed: int = 0) -> Tensor:
@@ -56,9 +56,9 @@ def summed(
     edges: Adjacency,
     labels: Tensor,
     clip: float,
-    kind: type[SubgraphSum] = RootSum,
+    kind: type[SubgraphClippedSum] = RootClippedSum,
 ) -> Tensor:
-    sums = kind(model.maps(), "selu", x, table_of(edges, ROOTS, MOST), labels)
+    sums = kind(model.maps(), "selu", x, neighbor_table(edges, ROOTS, MOST), labels)
     sums.add(torch.arange(len(ROOTS)), clip)
     return sums.sums.clone()
 
@@ -77,13 +77,13 @@ def one_root(model: SageNetwork, x: Tensor, edges: Adjacency, root: int, label: 
 
 def test_a_table_lists_roots_and_who_sends_to_them():
     star = Adjacency.from_edges([1, 2, 3, 0], [0, 0, 0, 2], num_nodes=5, directed=True)
-    assert table_of(star, torch.tensor([0, 2, 4]), 3).tolist() == [
+    assert neighbor_table(star, torch.tensor([0, 2, 4]), 3).tolist() == [
         [0, 1, 2, 3],
         [2, 0, -1, -1],
         [4, -1, -1, -1],
     ]
     empty = Adjacency.from_edges([], [], num_nodes=2, directed=True)
-    assert table_of(empty, torch.tensor([1]), 2).tolist() == [[1, -1, -1]]
+    assert neighbor_table(empty, torch.tensor([1]), 2).tolist() == [[1, -1, -1]]
 
 
 @pytest.mark.parametrize("as_sparse", [False, True])
@@ -137,10 +137,10 @@ def test_rows_are_clipped_one_by_one(as_sparse, pre, post, clip):
     assert (norms == 0).any()  # of nodes that neither are roots nor send to one
     expected = (parts * (clip / norms.clamp_min(1e-12)).clamp(max=1)).sum(dim=0)
     given = sparse.csr_array(x.numpy()) if as_sparse else x
-    found = summed(model, given, edges, LABELS, clip, RowSum)
+    found = summed(model, given, edges, LABELS, clip, RowClippedSum)
     torch.testing.assert_close(found, expected, rtol=3e-6, atol=3e-6)
     if clip > 1:
-        whole = summed(model, given, edges, LABELS, clip, RootSum)
+        whole = summed(model, given, edges, LABELS, clip, RootClippedSum)
         torch.testing.assert_close(found, NODES / len(ROOTS) * whole, rtol=3e-6, atol=3e-6)
 
 
@@ -179,7 +179,7 @@ def test_clipped_rows_are_what_opacus_makes_of_a_whole_graph():
     factors = (clip / norms.clamp_min(1e-12)).clamp(max=1)
     sums = [torch.tensordot(factors, part, dims=1) for part in samples]
     expected = torch.cat([part.t().reshape(-1) if part.ndim == 2 else part for part in sums])
-    found = summed(model, x.float(), edges, LABELS, clip, RowSum)
+    found = summed(model, x.float(), edges, LABELS, clip, RowClippedSum)
     torch.testing.assert_close(found, expected, rtol=3e-6, atol=3e-6)
 
 
@@ -187,10 +187,10 @@ def test_clipped_rows_are_what_opacus_makes_of_a_whole_graph():
 def test_rows_that_are_not_finite_are_left_out(as_sparse):
     model, edges, x = network(2, 1, "selu"), graph(), features()
     x[5] = float("inf")
-    found = summed(model, sparse.csr_array(x.numpy()) if as_sparse else x, edges, LABELS, 1.0, RowSum)
+    found = summed(model, sparse.csr_array(x.numpy()) if as_sparse else x, edges, LABELS, 1.0, RowClippedSum)
     assert found.isfinite().all()
     assert float(found.norm()) > 0
-    sums = RowSum(model.maps(), "selu", x, table_of(edges, ROOTS, MOST), LABELS)
+    sums = RowClippedSum(model.maps(), "selu", x, neighbor_table(edges, ROOTS, MOST), LABELS)
     sums.add(torch.arange(0), 1.0)
     assert not sums.sums.any()
 
@@ -206,7 +206,7 @@ def test_a_root_without_a_label_contributes_nothing_and_nobody_an_infinity():
     assert summed(model, x, edges, LABELS, 1.0).isfinite().all()
 
 
-@pytest.mark.parametrize("kind", [RootSum, RowSum])
+@pytest.mark.parametrize("kind", [RootClippedSum, RowClippedSum])
 def test_a_record_moves_the_sum_by_its_own_gradient_and_by_those_that_read_it(kind):
     """Null every record on fixed samples: at most C for the root, 2 C for each of up to D readers.
 
@@ -228,7 +228,7 @@ def test_a_record_moves_the_sum_by_its_own_gradient_and_by_those_that_read_it(ki
         for root in [*readers.tolist(), *[q] * is_root]:
             changed |= set(source[target == root].tolist())
         assert len(changed) <= MOST**2 + 1
-        bound = 2 * len(changed) if kind is RowSum else 2 * len(readers) + is_root
+        bound = 2 * len(changed) if kind is RowClippedSum else 2 * len(readers) + is_root
         assert moved <= clip * bound * (1 + 1e-5)
         attained = max(attained, moved / clip)
-    assert 1 < attained <= (2 * (MOST**2 + 1) if kind is RowSum else 2 * MOST + 1)
+    assert 1 < attained <= (2 * (MOST**2 + 1) if kind is RowClippedSum else 2 * MOST + 1)

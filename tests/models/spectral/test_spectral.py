@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphveil import load_model
-from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
+from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.classcode import ClassCode
 from graphveil.models.mlp import MLP
@@ -34,7 +34,7 @@ def test_the_release_is_booked_once_and_stated() -> None:
     assert (model.guarantee.epsilon, model.guarantee.delta, model.guarantee.valid) == (6.0, 0.0, True)
     assert len(ledger_of(graph.edge_set).entries) == 1
     assert list(model.aggregates_) == ["graph"]
-    said = model.guarantee.statement()
+    said = model.guarantee.formal_statement()
     assert "the released graph and everything computed from it" in said
     assert "drawn once by edge-rand, and predicts on it alone: no prediction reads a true edge" in said
 
@@ -65,9 +65,9 @@ def test_a_saved_model_predicts_another_graph_alike(tmp_path: Path) -> None:
     assert back.guarantee == model.guarantee
     assert torch.equal(back.predict_proba(), model.predict_proba())
     assert torch.equal(back.aggregates_["graph"], model.aggregates_["graph"])
-    price = back.price(other)
-    assert price is not None and price.epsilon == 6.0
-    proba = back.predict_proba(other, accept_price=True)
+    privacy_cost = back.privacy_cost(other)
+    assert privacy_cost is not None and privacy_cost.epsilon == 6.0
+    proba = back.predict_proba(other, allow_spend=True)
     assert torch.allclose(proba.sum(dim=1), torch.ones(other.num_nodes), atol=1e-5)
     right = (proba.argmax(dim=1) == other.y)[other.mask("test")].float().mean()
     assert right > MLP(unit="undirected-edge", seed=0).fit(other).score(other) + 0.1
@@ -93,7 +93,7 @@ def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path
     ("changes", "error", "words"),
     [
         ({"unit": "directed-edge"}, UnitError, "spectral has no bound under unit 'directed-edge'"),
-        ({"unit": "node-owner"}, NotYetError, "does not yet protect 'node-owner'"),
+        ({"unit": "node-owner"}, NotImplementedGuaranteeError, "does not yet protect 'node-owner'"),
         ({"unit": "node-features"}, UnitError, "use 'lpgnn'"),
         ({"mode": "paper"}, ConfigError, "has no paper to reproduce"),
         ({"rank": 0}, ConfigError, "rank=0 must be a whole number of at least 1"),

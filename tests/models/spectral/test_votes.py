@@ -3,7 +3,7 @@
 import torch
 
 from graphveil.models.spectral import votes as spectral_votes
-from graphveil.models.spectral.votes import DOUBLINGS, HALVINGS, Rule, best_rule, votes_of
+from graphveil.models.spectral.votes import DOUBLINGS, HALVINGS, VotingRule, best_rule, count_votes
 
 NODES, CLASSES = 40, 3
 
@@ -19,7 +19,7 @@ def world(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_votes_are_what_a_loop_adds_up(monkeypatch) -> None:
     monkeypatch.setattr(spectral_votes, "_PAIRS", 60)  # several blocks
     rows, y, voters = world()
-    found = votes_of(rows, voters, y[voters], CLASSES)
+    found = count_votes(rows, voters, y[voters], CLASSES)
     for level, doublings in enumerate(DOUBLINGS):
         expected = torch.zeros(NODES, CLASSES)
         for node in range(NODES):
@@ -52,5 +52,5 @@ def test_few_directions_count_where_all_of_them_tell_nothing_apart() -> None:
 
 def test_a_node_nobody_is_like_keeps_its_features() -> None:
     features = torch.tensor([[0.7, 0.2, 0.1]]).log()
-    decided = Rule(0, 1, 0.003, 1.0).decided(features, torch.zeros(1, 3))
+    decided = VotingRule(0, 1, 0.003, 1.0).decided(features, torch.zeros(1, 3))
     assert torch.allclose(decided, features.double(), atol=1e-6)

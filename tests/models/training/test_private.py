@@ -9,18 +9,18 @@ import torch
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph
 from graphveil.models.membership import OTHER, TRAIN, VAL, check_members, members, record_groups
-from graphveil.models.training.private import Training
-from graphveil.privacy import NodeOwner, Unit, privacy_curve
+from graphveil.models.training.dpsgd import DPSGDTraining
+from graphveil.privacy import NodeRecord, Unit, privacy_curve
 from graphveil.privacy.gaussian import mu_of
 from graphveil.train import PrivateSchedule
 
 UNITS = pytest.mark.parametrize(
-    "unit", [NodeOwner(), NodeOwner(replace_one=True)], ids=["nulled", "replaced"]
+    "unit", [NodeRecord(), NodeRecord(replace_one=True)], ids=["nulled", "replaced"]
 )
 
 
-def training(**schedule: Any) -> Training:
-    return Training(schedule=PrivateSchedule(**schedule), parameters=50, records=10_000)
+def training(**schedule: Any) -> DPSGDTraining:
+    return DPSGDTraining(schedule=PrivateSchedule(**schedule), parameters=50, records=10_000)
 
 
 class TestGroups:
@@ -58,7 +58,7 @@ class TestPrice:
 
     def test_sampled_batches_cost_about_the_mu(self):
         """The central limit only shapes a plan, so a fifth is near enough."""
-        steps, unit = training(epochs=10, batch_size=256), NodeOwner()
+        steps, unit = training(epochs=10, batch_size=256), NodeRecord()
         for mu in (0.2, 0.5):
             event = steps.query(steps.multiplier(mu, unit)).event(unit)
             exact = mu_of(privacy_curve(event, interval=1e-3).epsilon(1e-5), 1e-5)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from graphveil.graph import Graph
-from graphveil.models.training.private import Training
-from graphveil.models.training.record_plan import RecordPlan, accuracy_from, released_accuracies
-from graphveil.privacy import ByGroup, NodeOwner, NodePromise, NodeUnit, compose
+from graphveil.models.training.dpsgd import DPSGDTraining
+from graphveil.models.training.record_plan import RecordPlan, accuracy_from_counts, release_accuracies
+from graphveil.privacy import ByGroup, NodeBoundedDegree, NodeRecord, NodeUnit, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import (
     AccuracyCountQuery,
@@ -16,17 +16,17 @@ from graphveil.release import (
     NeighborSumQuery,
     OutcomeCountData,
     OutcomeCountQuery,
-    PushQuery,
+    OutEdgeSumQuery,
 )
 from graphveil.train import PrivateSchedule
 
 UNITS = [
-    NodeOwner(),
-    NodeOwner(replace_one=True),
-    NodePromise(max_degree=9),
-    NodePromise(max_degree=9, replace_one=True),
+    NodeRecord(),
+    NodeRecord(replace_one=True),
+    NodeBoundedDegree(max_degree=9),
+    NodeBoundedDegree(max_degree=9, replace_one=True),
 ]
-FULL = Training(schedule=PrivateSchedule(epochs=20, batch_size=None), parameters=40, records=500)
+FULL = DPSGDTraining(schedule=PrivateSchedule(epochs=20, batch_size=None), parameters=40, records=500)
 BOTH = {"trainings": (FULL, FULL), "shares": (0.2, 0.1), "hops": 2, "dim": 4}
 ALONE = {"trainings": (FULL,), "shares": (1.0,)}
 COUNTED = [{}, {"metrics": True}, {"candidates": 5}, {"metrics": True, "candidates": 5}]
@@ -47,23 +47,25 @@ def by_group(plan: RecordPlan, scale: float) -> list[float]:
     "counted", [{}, {"metrics": True}, {"candidates": 5}, {"metrics": True, "candidates": 5}]
 )
 @pytest.mark.parametrize("fields", [BOTH, ALONE], ids=["gap", "mlp"])
-def test_no_group_pays_more_than_the_scale(unit: NodeUnit, fields: dict[str, Any], counted: dict[str, Any]):
-    plan = RecordPlan(unit=unit, **fields, **counted)
+def test_no_group_pays_more_than_the_scale(
+    unit: NodeUnit, fields: dict[str, Any], num_counts: dict[str, Any]
+):
+    plan = RecordPlan(unit=unit, **fields, **num_counts)
     for scale in (0.1, 1.0, 3.0):
         paid = by_group(plan, scale)
         assert paid[0] == pytest.approx(scale, rel=1e-9)
         assert max(paid) <= scale * (1 + 1e-9)
-        if counted.get("metrics"):
+        if num_counts.get("metrics"):
             assert paid[1:] == pytest.approx([scale] * 2)  # nothing is left over
 
 
 def test_the_order_is_that_of_the_fit():
-    plan = RecordPlan(unit=NodeOwner(), **BOTH, metrics=True, candidates=7)
+    plan = RecordPlan(unit=NodeRecord(), **BOTH, metrics=True, candidates=7)
     kinds = [type(query) for query in plan.queries(1.0)]
     assert kinds == [
         DPSGDQuery,
-        PushQuery,
-        PushQuery,
+        OutEdgeSumQuery,
+        OutEdgeSumQuery,
         DPSGDQuery,
         AccuracyCountQuery,
         OutcomeCountQuery,
@@ -78,7 +80,7 @@ def test_the_order_is_that_of_the_fit():
 
 
 def test_a_given_multiplier_leaves_the_scale_to_the_hops():
-    plan = RecordPlan(unit=NodeOwner(), **BOTH, multiplier=12.0)
+    plan = RecordPlan(unit=NodeRecord(), **BOTH, multiplier=12.0)
     steps, push, _, _ = plan.queries(0.5)
     assert steps.noise_multiplier == 12.0
     assert push.sigma == pytest.approx(2**0.5 / 0.5)
@@ -89,7 +91,7 @@ def test_papers_take_one_multiplier_for_everything(unit: NodeUnit):
     steps, *hops, last = RecordPlan(unit=unit, **BOTH).equal_queries(1.3)
     assert steps.noise_multiplier == last.noise_multiplier == 1.3
     for hop in hops:
-        assert isinstance(hop, PushQuery if isinstance(unit, NodeOwner) else NeighborSumQuery)
+        assert isinstance(hop, OutEdgeSumQuery if isinstance(unit, NodeRecord) else NeighborSumQuery)
         assert hop.noise[0] / hop.sensitivity(unit) == pytest.approx(1.3 / unit.change)
 
 
@@ -102,7 +104,7 @@ class HandedOut:
     def __init__(self, *answers: tuple[float, float]) -> None:
         self.answers, self.asked = list(answers), []
 
-    def ask(self, data: OutcomeCountData) -> torch.Tensor:
+    def answer(self, data: OutcomeCountData) -> torch.Tensor:
         self.asked.append((int(data.correct.sum()), int(data.wrong.sum())))
         return torch.tensor(self.answers.pop(0), dtype=torch.float64)
 
@@ -113,11 +115,11 @@ def test_released_accuracies_follow_from_the_counts_and_nothing_else():
     masks[0, :2], masks[1, 2:6], masks[2, 6:] = True, True, True
     graph = Graph.from_edges(torch.eye(10), y, [0], [1], directed=False, num_classes=2).with_split(*masks)
     release = HandedOut((7.5, 2.5), (-3.0, 1.0))
-    found = released_accuracies(release, torch.zeros(10, dtype=torch.int64), graph)  # type: ignore[arg-type]
+    found = release_accuracies(release, torch.zeros(10, dtype=torch.int64), graph)  # type: ignore[arg-type]
     assert release.asked == [(1, 1), (2, 2)]  # nodes without a label are neither correct nor wrong
     assert found == {"val": 1.0, "test": 0.0}
-    assert accuracy_from(torch.tensor([2.0, 1.0]), 4) == pytest.approx(2 / 3)
-    assert accuracy_from(torch.tensor([3.0, 5.0]), 4) == 0.75  # more than four have no label
+    assert accuracy_from_counts(torch.tensor([2.0, 1.0]), 4) == pytest.approx(2 / 3)
+    assert accuracy_from_counts(torch.tensor([3.0, 5.0]), 4) == 0.75  # more than four have no label
 
 
 @units

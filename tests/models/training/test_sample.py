@@ -8,8 +8,8 @@ from graphveil import GAP, MLP, ClassCode
 from graphveil.graph import Graph, split
 from graphveil.models.base import Estimator
 from graphveil.models.classcode.edge import likelihood
-from graphveil.models.training import clear, sample
-from graphveil.models.training.sample import learned_from, sample_words
+from graphveil.models.training import nonprivate, sample
+from graphveil.models.training.sample import sample_training_nodes, training_sample_description
 
 NODES = 400
 
@@ -29,27 +29,27 @@ NUMBERS, TEXTS = np.arange(NODES) * 7 - 900, np.array([f"n{place}" for place in 
 
 def test_few_nodes_are_all_learned_from() -> None:
     nodes = torch.arange(NODES)
-    assert learned_from(graph_of(NUMBERS), nodes) is nodes
-    assert sample_words(split(graph_of(NUMBERS))) == ""
+    assert sample_training_nodes(graph_of(NUMBERS), nodes) is nodes
+    assert training_sample_description(split(graph_of(NUMBERS))) == ""
 
 
 @pytest.mark.parametrize("ids", [NUMBERS, TEXTS])
 def test_neither_order_nor_other_nodes_decide_who_is_in_the_sample(ids: np.ndarray) -> None:
     order = np.random.default_rng(1).permutation(NODES)
     plain, mixed = graph_of(ids), graph_of(ids, order)
-    chosen = learned_from(plain, torch.arange(NODES), most=50)
+    chosen = sample_training_nodes(plain, torch.arange(NODES), max_nodes=50)
     assert len(chosen) == 50 and bool((chosen.diff() > 0).all())
-    again = learned_from(mixed, torch.arange(NODES), most=50)
+    again = sample_training_nodes(mixed, torch.arange(NODES), max_nodes=50)
     assert set(ids[chosen.numpy()]) == set(ids[order][again.numpy()])
-    more = learned_from(plain, torch.arange(NODES), most=NODES // 4).tolist()
+    more = sample_training_nodes(plain, torch.arange(NODES), max_nodes=NODES // 4).tolist()
     assert set(chosen.tolist()) < set(more)
     even = [node for node in more if node % 2 == 0]  # if nobody else were there, the same of them
-    assert learned_from(plain, torch.arange(0, NODES, 2), most=len(even)).tolist() == even
+    assert sample_training_nodes(plain, torch.arange(0, NODES, 2), max_nodes=len(even)).tolist() == even
 
 
 @pytest.mark.parametrize("ids", [NUMBERS, TEXTS])
 def test_the_sample_is_spread_over_all_nodes(ids: np.ndarray) -> None:
-    chosen = learned_from(graph_of(ids), torch.arange(NODES), most=NODES // 2)
+    chosen = sample_training_nodes(graph_of(ids), torch.arange(NODES), max_nodes=NODES // 2)
     assert 70 <= int((chosen < NODES // 2).sum()) <= 130  # five standard deviations around 100
 
 
@@ -60,8 +60,11 @@ def test_features_outside_of_the_sample_teach_nothing(
     def weights(changed: bool) -> dict[str, torch.Tensor]:
         graph = split(graph_of(NUMBERS), unit="undirected-edge")
         labelled = torch.cat([graph.mask(part).nonzero()[:, 0] for part in ("train", "val")])
-        named = {part: learned_from(graph, graph.mask(part).nonzero()[:, 0], 20) for part in ("train", "val")}
-        among = learned_from(graph, labelled.sort().values, 20)
+        named = {
+            part: sample_training_nodes(graph, graph.mask(part).nonzero()[:, 0], 20)
+            for part in ("train", "val")
+        }
+        among = sample_training_nodes(graph, labelled.sort().values, 20)
         outside = torch.ones(NODES, dtype=torch.bool)
         outside[torch.cat([*named.values(), among])] = False
         assert int(outside.sum()) > 300
@@ -72,17 +75,17 @@ def test_features_outside_of_the_sample_teach_nothing(
         trained = fitted.fit(graph.replace(x=x)).fitted.trained.state()
         return {name: part for name, part in trained.items() if name.startswith(("encoder", "features", "_"))}
 
-    monkeypatch.setattr(sample.learned_from, "__defaults__", (20,))
+    monkeypatch.setattr(sample.sample_training_nodes, "__defaults__", (20,))
     one, other = weights(False), weights(True)
     assert one and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_paper_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "MOST", 20)
-    monkeypatch.setattr(clear, "learned_from", lambda *_: pytest.fail("a sample was taken"))
+    monkeypatch.setattr(nonprivate, "learned_from", lambda *_: pytest.fail("a sample was taken"))
     graph = split(graph_of(NUMBERS), unit="undirected-edge")
     model = GAP(unit="undirected-edge", epsilon=1.0, mode="paper", seed=0, epochs=2)
-    assert model.learns_from(graph) == ""
+    assert model.training_sample_note(graph) == ""
     model.fit(graph)
 
 
@@ -90,10 +93,10 @@ def test_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "MOST", 20)
     graph = split(graph_of(NUMBERS), unit="undirected-edge")
     words = "networks learn from 20 of the 300 labelled training nodes, chosen by their ids"
-    assert [model(unit="undirected-edge", epsilon=1.0).learns_from(graph) for model in (GAP, ClassCode)] == [
-        words
-    ] * 2
-    assert GAP(unit="node-owner", degree_budget=2, epsilon=1.0).learns_from(graph) == ""
+    assert [
+        model(unit="undirected-edge", epsilon=1.0).training_sample_note(graph) for model in (GAP, ClassCode)
+    ] == [words] * 2
+    assert GAP(unit="node-owner", out_degree_bound=2, epsilon=1.0).training_sample_note(graph) == ""
 
 
 def test_rows_are_as_likely_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def groups_of(graph: Graph) -> Tensor:
     return groups
 
 
-def groups_to_predict(graph: Graph, first: int) -> Tensor:
+def prediction_groups(graph: Graph, first: int) -> Tensor:
     """Return each node's group in a graph to predict.
 
     Nodes before ``first`` speak, and have no row: the whole budget of an edge to them goes to the other end,

@@ -10,17 +10,17 @@ from torch.nn.functional import nll_loss
 from graphveil.models.method import State
 from graphveil.models.parts import part_of
 from graphveil.models.session import Session
+from graphveil.networks.batched import BatchedFeedForward
 from graphveil.networks.layers import FeedForward
-from graphveil.networks.side_by_side import SideBySide
-from graphveil.train import Schedule, train
+from graphveil.train import TrainingSchedule, train
 
 SEEDS = 3
-_SMALL = 5000  # training nodes below which a smaller, stronger-regularised head is used
+_MAX_SMALL_TRAINING_SET = 5000  # training nodes below which a smaller, stronger-regularised head is used
 _STEPS, _SMALL_STEPS, _BATCH = 400, 160, 2048
-_AT_ONCE = 1 << 17  # nodes that heads read at once
+_CHUNK_SIZE = 1 << 17  # nodes that heads read at once
 
 
-class Head(nn.Module):
+class PosteriorHead(nn.Module):
     """logits = alpha Q + net(input), alpha learned from one: training starts at the likelihood's answer."""
 
     def __init__(self, alpha: Tensor, net: FeedForward) -> None:
@@ -29,7 +29,7 @@ class Head(nn.Module):
         self.alpha, self.net = nn.Parameter(alpha.clone()), net
 
     @classmethod
-    def restore(cls, state: State) -> "Head":
+    def restore(cls, state: State) -> "PosteriorHead":
         """Return a trained head from its weights."""
         widths = [
             len(state["net._layers.0.weight"]),
@@ -47,15 +47,17 @@ class Head(nn.Module):
         return logits
 
 
-class HeadsSideBySide(nn.Module):
+class BatchedHeads(nn.Module):
     """The heads while they are trained: together, on the same batches, each from weights of its own."""
 
     def __init__(self, inputs: int, classes: int, small: bool, *, generator: torch.Generator) -> None:
         """Draw the networks' weights."""
         super().__init__()
-        widths, dropout = head_shape(inputs, classes, small)
+        widths, dropout = head_architecture(inputs, classes, small)
         self.alpha = nn.Parameter(torch.ones(SEEDS, 1, 1))
-        self.nets = SideBySide(widths, SEEDS, generator=generator, dropout=dropout, apart=True)
+        self.nets = BatchedFeedForward(
+            widths, SEEDS, generator=generator, dropout=dropout, separate_dropout=True
+        )
 
     def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
         """Return the logits of all heads, (heads, B, C)."""
@@ -69,20 +71,20 @@ class HeadsSideBySide(nn.Module):
         losses: Tensor = -own.mean(dim=(1, 2))
         return losses
 
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[PosteriorHead]:
         """Return the heads one by one, in evaluation mode."""
         return [
-            Head(alpha.reshape(()), net).eval()
+            PosteriorHead(alpha.reshape(()), net).eval()
             for alpha, net in zip(self.alpha.detach(), self.nets.networks(), strict=True)
         ]
 
 
-def restore_heads(state: State) -> tuple[Head, ...]:
+def restore_heads(state: State) -> tuple[PosteriorHead, ...]:
     """Return the trained heads of a fit from all its weights."""
-    return tuple(Head.restore(part_of(state, f"heads/{seed}/")) for seed in range(SEEDS))
+    return tuple(PosteriorHead.restore(part_of(state, f"heads/{seed}/")) for seed in range(SEEDS))
 
 
-def head_shape(inputs: int, classes: int, small: bool) -> tuple[list[int], float]:
+def head_architecture(inputs: int, classes: int, small: bool) -> tuple[list[int], float]:
     """Return a head's widths and dropout; a small one is for few training nodes."""
     width, dropout = (16, 0.4) if small else (64, 0.2)
     return [inputs, width, width, classes], dropout
@@ -103,12 +105,12 @@ def fit_heads(
     train_nodes: Tensor,
     val_nodes: Tensor,
     session: Session,
-) -> tuple[list[Head], Tensor]:
+) -> tuple[list[PosteriorHead], Tensor]:
     """Train the heads and return them with the mean of their probabilities as a log-posterior (N, C)."""
-    small = len(train_nodes) < _SMALL
+    small = len(train_nodes) < _MAX_SMALL_TRAINING_SET
     batch = max(2, min(_BATCH, len(train_nodes) // 4))
     epochs = max(1, round((_SMALL_STEPS if small else _STEPS) * batch / len(train_nodes)))
-    schedule = Schedule(
+    schedule = TrainingSchedule(
         epochs=epochs,
         learning_rate=0.01,
         weight_decay=1e-3 if small else 1e-4,
@@ -117,7 +119,7 @@ def fit_heads(
         select="likelihood",
     )
     generator = session.streams.torch("heads")
-    heads = HeadsSideBySide(inputs.shape[1], start.shape[1], small, generator=generator)
+    heads = BatchedHeads(inputs.shape[1], start.shape[1], small, generator=generator)
     q, f = start.to(torch.float32), inputs
     history = train(
         heads,
@@ -136,11 +138,11 @@ def fit_heads(
 
 
 @torch.no_grad()
-def mean_log_posterior(heads: Sequence[Head], start: Tensor, inputs: Tensor) -> Tensor:
+def mean_log_posterior(heads: Sequence[PosteriorHead], start: Tensor, inputs: Tensor) -> Tensor:
     """Return the log of the heads' mean probability."""
     parts = [
         log_mean(torch.stack([head(q, f) for head in heads]))
-        for q, f in zip(torch.split(start, _AT_ONCE), torch.split(inputs, _AT_ONCE), strict=True)
+        for q, f in zip(torch.split(start, _CHUNK_SIZE), torch.split(inputs, _CHUNK_SIZE), strict=True)
     ]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-_LITTLE = 0.05  # counts give nothing where there is 0.02 or less, and three points where there is 0.10
+_WEAK_HOMOPHILY = (
+    0.05  # counts give nothing where there is 0.02 or less, and three points where there is 0.10
+)
 
 
 @dataclass(frozen=True)
@@ -24,22 +26,25 @@ class Homophily:
     error: float
 
     @classmethod
-    def of_counts(cls, ends: Tensor, variance: Tensor) -> "Homophily | None":
+    def from_counts(cls, endpoint_counts: Tensor, variance: Tensor) -> "Homophily | None":
         """Estimate it; None where noise may have made all that was counted.
 
         Args:
-            ends: noisy counts of neighbours by the class that hears and the one that is heard, (C, C).
+            endpoint_counts: noisy counts of neighbours by the class that hears and the one that is heard, (C, C).
             variance: of each cell's noise, (C, C).
 
         >>> import torch
-        >>> found = Homophily.of_counts(torch.tensor([[80.0, 20.0], [20.0, 80.0]]), torch.ones(2, 2))
+        >>> found = Homophily.from_counts(torch.tensor([[80.0, 20.0], [20.0, 80.0]]), torch.ones(2, 2))
         >>> round(found.adjusted, 6), round(found.error, 3)
         (0.6, 0.016)
         """
-        total = float(ends.sum())
+        total = float(endpoint_counts.sum())
         if total <= 3 * float(variance.sum()) ** 0.5:
             return None
-        same, shares = float(ends.diagonal().sum()) / total, (ends.sum(dim=0) + ends.sum(dim=1)) / (2 * total)
+        same, shares = (
+            float(endpoint_counts.diagonal().sum()) / total,
+            (endpoint_counts.sum(dim=0) + endpoint_counts.sum(dim=1)) / (2 * total),
+        )
         chance = float(shares.square().sum())
         if chance >= 1:
             return None
@@ -49,6 +54,6 @@ class Homophily:
         return cls((same - chance) / (1 - chance), error / (1 - chance))
 
     @property
-    def little(self) -> bool:
+    def is_weak(self) -> bool:
         """Whether neighbours surely say little about a class."""
-        return abs(self.adjusted) + 2 * self.error < _LITTLE
+        return abs(self.adjusted) + 2 * self.error < _WEAK_HOMOPHILY

@@ -13,8 +13,8 @@ from torch.nn.functional import nll_loss
 
 from graphveil.models.classcode.edge.homophily import Homophily
 
-_CELLS = 1 << 21  # nodes times classes that are looked at together
-_NODES = 1 << 17  # up to which a shape is chosen on the likelihoods of all nodes
+_MAX_CELLS = 1 << 21  # nodes times classes that are looked at together
+_MAX_NODES = 1 << 17  # up to which a shape is chosen on the likelihoods of all nodes
 DEGREE_FACTORS = torch.logspace(math.log10(0.08), math.log10(6), 14, dtype=torch.float64)
 
 
@@ -50,10 +50,12 @@ def affinity_from_counts(
         upper = torch.triu(cells.to(torch.float64))
         ordered = upper + upper.T  # an edge inside a class has both ends there: its cell doubles
         variance += torch.diag(3 * variance.diagonal())
-    return affinity_from_ends(ordered, variance, labels, len(labels) / num_nodes)
+    return affinity_from_endpoint_counts(ordered, variance, labels, len(labels) / num_nodes)
 
 
-def affinity_from_ends(ordered: Tensor, variance: Tensor, labels: Tensor, share: float) -> Affinity:
+def affinity_from_endpoint_counts(
+    ordered: Tensor, variance: Tensor, labels: Tensor, share: float
+) -> Affinity:
     """Estimate affinities from noisy counts of neighbours, shrunk as above.
 
     Args:
@@ -69,7 +71,7 @@ def affinity_from_ends(ordered: Tensor, variance: Tensor, labels: Tensor, share:
     weight = (prior / 2).square() / ((prior / 2).square() + variance)
     counts = torch.maximum(weight * ordered + (1 - weight) * prior, 1e-3 * prior)
     mean_degree = float(counts.sum()) / len(labels) / share
-    homophily = Homophily.of_counts(ordered, variance)
+    homophily = Homophily.from_counts(ordered, variance)
     return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree, homophily)
 
 
@@ -83,16 +85,17 @@ def _prior_shares(class_counts: Tensor, same: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Shape:
+class LikelihoodShape:
     """The likelihood's free shape: spread of degrees, overdispersion, and temper."""
 
     spread: float
     overdispersion: float
-    temper: float
+    temperature: float
 
 
-SHAPES = tuple(
-    Shape(*values) for values in itertools.product((0.6, 1.0), (0.0, 0.01, 0.05, 0.2, 1.0), (0.25, 0.5, 1.0))
+LIKELIHOOD_SHAPES = tuple(
+    LikelihoodShape(*values)
+    for values in itertools.product((0.6, 1.0), (0.0, 0.01, 0.05, 0.2, 1.0), (0.25, 0.5, 1.0))
 )
 
 
@@ -130,7 +133,7 @@ def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersi
         spread: coefficient of variation of the degree.
         overdispersion: om.
     """
-    at_once = max(1, _CELLS // signal.means.shape[-2])
+    at_once = max(1, _MAX_CELLS // signal.means.shape[-2])
     if len(rows) > at_once:
         parts = torch.split(torch.arange(len(rows)), at_once)
         return torch.cat(
@@ -157,35 +160,35 @@ def _log_gamma_weights(spread: float) -> Tensor:
 
 def fit_shape(
     rows: Tensor, signal: Signal, log_posteriors: Tensor, labels: Tensor, nodes: Tensor
-) -> tuple[Shape, Tensor]:
+) -> tuple[LikelihoodShape, Tensor]:
     """Choose the likelihood's shape on training nodes; return it and log softmax(P + beta l) of all nodes.
 
     The training nodes' posteriors are cross-fitted and their rows do not carry their own labels, so the
     choice is not biased towards either. Of very many nodes, the others' are computed with the chosen shape
     alone.
     """
-    if len(rows) > max(_NODES, len(nodes)):
+    if len(rows) > max(_MAX_NODES, len(nodes)):
         own = torch.arange(len(nodes))
         best, _ = fit_shape(rows[nodes], signal.of(nodes), log_posteriors[nodes], labels[nodes], own)
         likelihood = row_log_likelihood(rows, signal, best.spread, best.overdispersion)
-        return best, (log_posteriors + best.temper * likelihood).log_softmax(dim=1)
-    best, best_loss, out = SHAPES[0], math.inf, log_posteriors
-    for spread, overdispersion in sorted({(s.spread, s.overdispersion) for s in SHAPES}):
+        return best, (log_posteriors + best.temperature * likelihood).log_softmax(dim=1)
+    best, best_loss, out = LIKELIHOOD_SHAPES[0], math.inf, log_posteriors
+    for spread, overdispersion in sorted({(s.spread, s.overdispersion) for s in LIKELIHOOD_SHAPES}):
         likelihood = row_log_likelihood(rows, signal, spread, overdispersion)
-        for temper in sorted({s.temper for s in SHAPES}):
-            updated = (log_posteriors + temper * likelihood).log_softmax(dim=1)
+        for temperature in sorted({s.temperature for s in LIKELIHOOD_SHAPES}):
+            updated = (log_posteriors + temperature * likelihood).log_softmax(dim=1)
             loss = float(nll_loss(updated[nodes], labels[nodes]))
             if loss < best_loss:
-                best, best_loss, out = Shape(spread, overdispersion, temper), loss, updated
+                best, best_loss, out = LikelihoodShape(spread, overdispersion, temperature), loss, updated
     return best, out
 
 
 _FACTORS = torch.logspace(-1.5, 1.5, 61, dtype=torch.float64)
 _FACTOR_SPREAD = 1.0  # of the logarithm, beforehand
-_ENOUGH = 1 << 12  # rows say how long rows are
+_MAX_FITTED_NODES = 1 << 12  # rows say how long rows are
 
 
-def fit_length(rows: Tensor, signal: Signal, shape: Shape, log_posteriors: Tensor) -> Signal:
+def fit_length(rows: Tensor, signal: Signal, shape: LikelihoodShape, log_posteriors: Tensor) -> Signal:
     """Return the signal with its length fitted to rows of nodes whose classes are not known.
 
     The length is that of the signal times the factor f which maximises
@@ -195,7 +198,7 @@ def fit_length(rows: Tensor, signal: Signal, shape: Shape, log_posteriors: Tenso
     the likelihood of the rows under their posteriors from features. Where there are few rows, or only noise
     in them, it stays as it is.
     """
-    some = torch.linspace(0, len(rows) - 1, min(_ENOUGH, len(rows))).long()
+    some = torch.linspace(0, len(rows) - 1, min(_MAX_FITTED_NODES, len(rows))).long()
     part = signal.of(some)
     gains = []
     for factor in _FACTORS:

@@ -14,11 +14,11 @@ from graphveil.release.query import GRID_BITS
 from graphveil.release.rows.neighbor_sums import SIMILARITY_GRID_BITS
 from graphveil.weights import Similarity
 
-_SOFT_QUALITY = 0.5  # what a soft code is worth beside a true label, for the expected length of a row
+_SOFT_CODE_QUALITY = 0.5  # what a soft code is worth beside a true label, for the expected length of a row
 
 
 @dataclass(frozen=True)
-class Steering:
+class BudgetAllocation:
     """The public shape of the release: weights by group, shares of the rows' rounds, share of the counts.
 
     A labelled pair pays for the counts out of its own budget (rows into labelled nodes are noisier by
@@ -39,13 +39,13 @@ class Steering:
         few_labels: bool,
         reverse_weight: float,
         similarity: Similarity | None = None,
-    ) -> "Steering":
+    ) -> "BudgetAllocation":
         """Return the steering for a unit: a directed edge touches one row, so there is nothing to steer."""
         shares = (0.5, 0.5) if few_labels else (1.0,)
         if isinstance(unit, DirectedEdge):
             equal = GroupWeights.equal("train/val/target", GROUPS)
             return cls(equal, shares, count_share, similarity)
-        weights = GroupWeights.few_labels(reverse_weight) if few_labels else GroupWeights.steered()
+        weights = GroupWeights.few_labels(reverse_weight) if few_labels else GroupWeights.target_weighted()
         return cls(weights, shares, count_share, similarity)
 
     def queries(self, mu: float, classes: int) -> tuple[Query, ...]:
@@ -70,7 +70,7 @@ class Steering:
 def expected_length(query: NeighborSumQuery, groups: Tensor, mean_degree: float) -> Tensor:
     """Return each node's expected row length in noise units, per unit of mean code, shape (N)."""
     share = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
-    quality = torch.tensor([1.0, 1.0, _SOFT_QUALITY], dtype=torch.float64)
+    quality = torch.tensor([1.0, 1.0, _SOFT_CODE_QUALITY], dtype=torch.float64)
     gain = (share * quality) @ torch.tensor(query.weights.table, dtype=torch.float64)
     return (mean_degree * gain / torch.tensor(query.sigma, dtype=torch.float64))[groups]
 

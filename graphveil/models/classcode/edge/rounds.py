@@ -14,12 +14,12 @@ from torch.nn.functional import one_hot
 from graphveil.errors import ReleaseError
 from graphveil.graph import Graph
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
+from graphveil.models.classcode.edge.count_rounds import CountRounds
 from graphveil.models.classcode.edge.groups import TARGET
 from graphveil.models.classcode.edge.head import head_inputs
 from graphveil.models.classcode.edge.likelihood import Affinity, Signal, affinity_from_counts
 from graphveil.models.classcode.edge.queries import expected_length, in_noise_units
-from graphveil.models.classcode.edge.tallies import TallyRounds
-from graphveil.models.classcode.edge.weights import Moments, Weigher, weighted
+from graphveil.models.classcode.edge.weights import EdgeWeightModel, WeightMoments, weighted
 from graphveil.propagation import safe_unit
 from graphveil.release import (
     EdgeCountData,
@@ -31,10 +31,10 @@ from graphveil.release import (
 )
 from graphveil.release.plan import Query
 
-_LEVEL_FLOOR = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
+_MIN_LEVEL = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
 
 
-def rounds_of(queries: Sequence[Query]) -> list[NeighborSumQuery]:
+def round_queries(queries: Sequence[Query]) -> list[NeighborSumQuery]:
     """Return the rounds of rows, which must be all that there is."""
     hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
     if len(hops) != len(queries):
@@ -42,17 +42,17 @@ def rounds_of(queries: Sequence[Query]) -> list[NeighborSumQuery]:
     return hops
 
 
-def ask_counts(
+def query_class_counts(
     release: Release, query: EdgeCountQuery, graph: Graph, groups: Tensor
 ) -> tuple[Tensor, Affinity]:
     """Ask for the class-pair counts of labelled pairs; return them, and what they say."""
     labelled = groups != TARGET
-    cells = release.ask(EdgeCountData(torch.where(labelled, graph.y, 0)))
+    cells = release.answer(EdgeCountData(torch.where(labelled, graph.y, 0)))
     labels, nodes = graph.y[labelled], graph.num_nodes
     return cells, affinity_from_counts(cells, query.sigma[0], labels, nodes, directed=graph.directed)
 
 
-class Rounds:
+class AggregationRounds:
     """What the rows of a release have told so far, in the order of its plan.
 
     Args:
@@ -61,7 +61,7 @@ class Rounds:
         labels: each node's class, if it is public, and -1 elsewhere, (N).
         hops: the rounds of rows.
         release: where they are asked.
-        weigher: what weighs messages, None for weights of one.
+        weight_model: what weighs messages, None for weights of one.
         first: the first node that has a row; those before it only speak.
     """
 
@@ -72,19 +72,19 @@ class Rounds:
         labels: Tensor,
         hops: Sequence[NeighborSumQuery],
         release: Release,
-        weigher: Weigher | None = None,
+        weight_model: EdgeWeightModel | None = None,
         first: int = 0,
     ) -> None:
         """Begin before the first round."""
         self.hops = hops
         self.rows: list[Tensor] = []  # one per round, as they were released
         self._graph, self._groups, self._labels = graph, groups, labels
-        self._release, self._weigher, self._listening = release, weigher, slice(first, None)
+        self._release, self._weight_model, self._receiving = release, weight_model, slice(first, None)
         self._codes = simplex_codes(hops[0].dim + 1)
-        self._moments: list[Moments] = []  # one per round, of its weights
+        self._moments: list[WeightMoments] = []  # one per round, of its weights
         self._sent: list[Tensor] = []  # one per round: what a neighbour of each class sends to each group
 
-    def listen(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
+    def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
         """Send labels and posteriors along the edges; keep the rows that come in.
 
         Args:
@@ -97,14 +97,14 @@ class Rounds:
             codes = safe_unit(codes)  # with few labels an unsure code still speaks at full voice
         labelled = self._labels >= 0
         codes[labelled] = self._codes[self._labels[labelled]]
-        keys = None if self._weigher is None else self._weigher.keys(self._graph.x, seen)
-        self.rows.append(self._release.ask(NeighborSumData(codes, keys)))
+        keys = None if self._weight_model is None else self._weight_model.keys(self._graph.x, seen)
+        self.rows.append(self._release.answer(NeighborSumData(codes, keys)))
         classes = self._classes(log_posteriors)
         self._sent.append(self._mean_codes(codes, classes, self.hops[len(self._sent)]))
-        if self._weigher is not None and keys is not None:
-            self._moments.append(self._weigher.moments(keys, classes, generator)[self._listening])
+        if self._weight_model is not None and keys is not None:
+            self._moments.append(self._weight_model.moments(keys, classes, generator)[self._receiving])
 
-    def heard(self, affinity: Affinity, *, unlabelled: bool = False) -> tuple[Tensor, Signal]:
+    def combined_aggregates(self, affinity: Affinity, *, unlabelled: bool = False) -> tuple[Tensor, Signal]:
         """Return the rounds' rows as one, in noise units, and what they are expected to be.
 
         Equal rounds average: the sum of n rows over sqrt n has unit noise and sqrt n times the length.
@@ -114,7 +114,7 @@ class Rounds:
             unlabelled: whether most messages are from nodes without a label: then a class sends what its
                 members send by their own posteriors, instead of its code.
         """
-        groups, count = self._groups[self._listening], len(self.rows)
+        groups, count = self._groups[self._receiving], len(self.rows)
         each = [in_noise_units(rows, hop, groups) for rows, hop in zip(self.rows, self.hops, strict=False)]
         merged = torch.stack(each).sum(dim=0) / math.sqrt(count)
         if unlabelled:
@@ -123,19 +123,19 @@ class Rounds:
             means = torch.einsum("kj,njd->nkd", affinity.neighbours, sent)
         else:
             sent, means = self._codes, affinity.neighbours @ self._codes
-            length = expected_length(self.hops[0], self._groups, affinity.mean_degree)[self._listening]
+            length = expected_length(self.hops[0], self._groups, affinity.mean_degree)[self._receiving]
         plain = Signal(length * math.sqrt(count), means, torch.ones((), dtype=torch.float64))
-        if self._weigher is None:
+        if self._weight_model is None:
             return merged, plain
-        moments, bound = Moments.averaged(self._moments), self._weigher.similarity.bound
+        moments, bound = WeightMoments.averaged(self._moments), self._weight_model.similarity.bound
         return merged, weighted(plain, affinity.neighbours, sent, moments, bound)
 
     def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
         """Return the head's inputs: nodes receive at different weights, and one head serves them all."""
         mean = signal.length.mean()
-        least = 1e-9 if self._weigher is None else _LEVEL_FLOOR * float(mean)
+        least = 1e-9 if self._weight_model is None else _MIN_LEVEL * float(mean)
         level = (mean / signal.length.clamp_min(least))[:, None]
-        last = in_noise_units(self.rows[-1], self.hops[len(self.rows) - 1], self._groups[self._listening])
+        last = in_noise_units(self.rows[-1], self.hops[len(self.rows) - 1], self._groups[self._receiving])
         rows = [merged, last] if len(self.rows) > 1 else [merged]
         return head_inputs(start, prior, [row * level for row in rows])
 
@@ -157,27 +157,27 @@ class Rounds:
         return torch.stack(each) / total[:, None]
 
 
-AnyRounds: TypeAlias = Rounds | TallyRounds
+AnyAggregationRounds: TypeAlias = AggregationRounds | CountRounds
 
 
-def rounds_for(
+def build_rounds(
     queries: Sequence[Query],
     graph: Graph,
     groups: Tensor,
     labels: Tensor,
     release: Release,
-    weigher: Weigher | None = None,
+    weight_model: EdgeWeightModel | None = None,
     first: int = 0,
-) -> AnyRounds:
-    """Return the rounds that a plan's queries of rows ask for, before the first; see :class:`Rounds`."""
+) -> AnyAggregationRounds:
+    """Return the rounds that a plan's queries of rows ask for, before the first; see :class:`AggregationRounds`."""
     if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
-        return TallyRounds(graph, groups, labels, (queries[0],), release, first)
-    return Rounds(graph, groups, labels, rounds_of(queries), release, weigher, first)
+        return CountRounds(graph, groups, labels, (queries[0],), release, first)
+    return AggregationRounds(graph, groups, labels, round_queries(queries), release, weight_model, first)
 
 
-def affinity_of(rounds: AnyRounds, known: Affinity | None) -> Affinity:
+def estimate_affinity(rounds: AnyAggregationRounds, known: Affinity | None) -> Affinity:
     """Return how classes are connected: as counts of edges said beforehand, or else as the rows say."""
-    if isinstance(rounds, TallyRounds):
+    if isinstance(rounds, CountRounds):
         return rounds.affinity()
     if known is None:
         raise ReleaseError("a ClassCode plan holds counts first, and hops after them")

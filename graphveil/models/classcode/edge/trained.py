@@ -7,45 +7,45 @@ import torch
 from graphveil.graph import Graph
 from graphveil.models.classcode.edge.groups import (
     groups_of,
-    groups_to_predict,
     labelled_count,
+    prediction_groups,
     public_labels,
 )
-from graphveil.models.classcode.edge.head import Head
-from graphveil.models.classcode.edge.inductive import InductiveReader
-from graphveil.models.classcode.edge.plan import EdgePlan
-from graphveil.models.classcode.edge.rounds import rounds_for
-from graphveil.models.classcode.edge.weights import Weigher, weigher_state
-from graphveil.models.inference.cache import Answer
+from graphveil.models.classcode.edge.head import PosteriorHead
+from graphveil.models.classcode.edge.inductive import InductivePredictor
+from graphveil.models.classcode.edge.plan import EdgeReleaseConfig
+from graphveil.models.classcode.edge.rounds import build_rounds
+from graphveil.models.classcode.edge.weights import EdgeWeightModel, weight_model_state
+from graphveil.models.inference.prediction_cache import CachedPrediction
 from graphveil.models.membership import check_classes
-from graphveil.models.method import State, Trained
-from graphveil.models.parts import parts_state
+from graphveil.models.method import State, TrainedModel
+from graphveil.models.parts import networks_state
+from graphveil.models.privacy_config import PrivacyConfig
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.models.terms import Terms
 from graphveil.release import ReleasePlan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedClassCode(Trained):
+class TrainedEdgeLevelClassCode(TrainedModel):
     """What a fit at edge level leaves; heads and gate stay with the graph that they were fitted to.
 
     Args:
-        terms: what is protected, at which budget.
-        asked: what is asked of the edges of a graph.
+        privacy_config: what is protected, at which budget.
+        edge_plan: what is asked of the edges of a graph.
         classes: C.
-        reader: reads rows of graphs that were not fitted.
-        weigher: what weighs messages; None for weights of one.
+        inductive_predictor: reads rows of graphs that were not fitted.
+        weight_model: what weighs messages; None for weights of one.
         heads: networks that read rows of the fitted graph.
         gate: the weights of heads, likelihood and features there.
     """
 
-    terms: Terms
-    asked: EdgePlan
+    privacy_config: PrivacyConfig
+    edge_plan: EdgeReleaseConfig
     classes: int
-    reader: InductiveReader
-    weigher: Weigher | None
-    heads: tuple[Head, ...]
+    inductive_predictor: InductivePredictor
+    weight_model: EdgeWeightModel | None
+    heads: tuple[PosteriorHead, ...]
     gate: tuple[float, ...]
 
     def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
@@ -58,25 +58,27 @@ class TrainedClassCode(Trained):
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan:
         """Return rounds of rows alone."""
-        return self.asked.of_rows(self.terms, sizes)
+        return self.edge_plan.prediction_plan(self.privacy_config, sizes)
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Ask all rounds; of a graph that has grown, for its new nodes, to which the old ones speak."""
         assert session.plan is not None  # there is always something to ask
         first = 0 if kept is None else len(kept.proba)
-        groups = groups_to_predict(graph, first)
+        groups = prediction_groups(graph, first)
         release = session.open(graph, groups, first=first)
         labels, queries = public_labels(graph, groups_of(graph)), session.plan.queries
-        rounds = rounds_for(queries, graph, groups, labels, release, self.weigher, first)
-        proba = self.reader.predict(rounds, graph, session, kept, previous=self.asked.reads_previous)
+        rounds = build_rounds(queries, graph, groups, labels, release, self.weight_model, first)
+        proba = self.inductive_predictor.predict(
+            rounds, graph, session, kept, previous=self.edge_plan.reads_previous
+        )
         release.close()
-        return Answer(session.plan, tuple(rounds.rows), proba)
+        return CachedPrediction(session.plan, tuple(rounds.rows), proba)
 
     def state(self) -> State:
         """Return the weights of all networks, and the public figures beside them."""
         return {
             "gate": torch.tensor(self.gate),
-            **parts_state("heads", self.heads),
-            **weigher_state(self.weigher),
-            **self.reader.state(),
+            **networks_state("heads", self.heads),
+            **weight_model_state(self.weight_model),
+            **self.inductive_predictor.state(),
         }

@@ -14,39 +14,39 @@ from graphveil._random import PublicStreams
 from graphveil.graph import Features, Graph
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.edge.likelihood import Signal
+from graphveil.models.edge_weighting import EdgeWeighting
 from graphveil.models.method import State
-from graphveil.models.parts import part_of, parts_state
+from graphveil.models.parts import networks_state, part_of
 from graphveil.models.session import Session
-from graphveil.models.weighting import Weighting
 from graphveil.networks.layers import FeedForward
 from graphveil.release.rows.neighbor_sums import Keys
 from graphveil.weights import Similarity
 from graphveil.weights.public_pairs import weights_from
 
 _SOURCES, _PAIRS = 512, 1 << 22  # nodes that all listen to, and the pairs that are looked at in all
-_LEAST = 1e-3  # of the bound: below it a node is taken to hear next to nothing
+_MIN_RELATIVE_WEIGHT = 1e-3  # of the bound: below it a node is taken to hear next to nothing
 
 
 @dataclass(frozen=True)
-class Moments:
+class WeightMoments:
     """Mean and mean square of the weights into each node v, by the class j of the other end, each (N, C)."""
 
     mean: Tensor
     square: Tensor
 
     @staticmethod
-    def averaged(several: list["Moments"]) -> "Moments":
+    def averaged(several: list["WeightMoments"]) -> "WeightMoments":
         """Return the moments of rows that are averaged."""
         mean = torch.stack([one.mean for one in several]).mean(dim=0)
-        return Moments(mean, torch.stack([one.square for one in several]).mean(dim=0))
+        return WeightMoments(mean, torch.stack([one.square for one in several]).mean(dim=0))
 
-    def __getitem__(self, nodes: slice) -> "Moments":
+    def __getitem__(self, nodes: slice) -> "WeightMoments":
         """Return those of some nodes."""
-        return Moments(self.mean[nodes], self.square[nodes])
+        return WeightMoments(self.mean[nodes], self.square[nodes])
 
 
 @dataclass(frozen=True)
-class Weigher:
+class EdgeWeightModel:
     """A weight, and the network of ``learned_public`` if it is that.
 
     Its keys are functions of cross-fitted posteriors and of features: a labelled node's own label has no part
@@ -69,7 +69,7 @@ class Weigher:
             return probabilities
         return soft_codes(log_posteriors, simplex_codes(log_posteriors.shape[1]))
 
-    def moments(self, keys: Keys, classes: Tensor, generator: torch.Generator) -> Moments:
+    def moments(self, keys: Keys, classes: Tensor, generator: torch.Generator) -> WeightMoments:
         """Estimate the moments from a sample of nodes that all others listen to, whatever the edges.
 
         Args:
@@ -90,44 +90,50 @@ class Weigher:
             both = [(p @ member + p.mean(dim=1, keepdim=True)) / total for p in (w, w.square())]
             parts.append(torch.stack(both))
             first += len(w)
-        return Moments(*torch.cat(parts, dim=1))
+        return WeightMoments(*torch.cat(parts, dim=1))
 
 
-def learned_weigher(
-    weighting: Weighting | None, graph: Graph, log_posteriors: Tensor, session: Session
-) -> Weigher | None:
+def fit_weight_model(
+    edge_weighting: EdgeWeighting | None, graph: Graph, log_posteriors: Tensor, session: Session
+) -> EdgeWeightModel | None:
     """Return the weights and what they learn from public labels; None for weights of one."""
-    if weighting is None:
+    if edge_weighting is None:
         return None
-    network = weighting.weight_network(graph.num_classes, session.streams.torch("weights"))
+    network = edge_weighting.weight_network(graph.num_classes, session.streams.torch("weights"))
     if network is not None:
         rows = log_posteriors.exp()
-        taught = session.once("weights", lambda: _state_of(weighting.learned(graph, rows, session)))
+        taught = session.load_or_compute(
+            "weights", lambda: _state_of(edge_weighting.learned(graph, rows, session))
+        )
         network.load_state_dict(taught)
-    return Weigher(weighting.similarity, network)
+    return EdgeWeightModel(edge_weighting.similarity, network)
 
 
-def weigher_state(weigher: Weigher | None) -> State:
+def weight_model_state(weight_model: EdgeWeightModel | None) -> State:
     """Return the weights of the network that weighs messages, if there is one."""
-    network = None if weigher is None else weigher.weight_network
-    return {} if network is None else parts_state("weights", [network])
+    network = None if weight_model is None else weight_model.weight_network
+    return {} if network is None else networks_state("weights", [network])
 
 
-def restore_weigher(weighting: Weighting | None, state: State, classes: int) -> Weigher | None:
-    """Return what :func:`weigher_state` was taken from."""
-    if weighting is None:
+def restore_weight_model(
+    edge_weighting: EdgeWeighting | None, state: State, classes: int
+) -> EdgeWeightModel | None:
+    """Return what :func:`weight_model_state` was taken from."""
+    if edge_weighting is None:
         return None
-    network = weighting.weight_network(classes, PublicStreams(0).torch("restore"))
+    network = edge_weighting.weight_network(classes, PublicStreams(0).torch("restore"))
     if network is not None:
         network.load_state_dict(part_of(state, "weights/0/"))
-    return Weigher(weighting.similarity, network)
+    return EdgeWeightModel(edge_weighting.similarity, network)
 
 
 def _state_of(network: FeedForward | None) -> State:
     return {} if network is None else dict(network.state_dict())
 
 
-def weighted(signal: Signal, neighbours: Tensor, codes: Tensor, moments: Moments, bound: float) -> Signal:
+def weighted(
+    signal: Signal, neighbours: Tensor, codes: Tensor, moments: WeightMoments, bound: float
+) -> Signal:
     """Return the signal of weighted rows: a neighbour of class j counts as much as its mean weight m_vj.
 
         b_vk = sum_j B_kj (m_vj / m_v) c_j,   D_v = m_v D,   q_v = (mean square) / m_v
@@ -139,7 +145,7 @@ def weighted(signal: Signal, neighbours: Tensor, codes: Tensor, moments: Moments
         moments: those of the weights into each node.
         bound: the largest weight.
     """
-    gain = moments.mean.mean(dim=1).clamp_min(_LEAST * bound)
+    gain = moments.mean.mean(dim=1).clamp_min(_MIN_RELATIVE_WEIGHT * bound)
     relative = moments.mean / gain[:, None]
     means = torch.einsum("kj,njd->nkd", neighbours, relative[:, :, None] * codes)
     scatter = moments.square.mean(dim=1) / gain

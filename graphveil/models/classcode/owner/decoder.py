@@ -13,30 +13,30 @@ import torch
 from torch import Tensor
 
 STRENGTHS = 10
-_SPAN = (-2.2, 1.4)  # of the strengths' logarithms
+_LOG_STRENGTH_RANGE = (-2.2, 1.4)  # of the strengths' logarithms
 _LENGTH, _SPREAD = 0.5, 0.03  # of the start: mean profiles rho0 M_k with covariance 0.03 I
 _TIES = 50.0  # pseudo-nodes that hold profiles, covariances and class shares at the start
 _BLOCK = 1 << 14  # rows at a time: their joint posteriors stay in the cache
-_LEAST_BLOCK = 1 << 8  # below that a block's products wait for the weights that it is multiplied with
+_MIN_BLOCK = 1 << 8  # below that a block's products wait for the weights that it is multiplied with
 _NEAR = 1 << 22  # bytes of one array of some classes' covariances at all strengths
-_HELD = 1 << 28  # bytes of rows' moments that are there at once
+_MAX_STORED_BYTES = 1 << 28  # bytes of rows' moments that are there at once
 _COPIES = 4  # of what there is a moment of for each component: its weights, and sums while they add up
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedRows:
     """What the rows say of each node.
 
-    Shapes: ``log_likelihoods`` (n, C), zero in the mean over classes; ``strengths`` and ``doubts`` (n): the
+    Shapes: ``log_likelihoods`` (n, C), zero in the mean over classes; ``strengths`` and ``uncertainties`` (n): the
     expected strength of a row, and the entropy of its class posterior as a share of the largest possible.
     """
 
     log_likelihoods: Tensor
     strengths: Tensor
-    doubts: Tensor
+    uncertainties: Tensor
 
 
-def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> Decoded:
+def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> DecodedRows:
     """Fit the mixture to rows (n, C-1) with noise of standard deviation sigma, and read every row by it.
 
     A row of class k and strength s is N(s h_k, sigma^2 I + s^2 S_k): its neighbours' codes have the mean
@@ -54,7 +54,7 @@ def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> D
     for _ in range(iterations):
         mixture = mixture.updated(sum((mixture.joint(block).T @ block for block in blocks), torch.zeros(())))
     parts = [mixture.read(block) for block in blocks]
-    return Decoded(*(torch.cat(kind) for kind in zip(*parts, strict=True)))
+    return DecodedRows(*(torch.cat(kind) for kind in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Mixture:
         noise = dim * sigma**2
         squared = float(rows.to(torch.float64).square().sum(dim=1).mean()) if len(rows) else noise
         length = math.sqrt(max(squared - noise, 0.05 * noise))
-        grid = torch.linspace(*_SPAN, STRENGTHS, dtype=torch.float64).exp()
+        grid = torch.linspace(*_LOG_STRENGTH_RANGE, STRENGTHS, dtype=torch.float64).exp()
         return cls(
             codes,
             sigma**2,
@@ -201,8 +201,8 @@ class _Moments:
     def of(cls, rows: Tensor) -> "_Moments":
         """Choose the blocks by public sizes."""
         each = rows.element_size() * moments_of(rows.shape[1])
-        blocks = torch.split(rows, min(_BLOCK, max(_LEAST_BLOCK, _HELD // each)))
-        return cls(blocks, tuple(map(_moments, blocks)) if each * len(rows) <= _HELD else None)
+        blocks = torch.split(rows, min(_BLOCK, max(_MIN_BLOCK, _MAX_STORED_BYTES // each)))
+        return cls(blocks, tuple(map(_moments, blocks)) if each * len(rows) <= _MAX_STORED_BYTES else None)
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter(self.made) if self.made is not None else map(_moments, self.blocks)
@@ -214,7 +214,7 @@ def room(classes: int) -> float:
     >>> round(room(500) / 2**30)
     37
     """
-    return 8 * _COPIES * STRENGTHS * classes * moments_of(classes - 1) + _HELD
+    return 8 * _COPIES * STRENGTHS * classes * moments_of(classes - 1) + _MAX_STORED_BYTES
 
 
 def moments_of(dim: int) -> int:

@@ -8,29 +8,29 @@ from graphveil.graph import Graph, rows
 from graphveil.models.features.noisy_softmax import NoisySoftmax, fit_softmax
 from graphveil.models.method import State
 from graphveil.models.session import Session
-from graphveil.models.training.private import tensors_of
+from graphveil.models.training.dpsgd import tensors_of
 from graphveil.release import DPSGDData, DPSGDQuery, Release
-from graphveil.train.descent import Descent
-from graphveil.train.devices import place_of
+from graphveil.train.descent import DescentSchedule
+from graphveil.train.devices import device_tag
 
 _RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3
 
 
-def encoder_descent(steps: int, noise_multiplier: float, records: int) -> Descent:
+def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> DescentSchedule:
     """Return the encoder's schedule: the step size follows from how loud the noise is, a public figure.
 
     rate = clip(5 (m / 900)^1.3, 2, 60) with m = n sqrt(T) / z, the descent's mu times the records.
 
-    >>> round(encoder_descent(60, 91.3814, 11925).rate, 4)
+    >>> round(encoder_schedule(60, 91.3814, 11925).rate, 4)
     5.8148
     """
     loudness = records * math.sqrt(steps) / noise_multiplier
     rate = _RATE * (loudness / _USUAL) ** _POWER
     low, high = _RATE_RANGE
-    return Descent(steps=steps, rate=min(max(rate, low), high), records=records)
+    return DescentSchedule(steps=steps, rate=min(max(rate, low), high), records=records)
 
 
-def ask_encoder(
+def train_encoder(
     graph: Graph, query: DPSGDQuery, labelled: Tensor, release: Release, session: Session
 ) -> NoisySoftmax:
     """Train the encoder on labelled members as the release's next question, or take it from the workspace.
@@ -43,8 +43,8 @@ def ask_encoder(
         session: where a finished stage is kept, and on which device gradients are formed.
     """
     nodes = labelled.nonzero()[:, 0]
-    bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *place_of(session.private_device))
-    noise = release.ask(DPSGDData(*bound))
+    bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *device_tag(session.private_device))
+    noise = release.answer(DPSGDData(*bound))
 
     def train() -> State:
         return fit_softmax(
@@ -52,10 +52,10 @@ def ask_encoder(
             graph.y,
             labelled,
             graph.num_classes,
-            descent=encoder_descent(query.steps, query.noise_multiplier, len(nodes)),
+            descent=encoder_schedule(query.steps, query.noise_multiplier, len(nodes)),
             noise_multiplier=query.noise_multiplier,
             noise=noise,
             device=session.private_device,
         ).state()
 
-    return NoisySoftmax.restore(session.once("encoder", train))
+    return NoisySoftmax.restore(session.load_or_compute("encoder", train))

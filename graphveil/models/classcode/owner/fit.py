@@ -6,40 +6,40 @@ from torch import Tensor
 
 from graphveil.errors import ReleaseError
 from graphveil.graph import Graph
-from graphveil.models.classcode.owner.encoder import ask_encoder
-from graphveil.models.classcode.owner.messages import Messages
-from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, AggregatedCodes, listen
-from graphveil.models.classcode.owner.reader import (
+from graphveil.models.classcode.owner.aggregation import FLAT_LEVELS, AggregatedCodes, aggregate_and_decode
+from graphveil.models.classcode.owner.combiner import (
     Combiner,
     combiner_inputs,
     fit_combiner,
-    own_reading,
-    reading_trust,
+    own_neighborhood_sum,
+    row_shrinkage,
 )
-from graphveil.models.classcode.owner.targets import teachers
-from graphveil.models.classcode.owner.weighing import Weighing, fit_weighing
+from graphveil.models.classcode.owner.encoder import train_encoder
+from graphveil.models.classcode.owner.evidence_weights import EvidenceWeights, fit_evidence_weights
+from graphveil.models.classcode.owner.messages import NodeMessages
+from graphveil.models.classcode.owner.targets import training_members
 from graphveil.models.features.noisy_softmax import NoisySoftmax
 from graphveil.models.membership import OTHER
 from graphveil.models.method import State
 from graphveil.models.session import Session
-from graphveil.release import DPSGDData, DPSGDQuery, PushData, PushQuery, Release, ReleasePlan
-from graphveil.release.rows.own_lists import read_own_lists
+from graphveil.release import DPSGDData, DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Release, ReleasePlan
+from graphveil.release.rows.out_neighbors import read_out_neighbor_sums
 
 
 @dataclass(frozen=True, eq=False)
-class OwnerOutcome:
+class NodeLevelFitResult:
     """What a fit comes to: public weights and merged rows, and log-posteriors that are not for everybody.
 
     Shapes: ``rows`` (N, C-1), ``log_posteriors`` (N, C), of which row v is for those entitled to v's record.
     """
 
     encoder: NoisySoftmax
-    decider: Weighing | Combiner
+    decider: EvidenceWeights | Combiner
     rows: Tensor
     log_posteriors: Tensor
 
 
-def fit_owner(
+def fit_node_level_classcode(
     graph: Graph,
     plan: ReleasePlan,
     release: Release,
@@ -47,7 +47,7 @@ def fit_owner(
     released: Tensor,
     *,
     read_own_edges: bool = False,
-) -> OwnerOutcome:
+) -> NodeLevelFitResult:
     """Ask the plan's questions in order, and predict every node from what is public and its own record.
 
     Recipe S weighs the features' log-posterior and the row's log-likelihood. Recipe R decides from features,
@@ -57,7 +57,7 @@ def fit_owner(
 
     Args:
         graph: records and lists.
-        plan: made of an ``OwnerPlan``.
+        plan: made of an ``NodeLevelReleasePlan``.
         release: open, with the plan's first question as its next one.
         session: progress and workspace.
         released: whose rows are released, bool (N).
@@ -68,17 +68,19 @@ def fit_owner(
         encoder = fit.encoder()
         log_posteriors = encoder.log_posteriors(graph.x)
     with session.stage("aggregate"):
-        messages = Messages(graph.y, fit.labelled, graph.num_classes, fit.pushes[0].bounds[OTHER])
+        messages = NodeMessages(graph.y, fit.labelled, graph.num_classes, fit.pushes[0].bounds[OTHER])
         sigmas = [push.sigma for push in fit.pushes]
-        aggregated = listen(fit.push, sigmas, messages, log_posteriors, released, fit.favoured)
+        aggregated = aggregate_and_decode(
+            fit.push, sigmas, messages, log_posteriors, released, fit.prioritized
+        )
     with session.stage("classifier"):
         if not read_own_edges:
-            weighing = fit.weighing(log_posteriors, aggregated)
-            decided = weighing.log_posteriors(log_posteriors, aggregated.log_likelihoods)
-            return OwnerOutcome(encoder, weighing, aggregated.rows, decided)
+            evidence_weights = fit.evidence_weights(log_posteriors, aggregated)
+            decided = evidence_weights.log_posteriors(log_posteriors, aggregated.log_likelihoods)
+            return NodeLevelFitResult(encoder, evidence_weights, aggregated.rows, decided)
         inputs = fit.combiner_inputs(log_posteriors, aggregated, messages.first(log_posteriors))
         combiner = fit.combiner(inputs)
-    return OwnerOutcome(encoder, combiner, aggregated.rows, combiner.log_posteriors(inputs))
+    return NodeLevelFitResult(encoder, combiner, aggregated.rows, combiner.log_posteriors(inputs))
 
 
 class _Fit:
@@ -88,45 +90,45 @@ class _Fit:
         """Check that the plan is one of ours."""
         self._graph, self._release, self._session = graph, release, session
         steps = [query for query in plan.queries if isinstance(query, DPSGDQuery)]
-        self.pushes = [query for query in plan.queries if isinstance(query, PushQuery)]
+        self.pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
         if not steps or not self.pushes:
             raise ReleaseError("a plan of ClassCode on records begins with steps and goes on with pushes")
         self.first, self.last = steps[0], steps[1] if len(steps) > 1 else None
-        self.labelled = teachers(graph, plan)
+        self.labelled = training_members(graph, plan)
         self._nodes = self.labelled.nonzero()[:, 0]
         # A plan that can tell rows apart from the first push on gives more to those that nobody knows yet.
-        self.favoured = ~self.labelled & (len(self.pushes[0].levels) > len(FLAT_LEVELS))
+        self.prioritized = ~self.labelled & (len(self.pushes[0].levels) > len(FLAT_LEVELS))
 
     def push(self, vectors: Tensor, levels: Tensor) -> Tensor:
         """Answer the next push."""
-        return self._release.ask(PushData(vectors, levels))
+        return self._release.answer(OutEdgeSumData(vectors, levels))
 
     def encoder(self) -> NoisySoftmax:
         """Train the encoder, or take it from the workspace."""
-        return ask_encoder(self._graph, self.first, self.labelled, self._release, self._session)
+        return train_encoder(self._graph, self.first, self.labelled, self._release, self._session)
 
     def combiner_inputs(self, log_posteriors: Tensor, aggregated: AggregatedCodes, sent: Tensor) -> Tensor:
         """Return what the combiner reads: for v, v's own record and published rows."""
-        reading = own_reading(
-            lambda published: read_own_lists(self._graph.adjacency, published),
+        neighborhood_sum = own_neighborhood_sum(
+            lambda published: read_out_neighbor_sums(self._graph.adjacency, published),
             aggregated.rows,
             aggregated.sigma,
-            reading_trust(aggregated.strengths, aggregated.sigma),
+            row_shrinkage(aggregated.strengths, aggregated.sigma),
             sent,
-            self.pushes[0].degree_budget,
+            self.pushes[0].out_degree_bound,
         )
-        return combiner_inputs(log_posteriors, reading, aggregated.log_likelihoods)
+        return combiner_inputs(log_posteriors, neighborhood_sum, aggregated.log_likelihoods)
 
-    def weighing(self, log_posteriors: Tensor, aggregated: AggregatedCodes) -> Weighing:
+    def evidence_weights(self, log_posteriors: Tensor, aggregated: AggregatedCodes) -> EvidenceWeights:
         """Train the weights of features and rows, if the plan has steps for that."""
         query, labels = self.last, self._graph.y
         if query is None:
-            return Weighing.even()
+            return EvidenceWeights.even()
         read = (log_posteriors, aggregated.log_likelihoods)
-        noise = self._release.ask(DPSGDData(*(part[self._nodes] for part in read), labels[self._nodes]))
+        noise = self._release.answer(DPSGDData(*(part[self._nodes] for part in read), labels[self._nodes]))
 
         def train() -> State:
-            fitted = fit_weighing(
+            fitted = fit_evidence_weights(
                 *read,
                 labels,
                 self.labelled,
@@ -136,17 +138,17 @@ class _Fit:
             )
             return {"weights": fitted.weights}
 
-        return Weighing(self._session.once("weighing", train)["weights"])
+        return EvidenceWeights(self._session.load_or_compute("weighing", train)["weights"])
 
     def combiner(self, inputs: Tensor) -> Combiner:
         """Train the combiner, or take it from the workspace."""
         query, labels = self.last, self._graph.y
         if query is None:
             raise ReleaseError("a plan of recipe R ends with the combiner's steps")
-        noise = self._release.ask(DPSGDData(inputs[self._nodes], labels[self._nodes]))
+        noise = self._release.answer(DPSGDData(inputs[self._nodes], labels[self._nodes]))
 
         def train() -> State:
             fitted = fit_combiner(inputs, labels, self.labelled, steps=query.steps, noise=noise)
             return {"weights": fitted.weights}
 
-        return Combiner(self._session.once("combiner", train)["weights"])
+        return Combiner(self._session.load_or_compute("combiner", train)["weights"])

@@ -11,7 +11,7 @@ _SAFETY = 1 + 1e-6  # a message stays below its bound in spite of rounding
 
 
 @dataclass(frozen=True)
-class Messages:
+class NodeMessages:
     """Who sends what: labelled nodes their class's code, of norm one; the others a soft code, or nothing.
 
     A record without a label pays for nothing but its messages and may use the whole budget for them: its
@@ -32,7 +32,7 @@ class Messages:
     def first(self, log_posteriors: Tensor) -> Tensor:
         """Return messages by the features' posteriors: soft codes of norm at most B, shape (N, C-1).
 
-        >>> sent = Messages(torch.tensor([1, -1]), torch.tensor([True, False]), 2, 1.5)
+        >>> sent = NodeMessages(torch.tensor([1, -1]), torch.tensor([True, False]), 2, 1.5)
         >>> [round(v, 4) for v in sent.first(torch.zeros(2, 2)).flatten().abs().tolist()]
         [1.0, 0.0]
         """

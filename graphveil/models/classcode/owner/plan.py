@@ -3,23 +3,23 @@
 import math
 from dataclasses import dataclass
 
-from graphveil.models.classcode.owner.division import Division, encoder_share
-from graphveil.models.classcode.owner.pushes import FIRST_LEVELS, FLAT_LEVELS, LEVELS
-from graphveil.models.classcode.owner.weighing import WEIGHTS
+from graphveil.models.classcode.owner.aggregation import FIRST_LEVELS, FLAT_LEVELS, LEVELS
+from graphveil.models.classcode.owner.budget_split import BudgetSplit, encoder_share
+from graphveil.models.classcode.owner.evidence_weights import WEIGHTS
 from graphveil.models.membership import GROUPS, OTHER, PARTITION, TRAIN, VAL
-from graphveil.models.training.record_plan import outcome_counts
-from graphveil.privacy import NodeOwner
-from graphveil.release import DPSGDQuery, PushQuery, Query
+from graphveil.models.training.record_plan import accuracy_count_query
+from graphveil.privacy import NodeRecord
+from graphveil.release import DPSGDQuery, OutEdgeSumQuery, Query
 
-_WEIGHING_SHARE = 0.02  # of mu^2: two numbers need little
+_EVIDENCE_WEIGHTS_SHARE = 0.02  # of mu^2: two numbers need little
 _GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the rows that have least of it
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnerPlan:
+class NodeLevelReleasePlan:
     """The questions of a fit, in order, for any total mu; every record's own questions cost at most that.
 
-    Training records pay for everything. Validation records teach too if ``val_teaches``, since nothing is
+    Training records pay for everything. Validation records teach too if ``train_on_val``, since nothing is
     selected on them. Whoever does not teach pays for its messages alone, which may be longer, and with
     ``metrics`` for one pair of noisy counts instead.
 
@@ -29,48 +29,57 @@ class OwnerPlan:
         classes: C.
         records: the public number of labelled nodes, for the encoder's share.
         reads_own_edges: recipe R in place of S.
-        weighs: whether S learns how much to trust rows; it needs the rows of labelled nodes.
+        fits_evidence_weights: whether S learns how much to trust rows; it needs the rows of labelled nodes.
         share: the encoder's share; None for what suits the recipe.
         unlabelled_send: whether nodes that do not teach send messages.
-        val_teaches: whether validation labels are used like training labels.
+        train_on_val: whether validation labels are used like training labels.
         metrics: whether accuracies are released.
-        degree_budget: D of the pushes.
+        out_degree_bound: D of the pushes.
 
-    >>> plan = OwnerPlan(unit=NodeOwner(), features=9, classes=3, records=500, share=0.1)
+    >>> plan = NodeLevelReleasePlan(unit=NodeRecord(), features=9, classes=3, records=500, share=0.1)
     >>> [query.kind for query in plan.queries(0.5)]
     ['steps', 'rows', 'rows', 'rows', 'steps']
     """
 
-    unit: NodeOwner
+    unit: NodeRecord
     features: int
     classes: int
     records: int
     reads_own_edges: bool = False
-    weighs: bool = True
+    fits_evidence_weights: bool = True
     share: float | None = None
     unlabelled_send: bool = True
-    val_teaches: bool = True
+    train_on_val: bool = True
     metrics: bool = False
-    degree_budget: int = 1
+    out_degree_bound: int = 1
 
-    def division(self, mu: float) -> Division:
+    def budget_split(self, mu: float) -> BudgetSplit:
         """Return how a total mu is divided."""
         if self.reads_own_edges:
-            return Division.reading() if self.share is None else Division.reading(self.share)
+            return (
+                BudgetSplit.neighborhood_sum()
+                if self.share is None
+                else BudgetSplit.neighborhood_sum(self.share)
+            )
         suits = encoder_share(mu, (self.features + 1) * self.classes, self.records, self.classes)
-        weighing = _WEIGHING_SHARE if self.weighs else 0.0
-        return Division.strict(suits if self.share is None else self.share, weighing)
+        evidence_weights = _EVIDENCE_WEIGHTS_SHARE if self.fits_evidence_weights else 0.0
+        return BudgetSplit.for_weighted_rows(suits if self.share is None else self.share, evidence_weights)
 
     def queries(self, mu: float) -> tuple[Query, ...]:
         """Return the questions."""
-        division = self.division(mu)
-        noise = division.noise(mu / self.unit.change)
-        first = self._steps((self.features + 1) * self.classes, division.encoder_steps, noise.encoder)
+        budget_split = self.budget_split(mu)
+        noise = budget_split.noise(mu / self.unit.change)
+        first = self._steps((self.features + 1) * self.classes, budget_split.encoder_steps, noise.encoder)
         bounds = tuple(self._bound(group, noise.bound) for group in range(GROUPS))
         pushes = [self._push(number, sigma, bounds) for number, sigma in enumerate(noise.pushes)]
         weights = (4 * self.classes - 1) * self.classes if self.reads_own_edges else WEIGHTS
-        last = [self._steps(weights, division.combiner_steps, noise.combiner)] if noise.combiner else []
-        return (first, *pushes, *last, *self._tallies(mu * math.sqrt(1 - division.aggregation)))
+        last = [self._steps(weights, budget_split.combiner_steps, noise.combiner)] if noise.combiner else []
+        return (
+            first,
+            *pushes,
+            *last,
+            *self._accuracy_count_queries(mu * math.sqrt(1 - budget_split.aggregation)),
+        )
 
     def _steps(self, parameters: int, steps: int, noise_multiplier: float) -> DPSGDQuery:
         return DPSGDQuery(
@@ -78,32 +87,34 @@ class OwnerPlan:
             steps=steps,
             noise_multiplier=noise_multiplier,
             partition=PARTITION,
-            pays=tuple(self._teaches(group) for group in range(GROUPS)),
+            pays=tuple(self._is_training_group(group) for group in range(GROUPS)),
         )
 
-    def _push(self, number: int, sigma: float, bounds: tuple[float, ...]) -> PushQuery:
-        alike = self.reads_own_edges or not self.weighs  # nobody waits for more than the others
+    def _push(self, number: int, sigma: float, bounds: tuple[float, ...]) -> OutEdgeSumQuery:
+        alike = (
+            self.reads_own_edges or not self.fits_evidence_weights
+        )  # nobody waits for more than the others
         levels = LEVELS if number else FLAT_LEVELS if alike else FIRST_LEVELS
         loudest = math.sqrt(max(levels) / 16) * max(bounds)
-        return PushQuery(
+        return OutEdgeSumQuery(
             dim=self.classes - 1,
             sigma=sigma,
-            degree_budget=self.degree_budget,
+            out_degree_bound=self.out_degree_bound,
             levels=levels,
             partition=PARTITION,
             bounds=bounds,
             grid_bits=max(_GRID_BITS, math.ceil(math.log2(2 * _FINEST_NOISE * loudest / sigma))),
         )
 
-    def _tallies(self, mu: float) -> tuple[Query, ...]:
+    def _accuracy_count_queries(self, mu: float) -> tuple[Query, ...]:
         """Return counts of validation and of test nodes, at what teaching costs the others."""
-        return tuple(outcome_counts(self.unit, counted, mu) for counted in (VAL, OTHER) if self.metrics)
+        return tuple(accuracy_count_query(self.unit, counted, mu) for counted in (VAL, OTHER) if self.metrics)
 
-    def _teaches(self, group: int) -> bool:
-        return group == TRAIN or (group == VAL and self.val_teaches and not self.metrics)
+    def _is_training_group(self, group: int) -> bool:
+        return group == TRAIN or (group == VAL and self.train_on_val and not self.metrics)
 
     def _bound(self, group: int, longest: float) -> float:
         """Return the longest message of a group's records."""
-        if self._teaches(group):
+        if self._is_training_group(group):
             return 1.0
         return float(self.unlabelled_send) * (1.0 if self.metrics else longest)

@@ -23,7 +23,7 @@ def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
     if targets == "test":
         chosen[members(graph, "test")] = True
     elif targets == "unlabelled":
-        chosen = ~teachers(graph, plan)
+        chosen = ~training_members(graph, plan)
     else:
         chosen[_positions(graph, targets)] = True
     if not bool(chosen.any()):
@@ -44,7 +44,7 @@ def _positions(graph: Graph, targets: Targets) -> list[int]:
     return [places[name] for name in wanted]
 
 
-def teachers(graph: Graph, plan: ReleasePlan) -> Tensor:
+def training_members(graph: Graph, plan: ReleasePlan) -> Tensor:
     """Return the public members of the groups that teach, with or without a label, bool (N)."""
     pays = next(query.pays for query in plan.queries if isinstance(query, DPSGDQuery))
     return torch.tensor(pays)[record_groups(graph)]

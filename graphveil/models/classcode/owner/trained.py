@@ -3,46 +3,46 @@
 from dataclasses import dataclass
 from typing import NoReturn
 
-from graphveil.errors import ArtifactError, NotYetError
+from graphveil.errors import ArtifactError, NotImplementedGuaranteeError
 from graphveil.graph import Graph
-from graphveil.models.classcode.owner.reader import Combiner
-from graphveil.models.classcode.owner.weighing import WEIGHTS, Weighing
+from graphveil.models.classcode.owner.combiner import Combiner
+from graphveil.models.classcode.owner.evidence_weights import WEIGHTS, EvidenceWeights
 from graphveil.models.features.noisy_softmax import NoisySoftmax
-from graphveil.models.inference.cache import Answer
-from graphveil.models.method import State, Trained
+from graphveil.models.inference.prediction_cache import CachedPrediction
+from graphveil.models.method import State, TrainedModel
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedClassCodeOwner(Trained):
+class TrainedNodeLevelClassCode(TrainedModel):
     """The encoder of features, and what decides on features and rows: a weighing (S) or a combiner (R)."""
 
     encoder: NoisySoftmax
-    decider: Weighing | Combiner
+    decider: EvidenceWeights | Combiner
 
     def plan_for(self, sizes: PublicSizes) -> NoReturn:
         """Refuse: the pushes of another graph need to know who teaches there.
 
         Raises:
-            NotYetError: always.
+            NotImplementedGuaranteeError: always.
         """
-        raise NotYetError(
+        raise NotImplementedGuaranteeError(
             "classcode with unit 'node-owner' asks by who has a public label, which another graph need not "
             "say, and does not yet predict one; fit it on that graph (its own release and budget), or use "
             "gap, which predicts other graphs"
         )
 
-    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> NoReturn:
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
         """Refuse, as :meth:`plan_for` does."""
-        self.plan_for(PublicSizes.of(graph))
+        self.plan_for(PublicSizes.from_graph(graph))
 
     def state(self) -> State:
         """Return the weights."""
         return {**self.encoder.state(), "decider": self.decider.weights}
 
     @classmethod
-    def restore(cls, state: State, sizes: PublicSizes) -> "TrainedClassCodeOwner":
+    def restore(cls, state: State, sizes: PublicSizes) -> "TrainedNodeLevelClassCode":
         """Return what :meth:`state` was taken from.
 
         Raises:
@@ -55,5 +55,5 @@ class TrainedClassCodeOwner(Trained):
                 f"the model's weights are not those of {sizes.width} features and {classes} classes; take "
                 "them from the original run"
             )
-        decider = Weighing(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
+        decider = EvidenceWeights(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
         return cls(encoder=NoisySoftmax.restore(state), decider=decider)

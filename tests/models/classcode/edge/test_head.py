@@ -2,7 +2,7 @@
 
 import torch
 
-from graphveil.models.classcode.edge.head import Head, HeadsSideBySide, blend, fit_gate
+from graphveil.models.classcode.edge.head import BatchedHeads, PosteriorHead, blend, fit_gate
 
 
 def test_the_gate_picks_the_expert_that_is_right() -> None:
@@ -20,8 +20,8 @@ def test_a_blend_of_log_posteriors_is_a_log_posterior() -> None:
     torch.testing.assert_close(blend((a, b), (0.5, 0.5)).exp().sum(dim=1), torch.ones(7, dtype=torch.float64))
 
 
-def trained_together() -> HeadsSideBySide:
-    heads = HeadsSideBySide(9, 3, small=True, generator=torch.Generator().manual_seed(0)).eval()
+def trained_together() -> BatchedHeads:
+    heads = BatchedHeads(9, 3, small=True, generator=torch.Generator().manual_seed(0)).eval()
     with torch.no_grad():
         heads.alpha.copy_(torch.tensor([0.5, 1.0, 2.0])[:, None, None])
     return heads
@@ -36,6 +36,6 @@ def test_each_head_answers_alone_as_it_did_beside_the_others() -> None:
 
 def test_a_restored_head_answers_as_before() -> None:
     head = trained_together().heads()[2]
-    again = Head.restore(dict(head.state_dict()))
+    again = PosteriorHead.restore(dict(head.state_dict()))
     start, inputs = torch.randn(5, 3), torch.randn(5, 9)
     assert torch.equal(head(start, inputs), again(start, inputs))

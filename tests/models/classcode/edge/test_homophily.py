@@ -15,7 +15,7 @@ def test_the_error_is_that_of_the_noise() -> None:
     generator, found = torch.Generator().manual_seed(0), []
     for _ in range(400):
         noise = torch.triu(20 * torch.randn(3, 3, generator=generator))
-        estimate = Homophily.of_counts(
+        estimate = Homophily.from_counts(
             exact + noise + noise.T, torch.full((3, 3), 400.0) + torch.eye(3) * 1200
         )
         assert estimate is not None
@@ -36,14 +36,14 @@ def test_the_error_is_that_of_the_noise() -> None:
     ],
     ids=["noise", "negative", "one class"],
 )
-def test_what_noise_may_have_made_says_nothing(ends: torch.Tensor, variance: float) -> None:
-    assert Homophily.of_counts(ends, torch.full((2, 2), variance)) is None
+def test_what_noise_may_have_made_says_nothing(endpoint_counts: torch.Tensor, variance: float) -> None:
+    assert Homophily.from_counts(endpoint_counts, torch.full((2, 2), variance)) is None
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_fit_says_how_alike_neighbours_are_from_what_it_released(noise: str) -> None:
     model = ClassCode(unit="undirected-edge", epsilon=4.0, delta=1e-6, seed=0, noise=noise).fit(listed())
-    assert model.homophily_ is not None and model.homophily_.little
+    assert model.homophily_ is not None and model.homophily_.is_weak
     before = ClassCode(unit="undirected-edge", epsilon=4.0)
     assert before.homophily_ is None
 
@@ -52,8 +52,8 @@ def test_a_fit_says_how_alike_neighbours_are_from_what_it_released(noise: str) -
 def test_where_counts_say_little_another_method_is_named(
     method: str, named: bool, invoke: Invoke, files: Files
 ) -> None:
-    ends = np.random.default_rng(0).integers(NODES, size=(4000, 2))
-    write(files.edges, [["a", "b"], *([f"u{a}", f"u{b}"] for a, b in ends)])
+    endpoint_counts = np.random.default_rng(0).integers(NODES, size=(4000, 2))
+    write(files.edges, [["a", "b"], *([f"u{a}", f"u{b}"] for a, b in endpoint_counts)])
     edges = ["--unit", "undirected-edge", "--epsilon", "30", "--delta", "1e-6"]
     answer = invoke("train", method, *files.flags, *edges, "--out", "r", "--json")
     assert ("Method spectral reads who is listed with whom" in answer.err) is named

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
-from graphveil.errors import ArtifactError, GraphError, NotYetError
+from graphveil.errors import ArtifactError, GraphError, NotImplementedGuaranteeError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.codes import simplex_codes
 from graphveil.models.classcode.edge.groups import TARGET, TRAIN
-from graphveil.models.classcode.edge.likelihood import Shape, Signal, fit_length
-from graphveil.models.classcode.edge.trained import TrainedClassCode
+from graphveil.models.classcode.edge.likelihood import LikelihoodShape, Signal, fit_length
+from graphveil.models.classcode.edge.trained import TrainedEdgeLevelClassCode
 from graphveil.privacy import ledger_of
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release
 from tests.models.conftest import grouped
@@ -29,7 +29,7 @@ Asked = list[tuple[Tensor, Tensor, tuple[int, ...]]]
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What was asked: the codes that were sent, the nodes' groups, and the shape of the answer."""
     seen: Asked = []
-    ask = Release.ask
+    ask = Release.answer
 
     def noting(self: Release, data: Any) -> Any:
         answer = ask(self, data)
@@ -58,14 +58,14 @@ def grow(graph: Graph, nodes: int = 3, seed: int = 0) -> Graph:
 def test_another_graph_is_asked_once_for_rows_alone(options: dict[str, Any]) -> None:
     graph, other = grouped(), without_labels(grouped(seed=1))
     model = ClassCode(**PUBLIC, **options).fit(graph)
-    price = model.price(other, disjoint_edges=True)
-    assert price is not None
-    assert price.epsilon <= 4.0
-    assert price.releases == 1
-    assert len(price.event.events) == 2  # two rounds where nobody has a label, and no counts
-    first = model.predict_proba(other, disjoint_edges=True)
+    privacy_cost = model.privacy_cost(other, assume_disjoint_edges=True)
+    assert privacy_cost is not None
+    assert privacy_cost.epsilon <= 4.0
+    assert privacy_cost.releases == 1
+    assert len(privacy_cost.event.events) == 2  # two rounds where nobody has a label, and no counts
+    first = model.predict_proba(other, assume_disjoint_edges=True)
     assert torch.equal(model.predict_proba(other), first)
-    assert model.price(other) is None
+    assert model.privacy_cost(other) is None
     assert (len(ledger_of(graph.edge_set).entries), len(ledger_of(other.edge_set).entries)) == (1, 1)
     assert model.guarantee_with_predictions.epsilon == pytest.approx(4.0)
     assert torch.allclose(first.sum(dim=1), torch.ones(150))
@@ -83,9 +83,9 @@ def test_two_classes_are_counted_at_both_ends_here_there_and_at_new_nodes() -> N
     (query,) = model.preview(graph).plan.queries
     assert (query.ranks, query.epsilon, model.guarantee.epsilon) == (None, 2.0, pytest.approx(4.0, rel=1e-4))
     assert ClassCode(**{**PUBLIC, "epsilon": 3.9}).preview(graph).plan.queries[0].ranks == (0, 1, 2)
-    right = model.predict(other, disjoint_edges=True) == other.y
+    right = model.predict(other, assume_disjoint_edges=True) == other.y
     assert float(right[other.mask("test")].float().mean()) > 0.8
-    grown = model.predict_proba(grow(other), disjoint_edges=True)
+    grown = model.predict_proba(grow(other), assume_disjoint_edges=True)
     assert grown.shape == (153, 2)
     assert model.guarantee_with_predictions.epsilon == pytest.approx(4.0, rel=1e-4)
 
@@ -130,7 +130,7 @@ def test_labels_of_other_classes_are_refused_before_anything_is_booked() -> None
 def test_records_are_not_predicted_elsewhere() -> None:
     model = ClassCode(unit="node-owner", epsilon=4.0, delta=1e-5, seed=0).fit(grouped())
     other = grouped(seed=1)
-    with pytest.raises(NotYetError, match="use gap"):
+    with pytest.raises(NotImplementedGuaranteeError, match="use gap"):
         model.predict(other)
     assert not ledger_of(other.edge_set).entries
 
@@ -145,7 +145,7 @@ def test_a_model_from_a_folder_predicts_what_the_first_one_does(
     model = ClassCode(**SEEDED, **options).fit(grouped())
     model.save(tmp_path / "run")
     loaded = gv.load_model(tmp_path / "run")
-    there = loaded.predict_proba(without_labels(grouped(seed=1)), accept_price=True)
+    there = loaded.predict_proba(without_labels(grouped(seed=1)), allow_spend=True)
     torch.testing.assert_close(there, model.predict_proba(without_labels(grouped(seed=1))))
 
 
@@ -175,9 +175,9 @@ def test_nodes_that_come_later_hear_old_ones_at_full_weight_and_pay_for_new_edge
     graph = grouped()
     model = ClassCode(**PUBLIC, **options).fit(graph)
     grown = grow(graph)
-    price = model.price(grown)
-    assert price is not None
-    assert price.epsilon <= 4.0
+    privacy_cost = model.privacy_cost(grown)
+    assert privacy_cost is not None
+    assert privacy_cost.epsilon <= 4.0
     asked.clear()
     proba = model.predict_proba(grown)
     assert torch.equal(proba[:150], model.predict_proba())
@@ -201,12 +201,12 @@ def test_nodes_that_come_later_hear_old_ones_at_full_weight_and_pay_for_new_edge
 def test_where_neighbours_are_counted_later_nodes_hear_old_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heard: list[tuple[Tensor, Tensor, Tensor]] = []
-    ask = Release.ask
+    combined_aggregates: list[tuple[Tensor, Tensor, Tensor]] = []
+    ask = Release.answer
 
     def noting(self: Release, data: Any) -> Any:
         answer = ask(self, data)
-        heard.append((data.classes, self._public.groups, answer))  # type: ignore[arg-type]
+        combined_aggregates.append((data.classes, self._public.groups, answer))  # type: ignore[arg-type]
         return answer
 
     monkeypatch.setattr(Release, "ask", noting)
@@ -214,7 +214,7 @@ def test_where_neighbours_are_counted_later_nodes_hear_old_ones(
     model = ClassCode(**PUBLIC).fit(graph)
     grown = grow(graph)
     proba = model.predict_proba(grown)
-    (taught, first, rows), (classes, groups, later) = heard
+    (taught, first, rows), (classes, groups, later) = combined_aggregates
     public = graph.mask("train") | graph.mask("val")
     assert torch.equal(taught[public], graph.y[public])
     assert torch.equal(taught[public], classes[:150][public])
@@ -234,7 +234,7 @@ def test_new_rows_have_the_noise_of_old_ones() -> None:
     model = ClassCode(**PUBLIC, noise="gaussian").fit(graph)
     grown = grow(graph)
     model.predict(grown)
-    kept = model._books._known(grown)
+    kept = model._prediction_manager._known(grown)
     assert kept is not None
     assert kept.plan is not None
     assert model.plan_ is not None
@@ -250,9 +250,11 @@ def test_the_length_of_rows_is_found_in_rows() -> None:
     flat = torch.full((800, 3), 1 / 3, dtype=torch.float64).log()
     for start in (2.0, 12.0, 50.0):
         signal = Signal(torch.full((800,), start, dtype=torch.float64), means, ones)
-        fitted = fit_length(rows, signal, Shape(0.6, 0.0, 1.0), flat)
+        fitted = fit_length(rows, signal, LikelihoodShape(0.6, 0.0, 1.0), flat)
         assert 10 < float(fitted.length[0]) < 16
-    silent = fit_length(rows[:0], Signal(torch.ones(0), means[:0], ones), Shape(0.6, 0.0, 1.0), flat[:0])
+    silent = fit_length(
+        rows[:0], Signal(torch.ones(0), means[:0], ones), LikelihoodShape(0.6, 0.0, 1.0), flat[:0]
+    )
     assert len(silent.length) == 0
 
 
@@ -262,13 +264,13 @@ def test_another_graph_gains_from_its_edges_with_labels_and_without() -> None:
     model = ClassCode(**PUBLIC).fit(graph.subgraph(half))
     rest = graph.subgraph(~half)
     trained = model.fitted.trained
-    assert isinstance(trained, TrainedClassCode)
+    assert isinstance(trained, TrainedEdgeLevelClassCode)
     test = rest.mask("test")
 
     def accuracy(proba: Tensor) -> float:
         return float((proba.argmax(dim=1)[test] == rest.y[test]).float().mean())
 
-    features = accuracy(trained.reader.prior(rest))
+    features = accuracy(trained.inductive_predictor.prior(rest))
     bare = without_labels(rest)
     assert accuracy(model.predict_proba(bare)) > features
     assert (

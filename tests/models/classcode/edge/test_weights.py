@@ -14,8 +14,8 @@ from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.edge.groups import GROUPS
 from graphveil.models.classcode.edge.likelihood import Signal, row_log_likelihood
-from graphveil.models.classcode.edge.queries import Steering
-from graphveil.models.classcode.edge.weights import Moments, Weigher, weighted
+from graphveil.models.classcode.edge.queries import BudgetAllocation
+from graphveil.models.classcode.edge.weights import EdgeWeightModel, WeightMoments, weighted
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import NeighborSumQuery
@@ -47,10 +47,10 @@ def drawn(nodes: int, classes: int, sharpness: float, seed: int = 0) -> tuple[Te
 
 def test_moments_are_means_over_all_other_nodes_of_a_class() -> None:
     y, log = drawn(200, 3, 1.0)
-    weigher = Weigher(HalfCos())
-    keys = weigher.keys(torch.empty(0), log)
+    weight_model = EdgeWeightModel(HalfCos())
+    keys = weight_model.keys(torch.empty(0), log)
     member = torch.nn.functional.one_hot(y, 3).double()
-    moments = weigher.moments(keys, member, torch.Generator().manual_seed(0))
+    moments = weight_model.moments(keys, member, torch.Generator().manual_seed(0))
     rows = soft_codes(log, simplex_codes(3))
     rows = rows / rows.norm(dim=1, keepdim=True)
     weights = (1 + rows @ rows.T) / 2
@@ -64,9 +64,9 @@ def test_moments_are_means_over_all_other_nodes_of_a_class() -> None:
 def test_a_sample_of_nodes_is_enough_for_the_moments() -> None:
     y, log = drawn(3000, 3, 1.0)
     member = torch.nn.functional.one_hot(y, 3).double()
-    weigher = Weigher(parse_weight("exp_cos(0.5)"))  # type: ignore[arg-type]  # it is no weight of one
-    keys = weigher.keys(torch.empty(0), log)
-    one, other = (weigher.moments(keys, member, torch.Generator().manual_seed(k)) for k in (0, 1))
+    weight_model = EdgeWeightModel(parse_weight("exp_cos(0.5)"))  # type: ignore[arg-type]  # it is no weight of one
+    keys = weight_model.keys(torch.empty(0), log)
+    one, other = (weight_model.moments(keys, member, torch.Generator().manual_seed(k)) for k in (0, 1))
     assert float((one.mean - other.mean).abs().mean()) < 0.05
 
 
@@ -74,7 +74,7 @@ def test_weights_of_one_leave_the_model_of_a_row_as_it_is() -> None:
     codes, between = simplex_codes(3), torch.full((3, 3), 0.2) + 0.4 * torch.eye(3)
     plain = Signal(torch.full((5,), 4.0), between.double() @ codes, torch.ones(()))
     ones = torch.ones(5, 3, dtype=torch.float64)
-    same = weighted(plain, between.double(), codes, Moments(ones, ones), 1.0)
+    same = weighted(plain, between.double(), codes, WeightMoments(ones, ones), 1.0)
     rows = torch.randn(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     torch.testing.assert_close(
         row_log_likelihood(rows, same, 0.6, 0.05), row_log_likelihood(rows, plain, 0.6, 0.05)
@@ -88,19 +88,19 @@ def test_the_likelihood_explains_weighted_rows_only_if_it_knows_the_weights(name
     rng, codes = np.random.default_rng(0), simplex_codes(classes)
     between = torch.full((3, 3), 0.1, dtype=torch.float64) + 0.7 * torch.eye(3, dtype=torch.float64)
     by_class = [torch.from_numpy(rng.choice(np.flatnonzero(y == k), size=(nodes, degree))) for k in range(3)]
-    heard = torch.multinomial(
+    combined_aggregates = torch.multinomial(
         between[y], degree, replacement=True, generator=torch.Generator().manual_seed(2)
     )
-    friends = torch.stack(by_class).gather(0, heard[None])[0]
-    weigher = Weigher(parse_weight(name))  # type: ignore[arg-type]  # it is no weight of one
-    keys = weigher.keys(torch.empty(0), log)
+    friends = torch.stack(by_class).gather(0, combined_aggregates[None])[0]
+    weight_model = EdgeWeightModel(parse_weight(name))  # type: ignore[arg-type]  # it is no weight of one
+    keys = weight_model.keys(torch.empty(0), log)
     assert isinstance(keys, Tensor)
-    weights = all_weights(weigher.similarity, keys)
+    weights = all_weights(weight_model.similarity, keys)
     w = torch.stack([weights[row, v] for v, row in enumerate(friends)])
     noise = torch.from_numpy(rng.normal(size=(nodes, classes - 1)))
     rows = (w[:, :, None] * codes[y[friends]]).sum(dim=1) + noise
     plain = Signal(torch.full((nodes,), float(degree)), between @ codes, torch.ones(()))
-    moments = weigher.moments(
+    moments = weight_model.moments(
         keys, torch.nn.functional.one_hot(y, classes).double(), torch.Generator().manual_seed(1)
     )
     known = weighted(plain, between, codes, moments, 1.0)
@@ -129,7 +129,7 @@ def all_weights(similarity: Similarity, keys: Tensor) -> Tensor:
 def test_no_pair_of_groups_pays_more_than_the_budget(name: str, few: bool) -> None:
     similarity = parse_weight(name)
     for unit in (UndirectedEdge(), DirectedEdge()):
-        weighed, plain = (Steering.choose(unit, 0.05, few, 0.3, w) for w in (similarity, None))
+        weighed, plain = (BudgetAllocation.choose(unit, 0.05, few, 0.3, w) for w in (similarity, None))
         queries = weighed.queries(0.5, classes=4)
         tables = [torch.tensor(query.event(unit).mu_squared) for query in queries]
         same = [torch.tensor(query.event(unit).mu_squared) for query in plain.queries(0.5, classes=4)]
@@ -172,12 +172,12 @@ def test_weights_read_posteriors_codes_features_or_learned_rows(asked: Asked) ->
     graph = grouped()
     for name in ("posterior_dot", "half_cos", "jaccard", "learned_public", "one"):
         ClassCode(**QUICK, weights=name, noise="gaussian").fit(graph)
-    (_, probabilities), (_, codes), (_, features), (_, learned), (_, nothing) = asked
+    (_, probabilities), (_, codes), (_, features), (_, learned), (_, none_before_fit) = asked
     torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(150))
     torch.testing.assert_close(codes, probabilities.double() @ simplex_codes(3))
     assert features is graph.x
     assert learned.shape == (150, 16)
-    assert nothing is None
+    assert none_before_fit is None
 
 
 @pytest.mark.usefixtures("quick_classcode")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphveil.models.classcode.owner.pushes import LEVELS
+from graphveil.models.classcode.owner.aggregation import LEVELS
 
 
 class ExactPush:

@@ -85,10 +85,10 @@ def reference(rows: torch.Tensor, sigma: float, iterations: int):
 def test_agrees_with_the_reference(iterations: int) -> None:
     rows, _, _ = drawn(80)
     found = decode(rows, 0.5, CODES, iterations)
-    likely, strengths, doubts = reference(rows, 0.5, iterations)
+    likely, strengths, uncertainties = reference(rows, 0.5, iterations)
     torch.testing.assert_close(found.log_likelihoods, likely)
     torch.testing.assert_close(found.strengths, strengths)
-    torch.testing.assert_close(found.doubts, doubts)
+    torch.testing.assert_close(found.uncertainties, uncertainties)
 
 
 def test_reads_classes_strengths_and_doubts_of_drawn_rows() -> None:
@@ -97,15 +97,15 @@ def test_reads_classes_strengths_and_doubts_of_drawn_rows() -> None:
     right = found.log_likelihoods.argmax(dim=1) == classes
     assert right.float().mean() > 0.85
     assert torch.corrcoef(torch.stack([found.strengths.log(), strengths.log()]))[0, 1] > 0.7
-    assert found.doubts[~right].mean() > 2 * found.doubts[right].mean()
-    assert (found.doubts >= 0).all() and (found.doubts <= 1).all()
+    assert found.uncertainties[~right].mean() > 2 * found.uncertainties[right].mean()
+    assert (found.uncertainties >= 0).all() and (found.uncertainties <= 1).all()
 
 
 def test_noise_alone_says_little() -> None:
     rows = torch.randn(500, 2, generator=torch.Generator().manual_seed(1)).double()
     found = decode(rows, 1.0, CODES)
     assert found.log_likelihoods.abs().max() < 2.5
-    assert found.doubts.mean() > 0.75
+    assert found.uncertainties.mean() > 0.75
 
 
 def test_rows_in_many_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

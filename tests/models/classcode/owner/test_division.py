@@ -5,7 +5,7 @@ import math
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.models.classcode.owner.division import Division
+from graphveil.models.classcode.owner.budget_split import BudgetSplit
 from graphveil.privacy.gaussian import mu_of
 
 # eps: mu*, z1 at fe .1 and .4, z2 at fc .1, sigma of recipe R at fe .1 and .4
@@ -30,7 +30,7 @@ STRICT = {
 @pytest.mark.parametrize(("epsilon", "golden"), READING.items())
 def test_golden_noise_of_recipe_r(epsilon: float, golden: tuple[float, ...]) -> None:
     mu = mu_of(epsilon, 1e-5)
-    dense, sparse = Division.reading(0.1).noise(mu), Division.reading(0.4).noise(mu)
+    dense, sparse = BudgetSplit.neighborhood_sum(0.1).noise(mu), BudgetSplit.neighborhood_sum(0.4).noise(mu)
     found = (mu, dense.encoder, sparse.encoder, dense.combiner, *dense.pushes, *sparse.pushes)
     assert found == pytest.approx(golden, rel=2e-6, abs=5e-5)
     assert (dense.bound, sparse.bound) == pytest.approx((1.118034, 1.414214), abs=1e-6)
@@ -38,17 +38,24 @@ def test_golden_noise_of_recipe_r(epsilon: float, golden: tuple[float, ...]) -> 
 
 @pytest.mark.parametrize(("epsilon", "golden"), STRICT.items())
 def test_golden_noise_of_recipe_s(epsilon: float, golden: tuple[float, ...]) -> None:
-    noise = Division.strict(0.1).noise(mu_of(epsilon, 1e-5))
+    noise = BudgetSplit.for_weighted_rows(0.1).noise(mu_of(epsilon, 1e-5))
     assert noise.pushes == pytest.approx(golden, abs=6e-5)
     assert noise.bound == pytest.approx(1.054093, abs=1e-6)
 
 
-@pytest.mark.parametrize("division", [Division.strict(0.1), Division.strict(0.5), Division.reading(0.4, 0.2)])
-def test_labelled_and_unlabelled_records_cost_the_same(division: Division) -> None:
-    noise = division.noise(0.7)
+@pytest.mark.parametrize(
+    "division",
+    [
+        BudgetSplit.for_weighted_rows(0.1),
+        BudgetSplit.for_weighted_rows(0.5),
+        BudgetSplit.neighborhood_sum(0.4, 0.2),
+    ],
+)
+def test_labelled_and_unlabelled_records_cost_the_same(budget_split: BudgetSplit) -> None:
+    noise = budget_split.noise(0.7)
     pushes = sum(sigma**-2 for sigma in noise.pushes)
-    trained = division.encoder_steps / noise.encoder**2
-    combined = division.combiner_steps / noise.combiner**2 if noise.combiner else 0.0
+    trained = budget_split.encoder_steps / noise.encoder**2
+    combined = budget_split.combiner_steps / noise.combiner**2 if noise.combiner else 0.0
     assert math.sqrt(trained + combined + pushes) == pytest.approx(0.7, rel=1e-12)
     assert noise.bound * math.sqrt(pushes) == pytest.approx(0.7, rel=1e-12)
 
@@ -67,4 +74,4 @@ def test_labelled_and_unlabelled_records_cost_the_same(division: Division) -> No
 )
 def test_shares_that_do_not_add_up_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        Division(**wrong)
+        BudgetSplit(**wrong)

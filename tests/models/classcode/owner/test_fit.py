@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.classcode import ClassCode
-from graphveil.models.classcode.owner.trained import TrainedClassCodeOwner
+from graphveil.models.classcode.owner.trained import TrainedNodeLevelClassCode
 from graphveil.models.membership import members, record_groups
 from graphveil.privacy import ledger_of
-from graphveil.release import DPSGDData, PushData
+from graphveil.release import DPSGDData, OutEdgeSumData
 from graphveil.train import descent
 from tests.models.classcode.owner.exact import ExactPush
 
@@ -58,10 +58,10 @@ def test_a_fit_books_one_release_that_costs_the_target(recipe: dict[str, object]
 
 
 def test_recipe_s_says_what_a_friendship_costs_and_recipe_r_that_lists_are_read(graph: Graph) -> None:
-    strict, reading = make().fit(graph).guarantee, make(read_own_edges=True).fit(graph).guarantee
+    strict, neighborhood_sum = make().fit(graph).guarantee, make(read_own_edges=True).fit(graph).guarantee
     assert strict.edge_epsilon is not None and strict.edge_epsilon > 4.0
-    assert reading.edge_epsilon is None
-    assert reading.edge_use == "read" and "own edge list" in reading.statement()
+    assert neighborhood_sum.edge_epsilon is None
+    assert neighborhood_sum.edge_use == "read" and "own edge list" in neighborhood_sum.formal_statement()
 
 
 @BOTH
@@ -127,7 +127,7 @@ class TestTargets:
         inside[chosen] = True
         assert (rows[~inside] == 0).all() and (rows[inside] != 0).any(dim=1).all()
         trained = model.fitted.trained
-        assert isinstance(trained, TrainedClassCodeOwner)
+        assert isinstance(trained, TrainedNodeLevelClassCode)
         assert trained.decider.weights.tolist() == [1.0, 1.0]  # nobody who teaches has a row
         features = trained.encoder.log_posteriors(graph.x).exp().float()
         torch.testing.assert_close(model.predict_proba()[~inside], features[~inside])
@@ -183,7 +183,7 @@ def test_a_saved_model_comes_back(graph: Graph, tmp_path: Path, recipe: dict[str
     model = make(unsafe_noise_seed=None, **recipe).fit(graph)
     model.save(tmp_path / "release", per_node=tmp_path / "rows")
     alone = gv.load_model(tmp_path / "release")
-    assert alone.guarantee.statement() == model.guarantee.statement()
+    assert alone.guarantee.formal_statement() == model.guarantee.formal_statement()
     assert torch.equal(alone.aggregates_["rows"], model.aggregates_["rows"])
     loaded = gv.load_model(tmp_path / "release", per_node=tmp_path / "rows")
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
@@ -237,7 +237,7 @@ def test_silent_nodes_are_invisible_to_others() -> None:
         ({"few_labels": True}, ConfigError, "few_labels=True is for edge units"),
         ({"unit": "undirected-edge", "targets": "test"}, ConfigError, "is for unit 'node-owner'"),
         ({"unit": "undirected-edge", "read_own_edges": True}, ConfigError, "is for unit 'node-owner'"),
-        ({"unit": "node-promise", "assured_max_degree": 9}, NotYetError, "node-promise"),
+        ({"unit": "node-promise", "assured_max_degree": 9}, NotImplementedGuaranteeError, "node-promise"),
         ({"unit": "undirected-edge", "degree_budget": 3}, UnitError, "degree_budget"),
         ({"mode": "paper"}, ConfigError, "no paper mode"),
     ],
@@ -252,9 +252,9 @@ def test_unusable_configurations_are_refused(
 def test_predicting_another_graph_is_refused_with_a_way_out(graph: Graph) -> None:
     model = make().fit(graph)
     other = RECIPES["gap"].split(synthetic("tiny", seed=5), seed=0)
-    for ask in (model.predict, model.price):
-        with pytest.raises(NotYetError, match="gap"):
-            ask(other)
+    for answer in (model.predict, model.privacy_cost):
+        with pytest.raises(NotImplementedGuaranteeError, match="gap"):
+            answer(other)
 
 
 # -- the guarantee, replayed -------------------------------------------------------------------------------
@@ -269,12 +269,12 @@ def test_replay_no_record_pays_more_than_mu(
     graph, mu = _small(seed), 0.9
     model = make(**recipe, encoder_share=0.3)
     whole = _Replayed(graph)
-    whole.listen(monkeypatch)
+    whole.aggregate_and_decode(monkeypatch)
     plan = _run(whole, model)
     worst = [0.0, 0.0]
     for q in range(graph.num_nodes):
         replay = _Replayed(_without(graph, q), whole)
-        replay.listen(monkeypatch)
+        replay.aggregate_and_decode(monkeypatch)
         _run(replay, model)
         paid = sum(
             (float((before - after).norm()) / noise) ** 2
@@ -318,7 +318,7 @@ class _Replayed:
         self.graph, self.push_ = graph, ExactPush(lists, graph.num_nodes, noise=0.5, seed=1)
         self.given, self.means, self.answers = given, [], []
 
-    def listen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def aggregate_and_decode(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Note gradient sums, and return those of the transcript."""
         for kind, exact in _EXACT_TOTALS.items():
 
@@ -327,7 +327,7 @@ class _Replayed:
 
             monkeypatch.setattr(kind, "total", total)
 
-    def ask(self, data: DPSGDData | PushData) -> "_Zero | torch.Tensor":
+    def answer(self, data: DPSGDData | OutEdgeSumData) -> "_Zero | torch.Tensor":
         if isinstance(data, DPSGDData):
             return _Zero(
                 {4: 5 * 3, 3: 2, 10: 11 * 3}[data.arrays[0].shape[1]]
@@ -359,16 +359,16 @@ class _Zero:
 def _run(release: _Replayed, model: ClassCode) -> list[float]:
     """Fit with this release in place of a real one; return the noise of every answer, in order."""
     from graphveil._random import PublicStreams
-    from graphveil.models.classcode.owner.fit import fit_owner
-    from graphveil.models.classcode.owner.plan import OwnerPlan
+    from graphveil.models.classcode.owner.fit import fit_node_level_classcode
+    from graphveil.models.classcode.owner.plan import NodeLevelReleasePlan
     from graphveil.models.classcode.owner.targets import released_rows
     from graphveil.models.session import Session
-    from graphveil.privacy import NodeOwner
+    from graphveil.privacy import NodeRecord
     from graphveil.release import DPSGDQuery, ReleasePlan
 
     graph = release.graph
-    asked = OwnerPlan(
-        unit=NodeOwner(),
+    asked = NodeLevelReleasePlan(
+        unit=NodeRecord(),
         features=4,
         classes=graph.num_classes,
         records=7,
@@ -378,7 +378,7 @@ def _run(release: _Replayed, model: ClassCode) -> list[float]:
     )
     queries = asked.queries(0.9)
     plan = ReleasePlan(asked.unit, queries, 1e-5)
-    fit_owner(
+    fit_node_level_classcode(
         graph,
         plan,
         release,

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.classcode.owner.messages import Messages
+from graphveil.models.classcode.owner.messages import NodeMessages
 
 LABELLED = torch.tensor([True, True, False, False])
 LOG = torch.tensor([[0.0, 0.0, 9.0], [0.0, 0.0, 9.0], [30.0, 0.0, 0.0], [0.0, 0.4, 0.0]]).log_softmax(dim=1)
 
 
-def messages(labels: list[int], bound: float = 1.4) -> Messages:
-    return Messages(torch.tensor(labels), LABELLED, 3, bound)
+def messages(labels: list[int], bound: float = 1.4) -> NodeMessages:
+    return NodeMessages(torch.tensor(labels), LABELLED, 3, bound)
 
 
 def test_labelled_nodes_send_their_label_whatever_their_features_say() -> None:

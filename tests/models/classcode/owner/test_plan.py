@@ -2,20 +2,20 @@
 
 import pytest
 
-from graphveil.models.classcode.owner.division import encoder_share
-from graphveil.models.classcode.owner.plan import OwnerPlan
-from graphveil.privacy import ByGroup, NodeOwner, compose
+from graphveil.models.classcode.owner.budget_split import encoder_share
+from graphveil.models.classcode.owner.plan import NodeLevelReleasePlan
+from graphveil.privacy import ByGroup, NodeRecord, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import DPSGDQuery, OutcomeCountQuery, PushQuery, ReleasePlan
+from graphveil.release import DPSGDQuery, OutcomeCountQuery, OutEdgeSumQuery, ReleasePlan
 
 
-def make(**changes: object) -> OwnerPlan:
-    sizes: dict[str, object] = {"unit": NodeOwner(), "features": 437, "classes": 6, "records": 14235}
-    return OwnerPlan(**{**sizes, **changes})  # type: ignore[arg-type]  # keywords are checked at run time
+def make(**changes: object) -> NodeLevelReleasePlan:
+    sizes: dict[str, object] = {"unit": NodeRecord(), "features": 437, "classes": 6, "records": 14235}
+    return NodeLevelReleasePlan(**{**sizes, **changes})  # type: ignore[arg-type]  # keywords are checked at run time
 
 
-def costs(plan: OwnerPlan, mu: float) -> list[float]:
+def costs(plan: NodeLevelReleasePlan, mu: float) -> list[float]:
     """Return the mu that a record of each group pays."""
     each: list[list[object]] = [[], [], []]
     for query in plan.queries(mu):
@@ -29,7 +29,7 @@ def costs(plan: OwnerPlan, mu: float) -> list[float]:
 @pytest.mark.parametrize("reads", [False, True])
 @pytest.mark.parametrize("mu", [0.05, 0.27, 2.9])
 def test_every_group_pays_the_total(replace_one: bool, reads: bool, mu: float) -> None:
-    unit = NodeOwner(replace_one=replace_one)
+    unit = NodeRecord(replace_one=replace_one)
     for changes in ({}, {"weighs": False}, {"val_teaches": False}, {"metrics": True}, {"share": 0.4}):
         plan = make(unit=unit, reads_own_edges=reads, **changes)
         assert costs(plan, mu) == pytest.approx([mu] * 3, rel=1e-9), changes
@@ -37,29 +37,33 @@ def test_every_group_pays_the_total(replace_one: bool, reads: bool, mu: float) -
 
 def test_silent_nodes_pay_nothing() -> None:
     assert costs(make(unlabelled_send=False), 0.5) == pytest.approx([0.5, 0.5, 0.0])
-    assert costs(make(unlabelled_send=False, val_teaches=False), 0.5) == pytest.approx([0.5, 0.0, 0.0])
+    assert costs(make(unlabelled_send=False, train_on_val=False), 0.5) == pytest.approx([0.5, 0.0, 0.0])
 
 
 def test_recipe_s_is_encoder_and_three_pushes() -> None:
-    first, *pushes = make(share=0.1, val_teaches=False, weighs=False).queries(mu_of(1.0, 1e-5))
+    first, *pushes = make(share=0.1, train_on_val=False, fits_evidence_weights=False).queries(
+        mu_of(1.0, 1e-5)
+    )
     assert isinstance(first, DPSGDQuery) and first.parameters == 438 * 6 and first.steps == 60
     assert first.noise_multiplier == pytest.approx(91.3814, abs=1e-4)
     assert first.pays == (True, False, False)
-    assert all(isinstance(push, PushQuery) for push in pushes)
+    assert all(isinstance(push, OutEdgeSumQuery) for push in pushes)
     assert [push.noise[0] for push in pushes] == pytest.approx([6.2177, 7.1796, 7.1796], abs=1e-4)
     assert all(push.bounds == pytest.approx((1, 1.054093, 1.054093)) for push in pushes)
     assert pushes[0].levels == (0, 16) and len(pushes[1].levels) == 21
-    weighed = [query for query in make().queries(0.5) if isinstance(query, PushQuery)]
+    weighed = [query for query in make().queries(0.5) if isinstance(query, OutEdgeSumQuery)]
     assert (min(weighed[0].levels), max(weighed[0].levels)) == (0, 256)  # rows of unlabelled nodes: weight 4
-    reading = [query for query in make(reads_own_edges=True).queries(0.5) if isinstance(query, PushQuery)]
-    assert reading[0].levels == (0, 16)
+    neighborhood_sum = [
+        query for query in make(reads_own_edges=True).queries(0.5) if isinstance(query, OutEdgeSumQuery)
+    ]
+    assert neighborhood_sum[0].levels == (0, 16)
 
 
 def test_recipe_s_weighs_with_a_small_share() -> None:
     first, *_, last = make(share=0.1).queries(0.5)
     assert isinstance(last, DPSGDQuery) and (last.parameters, last.steps) == (2, 20)
     assert last.pays == first.pays
-    assert last.event(NodeOwner()).events[0].mu == pytest.approx(0.5 * 0.02**0.5)
+    assert last.event(NodeRecord()).events[0].mu == pytest.approx(0.5 * 0.02**0.5)
 
 
 def test_recipe_r_is_encoder_push_and_combiner() -> None:
@@ -79,7 +83,7 @@ def test_metrics_are_counted_on_records_that_do_not_teach() -> None:
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 16.0, 50.0])
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_grid_is_found_for_every_budget(epsilon: float, reads: bool) -> None:
-    plan = make(reads_own_edges=reads, degree_budget=20)
+    plan = make(reads_own_edges=reads, out_degree_bound=20)
     whole = ReleasePlan(plan.unit, plan.queries(mu_of(epsilon, 0.999e-5)), 1e-5)
     assert whole.epsilon <= epsilon
     assert whole.sampler.__name__ == "DiscreteGaussian"
@@ -93,5 +97,5 @@ def test_the_encoders_share_falls_with_budget_and_records_and_grows_with_width()
     assert encoder_share(0.1, 2600, 14000) == 0.6
     assert encoder_share(9, 2600, 14000, classes=2) == pytest.approx(0.3)  # few classes: k = 3
     assert encoder_share(9, 2600, 14000, classes=40) == 0.1
-    assert make(share=0.3).division(1.0).encoder == 0.3
-    assert make(reads_own_edges=True).division(1.0).encoder == 0.2
+    assert make(share=0.3).budget_split(1.0).encoder == 0.3
+    assert make(reads_own_edges=True).budget_split(1.0).encoder == 0.2

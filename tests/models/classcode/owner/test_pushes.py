@@ -7,9 +7,14 @@ import pytest
 import torch
 
 from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.classcode.owner.decoder import Decoded
-from graphveil.models.classcode.owner.messages import Messages
-from graphveil.models.classcode.owner.pushes import LEVELS, level_of, listen, steered_levels
+from graphveil.models.classcode.owner.aggregation import (
+    LEVELS,
+    aggregate_and_decode,
+    allocate_levels,
+    level_of,
+)
+from graphveil.models.classcode.owner.decoder import DecodedRows
+from graphveil.models.classcode.owner.messages import NodeMessages
 from tests.models.classcode.owner.exact import ExactPush
 
 CLASSES = 3
@@ -42,17 +47,17 @@ def test_squared_weights_go_to_the_nearest_level() -> None:
 
 
 def test_weak_and_doubtful_rows_are_raised_and_the_smallest_weight_is_one() -> None:
-    decoded = Decoded(torch.zeros(3, 3), torch.tensor([8.0, 2.0, 8.0]), torch.tensor([0.0, 0.0, 0.35]))
-    assert steered_levels(decoded, NOBODY[:3]).tolist() == [1, 5, 7]  # strength over 4; (H + .05) times 8
-    favoured = torch.tensor([False, False, True])
-    assert steered_levels(decoded, favoured).tolist() == [1, 5, 19]  # and times 64
+    decoded = DecodedRows(torch.zeros(3, 3), torch.tensor([8.0, 2.0, 8.0]), torch.tensor([0.0, 0.0, 0.35]))
+    assert allocate_levels(decoded, NOBODY[:3]).tolist() == [1, 5, 7]  # strength over 4; (H + .05) times 8
+    prioritized = torch.tensor([False, False, True])
+    assert allocate_levels(decoded, prioritized).tolist() == [1, 5, 19]  # and times 64
 
 
 def test_rows_add_up_by_precision_and_say_the_classes() -> None:
     lists, y, labelled = setting()
     push = ExactPush(lists, 90)
-    heard = listen(
-        push, (1.0, 0.5), Messages(y, labelled, CLASSES, 1.1), torch.zeros(90, 3), labelled >= 0, NOBODY
+    heard = aggregate_and_decode(
+        push, (1.0, 0.5), NodeMessages(y, labelled, CLASSES, 1.1), torch.zeros(90, 3), labelled >= 0, NOBODY
     )
     rows = [push.mean(*asked) for asked in push.asked]
     torch.testing.assert_close(heard.rows, (rows[0] + 4 * rows[1]) / 5, rtol=1e-5, atol=1e-5)
@@ -62,13 +67,13 @@ def test_rows_add_up_by_precision_and_say_the_classes() -> None:
 def test_targets_alone_are_released_and_decoded() -> None:
     lists, y, labelled = setting()
     push = ExactPush(lists, 90, noise=0.1)
-    messages = Messages(y, labelled, CLASSES, 1.1)
-    heard = listen(push, (0.1, 0.1), messages, torch.zeros(90, 3), ~labelled, NOBODY)
+    messages = NodeMessages(y, labelled, CLASSES, 1.1)
+    heard = aggregate_and_decode(push, (0.1, 0.1), messages, torch.zeros(90, 3), ~labelled, NOBODY)
     for _, levels in push.asked:
         assert (levels[labelled] == 0).all() and (levels[~labelled] > 0).all()
     assert (heard.log_likelihoods[labelled] == 0).all() and (heard.rows[labelled] == 0).all()
     everyone = torch.ones(90, dtype=torch.bool)
-    every = listen(
+    every = aggregate_and_decode(
         ExactPush(lists, 90, noise=0.1), (0.1, 0.1), messages, torch.zeros(90, 3), everyone, NOBODY
     )
     strength = [rows.rows[~labelled].norm(dim=1).mean() for rows in (heard, every)]
@@ -78,9 +83,9 @@ def test_targets_alone_are_released_and_decoded() -> None:
 def test_favoured_rows_get_four_times_the_weight_of_others() -> None:
     lists, y, labelled = setting()
     push, everyone = ExactPush(lists, 90), torch.ones(90, dtype=torch.bool)
-    messages = Messages(y, labelled, CLASSES, 1.1)
-    alike = listen(ExactPush(lists, 90), (1.0,), messages, torch.zeros(90, 3), everyone, NOBODY)
-    heard = listen(push, (1.0, 1.0), messages, torch.zeros(90, 3), everyone, ~labelled)
+    messages = NodeMessages(y, labelled, CLASSES, 1.1)
+    alike = aggregate_and_decode(ExactPush(lists, 90), (1.0,), messages, torch.zeros(90, 3), everyone, NOBODY)
+    heard = aggregate_and_decode(push, (1.0, 1.0), messages, torch.zeros(90, 3), everyone, ~labelled)
     (_, first), (_, later) = push.asked
     assert first[~labelled].unique().tolist() == [9] and first[labelled].unique().tolist() == [1]
     assert LEVELS[9] == 16 * LEVELS[1]
@@ -92,10 +97,10 @@ def test_favoured_rows_get_four_times_the_weight_of_others() -> None:
 def test_it_hears_the_classes_of_a_graph_of_friends() -> None:
     lists, y, labelled = setting(300, 20)
     push = ExactPush(lists, 300, noise=0.2)
-    heard = listen(
+    heard = aggregate_and_decode(
         push,
         (0.2, 0.2, 0.2),
-        Messages(y, labelled, 3, 1.1),
+        NodeMessages(y, labelled, 3, 1.1),
         torch.zeros(300, 3),
         labelled >= 0,
         NOBODY.repeat(4)[:300],
@@ -117,14 +122,18 @@ def test_replay_nulling_any_record_moves_no_push_beyond_its_bound(seed: int) -> 
     log = torch.randn(num_nodes, CLASSES, generator=torch.Generator().manual_seed(seed)).log_softmax(dim=1)
     transcript = _Transcript(ExactPush(lists, num_nodes, noise=0.5, seed=seed))
     bound = 1.3
-    listen(transcript, (0.5, 0.6, 0.6), Messages(y, labelled, CLASSES, bound), log, released, ~labelled)
+    aggregate_and_decode(
+        transcript, (0.5, 0.6, 0.6), NodeMessages(y, labelled, CLASSES, bound), log, released, ~labelled
+    )
     assert len(transcript.rows) == 3
     largest = 0.0
     for q in range(num_nodes):
         null = torch.where(torch.arange(num_nodes) == q, -1, y)
         replay = _Transcript(ExactPush({**lists, q: []}, num_nodes), transcript.rows)
         # The null record sends whatever it likes: it has nobody to send to.
-        listen(replay, (0.5, 0.6, 0.6), Messages(null, labelled, CLASSES, bound), log, released, ~labelled)
+        aggregate_and_decode(
+            replay, (0.5, 0.6, 0.6), NodeMessages(null, labelled, CLASSES, bound), log, released, ~labelled
+        )
         for before, after in zip(transcript.means, replay.means, strict=True):
             moved = float((before - after).norm())
             assert moved <= (1.0 if labelled[q] else bound)

@@ -6,16 +6,16 @@ import torch
 
 from graphveil.graph import Adjacency
 from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.classcode.owner.messages import Messages
-from graphveil.models.classcode.owner.reader import (
+from graphveil.models.classcode.owner.combiner import (
     Combiner,
     combiner_inputs,
     fit_combiner,
-    own_reading,
-    prior_start,
-    reading_trust,
+    own_neighborhood_sum,
+    prior_combiner_weights,
+    row_shrinkage,
 )
-from graphveil.release.rows.own_lists import read_own_lists
+from graphveil.models.classcode.owner.messages import NodeMessages
+from graphveil.release.rows.out_neighbors import read_out_neighbor_sums
 from tests.models.classcode.owner.exact import ExactPush
 
 HAND = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)
@@ -41,16 +41,21 @@ def adjacency(lists: dict[int, list[int]] = LISTS) -> Adjacency:
     return Adjacency.from_edges(source, target, num_nodes=4, directed=True)
 
 
-def reading(
+def neighborhood_sum(
     sent: torch.Tensor,
     rows: torch.Tensor,
     lists: dict[int, list[int]] = LISTS,
-    trust: torch.Tensor | None = None,
-    degree_budget: float = 1.0,
+    shrinkage: torch.Tensor | None = None,
+    out_degree_bound: float = 1.0,
 ) -> torch.Tensor:
-    trust = torch.ones(4) if trust is None else trust
-    return own_reading(
-        lambda rows: read_own_lists(adjacency(lists), rows), rows, 2.0, trust, sent, degree_budget
+    shrinkage = torch.ones(4) if shrinkage is None else shrinkage
+    return own_neighborhood_sum(
+        lambda rows: read_out_neighbor_sums(adjacency(lists), rows),
+        rows,
+        2.0,
+        shrinkage,
+        sent,
+        out_degree_bound,
     )
 
 
@@ -64,7 +69,7 @@ def test_hand_example_rows() -> None:
 
 
 def test_hand_example_reading() -> None:
-    heard = reading(hand_sent(), ExactPush(LISTS, 4).mean(hand_sent(), ONE))
+    heard = neighborhood_sum(hand_sent(), ExactPush(LISTS, 4).mean(hand_sent(), ONE))
     torch.testing.assert_close(heard[0] * 2.0 * 2**0.5, HAND[1])  # rows 2 and 3 without its own writes
     torch.testing.assert_close(heard[1:] * 2.0, torch.tensor([[0.7071068, 0], [0, 0], [0, 0]]).double())
 
@@ -72,18 +77,18 @@ def test_hand_example_reading() -> None:
 @pytest.mark.parametrize("label", [0, 1, 2])
 def test_a_nodes_reading_does_not_depend_on_its_own_label(label: int) -> None:
     sent = hand_sent()
-    before = reading(sent, ExactPush(LISTS, 4).mean(sent, ONE))
+    before = neighborhood_sum(sent, ExactPush(LISTS, 4).mean(sent, ONE))
     sent[0] = HAND[label]
-    after = reading(sent, ExactPush(LISTS, 4).mean(sent, ONE))
+    after = neighborhood_sum(sent, ExactPush(LISTS, 4).mean(sent, ONE))
     torch.testing.assert_close(before[0], after[0])
 
 
 def test_a_reading_depends_on_published_rows_and_the_own_record_only() -> None:
     sent, rows = hand_sent(), torch.randn(4, 2, generator=torch.Generator().manual_seed(0)).double()
-    before = reading(sent, rows)
+    before = neighborhood_sum(sent, rows)
     changed = sent.clone()
     changed[1] = 9.0
-    after = reading(changed, rows, {**LISTS, 1: [3, 0]})
+    after = neighborhood_sum(changed, rows, {**LISTS, 1: [3, 0]})
     torch.testing.assert_close(before[[0, 2, 3]], after[[0, 2, 3]], rtol=0, atol=0)
     assert not torch.allclose(before[1], after[1])
 
@@ -94,16 +99,18 @@ def test_noise_of_a_reading_is_one_whatever_the_degree() -> None:
     edges = Adjacency.from_edges(source, target, num_nodes=300, directed=True)
     generator = torch.Generator().manual_seed(0)
     rows = 0.3 * torch.randn(300, 5000, generator=generator).double()
-    nothing = torch.zeros(300, 5000).double()
-    for trust in (torch.ones(300), torch.rand(300, generator=generator) + 0.1):
-        heard = own_reading(lambda z: read_own_lists(edges, z), rows, 0.3, trust, nothing)
+    none_before_fit = torch.zeros(300, 5000).double()
+    for shrinkage in (torch.ones(300), torch.rand(300, generator=generator) + 0.1):
+        heard = own_neighborhood_sum(
+            lambda z: read_out_neighbor_sums(edges, z), rows, 0.3, shrinkage, none_before_fit
+        )
         assert heard[:2].std(dim=1).tolist() == pytest.approx([1, 1], abs=0.05)
 
 
 def test_rows_count_by_their_trust_and_own_messages_go_out_at_the_same() -> None:
-    sent, trust = hand_sent(), torch.tensor([1.0, 1.0, 3.0, 0.5]).double()
+    sent, shrinkage = hand_sent(), torch.tensor([1.0, 1.0, 3.0, 0.5]).double()
     rows = ExactPush(LISTS, 4).mean(sent, ONE)
-    heard = reading(sent, rows, trust=trust)
+    heard = neighborhood_sum(sent, rows, shrinkage=shrinkage)
     own = HAND[0] / 2**0.5
     expected = (3 * (rows[2] - own) + 0.5 * (rows[3] - own)) / (2.0 * (9 + 0.25) ** 0.5)
     torch.testing.assert_close(heard[0], expected)
@@ -112,15 +119,15 @@ def test_rows_count_by_their_trust_and_own_messages_go_out_at_the_same() -> None
 def test_a_degree_budget_weighs_short_lists_down() -> None:
     sent = hand_sent()
     rows = ExactPush(LISTS, 4).mean(sent, ONE) * 0
-    heard = reading(sent, rows, degree_budget=8.0)
+    heard = neighborhood_sum(sent, rows, out_degree_bound=8.0)
     torch.testing.assert_close(heard[0], -2 * HAND[0] / 8**0.5 / (2.0 * 2**0.5))
 
 
 def test_faint_rows_count_by_strength_and_strong_ones_by_direction() -> None:
     strengths, sigma = torch.tensor([0.01, 0.02, 50.0, 100.0]).double(), 2.0
-    trust = reading_trust(strengths, sigma)
-    assert trust[1] / trust[0] == pytest.approx(2, rel=1e-3)
-    assert (trust * strengths)[2] / (trust * strengths)[3] == pytest.approx(1, rel=1e-2)
+    shrinkage = row_shrinkage(strengths, sigma)
+    assert shrinkage[1] / shrinkage[0] == pytest.approx(2, rel=1e-3)
+    assert (shrinkage * strengths)[2] / (shrinkage * strengths)[3] == pytest.approx(1, rel=1e-2)
 
 
 def test_inputs_are_as_specified() -> None:
@@ -135,7 +142,7 @@ def test_inputs_are_as_specified() -> None:
 
 def test_the_start_believes_that_friends_resemble_each_other() -> None:
     codes = simplex_codes(3)
-    start = Combiner(prior_start(3))
+    start = Combiner(prior_combiner_weights(3))
     flat = torch.zeros(3, 3).double()
     assert start.log_posteriors(combiner_inputs(flat, codes, flat)).argmax(dim=1).tolist() == [0, 1, 2]
     like = combiner_inputs(flat, 0 * codes, 3 * torch.eye(3).double())
@@ -149,14 +156,16 @@ def test_the_combiner_learns_which_evidence_to_trust() -> None:
     flat = torch.zeros(600, 3).double()
     inputs, labelled = combiner_inputs(flat, wrong, flat), torch.arange(600) < 400
     fitted = fit_combiner(inputs, y, labelled, steps=40, noise=Silent())
-    assert (Combiner(prior_start(3)).log_posteriors(inputs).argmax(dim=1) == y).float().mean() < 0.1
+    assert (
+        Combiner(prior_combiner_weights(3)).log_posteriors(inputs).argmax(dim=1) == y
+    ).float().mean() < 0.1
     assert (fitted.log_posteriors(inputs).argmax(dim=1) == y)[~labelled].float().mean() > 0.9
     again = fit_combiner(inputs, torch.where(labelled, y, -1), labelled, steps=40, noise=Silent())
     torch.testing.assert_close(again.weights, fitted.weights)
 
 
 def test_messages_and_reading_agree_on_what_was_written() -> None:
-    sent = Messages(torch.tensor([0, 1, -1, -1]), torch.tensor([True, True, False, False]), 3, 0.0)
+    sent = NodeMessages(torch.tensor([0, 1, -1, -1]), torch.tensor([True, True, False, False]), 3, 0.0)
     vectors = sent.first(torch.zeros(4, 3))
-    heard = reading(vectors, ExactPush(LISTS, 4).mean(vectors, ONE))
+    heard = neighborhood_sum(vectors, ExactPush(LISTS, 4).mean(vectors, ONE))
     torch.testing.assert_close(heard[0] * 2.0 * 2**0.5, vectors[1])

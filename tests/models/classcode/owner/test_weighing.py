@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.models.classcode.owner.weighing import Weighing, fit_weighing, weighing_descent
+from graphveil.models.classcode.owner.evidence_weights import (
+    EvidenceWeights,
+    evidence_weights_schedule,
+    fit_evidence_weights,
+)
 
 
 class Noise:
@@ -30,8 +34,10 @@ def evidence(count: int, strength: float, seed: int = 0) -> tuple[torch.Tensor, 
 def fit(count: int, strength: float, z: float = 1.0, noise: float = 0.0) -> list[float]:
     features, rows, y = evidence(count, strength)
     labelled = torch.arange(count) < count // 2
-    weighing = fit_weighing(features, rows, y, labelled, steps=20, noise_multiplier=z, noise=Noise(noise))
-    again = fit_weighing(
+    evidence_weights = fit_evidence_weights(
+        features, rows, y, labelled, steps=20, noise_multiplier=z, noise=Noise(noise)
+    )
+    again = fit_evidence_weights(
         features,
         rows,
         torch.where(labelled, y, -1),
@@ -40,8 +46,8 @@ def fit(count: int, strength: float, z: float = 1.0, noise: float = 0.0) -> list
         noise_multiplier=z,
         noise=Noise(noise),
     )
-    assert torch.equal(again.weights, weighing.weights)  # other labels are not read
-    return weighing.weights.tolist()
+    assert torch.equal(again.weights, evidence_weights.weights)  # other labels are not read
+    return evidence_weights.weights.tolist()
 
 
 def test_rows_that_claim_too_much_are_believed_less_and_useless_ones_hardly() -> None:
@@ -56,12 +62,12 @@ def test_rows_never_count_against_what_they_say() -> None:
 def test_few_records_move_the_weights_by_a_quarter_at_most() -> None:
     moved = [fit(60, 1.0, z=118.0, noise=118.0)]
     assert np.abs(np.array(moved) - 1).max() < 0.9
-    descent = weighing_descent(20, 118.0, 30)
+    descent = evidence_weights_schedule(20, 118.0, 30)
     assert descent.averaged_noise * 118.0 / 30 == pytest.approx(0.25)
-    assert weighing_descent(20, 118.0, 14000).rate == 1.0
+    assert evidence_weights_schedule(20, 118.0, 14000).rate == 1.0
 
 
 def test_even_weights_add_both() -> None:
     features, rows, _ = evidence(5, 1.0)
     expected = (features + rows).log_softmax(dim=1)
-    torch.testing.assert_close(Weighing.even().log_posteriors(features, rows), expected)
+    torch.testing.assert_close(EvidenceWeights.even().log_posteriors(features, rows), expected)

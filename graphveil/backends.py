@@ -1,0 +1,20 @@
+"""Engines: where edges are read, and who sums over them. The choice changes no bit of a result.
+
+``engine=`` of an estimator or of its ``fit``, and ``--engine`` of commands, take a name (``"memory"``,
+``"disk"``, ``"ray"``, ``"cuda"``) or one of these objects. By default edges are summed where they are: in
+memory, or of a graph of :func:`graphveil.open_graph` on disk. :func:`using` is for whatever takes no
+``engine=``.
+
+>>> import graphveil as gv
+>>> engine = gv.backends.Memory(block_rows=4096)
+>>> gv.GAP(unit="undirected-edge", epsilon=1.0, engine=engine).engine
+InMemoryEngine(block_rows=4096)
+"""
+
+from graphveil.release.backends.disk import DiskBackend as Disk
+from graphveil.release.backends.in_memory import InMemoryBackend as Memory
+from graphveil.release.backends.named import using
+from graphveil.release.backends.on_cuda import CudaBackend as Cuda
+from graphveil.release.backends.on_ray import RayBackend as Ray
+
+__all__ = ["Cuda", "Disk", "Memory", "Ray", "using"]

@@ -1,0 +1,93 @@
+"""Engines by name, for one call or for all that is asked within a block of code.
+
+The table is closed, since a name may come from a command line.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+from graphveil.graph import Adjacency
+from graphveil.graph.stored.file_stamps import check_unchanged
+from graphveil.release.backends.base import AggregationBackend
+from graphveil.release.backends.disk import DiskBackend
+from graphveil.release.backends.in_memory import InMemoryBackend
+from graphveil.release.backends.on_cuda import CudaBackend
+from graphveil.release.backends.on_ray import RayBackend
+
+BACKENDS: dict[str, type[AggregationBackend]] = {
+    "memory": InMemoryBackend,
+    "disk": DiskBackend,
+    "ray": RayBackend,
+    "cuda": CudaBackend,
+}
+
+_chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil engine", default=None)
+
+
+@contextmanager
+def using(backend: AggregationBackend | str | None) -> Iterator[None]:
+    """Have an engine do what is asked within, where no other one is named; None leaves all as it is.
+
+    It is for whatever takes no ``backend=`` of its own: predictions, released graphs, rows of hops.
+
+    Raises:
+        ConfigError: there is no engine of the name.
+
+    >>> with using("memory"):
+    ...     pass
+    """
+    check_backend(backend)
+    token = _chosen.set(_chosen.get() if backend is None else backend)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def check_backend(backend: object) -> None:
+    """Refuse what is neither an engine nor the name of one.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if backend is not None and not isinstance(backend, AggregationBackend):
+        _check.one_of(tuple(BACKENDS), backend=backend)
+
+
+def named(name: str | None, address: str | None = None) -> AggregationBackend | str | None:
+    """Return an engine by its name and, of a cluster, its address, as a command line has them.
+
+    Raises:
+        ConfigError: there is no engine of the name, or the address of an engine that has none.
+
+    >>> named("ray", "10.0.0.1:6379").address
+    '10.0.0.1:6379'
+    """
+    check_backend(name)
+    if address is None:
+        return name
+    if name != "ray":
+        raise ConfigError("address= (--address) is that of a cluster; add engine='ray' (--engine ray)")
+    return RayBackend(address=address)
+
+
+def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) -> AggregationBackend:
+    """Return an engine that can read these edges: as given, by name, or by where the edges are.
+
+    Raises:
+        ConfigError: there is no engine of the name, or it cannot read these edges; nothing is spent.
+        GraphError: the edges are mapped from files that have changed.
+    """
+    check_unchanged(adjacency)
+    if backend is None:
+        backend = _chosen.get()
+    if backend is None:
+        backend = "memory" if adjacency.folder is None else "disk"
+    check_backend(backend)
+    if isinstance(backend, str):
+        backend = BACKENDS[backend]()
+    backend.check(adjacency)
+    return backend
