@@ -19,7 +19,7 @@ DATASETS, FRACTION = ("facebook_pages", "twitch/DE"), 0.2
 EPS_X, EPS_EDGES = (1.0, 3.0, 9.0), (0.5, 2.0, 8.0)
 FEATURES = ("feature-rr", "multi-bit")
 NETWORK: dict[str, Any] = {"hidden": 32, "activation": "relu", "epochs": 100, "patience": 20}
-NONE = 0.0  # of a budget: nothing is randomised
+NONE = 0.0  # of a budget: nothing is randomized
 Record = dict[str, Any]
 
 
@@ -46,7 +46,7 @@ def run(cell: Record, _cache: object) -> Record:
     public = perturb.sample_public_edges(graph.adjacency, FRACTION, seed=seed)
     graph = graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
     model = HeteroRR(
-        unit="private-slot-edge",
+        unit="edge-subset",
         epsilon=cell["epsilon"],
         eps_x=cell["eps_x"],
         features=cell["mechanism"],

@@ -167,7 +167,11 @@ def linkteller(cell: Record) -> Record:
     model = _model(cell).fit(graph)
     report = attack_links(model, graph, LinkSettings(nodes=300, seed=cell["seed"]))
     aucs = {name: one.roc.auc for name, one in report.attackers.items()}
-    return {"accuracy": model.score(graph), "aucs": aucs, "ceiling": report.theoretical_bound["auc"]}
+    return {
+        "accuracy": model.score(graph),
+        "aucs": aucs,
+        "theoretical_bound": report.theoretical_bound["auc"],
+    }
 
 
 def _model(cell: Record) -> gv.Estimator:
@@ -214,8 +218,8 @@ def slot(cell: Record) -> Record:
         "auc": everything.auc,
         "auc_error": auc_error(joined, apart),
         "largest": largest_advantage(everything),
-        "hits": test.tp,
-        "alarms": test.fp,
+        "tp": test.tp,
+        "fp": test.fp,
         "counted": test.repeats,
         "least": least,
         "ceiling_auc": float(norm.cdf(exact.mu / 2**0.5)) if gap else gv.attacks.pure_auc(epsilon),
@@ -251,7 +255,7 @@ def _linkteller_score(
 
 
 def _count_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callable[[gv.Graph, int], float]:
-    """Return the noisy count that the edge is in: of the second node's neighbours of the first one's class.
+    """Return the noisy count that the edge is in: of the second node's neighbors of the first one's class.
 
     What ClassCode learns before it asks follows from public data, and so once for all releases.
     """
@@ -332,9 +336,9 @@ def _on_records(method: str, mode: str, epsilon: float | None, seed: int) -> gv.
         if method == "mlp":
             keywords["tuned"] = False
     else:
-        keywords |= {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "mode": mode}
+        keywords |= {"unit": "node-record", "epsilon": epsilon, "delta": 1e-5, "mode": mode}
         if method != "mlp":
-            keywords["degree_budget"] = 100 if mode == "paper" else 20
+            keywords["out_degree_bound"] = 100 if mode == "paper" else 20
     return gv.METHODS[method](**keywords)
 
 
@@ -469,7 +473,7 @@ def poisoning(cell: Record) -> Record:
     report = _collection(cell["mode"], cell["seed"]).with_malicious_clients(
         cell["kind"], share=cell["share"], hubs=cell["attack"] == "hubs", seed=cell["seed"]
     )
-    return {name: value for name, value in vars(report).items() if name not in ("lie", "share")}
+    return {name: value for name, value in vars(report).items() if name not in ("strategy", "share")}
 
 
 @lru_cache(maxsize=1)
@@ -477,7 +481,7 @@ def _collection(labels: str, seed: int) -> PoisonedCollection:
     graph = gv.load_dataset("cora", recipe="lpgnn", on_clients=True, seed=seed)
     settings = {"x_steps": 16, "y_steps": 8, "learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5}
     budget = {"eps_x": 1.0, "eps_y": 1.0, "seed": seed, "unsafe_noise_seed": seed}
-    model = gv.LPGNN(unit="node-features", labels=labels, **budget, **settings, epochs=150)
+    model = gv.LPGNN(unit="local-attributes", labels=labels, **budget, **settings, epochs=150)
     return PoisonedCollection.from_model(model, graph)
 
 
@@ -500,7 +504,7 @@ def posterior(cell: Record) -> Record:
     elif cell["kind"] != "nobody":
         law, rng = fitted.label_mechanism(graph.num_classes), PublicStreams(cell["seed"]).numpy("lies")
         told = _poison_reports(told, graph, law, who, cell["kind"], rng)
-    model = gv.LabelPosterior(**{**fitted.get_params(), "around": cell["mode"], "posterior_steps": 16})
+    model = gv.LabelPosterior(**{**fitted.get_params(), "prior": cell["mode"], "posterior_steps": 16})
     received = ReceivedReports(records=told, guarantee=fitted.guarantee)
     return {"accuracy": model.fit_from_reports(graph, received).score(graph)}
 
@@ -509,7 +513,7 @@ def posterior(cell: Record) -> Record:
 def _told(seed: int) -> tuple[gv.LabelPosterior, gv.Graph]:
     graph = gv.load_dataset("cora", recipe="lpgnn", on_clients=True, seed=seed)
     budget = {"eps_y": 1.0, "labels": "hashing", "seed": seed, "unsafe_noise_seed": seed}
-    own = gv.LabelPosterior(unit="node-features", prior="nothing", **budget)
+    own = gv.LabelPosterior(unit="local-attributes", prior="nothing", **budget)
     return own.fit(graph), graph
 
 
@@ -619,7 +623,7 @@ def slot_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     yield "|" + "---|" * 10
     for (run,) in groups.values():
         cells = [run["method"], f"{run['epsilon']:g}", f"{run['auc']:.3f} ± {run['auc_error']:.3f}"]
-        true, false = (run[name] / run["counted"] for name in ("hits", "alarms"))
+        true, false = (run[name] / run["counted"] for name in ("tp", "fp"))
         figures = (run["ceiling_auc"], true, false, true - false)
         figures += (run["least"], run["ceiling_advantage"], run["largest"])
         yield f"| {' | '.join(cells + [f'{figure:.3f}' for figure in figures])} |"
@@ -637,7 +641,7 @@ def membership_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[st
         epsilon = "none" if first["epsilon"] is None else f"{first['epsilon']:g}"
         cells = [first["method"], first["mode"], epsilon, shown([run["accuracy"] for run in runs])]
         cells += [shown([run[name]["auc"] for run in runs]) for name in names]
-        cells.append(shown([run["target"]["tpr_at_1pct_fpr"] for run in runs]))
+        cells.append(shown([run["target"]["max_tpr_at_1pct_fpr"] for run in runs]))
         yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
@@ -651,7 +655,7 @@ def lira_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
         first = runs[0]
         epsilon = "none" if first["epsilon"] is None else f"{first['epsilon']:g}"
         for name in names:
-            figures = ("auc", "tpr_at_01pct_fpr", "tpr_at_1pct_fpr")
+            figures = ("auc", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
             cells = [first["data"], first["method"], epsilon, name]
             cells += [shown([run[name][figure] for run in runs]) for figure in figures]
             if name == BAYES:
@@ -695,10 +699,10 @@ def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str
     for runs in groups.values():
         first = runs[0]
         cells = [first["mode"], first["attack"], f"{first['share']:g}", first["kind"]]
-        for own, lying in (("honest", ("poisoned", "checked")), ("honest_robust", ("robust",))):
+        for own, lying in (("honest", ("poisoned", "checked")), ("unpoisoned_robust", ("robust",))):
             cells.append(shown([100 * run[own] for run in runs], 1))
             cells += [shown([100 * (run[name] - run[own]) for run in runs], 1) for name in lying]
-        lost = [100 * (run["robust"] - run["honest_robust"]) for run in runs]
+        lost = [100 * (run["robust"] - run["unpoisoned_robust"]) for run in runs]
         reach = float(t.ppf(0.975, max(1, len(lost) - 1)))
         spread = MeanInterval.from_values(lost)
         ends = (spread.mean + sign * reach * spread.error for sign in (-1, 1))

@@ -34,8 +34,8 @@ MANY = 1 << 32  # features of small budgets that are told by either record: two 
 UNITS: dict[str, dict[str, Any]] = {
     "undirected-edge": {},
     "directed-edge": {},
-    "node-owner": {"degree_budget": 20},
-    "node-promise": {"assured_max_degree": 20},
+    "node-record": {"out_degree_bound": 20},
+    "node-bounded-degree": {"max_degree": 20},
 }
 SIZES = {"num_nodes": 5000, "num_classes": 6, "num_features": 100, "num_training": 3000}
 GRAPHS = ("edge-rand", "lap-graph", "arr", "edge-rr")
@@ -81,11 +81,11 @@ def plans(epsilon: float) -> list[tuple[str, str, ReleasePlan]]:
 
 def _trees(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
     """Yield what a module on exact trees asks, all records in every step: samples have no canaries."""
-    own = {"module": OnStars, "reads": "neighbours", "batch_size": SIZES["num_training"]}
-    for unit, flags in (("node-owner", {}), ("node-promise", UNITS["node-promise"])):
+    own = {"module": OnStars, "reads": "neighbors", "batch_size": SIZES["num_training"]}
+    for unit, flags in (("node-record", {}), ("node-bounded-degree", UNITS["node-bounded-degree"])):
         plan = METHODS["gnn"](unit=unit, epsilon=epsilon, delta=1e-5, **own, **flags).plan(**SIZES)
         assert plan is not None
-        yield "gnn (neighbours)", unit, plan
+        yield "gnn (neighbors)", unit, plan
 
 
 def _hops(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
@@ -98,13 +98,13 @@ def _hops(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
 def _graphs(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
     """Yield what released graphs ask, of all slots and of private ones."""
     for name in GRAPHS:
-        for unit in ("undirected-edge", "private-slot-edge"):
+        for unit in ("undirected-edge", "edge-subset"):
             plan = METHODS["sage"](unit=unit, epsilon=epsilon, perturb=name).plan(**SIZES)
             assert plan is not None
             yield name, unit, plan
-    plan = METHODS["heterorr"](unit="private-slot-edge", epsilon=epsilon, eps_x=1.0).plan(**SIZES)
+    plan = METHODS["heterorr"](unit="edge-subset", epsilon=epsilon, eps_x=1.0).plan(**SIZES)
     assert plan is not None
-    yield "heterorr", "private-slot-edge", plan
+    yield "heterorr", "edge-subset", plan
 
 
 def of_plan(name: str, unit: str, plan: ReleasePlan) -> dict[str, object]:
@@ -128,7 +128,7 @@ def of_report(name: str, epsilon: float) -> dict[str, object]:
         ),
     }[name]()
     assert bound is not None
-    return _row(name, "node-features", epsilon, bound.epsilon, bound.method, "-")
+    return _row(name, "local-attributes", epsilon, bound.epsilon, bound.method, "-")
 
 
 def _row(
@@ -156,7 +156,7 @@ def cases(epsilon: float) -> list[tuple[str, str, Callable[[], dict[str, object]
         "FeatureRR",
         "FeatureRR, 1,433 features",
     )
-    return [*found, *((name, "node-features", partial(of_report, name, epsilon)) for name in local)]
+    return [*found, *((name, "local-attributes", partial(of_report, name, epsilon)) for name in local)]
 
 
 def main() -> None:

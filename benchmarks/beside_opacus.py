@@ -40,7 +40,7 @@ def ours(graph: Graph, epsilon: float, seed: int) -> Found:
     """Train with this library."""
     model = gv.PrivateModule(
         module=network,
-        unit="node-owner",
+        unit="node-record",
         epsilon=epsilon,
         delta=DELTA,
         epochs=EPOCHS,

@@ -176,8 +176,8 @@ class Case:
     def fit(self) -> tuple[Any, Any]:
         """Return the fitted estimator and its graph."""
         graph = GRAPHS[self.graph]()
-        budget = {} if self.unit in ("none", "node-features") else {"epsilon": 4.0, "delta": 1e-4}
-        if self.unit == "private-slot-edge":
+        budget = {} if self.unit in ("none", "local-attributes") else {"epsilon": 4.0, "delta": 1e-4}
+        if self.unit == "edge-subset":
             budget = {"epsilon": 4.0}  # delta is a setting of the mechanism
         noise = {} if self.unit == "none" else {"unsafe_noise_seed": 11}
         given = {"seed": 7, **noise, **budget, **self.options}
@@ -185,16 +185,16 @@ class Case:
 
 
 QUICK = {"epochs": 6}
-OWNER = {"degree_budget": 4}
-PROMISE = {"assured_max_degree": 40}
+OWNER = {"out_degree_bound": 4}
+PROMISE = {"max_degree": 40}
 LOCAL = {"eps_x": 2.0, "eps_y": 1.5, "epochs": 6}
 STEPS = {"epochs": 3, "batch_size": 32}
 
 
 def edge_cases() -> Iterator[Case]:
     """Yield the methods that read edges under edge units, or without any."""
-    for unit in ("undirected-edge", "none", "node-owner"):
-        yield Case("mlp", unit, STEPS if unit == "node-owner" else QUICK, other=True)
+    for unit in ("undirected-edge", "none", "node-record"):
+        yield Case("mlp", unit, STEPS if unit == "node-record" else QUICK, other=True)
     yield Case("mlp", "undirected-edge", QUICK, graph="sparse", other=True)
     yield Case("mlp", "directed-edge", QUICK | {"layers": 2, "batch_norm": True, "dropout": 0.2}, "directed")
     for method in ("gcn", "gat", "sage"):
@@ -252,21 +252,21 @@ def weighted_gap() -> Iterator[Case]:
 
 def record_cases() -> Iterator[Case]:
     """Yield the methods that protect records."""
-    for unit, bound in (("node-owner", OWNER), ("node-promise", PROMISE)):
+    for unit, bound in (("node-record", OWNER), ("node-bounded-degree", PROMISE)):
         yield Case("gap", unit, STEPS | bound, other=True)
         yield Case("gap", unit, STEPS | bound | {"mode": "paper"})
         yield Case("gap", unit, STEPS | bound | {"private_metrics": True, "replace_one": True})
         yield Case("gap", unit, STEPS | bound | {"selection": "private"})
         yield Case("gap", unit, STEPS | bound | {"use_encoder": False, "hops": 1})
         yield Case("gap", unit, STEPS | bound | {"sgd_multiplier": 40.0, "clip": 0.5}, graph="sparse")
-        own = {} if unit == "node-owner" else bound
+        own = {} if unit == "node-record" else bound
         yield Case("mlp", unit, STEPS | own | {"selection": "private", "private_metrics": True}, other=True)
         yield Case("mlp", unit, STEPS | own | {"mode": "paper"})
         yield Case("mlp", unit, STEPS | own | {"replace_one": True, "weight_decay": 0.01}, graph="sparse")
-    yield Case("gap", "node-owner", STEPS | OWNER, graph="directed")
-    yield Case("gap", "node-owner", STEPS | OWNER | {"private_metrics": True}, graph="tiny by id")
+    yield Case("gap", "node-record", STEPS | OWNER, graph="directed")
+    yield Case("gap", "node-record", STEPS | OWNER | {"private_metrics": True}, graph="tiny by id")
     for per in ("row", "root"):
-        yield Case("sage", "node-owner", STEPS | OWNER | {"mode": "paper", "clip_per": per})
+        yield Case("sage", "node-record", STEPS | OWNER | {"mode": "paper", "clip_per": per})
     yield from owner_codes()
 
 
@@ -277,10 +277,10 @@ def edge_codes() -> Iterator[Case]:
     yield Case("classcode", "undirected-edge", {}, graph="few", other=True, supports_growing_graphs=True)
     yield Case("classcode", "undirected-edge", {}, graph="sparse", other=True)
     yield Case("classcode", "directed-edge", {}, graph="directed", other=True, supports_growing_graphs=True)
-    yield Case("classcode", "undirected-edge", {"few_labels": True, "distil": False})
-    yield Case("classcode", "undirected-edge", {"few_labels": False, "distil": True})
+    yield Case("classcode", "undirected-edge", {"few_labels": True, "self_training": False})
+    yield Case("classcode", "undirected-edge", {"few_labels": False, "self_training": True})
     yield Case("classcode", "undirected-edge", {"few_labels": True, "back": 0.1, "count_share": 0.2})
-    yield Case("classcode", "undirected-edge", {"distil": False}, graph="few")
+    yield Case("classcode", "undirected-edge", {"self_training": False}, graph="few")
     for weight in ("half_cos", "class_agree(0.2)", "posterior_dot", "jaccard", "half_cos@8"):
         on = "sparse" if weight == "jaccard" else "undirected"
         yield Case(
@@ -293,49 +293,53 @@ def edge_codes() -> Iterator[Case]:
 
 def owner_codes() -> Iterator[Case]:
     """Yield ClassCode on records: recipe S weighs rows against features, recipe R reads own edges."""
-    yield Case("classcode", "node-owner", {})
-    yield Case("classcode", "node-owner", {}, graph="directed")
-    yield Case("classcode", "node-owner", {}, graph="tiny by id")
-    yield Case("classcode", "node-owner", {"read_own_edges": True})
-    yield Case("classcode", "node-owner", {"read_own_edges": True, "replace_one": True}, graph="few")
-    yield Case("classcode", "node-owner", {"targets": "unlabelled", "unlabelled_send": False})
-    yield Case("classcode", "node-owner", {"targets": "test", "degree_budget": 6})
-    yield Case("classcode", "node-owner", {"targets": (1, 5, 8, 100)}, graph="tiny by id")
-    yield Case("classcode", "node-owner", {"private_metrics": True, "encoder_share": 0.3})
+    yield Case("classcode", "node-record", {})
+    yield Case("classcode", "node-record", {}, graph="directed")
+    yield Case("classcode", "node-record", {}, graph="tiny by id")
+    yield Case("classcode", "node-record", {"read_own_edges": True})
+    yield Case("classcode", "node-record", {"read_own_edges": True, "replace_one": True}, graph="few")
+    yield Case("classcode", "node-record", {"targets": "unlabeled", "unlabeled_send": False})
+    yield Case("classcode", "node-record", {"targets": "test", "out_degree_bound": 6})
+    yield Case("classcode", "node-record", {"targets": (1, 5, 8, 100)}, graph="tiny by id")
+    yield Case("classcode", "node-record", {"private_metrics": True, "encoder_share": 0.3})
 
 
 def local_cases() -> Iterator[Case]:
-    """Yield methods on randomised records, with each mechanism, backbone and way to spread what was said."""
+    """Yield methods on randomized records, with each mechanism, backbone and way to spread what was said."""
     yield Case("lpgnn", "none", QUICK, other=True, supports_growing_graphs=True)
-    yield Case("lpgnn", "node-features", LOCAL, other=True, supports_growing_graphs=True)
-    yield Case("lpgnn", "node-features", LOCAL, graph="directed", other=True)
-    yield Case("lpgnn", "node-features", LOCAL, graph="sparse", other=True)
+    yield Case("lpgnn", "local-attributes", LOCAL, other=True, supports_growing_graphs=True)
+    yield Case("lpgnn", "local-attributes", LOCAL, graph="directed", other=True)
+    yield Case("lpgnn", "local-attributes", LOCAL, graph="sparse", other=True)
     named = ("1bm", "lpm", "agm", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs", "feature-rr")
     for features in (*named, "feature-rr-naive"):
-        yield Case("lpgnn", "node-features", LOCAL | {"features": features})
+        yield Case("lpgnn", "local-attributes", LOCAL | {"features": features})
     rounding = {"features": "feature-rr", "k": 5, "rounding": "ceil", "decode": "naive"}
-    yield Case("lpgnn", "node-features", LOCAL | rounding)
+    yield Case("lpgnn", "local-attributes", LOCAL | rounding)
     theta = (0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05)
-    yield Case("lpgnn", "node-features", LOCAL | {"features": "feature-rr", "theta": theta})
-    yield Case("lpgnn", "node-features", LOCAL | {"m": 3, "low": -0.5, "high": 1.5})
-    yield Case("lpgnn", "node-features", LOCAL | {"m": "floor", "scaling": "row", "mode": "paper"})
+    yield Case("lpgnn", "local-attributes", LOCAL | {"features": "feature-rr", "theta": theta})
+    yield Case("lpgnn", "local-attributes", LOCAL | {"m": 3, "low": -0.5, "high": 1.5})
+    yield Case("lpgnn", "local-attributes", LOCAL | {"m": "floor", "scaling": "row", "mode": "paper"})
     columns = {"scaling": "columns", "data_dependent_bounds": True}
-    yield Case("lpgnn", "node-features", LOCAL | columns, other=True)
+    yield Case("lpgnn", "local-attributes", LOCAL | columns, other=True)
     for backbone in ("gcn", "gat", "mlp"):
-        yield Case("lpgnn", "node-features", LOCAL | {"backbone": backbone, "dropout": 0.3}, other=True)
+        yield Case("lpgnn", "local-attributes", LOCAL | {"backbone": backbone, "dropout": 0.3}, other=True)
     spread = {"aggregator": "mean", "self_loops": True, "isolated": "keep", "x_steps": 2, "y_steps": 0}
-    yield Case("lpgnn", "node-features", LOCAL | spread)
-    yield Case("lpgnn", "node-features", LOCAL | {"forward_correction": False, "select": "likelihood"})
-    yield Case("lpgnn", "node-features", LOCAL | {"posterior_steps": 4, "eps_x": float("inf")}, other=True)
-    yield Case("lpgnn", "node-features", LOCAL | {"eps_y": float("inf")})
+    yield Case("lpgnn", "local-attributes", LOCAL | spread)
+    yield Case("lpgnn", "local-attributes", LOCAL | {"forward_correction": False, "select": "likelihood"})
+    yield Case("lpgnn", "local-attributes", LOCAL | {"posterior_steps": 4, "eps_x": float("inf")}, other=True)
+    yield Case("lpgnn", "local-attributes", LOCAL | {"eps_y": float("inf")})
     for combine in ("post", "union"):
         yield Case(
-            "simgat", "node-features", LOCAL | {"combine": combine}, other=True, supports_growing_graphs=True
+            "simgat",
+            "local-attributes",
+            LOCAL | {"combine": combine},
+            other=True,
+            supports_growing_graphs=True,
         )
-    yield Case("simgat", "node-features", LOCAL | {"weight": "similarity"})
-    yield Case("simgat", "node-features", LOCAL | {"similarity": "multihop(n=3, delta=0.1)"})
-    yield Case("simgat", "node-features", LOCAL | {"similarity": "factorised"})
-    yield Case("simgat", "node-features", LOCAL | {"combine": "union", "max_degree": 12})
+    yield Case("simgat", "local-attributes", LOCAL | {"weight": "similarity"})
+    yield Case("simgat", "local-attributes", LOCAL | {"similarity": "multihop(n=3, delta=0.1)"})
+    yield Case("simgat", "local-attributes", LOCAL | {"similarity": "factorized"})
+    yield Case("simgat", "local-attributes", LOCAL | {"combine": "union", "max_degree": 12})
     yield Case("simgat", "none", QUICK, other=True)
 
 
@@ -343,9 +347,9 @@ def slot_cases() -> Iterator[Case]:
     """Yield the methods on released graphs that keep public edges."""
     for options in ({}, {"features": "multi-bit"}, {"mode": "paper"}):
         given = {**QUICK, "eps_x": 8.0, "perturb": "edge-rr(rounds=5)", **options}
-        yield Case("heterorr", "private-slot-edge", given, graph="half public")
+        yield Case("heterorr", "edge-subset", given, graph="half public")
     for mechanism in ("arr", "edge-rr(structure=lazy_audited, rounds=5)"):
-        yield Case("gcn", "private-slot-edge", {**QUICK, "perturb": mechanism}, graph="half public")
+        yield Case("gcn", "edge-subset", {**QUICK, "perturb": mechanism}, graph="half public")
 
 
 def cases() -> list[Case]:
@@ -399,7 +403,9 @@ def saved(model: Any) -> Parts:
     """Return digests of the numbers in a saved model's files, and of what it predicts when read back."""
     with tempfile.TemporaryDirectory() as folder:
         release, rows = Path(folder) / "release", Path(folder) / "rows"
-        withheld_files = {"per_node": rows} if model.guarantee.unit in ("node-owner", "node-promise") else {}
+        withheld_files = (
+            {"per_node": rows} if model.guarantee.unit in ("node-record", "node-bounded-degree") else {}
+        )
         model.save(release, **withheld_files)
         found = (path for path in Path(folder).rglob("*") if path.is_file())
         paths = sorted(
@@ -456,32 +462,32 @@ def calibrations() -> dict[str, Parts]:
         ("gap", "undirected-edge", {"weights": "exp_cos(0.5)"}),
         ("gap", "undirected-edge", {"weights": "attention", "attention_steps": 20}),
         ("gap", "undirected-edge", {"mode": "paper"}),
-        ("gap", "node-owner", {"degree_budget": 10, "private_metrics": True}),
-        ("gap", "node-owner", {"degree_budget": 10, "batch_size": 100, "epochs": 5}),
-        ("gap", "node-promise", {"assured_max_degree": 10}),
-        ("mlp", "node-owner", {}),
-        ("mlp", "node-promise", {"assured_max_degree": 10, "replace_one": True}),
+        ("gap", "node-record", {"out_degree_bound": 10, "private_metrics": True}),
+        ("gap", "node-record", {"out_degree_bound": 10, "batch_size": 100, "epochs": 5}),
+        ("gap", "node-bounded-degree", {"max_degree": 10}),
+        ("mlp", "node-record", {}),
+        ("mlp", "node-bounded-degree", {"max_degree": 10, "replace_one": True}),
         ("mlp", "undirected-edge", {}),
-        ("sage", "node-owner", {"degree_budget": 10, "mode": "paper"}),
+        ("sage", "node-record", {"out_degree_bound": 10, "mode": "paper"}),
         ("classcode", "undirected-edge", {}),
         ("classcode", "directed-edge", {"few_labels": True}),
         ("classcode", "undirected-edge", {"weights": "half_cos"}),
-        ("classcode", "node-owner", {}),
-        ("classcode", "node-owner", {"read_own_edges": True, "replace_one": True}),
+        ("classcode", "node-record", {}),
+        ("classcode", "node-record", {"read_own_edges": True, "replace_one": True}),
     ]
     found = dict[str, Parts]()
     for method, unit, options in wanted:
         name = " ".join(["calibrate", method, unit, *(f"{key}={value}" for key, value in options.items())])
         for epsilon in (0.5, 4.0):
             found[f"{name} at {epsilon:g}"] = calibrated(method, unit, epsilon, 1e-5, **sizes, **options)
-    for method, unit in (("gap", "undirected-edge"), ("classcode", "node-owner")):
-        extra = {"degree_budget": 5} if unit == "node-owner" else {}
+    for method, unit in (("gap", "undirected-edge"), ("classcode", "node-record")):
+        extra = {"out_degree_bound": 5} if unit == "node-record" else {}
         found[f"calibrate {method} {unit} of a noise"] = calibrated(
             method, unit, None, 1e-5, noise_std=4.0, **sizes, **extra
         )
     for features in ("multi-bit", "feature-rr", "piecewise", "agm"):
         local = {"eps_x": 1.0, "eps_y": 2.0, "features": features, "dim": 30, "classes": 4}
-        found[f"calibrate lpgnn {features}"] = calibrated("lpgnn", "node-features", **local)
+        found[f"calibrate lpgnn {features}"] = calibrated("lpgnn", "local-attributes", **local)
     return found
 
 
@@ -493,7 +499,7 @@ def calibrated(*where: Any, **options: Any) -> Parts:
     return {"figures": digest([*sorted(numbers(plain | {"reports": ()}).items()), stages])}
 
 
-def randomised() -> dict[str, Parts]:
+def randomized() -> dict[str, Parts]:
     """Return digests of each local mechanism's reports and estimates, and of messages to a server."""
     from graphveil.collect import CollectionProtocol, Collector, randomize_records
 
@@ -567,7 +573,7 @@ def everything(wanted: str, *, times: bool) -> dict[str, Parts]:
             found[case.name] = tried("fit", partial(run, case))
             if times:
                 print(f"{time.perf_counter() - start:6.2f} s  {case.name}", file=sys.stderr)
-    for part in (calibrations, randomised, data):
+    for part in (calibrations, randomized, data):
         found |= {name: parts for name, parts in part().items() if wanted in name}
     return found | command_digests(wanted, times=times)
 

@@ -4,10 +4,10 @@
 
 16 columns, random ids (the worst case for locality). A hop moves E (4 + 4 d) + 4 N d bytes; its speed is
 given as a multiple of a copy of memory in the same process, also where the compiled sum reads rows of half
-the size. A private hop truncates, sums, adds noise and normalises for the next hop; a push also reads every
+the size. A private hop truncates, sums, adds noise and normalizes for the next hop; a push also reads every
 source's own list. The runs take turns, and a figure is the median of its rounds: processor time of one
 thread. At the end stand the bars, each a ratio within the run, and the gain of a second thread by the clock,
-beside that of two sums which share nothing: neighbours on the same machine may take part of the second core.
+beside that of two sums which share nothing: neighbors on the same machine may take part of the second core.
 """
 
 import argparse

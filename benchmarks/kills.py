@@ -290,10 +290,20 @@ def kinds_of(folder: Path) -> dict[str, Kind]:
     """Return every kind of command."""
     nodes, data = ["--nodes", "nodes.csv"], ["--nodes", "nodes.csv", "--edges", "edges.csv", *COLUMNS]
     labeled = [*data, "--label", "team"]
-    answers = ["--survey", "survey.json", "--messages", "messages.csv", "--id", "user", "--ledger", "people"]
+    answers = ["--protocol", "survey.json", "--reports", "messages.csv", "--id", "user", "--ledger", "people"]
     ends = ["--edges", "edges.csv", "--source", "a", "--target", "b"]
-    records = ["--survey", "survey.json", *nodes, "--id", "user", "--label", "team", "--secret", "secret.key"]
-    predict = ["predict", "trained", *nodes, "--accept-price"]
+    records = [
+        "--protocol",
+        "survey.json",
+        *nodes,
+        "--id",
+        "user",
+        "--label",
+        "team",
+        "--secret",
+        "secret.key",
+    ]
+    predict = ["predict", "trained", *nodes, "--allow-spend"]
     return {
         "train": Kind(
             lambda out, _: ["train", "gap", *labeled, *GAP, "--epsilon", "1", "--no-baseline", "--out", out],
@@ -350,13 +360,13 @@ def prepared(folder: Path) -> Bench:
     bench = Bench(folder)
     bench.kinds = kinds_of(folder)
     limit = ["--unit", "undirected-edge", "--epsilon", "10", "--delta", "1e-7"]
-    protocol = ["collect", "survey", "--eps-x", "2", "--columns", "age", "--low", "-5", "--high", "9"]
+    protocol = ["collect", "protocol", "--eps-x", "2", "--columns", "age", "--low", "-5", "--high", "9"]
     first = {
         "answer": [*protocol, "--eps-y", "2", "--classes", "t0,t1,t2", "--out", "survey.json"],
         "predict": bench.kinds["train"].words("trained", 0),
         "raise": ["ledger", "init", "people", *limit],
         "export": ["ledger", "init", "people", *limit],
-        "decode": ["ledger", "init", "people", "--unit", "node-features"],
+        "decode": ["ledger", "init", "people", "--unit", "local-attributes"],
     }
     for kind, words in first.items():
         if code := bench.run(kind, words):

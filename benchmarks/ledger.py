@@ -65,7 +65,7 @@ def measure(ledger: Ledger, count: int, ends: int | None) -> None:
 
 
 def name_of(number: int) -> str:
-    """Return the reference of a booking, as unlike its neighbours' as an id is."""
+    """Return the reference of a booking, as unlike its neighbors' as an id is."""
     return f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}"
 
 

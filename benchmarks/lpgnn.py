@@ -1,4 +1,4 @@
-"""How accurate is LPGNN on randomised records, beside the published figures?
+"""How accurate is LPGNN on randomized records, beside the published figures?
 
     python benchmarks/lpgnn.py run RESULTS.jsonl [--questions published ...] [--datasets cora ...] [--runs 5]
     python benchmarks/lpgnn.py table RESULTS.jsonl
@@ -9,7 +9,7 @@ paper's notebooks have. Splits, initial weights and noise follow the seed, so tw
 compared in pairs; a reproducible noise has no guarantee, and none is needed here.
 
 Questions: ``published``, the paper's cells with its own steps and learning parameters; ``mechanisms``, what
-randomises features, at epsilon_y inf; ``labels``, plain cross entropy, forward correction and Drop at
+randomizes features, at epsilon_y inf; ``labels``, plain cross entropy, forward correction and Drop at
 epsilon_x 1; ``ours``, what beats the published figures at the same budget; ``alone``, what the graph and one
 noisy label a person come to without any features, of the label posterior and by budget; ``baseline``, what an
 MLP that reads no edge makes of the reports of the published cells, with their learning parameters and others.
@@ -66,7 +66,7 @@ LABELS = {  # cross entropy, forward correction, Drop at epsilon_y 0.5, 1, 2, wi
     1.0: ((2, 8), ("25.5", "37.1", "69.3 ± 1.2")),
     2.0: ((8, 4), ("52.9", "75.1", "78.4 ± 0.7")),
 }
-GRID = {  # further learning parameters for the baseline: from none to much regularisation
+GRID = {  # further learning parameters for the baseline: from none to much regularization
     f"decay {decay:g}, dropout {dropout:g}": {
         "learning_rate": 0.01,
         "weight_decay": decay,
@@ -215,7 +215,7 @@ def run(options: argparse.Namespace) -> None:
 
 def measured(graph: Graph, cell: Cell, seed: int) -> dict[str, float]:
     """Return the test accuracy and the processor seconds of one run."""
-    settings = {"unit": "node-features", "seed": seed, "unsafe_noise_seed": seed, **cell.parameters}
+    settings = {"unit": "local-attributes", "seed": seed, "unsafe_noise_seed": seed, **cell.parameters}
     beside = cell.question == "baseline"
     told = LPGNN(**{**settings, "epochs": 1}).fit(graph) if beside else None  # for its reports
     started = time.process_time()

@@ -7,13 +7,13 @@ One line of ``runs.jsonl`` a run; a run that is there is not made again, so the 
 kill. Then a table: mean test accuracy over the splits and its standard error, in percent.
 
 Rows ``sage``, ``gat`` and ``gin``: one layer of torch_geometric of width 16 and a linear map,
-``PrivateGNN`` without a start, unit node-owner, delta 1e-5, recipe ``gap`` with splits made from ids.
+``PrivateGNN`` without a start, unit node-record, delta 1e-5, recipe ``gap`` with splits made from ids.
 ``sage-started``: the same GraphSAGE by the defaults, where it corrects what the public codes say.
 ``sage-replaced``: the same GraphSAGE where it is hidden which of two records a node has. ``random``: the same
 GraphSAGE where every list is a list of random people, and ``random-encoder`` the encoder of that same fit,
-which reads no list. ``neighbours``: a GraphSAGE of the same size trained on exact trees (four own slots),
+which reads no list. ``neighbors``: a GraphSAGE of the same size trained on exact trees (four own slots),
 whose weights are released and nothing else; its figure is what the weights say to somebody who may read
-every record, on the exact graph, and no release. ``promised``: the same under node-promise, where stars are
+every record, on the exact graph, and no release. ``promised``: the same under node-bounded-degree, where stars are
 refused and exact trees are all there is, one slot, with the graph's own largest degree promised.
 ``mlp``, ``gap``, ``classcode`` and ``reading`` are this
 library's methods on the same
@@ -94,7 +94,7 @@ MODULES: dict[str, tuple[Callable[[int, int], nn.Module], dict[str, Any]]] = {
 }
 METHODS: dict[str, tuple[Callable[..., Estimator], dict[str, Any]]] = {
     "mlp": (gv.MLP, {}),
-    "gap": (gv.GAP, {"degree_budget": 20}),
+    "gap": (gv.GAP, {"out_degree_bound": 20}),
     "classcode": (gv.ClassCode, {}),
     "reading": (gv.ClassCode, {"read_own_edges": True}),
 }
@@ -103,7 +103,7 @@ METHODS: dict[str, tuple[Callable[..., Estimator], dict[str, Any]]] = {
 def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, float]:
     """Return test accuracies by row: of a module on own stars, or of a method, on protected records."""
     graph = RECIPES["gap"].on_clients().split(raw, split)
-    budget: dict[str, Any] = {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "seed": split}
+    budget: dict[str, Any] = {"unit": "node-record", "epsilon": epsilon, "delta": 1e-5, "seed": split}
     if row in METHODS:
         method, settings = METHODS[row]
         return {row: method(**budget, **settings).fit(graph).score(graph)}
@@ -113,11 +113,11 @@ def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, fl
         graph = graph.replace(
             adjacency=Adjacency.from_edges(source, drawn, num_nodes=graph.num_nodes, directed=True)
         )
-    if row == "neighbours":
-        return {row: on_trees(graph, {**budget, "out_slots": 4})}
+    if row == "neighbors":
+        return {row: on_trees(graph, {**budget, "max_out_edges": 4})}
     if row == "promised":
         most = int(np.bincount(graph.adjacency.edge_index()[1]).max())
-        return {row: on_trees(graph, {**budget, "unit": "node-promise", "assured_max_degree": most})}
+        return {row: on_trees(graph, {**budget, "unit": "node-bounded-degree", "max_degree": most})}
     module, settings = MODULES[row]
     model = gv.PrivateGNN(module=module, **budget, **settings).fit(graph)
     found = {row: model.score(graph)}
@@ -126,7 +126,7 @@ def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, fl
 
 def on_trees(graph: Graph, budget: dict[str, Any]) -> float:
     """Return the test accuracy of released weights where every record may be read."""
-    model = gv.PrivateGNN(module=sage, neighborhood="neighbours", **budget).fit(graph)
+    model = gv.PrivateGNN(module=sage, neighborhood="neighbors", **budget).fit(graph)
     edges = torch.as_tensor(graph.adjacency.edge_index()).long()
     with torch.no_grad():
         logits = model.module_(to_dense(graph.x), edges)

@@ -36,7 +36,7 @@ class Encoder(nn.Module):
         self.head = head(HIDDEN, classes)
 
     def rows(self, x: Tensor) -> Tensor:
-        """Return what is sent to the neighbours."""
+        """Return what is sent to the neighbors."""
         return normalize(self.layers(x))
 
     def forward(self, x: Tensor) -> Tensor:

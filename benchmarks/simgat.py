@@ -44,7 +44,7 @@ SIMILARITIES = {
 BUDGETS = (0.01, 0.1, 1.0, 2.0, 3.0)
 HOPS = (2, 4, 8, 16)
 LEVEL = 0.05
-BASIS = "unit 'node-features' leaves edges public"
+BASIS = "unit 'local-attributes' leaves edges public"
 # LPGNN's best ones at (eps_x, eps_y) = (1, inf), the same for all data sets and for both sides
 LEARNING = {"learning_rate": 0.01, "weight_decay": 0.01, "dropout": 0.75}
 PROBES = 256
@@ -129,7 +129,7 @@ def measured(
     if cell.arm != KPROP:
         build = partial(GivenSimGAT, given=given[cell.arm])
     model = build(
-        unit="node-features",
+        unit="local-attributes",
         eps_x=cell.eps_x,
         eps_y=options.eps_y,
         x_steps=cell.steps,

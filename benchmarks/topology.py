@@ -175,9 +175,7 @@ def drawn(graph: Graph, cell: Record, cache: Path) -> perturb.PerturbedGraph:
     mechanism = mechanism_of(cell, cache)
     public = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=cell["seed"])
     everybody = torch.ones(graph.num_nodes, dtype=torch.bool)
-    return release_graph(
-        graph, mechanism, unit="private-slot-edge", public_edges=public, private_nodes=everybody
-    )
+    return release_graph(graph, mechanism, unit="edge-subset", public_edges=public, private_nodes=everybody)
 
 
 def mechanism_of(cell: Record, cache: Path) -> perturb.GraphMechanism:

@@ -252,7 +252,7 @@ TRENDS = (
     ),
     *(
         lines(
-            f"LPGNN: randomised features above {rival}",
+            f"LPGNN: randomized features above {rival}",
             "lpgnn-features.paper.quick",
             "cora",
             "",

@@ -3,7 +3,7 @@
     python benchmarks/weighted_hop.py [--large] [--rounds 7] [--without-compiler]
 
 One thread, 16 columns, keys of 16 columns, random ids. A hop makes the tables of its weights, truncates,
-sums exactly, adds noise and normalises; it is set against the same hop without weights in the same rounds.
+sums exactly, adds noise and normalizes; it is set against the same hop without weights in the same rounds.
 Attention has as many hidden units as there are columns, as ``gap`` trains it. The number behind jaccard is
 how many features there are: of 767 each node has a third, as in amazon/computers, and of 4,714 up to 31, as
 in facebook_pages; these two are measured on the smallest graph only.

@@ -76,7 +76,7 @@ def blocks_at_once(features: Mapping[str, bool]) -> int:
 def encrypted(code: Code, counters: Sequence[str], keys: str, blocks: int) -> list[str]:
     """Add what encrypts registers of counters, two 64-bit words a block, and return the keystream.
 
-    The registers take each round in turns: one round waits for the one before it, but not for its neighbours.
+    The registers take each round in turns: one round waits for the one before it, but not for its neighbors.
     ``keys`` is the address of the round keys, each repeated for every block of a register.
     """
     kind, name = f"<{2 * blocks} x i64>", {1: "", 2: ".256", 4: ".512"}[blocks]

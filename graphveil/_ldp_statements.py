@@ -1,4 +1,4 @@
-"""The sentences of unit ``node-features``, whose records are randomised one by one before anybody sees them.
+"""The sentences of unit ``local-attributes``, whose records are randomized one by one before anybody sees them.
 
 They are fixed; only figures go in: the given budgets, in full, and their decimal sum. They stand in the
 ground layer because a device reads them, which has no more than NumPy.
@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
-_RANDOMISED = (
-    "Each node's features are randomised on their own at eps_x = {eps_x} and its label at eps_y = {eps_y} "
+_RANDOMIZED = (
+    "Each node's features are randomized on their own at eps_x = {eps_x} and its label at eps_y = {eps_y} "
     "(total {total}; inf = not protected). Edges, identities and test labels (used in the clear for the test "
     "score) are not protected. "
 )
-RAW_DATA_HELD = "This process held the raw data; the guarantee is about what leaves the randomiser."
-_ON_DEVICES = "Each node's own device ran the randomiser; the guarantee is about what leaves it."
-_RECEIVED = "This process saw only what had left the randomiser; the guarantee is about that."
+RAW_DATA_HELD = "This process held the raw data; the guarantee is about what leaves the randomizer."
+_ON_DEVICES = "Each node's own device ran the randomizer; the guarantee is about what leaves it."
+_RECEIVED = "This process saw only what had left the randomizer; the guarantee is about that."
 _WHERE = {False: RAW_DATA_HELD, True: _ON_DEVICES, None: _RECEIVED}
 _DIGITS = 15  # before the point, from which numbers are written with an exponent
 _GAUSSIAN = (
@@ -40,9 +40,9 @@ def ldp_statement(
         on_clients: nobody but the nodes themselves ever held the raw data; None where only reports arrived.
 
     >>> print(ldp_statement([1.0], [0.5])[:106])
-    Each node's features are randomised on their own at eps_x = 1 and its label at eps_y = 0.5 (total 1.5; inf
+    Each node's features are randomized on their own at eps_x = 1 and its label at eps_y = 0.5 (total 1.5; inf
     """
-    text = _RANDOMISED.format(
+    text = _RANDOMIZED.format(
         eps_x=exact_sum_text(*features), eps_y=exact_sum_text(*label), total=exact_sum_text(*features, *label)
     )
     text += _WHERE[on_clients]

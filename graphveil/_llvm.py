@@ -172,7 +172,7 @@ class Code:
         return vector
 
     def folded(self, vector: str, lanes: int) -> str:
-        """Return the sums of neighbouring lanes of a vector of 32-bit integers: half as many."""
+        """Return the sums of neighboring lanes of a vector of 32-bit integers: half as many."""
         return self._sum(vector, "poison", lanes, range(0, lanes, 2), range(1, lanes, 2))
 
     def sums(self, first: str, second: str, lanes: int) -> str:

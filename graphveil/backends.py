@@ -1,6 +1,6 @@
 """Engines: where edges are read, and who sums over them. The choice changes no bit of a result.
 
-``engine=`` of an estimator or of its ``fit``, and ``--engine`` of commands, take a name (``"memory"``,
+``engine=`` of an estimator or of its ``fit``, and ``--backend`` of commands, take a name (``"memory"``,
 ``"disk"``, ``"ray"``, ``"cuda"``) or one of these objects. By default edges are summed where they are: in
 memory, or of a graph of :func:`graphveil.open_graph` on disk. :func:`using` is for whatever takes no
 ``engine=``.
@@ -8,7 +8,7 @@ memory, or of a graph of :func:`graphveil.open_graph` on disk. :func:`using` is 
 >>> import graphveil as gv
 >>> engine = gv.backends.Memory(block_rows=4096)
 >>> gv.GAP(unit="undirected-edge", epsilon=1.0, engine=engine).engine
-InMemoryEngine(block_rows=4096)
+InMemoryBackend(block_rows=4096)
 """
 
 from graphveil.release.backends.disk import DiskBackend as Disk

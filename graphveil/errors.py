@@ -8,11 +8,11 @@
     │   ├── GraphError                 the data: columns, ids, features, labels, shapes
     │   │   └── TableError             two tables: everything that is wrong with them, and what would pass
     │   ├── ArtifactError              a file or run folder: missing, damaged, hostile, other version
-    │   └── MessageError               an LDP report: malformed, replayed, of another survey or version
+    │   └── LDPReportError               an LDP report: malformed, replayed, of another survey or version
     ├── PrivacyError                   the guarantee asked for cannot be given; nothing was spent
     │   ├── UnitError                  the unit is missing, or does not fit the data
-    │   ├── NeverError                 no proof can exist: a counterexample is known
-    │   ├── NotYetError                plausible but unproved, or not built: names what to use instead
+    │   ├── UnsupportedGuaranteeError                 no proof can exist: a counterexample is known
+    │   ├── NotImplementedGuaranteeError                plausible but unproved, or not built: names what to use instead
     │   ├── CalibrationError           no noise meets the budget
     │   └── BudgetError                the privacy ledger refuses: requested, remaining, difference
     ├── ReleaseError                   a release went wrong after it was recorded; it stays charged

@@ -124,7 +124,7 @@ def test_the_system_may_take_what_is_large_until_it_is_written(monkeypatch: pyte
     begin = rows.data_ptr()
     del rows
     ((start, size),) = told
-    assert start % (2 * MIB) == size % (2 * MIB) == 0  # whole pages, and none of a neighbour's
+    assert start % (2 * MIB) == size % (2 * MIB) == 0  # whole pages, and none of a neighbor's
     assert begin <= start + 64 and start + size <= begin + 41 * MIB and size >= 36 * MIB
     rows = mebibytes(40)
     assert rows.data_ptr() == begin

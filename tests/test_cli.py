@@ -79,7 +79,7 @@ def test_help_names_every_unit_and_what_units_of_records_need(invoke: Invoke) ->
         text = " ".join(invoke(command, "--help").out.split())
         for name in UNITS:
             assert name in text
-        for flag in ("--degree-budget", "--assured-max-degree", "--replace-one", "--private-metrics"):
+        for flag in ("--out-degree-bound", "--max-degree", "--replace-one", "--private-metrics"):
             assert flag in text
 
 
@@ -196,7 +196,7 @@ def test_the_run_folder_holds_what_is_promised_and_nothing_else(invoke: Invoke, 
     assert {path.name for path in Path("first/release").iterdir()} == RELEASE
     internal = {path.name for path in Path("first/internal").iterdir()}
     figures = {"config.lock.json", "metrics.json", "history.csv", "report.html"}
-    assert internal == figures | {"own_graph.json", "receipts.json", "columns.json"}
+    assert internal == figures | {"graph_fingerprint.json", "receipts.json", "columns.json"}
     assert not list(Path("../state").rglob("*.key"))
 
 
@@ -236,7 +236,7 @@ def test_a_label_that_looks_like_an_id_is_remarked(invoke: Invoke, files: Files)
 def test_the_mlp_costs_nothing(invoke: Invoke, files: Files) -> None:
     record = invoke("train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first", "--json").json
     assert (record["epsilon"], record["noise_std"], record["guarantee"]["releases"]) == (0.0, [], 0)
-    assert record["tpr_at_1pct_fpr"] == pytest.approx(0.01)
+    assert record["max_tpr_at_1pct_fpr"] == pytest.approx(0.01)
 
 
 def test_a_graph_without_edges_runs_the_same_code(invoke: Invoke, files: Files) -> None:
@@ -494,10 +494,10 @@ BAD_EDGES = {
     "numbers for text": (lambda rows: [rows[0], ["1", "2", ""]], "of the nodes (text) lacks"),
 }
 BAD_FLAGS = {
-    "no unit": (["--epsilon", 1], "as one of undirected-edge, directed-edge, node-owner"),
+    "no unit": (["--epsilon", 1], "as one of undirected-edge, directed-edge, node-record"),
     "unknown unit": (["--unit", "undirected-edges", "--epsilon", 1], "did you mean 'undirected-edge'"),
-    "later unit": (["--unit", "private-slot-edge", "--epsilon", 1], "is not available for it: train 'gcn'"),
-    "local unit": (["--unit", "node-features", "--epsilon", 1], "use 'lpgnn' or 'simgat'"),
+    "later unit": (["--unit", "edge-subset", "--epsilon", 1], "is not available for it: train 'gcn'"),
+    "local unit": (["--unit", "local-attributes", "--epsilon", 1], "use 'lpgnn' or 'simgat'"),
     "no epsilon": (["--unit", "undirected-edge"], "--epsilon"),
     "zero epsilon": (["--unit", "undirected-edge", "--epsilon", 0], "above 0"),
     "negative epsilon": (["--unit", "undirected-edge", "--epsilon", -1], "above 0"),
@@ -606,7 +606,7 @@ def test_classes_may_be_a_public_list(invoke: Invoke, files: Files) -> None:
     assert json.loads(Path("r/release/model.json").read_text())["class_names"] == [
         *("t2", "t0, or none", "t1", "t0")
     ]
-    records = ["train", "mlp", *files.flags, "--unit", "node-owner", "--epsilon", 4, *QUICK, "--json"]
+    records = ["train", "mlp", *files.flags, "--unit", "node-record", "--epsilon", 4, *QUICK, "--json"]
     for flags, said in (([], True), (["--classes", "t0,t1,t2"], False)):
         assert (CLASSES_FROM_LABELS in invoke(*records, *flags).json["statement"]) is said
 
@@ -728,22 +728,22 @@ def test_another_graph_is_priced_and_booked(
 
 def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Path, files: Files) -> None:
     another = ["predict", trained, *other_of(files), "--json"]
-    answer = invoke(*another, "--disjoint-edges")
+    answer = invoke(*another, "--assume-disjoint-edges")
     assert answer.code == 0, answer.err
     assert "on your word that the graphs share no edge" in " ".join(answer.err.split())
     whole = answer.json["guarantee_with_predictions"]
     assert whole["epsilon"] == pytest.approx(1, abs=1e-3)
     assert "asserted to share no edge" in whole["statement"]
-    refused = invoke("predict", trained, "--disjoint-edges")
+    refused = invoke("predict", trained, "--assume-disjoint-edges")
     assert refused.code == 2
-    assert "--accept-price, --ledger and --engine are about another graph" in refused.err
+    assert "--allow-spend, --ledger and --backend are about another graph" in refused.err
 
 
 def test_the_flagship_predicts_another_graph_too(invoke: Invoke, files: Files) -> None:
     flags = [*PRIVATE, "--set", "weights=half_cos"]
     assert invoke("train", "classcode", *files.flags, *flags, "--no-baseline", "--out", "code").code == 0
     another = ["predict", "code", *other_of(files), "--json"]
-    answer = invoke(*another, "--disjoint-edges")
+    answer = invoke(*another, "--assume-disjoint-edges")
     assert answer.code == 0, answer.err
     assert len(answer.json["predictions"]) == NODES
     assert answer.json["charged"]["releases"] == 1
@@ -761,7 +761,7 @@ def test_another_graph_needs_no_labels(
         edit(files.nodes, lambda rows: [row[:3] for row in rows])
     if labels == "none, release alone":
         (trained / "release").rename(tmp_path / "alone")
-        another = [tmp_path / "alone", *another[1:], "--accept-price"]
+        another = [tmp_path / "alone", *another[1:], "--allow-spend"]
         another += ["--id", "user", "--source", "a", "--target", "b"]
     answer = invoke("predict", *another)
     assert answer.code == 0, answer.err
@@ -804,7 +804,7 @@ def test_columns_of_another_graph_that_nobody_named_are_asked_for(invoke: Invoke
 def test_another_graph_that_cannot_be_predicted_is_refused_before_a_price_is_shown(
     invoke: Invoke, trained: Path, files: Files
 ) -> None:
-    records = ["--unit", "node-owner", "--epsilon", 4, "--delta", 1e-5, "--no-baseline"]
+    records = ["--unit", "node-record", "--epsilon", 4, "--delta", 1e-5, "--no-baseline"]
     assert invoke("train", "classcode", *files.flags, *records, "--out", "code").code == 0
     another = [*other_of(files)]
     refusals = {"code": invoke("predict", "code", *another)}
@@ -843,7 +843,7 @@ def test_a_prediction_that_ends_early_says_what_it_has_cost(
         raise error
 
     another = ["predict", trained, *other_of(files)]
-    for owner, place, spent in ((gv.GAP, "price", False), (TrainedGap, "proba", True)):
+    for owner, place, spent in ((gv.GAP, "privacy_cost", False), (TrainedGap, "proba", True)):
         with monkeypatch.context() as patch:
             patch.setattr(owner, place, stop)
             answer = invoke(*another)
@@ -939,8 +939,8 @@ def test_calibrate_prints_the_golden_noise(
     assert directed["epsilon"] <= epsilon
     printed = re.search(r"at most ([\d.]+) %", invoke(*base[:-1], "--unit", "directed-edge").out)
     assert printed is not None
-    assert 0 <= float(printed[1]) - 100 * directed["tpr_at_1pct_fpr"] <= 0.01
-    assert {"mu", "delta", "tpr_at_1pct_fpr", "releases"} <= set(directed)
+    assert 0 <= float(printed[1]) - 100 * directed["max_tpr_at_1pct_fpr"] <= 0.01
+    assert {"mu", "delta", "max_tpr_at_1pct_fpr", "releases"} <= set(directed)
 
 
 def test_calibrate_answers_the_budget_of_a_noise(invoke: Invoke) -> None:

@@ -41,7 +41,7 @@ def test_a_sound_run_is_certified_and_nothing_is_found(invoke: Invoke, run: Path
 
 
 def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    budget = ["--unit", "private-slot-edge", "--epsilon", 2, "--private-nodes", "all"]
+    budget = ["--unit", "edge-subset", "--epsilon", 2, "--private-nodes", "all"]
     features = ["--private-fraction", 0.3, "--set", "eps_x=4", "--set", "epochs=2"]
     found = invoke(
         "audit",
@@ -54,7 +54,7 @@ def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: F
     (stage,) = found["canaries"]["stages"]
     assert stage["stage"] == "counts of blocks" and 0.8 < found["canaries"]["share"] <= 1
     (report,) = found["replays"]
-    assert report["unit"] == "private-slot-edge" and report["attained"]["0-0"] > 0.99
+    assert report["unit"] == "edge-subset" and report["attained"]["0-0"] > 0.99
     (told,) = found["reports"]
     assert told["part"] == "features" and 0.5 < told["epsilon_at_least"] / told["claimed"] <= 1
 
@@ -86,7 +86,7 @@ def test_a_claim_that_the_configuration_does_not_make_is_found(invoke: Invoke, r
 
 
 def test_reports_of_records_are_audited(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    budget = ["--unit", "node-features", "--set", "eps_x=1.0", "--set", "eps_y=1.0", "--set", "epochs=3"]
+    budget = ["--unit", "local-attributes", "--set", "eps_x=1.0", "--set", "eps_y=1.0", "--set", "epochs=3"]
     found = invoke("audit", trained(invoke, files, tmp_path / "run", "lpgnn", *budget), "--json").json
     parts = {one["part"]: one for one in found["reports"]}
     assert set(parts) == {"label", "features"}

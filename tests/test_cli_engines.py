@@ -24,7 +24,7 @@ def answers(invoke: Invoke, files: Files, folder: Path, *backend: object) -> lis
     other = Files.written(_made(folder / "other"), seed=1)
     train = invoke(*TRAIN, *files.flags, *backend, "--out", folder / "run", "--json")
     assert train.code == 0, train.err
-    asked = ("--disjoint-edges", *backend, "--out", folder / "predictions.csv")
+    asked = ("--assume-disjoint-edges", *backend, "--out", folder / "predictions.csv")
     predict = invoke("predict", folder / "run", *without_label(other), *asked)
     assert predict.code == 0, predict.err
     sweep = invoke(*SWEEP, *files.flags, *backend, "--out", folder / "sweep", "--json")
@@ -49,17 +49,17 @@ def test_no_answer_depends_on_the_engine(
 ) -> None:
     plain = answers(invoke, files, tmp_path / "plain")
     for backend in ("memory", "ray"):
-        assert answers(invoke, files, tmp_path / backend, "--engine", backend) == plain, backend
+        assert answers(invoke, files, tmp_path / backend, "--backend", backend) == plain, backend
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--engine", "dask"), "'dask' is not one of memory, disk, ray"),
-        (("--engine", "disk"), "graphveil prepare"),
-        (("--address", "here:1"), "add engine='ray' (--engine ray)"),
-        (("--engine", "memory", "--address", "here:1"), "add engine='ray' (--engine ray)"),
-        (("--engine", "ray", "--address", "ray://here:1"), "ray job submit"),
+        (("--backend", "dask"), "'dask' is not one of memory, disk, ray"),
+        (("--backend", "disk"), "graphveil prepare"),
+        (("--address", "here:1"), "add engine='ray' (--backend ray)"),
+        (("--backend", "memory", "--address", "here:1"), "add engine='ray' (--backend ray)"),
+        (("--backend", "ray", "--address", "ray://here:1"), "ray job submit"),
     ],
 )
 def test_what_does_not_go_is_refused_before_anything_is_spent(
@@ -76,7 +76,7 @@ def test_what_does_not_go_is_refused_before_anything_is_spent(
         assert not (tmp_path / out).exists()
     assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
     other = Files.written(_made(tmp_path / "other"), seed=1)
-    asked = ("--disjoint-edges", *given, "--out", tmp_path / "predictions.csv")
+    asked = ("--assume-disjoint-edges", *given, "--out", tmp_path / "predictions.csv")
     done = invoke("predict", tmp_path / "run", *without_label(other), *asked)
     assert done.code == 2 and words in " ".join(done.err.split()), done.err
     assert not (tmp_path / "predictions.csv").exists()
@@ -96,5 +96,5 @@ def test_an_engine_is_no_setting_and_is_about_another_graph(
     done = invoke(*TRAIN, "--set", "engine=memory", *files.flags, "--out", tmp_path / "run")
     assert done.code == 2 and "no such parameter" in done.err
     assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
-    done = invoke("predict", tmp_path / "run", "--engine", "memory")
+    done = invoke("predict", tmp_path / "run", "--backend", "memory")
     assert done.code == 2 and "about another graph" in " ".join(done.err.split())

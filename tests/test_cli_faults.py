@@ -168,7 +168,7 @@ def commands_that_save(files: Files) -> dict[str, list[Any]]:
     budget = ["--unit", "undirected-edge", "--epsilon", 1]
     return {
         "released": ["perturb", "edge-rand", *graph, *budget, "--out", "released"],
-        "m.csv": ["collect", "answer", "--survey", "s.json", *people, "--out", "m.csv"],
+        "m.csv": ["collect", "answer", "--protocol", "s.json", *people, "--out", "m.csv"],
         "p.csv": ["predict", "r", "--out", "p.csv"],
         "report.html": ["report", "r"],
     }
@@ -177,7 +177,7 @@ def commands_that_save(files: Files) -> dict[str, list[Any]]:
 def test_what_was_saved_stays_where_it_cannot_be_said(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert invoke("collect", "survey", "--eps-x", 1, "--columns", "age,height", "--out", "s.json").code == 0
+    assert invoke("collect", "protocol", "--eps-x", 1, "--columns", "age,height", "--out", "s.json").code == 0
     assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
     for name, command in commands_that_save(files).items():
         with monkeypatch.context() as patch:
@@ -191,7 +191,7 @@ def test_no_command_writes_or_registers_what_its_output_could_not_say(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None
 ) -> None:
     assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
-    protocol = ["collect", "survey", "--eps-x", 1, "--columns", "age", "--out", "s.json"]
+    protocol = ["collect", "protocol", "--eps-x", 1, "--columns", "age", "--out", "s.json"]
     data_set = ["ledger", "init", "people", "--unit", "undirected-edge"]
     for command in (["report", "r"], protocol, data_set):
         with monkeypatch.context() as patch:
@@ -424,7 +424,7 @@ def halted(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Flags of a run that was stopped when all but publishing was done."""
     flags = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
     with monkeypatch.context() as patch:
-        patch.setattr(run, "_summarise", stop)
+        patch.setattr(run, "_summarize", stop)
         assert invoke(*flags).code == 130
     yield [*flags, "--resume"]
 

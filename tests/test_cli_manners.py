@@ -40,7 +40,7 @@ def test_tables_hold_on_a_narrow_screen(
     monkeypatch.setenv("COLUMNS", "60")
     Screen(as_json=False).table(head, [row])
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 70  # the codes of colours
+    assert max(map(len, lines)) <= 70  # the codes of colors
     for cell in (*head[1:], *row):
         assert any(cell in line for line in lines), cell  # none is broken
 

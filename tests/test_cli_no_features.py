@@ -65,7 +65,7 @@ def test_another_graph_is_predicted_from_a_run_and_from_a_release(invoke: Invoke
     ids = {row[0] for row in rows}
     write(Path("few.csv"), [["a", "b"], *(row for row in read(Path("knows.csv"))[1:] if {*row} <= ids)])
     other = ["--nodes", "fewer.csv", "--edges", "few.csv", *COLUMNS]
-    answer = invoke("predict", where, *other, "--accept-price", "--out", "other.csv")
+    answer = invoke("predict", where, *other, "--allow-spend", "--out", "other.csv")
     assert answer.code == 0, answer.err
     assert len(read(Path("other.csv"))) == NODES // 2
 
@@ -77,9 +77,9 @@ def test_a_sweep_takes_them(invoke: Invoke) -> None:
 
 
 def test_a_survey_of_features_says_why_it_needs_columns(invoke: Invoke) -> None:
-    made = invoke("collect", "survey", "--dim", 1, "--eps-x", 2, "--out", "survey.json")
+    made = invoke("collect", "protocol", "--dim", 1, "--eps-x", 2, "--out", "survey.json")
     assert made.code == 0, made.err
-    asked = ["--survey", "survey.json", "--nodes", "people.csv", "--id", "id"]
+    asked = ["--protocol", "survey.json", "--nodes", "people.csv", "--id", "id"]
     write(Path("people.csv"), [["id"], *([row[0]] for row in read(Path("people.csv"))[1:])])
     refused = invoke("collect", "answer", *asked, "--out", "messages.csv")
     assert refused.code == 2

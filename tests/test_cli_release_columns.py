@@ -56,7 +56,7 @@ def test_a_release_matches_columns_by_name(name, folder, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     TABLES[name].to_parquet("n.parquet")
     EDGES.to_parquet("e.parquet")
-    command = ["predict", folder / "run" / "release", *ROLES, "--accept-price", "--out", "out.csv"]
+    command = ["predict", folder / "run" / "release", *ROLES, "--allow-spend", "--out", "out.csv"]
     if ended(*command) != 0:
         words = capsys.readouterr().err.strip().splitlines()[-1]
         assert "missing values" in words

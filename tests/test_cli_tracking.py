@@ -65,7 +65,7 @@ def test_what_is_logged_is_public(
 def test_records_are_told_of_by_booked_counts_alone(
     invoke: Invoke, files: Files, logged: list[PublicRecord]
 ) -> None:
-    records = ["--unit", "node-owner", "--degree-budget", "5", "--epsilon", "4", "--delta", "1e-5"]
+    records = ["--unit", "node-record", "--out-degree-bound", "5", "--epsilon", "4", "--delta", "1e-5"]
     records += ["--no-baseline", "--track", "any"]
     assert invoke("train", "double", *files.flags, *records, "--out", "a").code == 0
     assert invoke("train", "double", *files.flags, *records, "--private-metrics", "--out", "b").code == 0

@@ -17,10 +17,10 @@ import graphveil as gv
 from graphveil.release import Release
 
 EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
-OWNER = ["--unit", "node-owner", "--epsilon", "4", "--delta", "1e-5"]
-PROMISE = ["--unit", "node-promise", "--epsilon", "4", "--delta", "1e-5", "--assured-max-degree", "59"]
-LOCAL = ["--unit", "node-features", "--set", "eps_x=2", "--set", "eps_y=2"]
-BUDGET, SHORT = ["--degree-budget", "5"], ["--set", "epochs=3"]
+OWNER = ["--unit", "node-record", "--epsilon", "4", "--delta", "1e-5"]
+PROMISE = ["--unit", "node-bounded-degree", "--epsilon", "4", "--delta", "1e-5", "--max-degree", "59"]
+LOCAL = ["--unit", "local-attributes", "--set", "eps_x=2", "--set", "eps_y=2"]
+BUDGET, SHORT = ["--out-degree-bound", "5"], ["--set", "epochs=3"]
 PARTS = ("test", "train", "val")
 MEASURED = ("seconds", "seconds_wall", "peak_rss_mb", "out", "ledger")  # not covered, and never published
 
@@ -113,7 +113,7 @@ def test_a_record_reaches_a_release_through_answers_alone(
     assert before == after
 
 
-SLOTS = ("--unit", "private-slot-edge", "--epsilon", "2", "--private-nodes", "all", "--set", "eps_x=2")
+SLOTS = ("--unit", "edge-subset", "--epsilon", "2", "--private-nodes", "all", "--set", "eps_x=2")
 METHODS = {
     "gap": ["gap", *EDGE, *SHORT],
     "mlp": ["mlp", *EDGE, *SHORT],
@@ -130,7 +130,7 @@ METHODS = {
     "heterorr": ["heterorr", *SLOTS, *SHORT],
     "gnn": ["gnn", *OWNER, *SHORT, "--set", "leaves=4", "--module", "own.py:Star"],
     "module": ["module", *OWNER, *SHORT, "--module", "own.py:Row"],
-    "label-posterior": ["label-posterior", "--unit", "node-features", "--set", "eps_y=1"],
+    "label-posterior": ["label-posterior", "--unit", "local-attributes", "--set", "eps_y=1"],
 }
 
 

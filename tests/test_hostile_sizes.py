@@ -29,7 +29,7 @@ from graphveil.graph import Graph, split
 from graphveil.models.base import Estimator
 
 METHODS = [("gap", "undirected-edge"), ("classcode", "undirected-edge"), ("mlp", "undirected-edge")]
-METHODS += [("mlp", "node-owner")]
+METHODS += [("mlp", "node-record")]
 ALLOWED = 6 << 30
 _COLUMNS = ["--id", "id", "--label", "label", "--source", "a", "--target", "b"]
 
@@ -57,7 +57,7 @@ CASES = {
         (17_000, 200_000),
         some,
         classes=(17_000, 100_000),
-        refused=dict.fromkeys(("undirected-edge", "node-owner"), "more than 16,384 classes"),
+        refused=dict.fromkeys(("undirected-edge", "node-record"), "more than 16,384 classes"),
         refused_too="more than 16,384 classes",
     ),
     "features": Case((60, 20_000), some, words=(1_000, 50_000), refused_too="GiB are free here"),
@@ -66,8 +66,8 @@ CASES = {
         (2, 2),
         lambda n, _: np.array([[0], [1]]),
         classes=(2, 2),
-        refused={"undirected-edge": "the split has no labelled"},
-        refused_too="the split has no labelled",
+        refused={"undirected-edge": "the split has no labeled"},
+        refused_too="the split has no labeled",
     ),
     "no edges": Case((60, 1000), lambda n, _: np.empty((2, 0), np.int64)),
     "complete": Case((60, 5_000), lambda n, _: np.stack(np.triu_indices(n, 1))),
@@ -116,7 +116,7 @@ def test_real_ones_are_trained_or_refused_within_six_gigabytes(
     tmp_path: Path, name: str, method: str, unit: str
 ) -> None:
     tables = written(tmp_path, CASES[name], True)
-    words = CASES[name].refused_too if unit != "node-owner" or name != "two nodes" else ""
+    words = CASES[name].refused_too if unit != "node-record" or name != "two nodes" else ""
     ended = subprocess.run(
         [sys.executable, "-m", "graphveil", *train_of(method, unit, tables), "--out", str(tmp_path / "r")],
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
@@ -175,7 +175,7 @@ def test_features_that_do_not_fit_are_refused_before_they_are_made(
     ("model", "unit", "size"),
     [
         *((model, "undirected-edge", 4) for model in (gv.GAP, gv.ClassCode, gv.MLP)),
-        (gv.MLP, "node-owner", 16),
+        (gv.MLP, "node-record", 16),
     ],
 )
 def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anything_is_spent(
@@ -215,8 +215,8 @@ def test_covariances_of_classes_that_do_not_fit_are_refused_before_anything_is_s
     rng = np.random.default_rng(0)
     y = np.arange(1_000) % classes
     graph = Graph.from_edges(rng.normal(size=(1_000, 2)), y, *some(1_000, rng), directed=True)
-    graph = split(graph, unit="node-owner")
-    model = gv.ClassCode(unit="node-owner", epsilon=4.0, delta=1e-4, out_degree_bound=2)
+    graph = split(graph, unit="node-record")
+    model = gv.ClassCode(unit="node-record", epsilon=4.0, delta=1e-4, out_degree_bound=2)
     monkeypatch.setattr(_memory, "free", lambda: 16 << 30)
     words = r"predictions of 500 classes for 1,000 nodes take 37\.\d GiB .* merge rare classes"
     with pytest.raises(GraphError, match=words) if refused else nullcontext():

@@ -89,10 +89,10 @@ def test_no_text_uses_a_word_of_two_meanings(name: str, everything: list[Prose])
     ("text", "found"),
     [
         ("this is what we promise", "promise"),
-        ("unit node-promise, or `promise`", ""),
+        ("unit node-bounded-degree, or `promise`", ""),
         ("promise() is called preview() now", ""),
         ("its ceiling", "ceiling"),
-        ("--ceiling adds them", ""),
+        ("--include-nonprivate adds them", ""),
         ("it was booked", "book"),
         ("the message of a node", "message"),
         ("an error message", ""),
@@ -152,7 +152,7 @@ def test_the_comparison_at_an_equal_attack_bound_is_one() -> None:
         assert f"{at[1.0][1][0]} %" in text
 
 
-@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner", "node-promise"])
+@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record", "node-bounded-degree"])
 def test_the_home_page_says_which_outputs_are_withheld(unit: str) -> None:
     home = " ".join((ROOT / "docs/index.md").read_text(encoding="utf-8").split())
     assert "Under node-level units some outputs (`per_node/`) are not public." in home

@@ -21,10 +21,10 @@ from graphveil.models.features import crossfit
 
 NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum between threads
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
-RECORDS = {"unit": "node-owner", "epsilon": 4.0, "delta": 1e-6, "epochs": 1, "batch_size": 64}
-REPORTS = {"unit": "node-features", "eps_x": 2.0, "eps_y": 1.5, "epochs": 2}
+RECORDS = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-6, "epochs": 1, "batch_size": 64}
+REPORTS = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 1.5, "epochs": 2}
 SLOTS = {
-    "unit": "private-slot-edge",
+    "unit": "edge-subset",
     "epsilon": 4.0,
     "eps_x": 2.0,
     "epochs": 2,
@@ -36,17 +36,17 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp of records": ("mlp", RECORDS),
     "gap": ("gap", EDGES | {"epochs": 2}),
     "gap, attention": ("gap", EDGES | {"epochs": 2, "weights": "attention", "attention_steps": 3}),
-    "gap of records": ("gap", RECORDS | {"degree_budget": 4}),
+    "gap of records": ("gap", RECORDS | {"out_degree_bound": 4}),
     "gcn": ("gcn", {"unit": "none", "epochs": 2}),
     "gat": ("gat", {"unit": "none", "epochs": 2}),
     "sage": ("sage", {"unit": "none", "epochs": 2}),
     "classcode": ("classcode", EDGES),
-    "classcode of records": ("classcode", RECORDS | {"degree_budget": 4}),
+    "classcode of records": ("classcode", RECORDS | {"out_degree_bound": 4}),
     "spectral": ("spectral", EDGES),
     "lpgnn": ("lpgnn", REPORTS),
     "simgat": ("simgat", REPORTS),
     "heterorr": ("heterorr", SLOTS),
-    "label-posterior": ("label-posterior", {"unit": "node-features", "eps_y": 1.5}),
+    "label-posterior": ("label-posterior", {"unit": "local-attributes", "eps_y": 1.5}),
 }
 
 

@@ -89,7 +89,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     held = edges()
     answers = attacks.serve_model(fitted(), graph())
     records = rng.random((12, 49))
-    lpgnn = gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0, seed=0, epochs=1)
+    lpgnn = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, seed=0, epochs=1)
     ceiling = attacks.theoretical_bound_of(fitted().guarantee)
     nodes = pairs().nodes
     x = graph().x
@@ -107,7 +107,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "Ensemble": (a.Ensemble, {"members": ensemble.members, "confidences": ensemble.confidences}),
         "Ensemble.without": (ensemble.without, {"number": 0}),
         "AdversaryKnowledge": (a.AdversaryKnowledge, {"rows": {"a": records}, "influence": None}),
-        "Knowledge.columns": (knowledge.columns, {"one": np.array([0]), "other": np.array([1])}),
+        "AdversaryKnowledge.columns": (knowledge.columns, {"one": np.array([0]), "other": np.array([1])}),
         "LinkReport": (a.LinkReport, {"pairs": pairs(), "attackers": {}, "ceiling": ceiling, "reads": ""}),
         "LinkSettings": (a.LinkSettings, a.LinkSettings().__dict__),
         "MembershipReport": (
@@ -120,14 +120,16 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             a.PoisoningReport,
             {
                 "lie": "random",
-                **dict.fromkeys(("share", "honest", "poisoned", "checked", "robust", "honest_robust"), 0.1),
+                **dict.fromkeys(
+                    ("share", "honest", "poisoned", "checked", "robust", "unpoisoned_robust"), 0.1
+                ),
             },
         ),
         "RocCurve": (a.RocCurve, ranking.__dict__),
-        "Ranking.of": (a.RocCurve.from_scores, {"scores": scores, "there": there}),
-        "Ranking.true_positive_rate": (ranking.tpr, {"false_positive_rate": 0.1}),
-        "Ranking.taking": (ranking.at_top, {"most": 3.0}),
-        "Ranking.curve": (ranking.curve, {"points": 9}),
+        "RocCurve.from_scores": (a.RocCurve.from_scores, {"scores": scores, "there": there}),
+        "RocCurve.tpr": (ranking.tpr, {"fpr": 0.1}),
+        "RocCurve.at_top": (ranking.at_top, {"most": 3.0}),
+        "RocCurve.curve": (ranking.curve, {"points": 9}),
         "ReconstructionReport": (
             a.ReconstructionReport,
             {"qualities": {}, "drawn": {}, "epsilon": 1.0},
@@ -137,9 +139,9 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "SecretEdges.joined": (held.joined, {"one": np.array([0]), "other": np.array([1])}),
         "ServedModel": (a.ServedModel, answers.__dict__),
         "PairTest": (a.PairTest, {"threshold": 0.5, "hits": 3, "alarms": 1, "repeats": 9}),
-        "SlotTest.of": (a.PairTest.from_scores, {"joined": scores, "apart": scores + 0.1}),
+        "PairTest.from_scores": (a.PairTest.from_scores, {"joined": scores, "apart": scores + 0.1}),
         "MeanInterval": (a.MeanInterval, {"mean": 0.5, "error": 0.1, "low": 0.4, "high": 0.6, "runs": 3}),
-        "Spread.of": (a.MeanInterval.from_values, {"values": [0.5, 0.6]}),
+        "MeanInterval.from_values": (a.MeanInterval.from_values, {"values": [0.5, 0.6]}),
         "attack_collection": (
             a.attack_collection,
             {"model": lpgnn, "graph": graph(), "lie": "random", "share": 0.05, "hubs": False, "seed": 0},
@@ -167,7 +169,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "seed": 0,
             },
         ),
-        "auc_of": (a.roc_auc, {"scores": scores, "there": there}),
+        "roc_auc": (a.roc_auc, {"scores": scores, "there": there}),
         "bayes_scores": (
             a.bayes_scores,
             {
@@ -177,7 +179,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "nodes": np.arange(30),
             },
         ),
-        "ceiling_of": (a.theoretical_bound_of, {"guarantee": fitted().guarantee, "thing": "edge"}),
+        "theoretical_bound_of": (a.theoretical_bound_of, {"guarantee": fitted().guarantee, "thing": "edge"}),
         "correlations": (a.correlations, {"rows": rng.random((300, 4)), "pairs": pairs()}),
         "draw_pairs": (
             a.draw_pairs,
@@ -231,15 +233,15 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "pure_advantage": (a.pure_advantage, {"epsilon": 1.0}),
         "pure_auc": (a.pure_auc, {"epsilon": 1.0}),
         "quality": (a.quality, {"found": records, "true": records + 0.1, "side": 7}),
-        "served": (a.serve_model, {"model": fitted(), "graph": graph()}),
+        "serve_model": (a.serve_model, {"model": fitted(), "graph": graph()}),
         "shadow_graph": (a.shadow_graph, {"graph": graph(), "per_class": 5, "seed": 0}),
-        "single_slot": (a.single_pair, {**slots, "repeats": 4}),
-        "slot_scores": (a.pair_scores, {**slots, "repeats": 4}),
+        "single_pair": (a.single_pair, {**slots, "repeats": 4}),
+        "pair_scores": (a.pair_scores, {**slots, "repeats": 4}),
         "supervised_scores": (
             a.supervised_scores,
             {"known": knowledge, "pairs": pairs(), "folds": 2, "seed": 0},
         ),
-        "toggled": (a.toggle_edge, {"graph": graph(), "pair": (0, 1)}),
+        "toggle_edge": (a.toggle_edge, {"graph": graph(), "pair": (0, 1)}),
     }
 
 
@@ -262,10 +264,10 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         ),
         "LowerBound": (a.LowerBound, bound.__dict__),
         "NoiseRecorder": (a.NoiseRecorder, {"rng": rng, "hidden": None, "given": None, "silent": False}),
-        "Noise.gaussian": (noise.gaussian, {"value": 0.0, "sigma": 1.0}),
-        "Noise.laplace": (noise.laplace, {"value": 0.0, "scale": 1.0}),
-        "Noise.flip": (noise.flip, {"bits": np.array([0, 1]), "epsilon": 1.0}),
-        "Noise.choose": (noise.choose, {"probabilities": np.array([0.5, 0.5])}),
+        "NoiseRecorder.gaussian": (noise.gaussian, {"value": 0.0, "sigma": 1.0}),
+        "NoiseRecorder.laplace": (noise.laplace, {"value": 0.0, "scale": 1.0}),
+        "NoiseRecorder.flip": (noise.flip, {"bits": np.array([0, 1]), "epsilon": 1.0}),
+        "NoiseRecorder.choose": (noise.choose, {"probabilities": np.array([0.5, 0.5])}),
         "PlanAudit": (
             a.PlanAudit,
             {
@@ -284,10 +286,16 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             {"nodes": 4, "edges": [(0, 1)], "directed": False, "rng": rng},
         ),
         "SmallGraph.with_edges": (small.with_edges, {"edges": {(0, 1)}}),
-        "SmallGraph.toggled": (small.toggle_edge, {"pair": (0, 1)}),
+        "SmallGraph.toggle_edge": (small.toggle_edge, {"pair": (0, 1)}),
         "SmallGraph.with_record": (small.with_record, {"node": 0, "x": small.x[0], "y": 0}),
-        "at_least": (a.clopper_pearson_lower, {"successes": 3, "trials": 9, "significance": 0.1}),
-        "at_most": (a.clopper_pearson_upper, {"successes": 3, "trials": 9, "significance": 0.1}),
+        "clopper_pearson_lower": (
+            a.clopper_pearson_lower,
+            {"successes": 3, "trials": 9, "significance": 0.1},
+        ),
+        "clopper_pearson_upper": (
+            a.clopper_pearson_upper,
+            {"successes": 3, "trials": 9, "significance": 0.1},
+        ),
         "audit_plan": (
             a.audit_plan,
             {"plan": plan, "confidence": 0.99, "seed": 0, "unsafe_noise_seed": None},
@@ -313,16 +321,16 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             a.one_run_gaussian,
             {"canaries": 40, "guesses": 20, "correct": 15, "delta": 1e-5, "confidence": 0.99},
         ),
-        "plant_features": (
+        "audit_feature_mechanism": (
             a.audit_feature_mechanism,
             {"mechanism": MultiBit(epsilon=1.0, dim=4), "people": 64, "confidence": 0.99, "noise": None},
         ),
-        "plant_labels": (
+        "audit_label_mechanism": (
             a.audit_label_mechanism,
             {"mechanism": LabelRR(epsilon=1.0, classes=3), "people": 64, "confidence": 0.99, "noise": None},
         ),
         "repeated_runs": (a.repeated_runs, {**runs, "delta": 0.0}),
-        "replay": (
+        "neighbor_test": (
             a.neighbor_test,
             {
                 "function": lambda small, noise: noise.laplace(len(small.edges), 1.0),
@@ -331,7 +339,7 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "delta": 0.0,
                 "mu": None,
                 "sensitivity": None,
-                "neighbours": None,
+                "neighbors": None,
                 "seconds": 0.2,
                 "pairs": 1,
                 "nodes": 4,
@@ -339,12 +347,15 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "seed": 0,
             },
         ),
-        "replay_mutual_edges": (a.neighbor_test_mutual_edges, {"query": _push(), "pairs": 2, "seed": 0}),
-        "replay_plan": (
+        "neighbor_test_mutual_edges": (
+            a.neighbor_test_mutual_edges,
+            {"query": _push(), "pairs": 2, "seed": 0},
+        ),
+        "neighbor_test_plan": (
             a.neighbor_test_plan,
             {"unit": UndirectedEdge(), "queries": (query,), "pairs": 2, "seed": 0},
         ),
-        "replay_query": (
+        "neighbor_test_query": (
             a.neighbor_test_query,
             {"query": query, "unit": UndirectedEdge(), "pairs": 2, "seed": 0},
         ),
@@ -404,13 +415,13 @@ def _query() -> Any:
 
 
 def _push() -> Any:
-    model = gv.ClassCode(unit="node-owner", epsilon=1.0, delta=1e-5, out_degree_bound=4)
+    model = gv.ClassCode(unit="node-record", epsilon=1.0, delta=1e-5, out_degree_bound=4)
     plan = model.plan(num_nodes=40, num_classes=2, num_features=3, num_training=20)
     assert plan is not None
     return next(one for one in plan.queries if type(one).__name__ == "OutEdgeSumQuery")
 
 
-_CALLED = ("score", "neighbours", "on_plan", "on_progress")
+_CALLED = ("score", "neighbors", "on_plan", "on_progress")
 
 
 def wrongly(function: Callable[..., Any], given: Given) -> Iterator[tuple[str, Given]]:
@@ -429,7 +440,7 @@ def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
     """Return functions of ``graphveil`` and methods of estimators with arguments that they take."""
     from graphveil import fidelity, perturb
 
-    local: Given = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0}
+    local: Given = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
     edge: Given = {"unit": "undirected-edge", "epsilon": 1.0}
     own: dict[str, Given] = {"LPGNN": local, "SimGAT": local, "LabelPosterior": {**local, "eps_x": None}}
     cases: dict[str, tuple[Callable[..., Any], Given]] = {}
@@ -475,7 +486,7 @@ def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
                 "num_classes": 2,
                 "num_features": 3,
                 "num_training": 20,
-                "num_labelled": 30,
+                "num_labeled": 30,
             },
         ),
         "predict": (model.predict, {"graph": graph()}),
@@ -483,15 +494,15 @@ def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
             model.predict_proba,
             {
                 "graph": other,
-                "disjoint_edges": False,
-                "disjoint_people": False,
-                "accept_price": True,
+                "assume_disjoint_edges": False,
+                "assume_disjoint_nodes": False,
+                "allow_spend": True,
                 "workspace": None,
             },
         ),
-        "price": (model.privacy_cost, {"graph": other, "disjoint_edges": False}),
-        "knows": (model.is_fitted_graph, {"graph": other}),
-        "guarantee_after": (model.guarantee_after, {"graph": other, "disjoint_edges": False}),
+        "privacy_cost": (model.privacy_cost, {"graph": other, "assume_disjoint_edges": False}),
+        "is_fitted_graph": (model.is_fitted_graph, {"graph": other}),
+        "guarantee_after": (model.guarantee_after, {"graph": other, "assume_disjoint_edges": False}),
         "score": (model.score, {"graph": graph(), "split": "test"}),
         "save": (model.save, {"folder": out / "again", "per_node": None}),
         "set_params": (model.set_params, {"epochs": 1}),
@@ -554,7 +565,7 @@ def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "auto_delta": (p.auto_delta, {"unit": unit, "bound": 10}),
         "check_delta": (p.check_delta, {"unit": unit, "delta": 1e-7, "bound": 10}),
         "calibrate_mu": (p.calibrate_mu, {"epsilon": 1.0, "delta": 1e-7, "slack": 0.0}),
-        "parse_unit": (p.parse_unit, {"name": "node-promise", "replace_one": False, "max_degree": 3}),
+        "parse_unit": (p.parse_unit, {"name": "node-bounded-degree", "replace_one": False, "max_degree": 3}),
         "privacy_curve": (p.privacy_curve, {"event": event}),
         "joint_ledger": (p.joint_ledger, {"edge_sets": [graph().edge_set]}),
         "NodeRecord": (p.NodeRecord, {"replace_one": False}),
@@ -571,7 +582,12 @@ def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     )
     secret = b"s" * 32
     message = collect.randomize_record(protocol, node="a", secret=secret, features=[0.5, 0.5], label=1)
-    answers: Given = {"survey": protocol, "secret": secret, "max_eps": 8.0, "open_label": False}
+    answers: Given = {
+        "protocol": protocol,
+        "secret": secret,
+        "max_eps": 8.0,
+        "allow_unprotected_label": False,
+    }
     law: Given = {"epsilon": 1.0, "dim": 2, "bounds": mechanisms.Bounds()}
     return {
         "CollectionProtocol": (
@@ -584,14 +600,20 @@ def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "purpose": "",
             },
         ),
-        "answer": (collect.randomize_record, {**answers, "node": "a", "features": [0.5, 0.5], "label": 1}),
-        "answer_all": (
+        "randomize_record": (
+            collect.randomize_record,
+            {**answers, "node": "a", "features": [0.5, 0.5], "label": 1},
+        ),
+        "randomize_records": (
             collect.randomize_records,
             {**answers, "nodes": ["a"], "features": np.zeros((1, 2)), "labels": np.array([1])},
         ),
-        "check_limits": (collect.check_limits, {"survey": protocol, "max_eps": 8.0, "open_label": False}),
-        "decode": (collect.decode, {"survey": protocol, "node": "a", "message": message}),
-        "Collector": (collect.Collector, {"survey": protocol, "nodes": 1, "ids": ["a"]}),
+        "check_limits": (
+            collect.check_limits,
+            {"protocol": protocol, "max_eps": 8.0, "allow_unprotected_label": False},
+        ),
+        "decode": (collect.decode, {"protocol": protocol, "node": "a", "message": message}),
+        "Collector": (collect.Collector, {"protocol": protocol, "nodes": 1, "ids": ["a"]}),
         "Collector.accept": (
             collect.Collector(protocol, 1, ids=["a"]).accept,
             {"message": message, "node": 0},

@@ -191,14 +191,14 @@ def release() -> str:
     return _svg(896, 236, "The path of one release", tip + drawn)
 
 
-def _box(x: int, y: int, width: int, title: str, lines: list[str], colour: str) -> str:
+def _box(x: int, y: int, width: int, title: str, lines: list[str], color: str) -> str:
     words = "".join(
         f'<text class="note" x="{x + 14}" y="{y + 44 + 17 * k}">{line}</text>' for k, line in enumerate(lines)
     )
     return (
-        f'<rect x="{x}" y="{y}" width="{width}" height="74" rx="8" fill="#fff" stroke="{colour}" '
+        f'<rect x="{x}" y="{y}" width="{width}" height="74" rx="8" fill="#fff" stroke="{color}" '
         'stroke-width="1.6"/>'
-        f'<text class="name" x="{x + 14}" y="{y + 24}" fill="{colour}">{title}</text>{words}'
+        f'<text class="name" x="{x + 14}" y="{y + 24}" fill="{color}">{title}</text>{words}'
     )
 
 

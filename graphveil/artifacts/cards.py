@@ -35,13 +35,13 @@ _KINDS = {
     "total": "the number of edges",
     "tree": "a tree over the nodes",
     "blocks": "counts of blocks of pairs",
-    "neighbor_counts": "counts of neighbours by class",
+    "neighbor_counts": "counts of neighbors by class",
     "steps": "training",
     "attention": "training on edges",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
-    "features": "randomised features",
-    "label": "randomised label",
+    "features": "randomized features",
+    "label": "randomized label",
 }
 _RECORD = {
     NodeRecord.name: "features, label and the edges that the person declares",
@@ -82,7 +82,7 @@ def attack_bound_text(guarantee: Guarantee) -> str:
 def invalid_mark(*, valid: bool, unit: str) -> str:
     """Return what stands beside a figure that a guarantee does not keep; unit ``none`` guarantees nothing.
 
-    >>> invalid_mark(valid=False, unit="node-owner"), invalid_mark(valid=False, unit="none")
+    >>> invalid_mark(valid=False, unit="node-record"), invalid_mark(valid=False, unit="none")
     (' (not valid)', '')
     """
     return "" if valid or unit == NoUnit.name else f" ({NOT_VALID})"
@@ -166,14 +166,14 @@ def _summary_of_reports(guarantee: Guarantee) -> str:
     if not math.isfinite(guarantee.epsilon):
         return (
             "A part of each person's record is used as it is, and whoever sees what this run gives out may "
-            "learn it. What is randomised, and how strongly, stands above."
+            "learn it. What is randomized, and how strongly, stands above."
         )
     return (
-        "Suppose that an attacker sees everything that was computed here, the randomised records included, "
+        "Suppose that an attacker sees everything that was computed here, the randomized records included, "
         "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
         "for 1 in 100 of those with the one, any test finds at most "
         f"{percent_up(guarantee.max_tpr)} in 100 of those with the other; guessing blindly finds 1. "
-        f"{_ATTACKS}, and nobody who collects the randomised "
+        f"{_ATTACKS}, and nobody who collects the randomized "
         "records has to be trusted. It is not about labels of "
         "test nodes, which the test score reads, nor about who is connected with whom."
     )
@@ -334,7 +334,7 @@ def _limits(guarantee: Guarantee) -> str:
     about = protected_parts(guarantee)
     if guarantee.unit == LocalAttributes.name:
         return (
-            "* Predictions are for the nodes of the graph it was trained on; nodes of another one randomise "
+            "* Predictions are for the nodes of the graph it was trained on; nodes of another one randomize "
             f"their features first, at a price of their own.\n* Other collections of the same {about} add to "
             "what is given away.\n* Accuracy on other data is unknown."
         )

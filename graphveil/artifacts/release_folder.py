@@ -61,7 +61,7 @@ _WITHHELD: dict[str, tuple[str, ...]] = {
 def withheld_files(unit: str) -> tuple[str, ...]:
     """Return the files that a release of this unit may not hold, because row v depends on v's own record.
 
-    >>> withheld_files("undirected-edge"), withheld_files("node-owner")
+    >>> withheld_files("undirected-edge"), withheld_files("node-record")
     ((), ('predictions.parquet',))
     """
     return _WITHHELD.get(unit, ())
@@ -293,7 +293,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
     """Return whether a written guarantee says what was computed; figures may differ by rounding."""
     exact = ("valid", "unit", "releases", "mode", "deviations", "notes", "replace_one", "max_degree")
-    figures = ("epsilon", "delta", "mu", "tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y")
+    figures = ("epsilon", "delta", "mu", "max_tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y")
     return (
         computed.keys() == written.keys()  # the last of each are there under node units only
         and all(computed.get(name) == written.get(name) for name in exact)

@@ -19,7 +19,7 @@ class ReleaseRow:
 
     For training steps the noise is the multiplier of each step, and ``steps`` says how many there are.
     ``pays`` names the public groups of records that the answer can touch; it is empty for edges. ``words``
-    say what randomises a report, in place of its noise.
+    say what randomizes a report, in place of its noise.
     """
 
     kind: str

@@ -70,7 +70,7 @@ class Snapshot:
 
 def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
     """Return what is said where a release holds no predictions."""
-    if guarantee.edge_use == "neighbours":
+    if guarantee.edge_use == "neighbors":
         return uncovered_weights_note()
     return ArtifactError(
         f"this release holds no predictions: under unit {guarantee.unit!r} the prediction for a node is only "
@@ -80,9 +80,9 @@ def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
 
 
 def uncovered_weights_note() -> UnitError:
-    """Return what is said where weights were trained on exact neighbours, and no prediction is covered."""
+    """Return what is said where weights were trained on exact neighbors, and no prediction is covered."""
     return UnitError(
-        "this model was trained on exact neighbours, and its guarantee covers the weights alone: a "
+        "this model was trained on exact neighbors, and its guarantee covers the weights alone: a "
         "prediction reads the records of all nodes that reach its own, and nothing hides them. Run "
         "model.module_ where whoever sees the result is entitled to all of these records, or fit with "
         "reads='published', whose predictions are covered"

@@ -22,6 +22,6 @@ def correlations(rows: Matrix, pairs: Pairs) -> Floats:
         pairs: which pairs.
     """
     drawn = dense_rows(rows, pairs.nodes)
-    centred = drawn - drawn.mean(axis=1, keepdims=True)
-    unit = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _MIN_NORM)
+    centered = drawn - drawn.mean(axis=1, keepdims=True)
+    unit = centered / np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), _MIN_NORM)
     return np.asarray((unit @ unit.T)[pairs.one, pairs.other])

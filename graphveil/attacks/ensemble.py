@@ -1,4 +1,4 @@
-"""Membership by many shadow models of one graph: LiRA, and the Bayes posterior that also reads neighbours."""
+"""Membership by many shadow models of one graph: LiRA, and the Bayes posterior that also reads neighbors."""
 
 from dataclasses import dataclass
 
@@ -136,14 +136,14 @@ def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, no
 
         -loss_v / T - log E[exp(-loss_v / T)] + a constant,
 
-    the mean over models without v (Sablayrolles et al. 2019). In a graph, members among v's neighbours lower
-    its loss too, so what v's outputs say has to be judged beside how far its neighbours' outputs are from
+    the mean over models without v (Sablayrolles et al. 2019). In a graph, members among v's neighbors lower
+    its loss too, so what v's outputs say has to be judged beside how far its neighbors' outputs are from
     what they are without them. Temperature and weights of these parts, and of LiRA's ratio, are fitted by
     logistic regression on the shadow models, each judged by the others, where the truth is known.
 
     Args:
         ensemble: shadow models.
-        confidences: of the target (N), levelled.
+        confidences: of the target (N), leveled.
         edges: the attacker's knowledge of the graph.
         nodes: whom to judge; the regression learns from these nodes alone.
     """
@@ -162,7 +162,7 @@ def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, no
 
 
 def _evidence(ensemble: Ensemble, confidences: Floats, edges: SecretEdges) -> Floats:
-    """Return what the outputs say about each node (N, 6): its own terms, and its neighbours' mean."""
+    """Return what the outputs say about each node (N, 6): its own terms, and its neighbors' mean."""
     laws, base = ensemble.laws(), _posterior_term(ensemble, confidences)
     lira, surprise, gain = laws.ratio(confidences), confidences - laws.base, laws.gain
     degrees = np.maximum(edges.degrees, 1)

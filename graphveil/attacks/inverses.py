@@ -43,9 +43,9 @@ def ridge(seen: Floats, records: Floats) -> Map:
     """Learn the best linear inverse; its penalty is chosen on held-out records."""
     held = round(_HELD_OUT * len(seen))
     mean, offset = seen.mean(axis=0), records.mean(axis=0)
-    centred, wanted = seen - mean, records - offset
-    values, basis = np.linalg.eigh(centred[held:].T @ centred[held:])
-    turned, target = centred[held:] @ basis, wanted[held:]
+    centered, wanted = seen - mean, records - offset
+    values, basis = np.linalg.eigh(centered[held:].T @ centered[held:])
+    turned, target = centered[held:] @ basis, wanted[held:]
     fitted = turned.T @ target
 
     def weights(penalty: float) -> Floats:
@@ -53,7 +53,7 @@ def ridge(seen: Floats, records: Floats) -> Map:
         return np.asarray(basis @ (fitted / size[:, None]))
 
     def loss(penalty: float) -> float:
-        return float(((centred[:held] @ weights(penalty) - wanted[:held]) ** 2).mean())
+        return float(((centered[:held] @ weights(penalty) - wanted[:held]) ** 2).mean())
 
     chosen = weights(min(_PENALTIES, key=loss))
     return lambda x: np.asarray((x - mean) @ chosen + offset)

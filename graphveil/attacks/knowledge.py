@@ -70,11 +70,11 @@ def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
 def aggregate_knowledge(
     public: AdversaryKnowledge, graph: Graph, edges: SecretEdges, pairs: Pairs
 ) -> AdversaryKnowledge:
-    """Return a control: true classes of all nodes and how many neighbours each has, but of no pair whether.
+    """Return a control: true classes of all nodes and how many neighbors each has, but of no pair whether.
 
     It tells how much of an attacker's gain is about nodes, which a guarantee for one edge does not hide.
     """
-    labels = np.eye(graph.num_classes)[graph.y.numpy()] * graph.labelled.numpy()[:, None]
+    labels = np.eye(graph.num_classes)[graph.y.numpy()] * graph.labeled.numpy()[:, None]
     degrees = np.log1p(edges.degrees.astype(np.float64))[:, None]
     return AdversaryKnowledge({**public.rows, "labels": labels[pairs.nodes], "degrees": degrees[pairs.nodes]})
 

@@ -54,7 +54,7 @@ class LinkSettings:
         direction: whose influence counts (:func:`link_scores`).
         supervised: whether attackers who are told half of the pairs are asked, too
             (:func:`supervised_scores`): one who has public data alone, one who has the model besides, and a
-            control who knows everybody's true class and number of neighbours.
+            control who knows everybody's true class and number of neighbors.
         seed: of the draw.
     """
 
@@ -163,10 +163,10 @@ class LinkReport:
             "internal": True,
             "attack": "linkteller",
             "auc": main.auc,
-            "tpr_at_1pct_fpr": main.tpr(0.01),
+            "max_tpr_at_1pct_fpr": main.tpr(0.01),
             "baseline": {"attacker": BY_FEATURES, **baseline.figures()},
-            "ceiling": dict(self.theoretical_bound),
-            "reads": self.edge_source,
+            "theoretical_bound": dict(self.theoretical_bound),
+            "edge_source": self.edge_source,
             "nodes": len(self.pairs.nodes),
             "pairs": len(self.pairs.joined),
             "edges": int(self.pairs.joined.sum()),

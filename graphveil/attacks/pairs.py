@@ -59,7 +59,7 @@ def draw_pairs(
         count: how many nodes are drawn.
         sampling: ``"unbalanced"`` takes all pairs of nodes drawn uniformly; ``"balanced"`` of these all edges
             and as many non-edges, so that AUC can be compared and average precision cannot; ``"lo"`` and
-            ``"hi"`` draw nodes of at most, or at least, ``cutoff`` neighbours.
+            ``"hi"`` draw nodes of at most, or at least, ``cutoff`` neighbors.
         cutoff: by default 5 for ``"lo"`` and 10 for ``"hi"``.
         seed: of the draw.
 

@@ -75,7 +75,7 @@ class PoisonedCollection:
 
     Args:
         model: the LPGNN that asked.
-        graph: whose records were randomised.
+        graph: whose records were randomized.
         reports_sent: what its nodes sent.
         guarantee: their guarantee.
         unpoisoned: test accuracy.
@@ -89,14 +89,14 @@ class PoisonedCollection:
 
     @classmethod
     def from_model(cls, model: LPGNN, graph: Graph) -> "PoisonedCollection":
-        """Have the nodes of a graph randomise their records, and learn from them.
+        """Have the nodes of a graph randomize their records, and learn from them.
 
         Raises:
             NotImplementedGuaranteeError: the model tells several classes, or features of another kind than the collection's.
         """
-        if model.unit != "node-features":
+        if model.unit != "local-attributes":
             raise ConfigError(
-                "poisoning is of a collection of records, which unit 'node-features' has, and not "
+                "poisoning is of a collection of records, which unit 'local-attributes' has, and not "
                 f"{model.unit!r}"
             )
         fitted = LPGNN(**model.get_params()).fit(graph)
@@ -167,16 +167,16 @@ def attack_collection(
 
     Robust decoding: the network, the posterior of labels told around each node, or their product, whichever
     foretells best what it was not told (``prior="robust"``, ``posterior_use="evidence"``): a network that
-    fits lies foretells badly. Classes that more people claim than their neighbours bear out are not taken to
+    fits lies foretells badly. Classes that more people claim than their neighbors bear out are not taken to
     be more common (decision 084). It has to know nothing about liars. What it costs where nobody lies is
     measured on the same collection. What liars say of each class cannot be had from what was said (decision
     045).
 
     Args:
-        model: an unfitted LPGNN of unit ``node-features``, or a fitted one, whose keywords are taken.
-        graph: its records, which are randomised anew.
+        model: an unfitted LPGNN of unit ``local-attributes``, or a fitted one, whose keywords are taken.
+        graph: its records, which are randomized anew.
         lie, share: what false clients send, and how many of all nodes they are.
-        hubs: whether they are the nodes of most neighbours, instead of any.
+        hubs: whether they are the nodes of most neighbors, instead of any.
         seed: of who lies, and of random lies.
 
     Raises:

@@ -59,10 +59,10 @@ def attack_records(
     copies: int = 4,
     seed: int = 0,
 ) -> ReconstructionReport:
-    """Return how well records are reconstructed from randomised embeddings of them.
+    """Return how well records are reconstructed from randomized embeddings of them.
 
     The embedding is public, and so are some records of the same kind. The *naive* attacker learns its inverse
-    from their clean embeddings, the *adaptive* one from embeddings that it randomised itself by the same
+    from their clean embeddings, the *adaptive* one from embeddings that it randomized itself by the same
     mechanism: the honest adversary, who gives the mean where noise leaves nothing else. Beside them stand the
     mean of the public records, and the adaptive attacker's records dealt to the wrong people: what is no
     closer than that tells nothing about anybody.
@@ -74,7 +74,7 @@ def attack_records(
         embed: the public map that nodes apply first, into the mechanism's bounds.
         learn: how an inverse is learned.
         side: of images, for structural similarity; None for tables.
-        copies: how often the adaptive attacker randomises each public record.
+        copies: how often the adaptive attacker randomizes each public record.
         seed: of all noise and draws. It is an experiment's noise, on records that the caller knows.
 
     >>> from graphveil.mechanisms import MultiBit

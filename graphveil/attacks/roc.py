@@ -111,7 +111,7 @@ class RocCurve:
             "auc": self.auc,
             "average_precision": self.average_precision,
             "tpr_at_01pct_fpr": self.tpr(0.001),
-            "tpr_at_1pct_fpr": self.tpr(0.01),
+            "max_tpr_at_1pct_fpr": self.tpr(0.01),
         }
 
 

@@ -46,7 +46,7 @@ class SecretEdges:
 
     @property
     def degrees(self) -> Integers:
-        """How many neighbours each node has."""
+        """How many neighbors each node has."""
         return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
 
     @property

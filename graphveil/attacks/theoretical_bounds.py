@@ -18,7 +18,7 @@ _TRIVIAL_BOUND = {
     "auc": 1.0,
     "advantage": 1.0,
     "tpr_at_01pct_fpr": 1.0,
-    "tpr_at_1pct_fpr": 1.0,
+    "max_tpr_at_1pct_fpr": 1.0,
     "holds": False,
 }
 
@@ -38,7 +38,7 @@ def pure_advantage(epsilon: float) -> float:
 def pure_auc(epsilon: float) -> float:
     """Return e^epsilon / (1 + e^epsilon): under pure epsilon no attack on one slot has a larger AUC.
 
-    The curve is at most min(e^eps FPR, 1 - e^-eps (1 - FPR)), and this is the area under it. Randomised
+    The curve is at most min(e^eps FPR, 1 - e^-eps (1 - FPR)), and this is the area under it. Randomized
     response on one bit reaches it.
 
     >>> round(pure_auc(1.0), 4), pure_auc(0.0)
@@ -61,7 +61,7 @@ def theoretical_bound_of(
     Args:
         guarantee: the guarantee.
         attacked_object: what the attacker is after. Where the unit does not protect it, nothing is excluded: edges are
-            public where nodes randomise their features, and so are records where edges are protected. By
+            public where nodes randomize their features, and so are records where edges are protected. By
             default it is what the unit protects.
     """
     if (
@@ -78,7 +78,7 @@ def theoretical_bound_of(
         "auc": _area(most),
         "advantage": min(guarantee.curve.delta(0.0) + guarantee.slack, _advantage(most)),
         "tpr_at_01pct_fpr": most(0.001),
-        "tpr_at_1pct_fpr": most(0.01),
+        "max_tpr_at_1pct_fpr": most(0.01),
         "holds": True,
     }
 
@@ -87,7 +87,7 @@ def _protects(guarantee: Guarantee, attacked_object: AttackedObject | None) -> b
     """Return whether a guarantee says anything about one thing of this kind."""
     if attacked_object == "edge":  # a node's record holds its edges
         return guarantee.unit != LocalAttributes.name
-    if attacked_object == "record":  # nodes that randomise their features still show that they took part
+    if attacked_object == "record":  # nodes that randomize their features still show that they took part
         return guarantee.unit in (NodeRecord.name, NodeBoundedDegree.name)
     return True
 

@@ -135,7 +135,7 @@ def odds_of_runs(
 
     Given how often the test said "with" in all, ``tp`` has Fisher's noncentral hypergeometric law, whose
     upper tail grows with the odds ratio. The least ratio under which so many hits are as likely as the
-    significance is its bound, and half of its logarithm is one on epsilon. For randomised bits, whose odds
+    significance is its bound, and half of its logarithm is one on epsilon. For randomized bits, whose odds
     ratio is e^(2 epsilon), it costs 3.3 / sqrt(n) of epsilon where :func:`repeated_runs` costs 5.2 / sqrt(n).
 
     Raises:

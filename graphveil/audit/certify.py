@@ -1,4 +1,4 @@
-"""Whether two neighbours are told apart too well, by runs of the mechanism as it is, with its noise.
+"""Whether two neighbors are told apart too well, by runs of the mechanism as it is, with its noise.
 
 For mechanisms with secret randomness besides their noise, whose laws are mixtures: an event is looked for in
 one half of the runs and counted in the other, so the bound of its counts holds.
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from graphveil.audit.bounds import LowerBound, repeated_runs
 from graphveil.audit.noise import NoiseRecorder, arrays_of
-from graphveil.audit.small_graphs import Neighbours, SmallGraph
+from graphveil.audit.small_graphs import Neighbors, SmallGraph
 
 Mechanism = Callable[[SmallGraph, NoiseRecorder], Any]
 Floats = npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ class Event:
 
 def certified(
     mechanism: Mechanism,
-    pair: Neighbours,
+    pair: Neighbors,
     runs: int,
     delta: float,
     seed: int,

@@ -156,7 +156,7 @@ class GaussianLaw(Law):
 def _of_scales(one: GaussianLaw, other: GaussianLaw, delta: float) -> LossLowerBound:
     """Return the loss of one event: the noise is longer than some t, for the wider of the two laws.
 
-    The narrower law's centre may lie elsewhere: its probability is bounded by the triangle inequality.
+    The narrower law's center may lie elsewhere: its probability is bounded by the triangle inequality.
     """
     if not delta:
         return LossLowerBound(certain=1.0)  # ratios of tails have no bound
@@ -218,7 +218,7 @@ def _of_tails(one: LaplaceLaw, other: LaplaceLaw, delta: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class FlipLaw(Law):
-    """Randomised response: each bit is chosen with probability 2 q, and replaced by a fair one."""
+    """Randomized response: each bit is chosen with probability 2 q, and replaced by a fair one."""
 
     bits: npt.NDArray[np.bool_]
     flip: Floats

@@ -1,4 +1,4 @@
-"""Replays: run anybody's mechanism on neighbouring graphs, and compare what is told with what is claimed."""
+"""Replays: run anybody's mechanism on neighboring graphs, and compare what is told with what is claimed."""
 
 import math
 import time
@@ -16,7 +16,7 @@ from graphveil.audit.certify import Mechanism, certified
 from graphveil.audit.laws import Exact, Law, LossLowerBound, same
 from graphveil.audit.noise import DivergedError, NoiseRecorder, NoiseStep, arrays_of
 from graphveil.audit.report import Finding, NeighborTestResult, PrivacyClaim
-from graphveil.audit.small_graphs import NODES, Drawing, Neighbours, SmallGraph, neighbours_of, pairs_of
+from graphveil.audit.small_graphs import NODES, Drawing, Neighbors, SmallGraph, neighbors_of, pairs_of
 from graphveil.errors import ConfigError
 
 SECONDS, RUNS = 20.0, 16_000
@@ -34,31 +34,31 @@ def neighbor_test(
     delta: float = 0.0,
     mu: float | None = None,
     sensitivity: float | None = None,
-    neighbours: Drawing | None = None,
+    neighbors: Drawing | None = None,
     seconds: float = SECONDS,
     pairs: int | None = None,
     nodes: int = NODES,
     runs: int = RUNS,
     seed: int = 0,
 ) -> NeighborTestResult:
-    """Try to refute a claim: run a mechanism on random neighbours, and compare what is told with it.
+    """Try to refute a claim: run a mechanism on random neighbors, and compare what is told with it.
 
     The mechanism is ``function(graph, noise)``: it draws all its noise from ``noise``
-    (:class:`~graphveil.audit.noise.NoiseRecorder`) and may return anything else that it gives out. The neighbour is
+    (:class:`~graphveil.audit.noise.NoiseRecorder`) and may return anything else that it gives out. The neighbor is
     run with the outcomes of the first graph's run, so each step is compared given the same answers before
     it. With ``sensitivity=`` it is ``function(graph)``, which returns what noise is added to, and the claim
-    is that no neighbour moves it further, in L2.
+    is that no neighbor moves it further, in L2.
 
     A refutation is a proof up to rounding, or up to chance of one in ten million where secret samples are
     drawn. No refutation is no proof.
 
     Args:
         function: the mechanism.
-        unit: ``undirected-edge``, ``directed-edge``, ``node-owner``, ``node`` or ``node-features``.
+        unit: ``undirected-edge``, ``directed-edge``, ``node-record``, ``node`` or ``local-attributes``.
         epsilon, delta, mu, sensitivity: what is claimed.
-        neighbours: draws a pair of :class:`SmallGraph`, instead of the unit's own.
+        neighbors: draws a pair of :class:`SmallGraph`, instead of the unit's own.
         seconds: the budget; ``pairs`` sets a number instead.
-        pairs: how many neighbours to compare.
+        pairs: how many neighbors to compare.
         nodes: graphs of up to so many are drawn.
         runs: of either side of a pair that counts decide about.
         seed: of everything that is drawn.
@@ -86,7 +86,7 @@ def neighbor_test(
         runs,
     )
     started = time.perf_counter()
-    drawing = neighbours or neighbours_of(unit, nodes)
+    drawing = neighbors or neighbors_of(unit, nodes)
     for number, pair in zip(_within(seconds, pairs, started), pairs_of(drawing, seed), strict=False):
         search.compare(pair, number)
     search.finish()
@@ -145,13 +145,13 @@ class _Search:
     def __init__(self, mechanism: Mechanism, claim: PrivacyClaim, seed: int, runs: int) -> None:
         self._mechanism, self._claim, self._seed, self._runs = mechanism, claim, seed, runs
         self._found: dict[str, Finding] = {}
-        self._suspects: list[tuple[float, int, Neighbours]] = []
+        self._suspects: list[tuple[float, int, Neighbors]] = []
         self._pairs = self._steps = 0
         self._largest = LossLowerBound()
         self._most_epsilon = 0.0
         self._hidden = False
 
-    def compare(self, pair: Neighbours, number: int) -> None:
+    def compare(self, pair: Neighbors, number: int) -> None:
         """Run both sides, the second with the first's outcomes."""
         self._pairs += 1
         first = _run(self._mechanism, pair[0], NoiseRecorder(self._rng(number)))
@@ -167,7 +167,7 @@ class _Search:
     def _rng(self, number: int) -> np.random.Generator:
         return np.random.default_rng([self._seed, number, 1])
 
-    def _note(self, kind: str, loss: LossLowerBound, pair: Neighbours) -> None:
+    def _note(self, kind: str, loss: LossLowerBound, pair: Neighbors) -> None:
         epsilon = loss.epsilon(self._claim.at[1])
         if loss.mu_squared > self._largest.mu_squared:
             self._largest = loss
@@ -179,7 +179,7 @@ class _Search:
         if known is None or finding.size < known.size:
             self._found[kind] = finding
 
-    def _suspect(self, pair: Neighbours, number: int) -> None:
+    def _suspect(self, pair: Neighbors, number: int) -> None:
         """Score a pair by how far means over secret randomness lie apart, in units of the noise."""
         means = [self._mean(graph, number) for graph in pair]
         apart = float(np.linalg.norm(means[0] - means[1])) if means[0].shape == means[1].shape else math.inf
@@ -211,7 +211,7 @@ class _Search:
             if self._found:
                 return
 
-    def _suspected(self) -> list[tuple[float, int, Neighbours]]:
+    def _suspected(self) -> list[tuple[float, int, Neighbors]]:
         """Return the pairs whose means lie furthest apart, and the smallest ones, which dilute least."""
         small = sorted(self._suspects, key=lambda s: (s[2][0].nodes, len(s[2][0].edges) + len(s[2][1].edges)))
         worst = sorted(self._suspects, key=lambda s: s[:2])

@@ -1,6 +1,6 @@
 """The noise that a mechanism is handed in an audit: it draws, and writes down what from.
 
-A replay hands the neighbour the outcomes of the first run. So every step is compared given the same
+A replay hands the neighbor the outcomes of the first run. So every step is compared given the same
 outcomes before it, which is what adaptive composition is about, and whatever differs beyond the steps was
 never covered.
 """
@@ -33,7 +33,7 @@ class NoiseStep:
 
 
 class DivergedError(Exception):
-    """Raised within a mechanism whose neighbour took another path."""
+    """Raised within a mechanism whose neighbor took another path."""
 
 
 @checked
@@ -89,7 +89,7 @@ class NoiseRecorder:
     def flip(
         self, bits: npt.ArrayLike, epsilon: npt.ArrayLike, *, stream: Hashable | None = None
     ) -> np.ndarray[Any, Any]:
-        """Return randomised bits: each is wrong with probability 1 / (1 + e^epsilon)."""
+        """Return randomized bits: each is wrong with probability 1 / (1 + e^epsilon)."""
         given, budget = _spread(bits, epsilon=epsilon)
         wrong = np.asarray(1 / (1 + np.exp(budget)))
         found: np.ndarray[Any, Any] = self._step(FlipLaw(given.astype(bool), wrong), stream)

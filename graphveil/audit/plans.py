@@ -55,7 +55,7 @@ class PlanAudit:
             "delta": self.delta,
             "confidence": self.confidence,
             "share": self.share,
-            "holds": self.is_valid,
+            "valid": self.is_valid,
             "stages": [
                 {
                     "stage": one.stage,
@@ -63,7 +63,9 @@ class PlanAudit:
                     "epsilon_at_least": one.bound.epsilon,
                     "claimed": one.claimed,
                     "mu_at_least": one.bound.mu,
-                    "ceiling": None if math.isinf(one.bound.max_certifiable) else one.bound.max_certifiable,
+                    "max_certifiable_epsilon": None
+                    if math.isinf(one.bound.max_certifiable)
+                    else one.bound.max_certifiable,
                     "bound": one.bound.method,
                 }
                 for one in self.planted
@@ -84,7 +86,7 @@ def audit_plan(
 
     Each query is asked by the release path as the plan would ask it, on graphs of canaries alone. Bounds hold
     together with the given confidence. The composition of certified events is a lower bound because one
-    neighbour is the worst in each of them: an edge between the same two groups is in all hops, and a record
+    neighbor is the worst in each of them: an edge between the same two groups is in all hops, and a record
     of one group that is trained on also sends. The group that gives most away counts.
 
     >>> from graphveil.privacy import UndirectedEdge

@@ -17,14 +17,14 @@ TOLERANCE = 1e-7  # relative; rounding is below it
 _OF_MU = 1e-6  # at which delta a claim of mu is compared with what is no Gaussian
 
 KINDS = {
-    "change": "a neighbour changes what is released by more than the claim allows",
+    "change": "a neighbor changes what is released by more than the claim allows",
     "control flow": "which steps are taken depends on the data beyond what was released",
     "shape": "the shape of what is released depends on the data",
     "noise scale": "the noise depends on the data",
     "reused noise": "two steps draw the same noise, which cancels",
     "exact output": "something is given out that is no function of the noisy answers",
     "mixture": "secret samples hide less than is claimed, by counts of runs",
-    "price": "a pair costs more than the whole release is charged for",
+    "privacy_cost": "a pair costs more than the whole release is charged for",
     "reach": "a row changes that what differs does not reach",
 }
 
@@ -32,7 +32,7 @@ KINDS = {
 @checked
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """One way in which a claim breaks, and the pair of neighbours that shows it.
+    """One way in which a claim breaks, and the pair of neighbors that shows it.
 
     ``epsilon`` is a lower bound at the claim's delta, ``mu`` the measured Gaussian part.
     """
@@ -127,7 +127,7 @@ class NeighborTestResult:
     Args:
         unit, claim: what was claimed.
         findings: ways in which the claim breaks; empty if none was found.
-        pairs: how many neighbours were compared.
+        pairs: how many neighbors were compared.
         seconds: how long it took.
         largest: the largest epsilon, at the claim's delta, of any pair.
         largest_mu: the largest Gaussian part.

@@ -1,4 +1,4 @@
-"""Small graphs of every kind, and their neighbours under a unit of protection."""
+"""Small graphs of every kind, and their neighbors under a unit of protection."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from graphveil.errors import ConfigError
 
 Pair = tuple[int, int]
 Floats = npt.NDArray[np.float64]
-Neighbours = tuple["SmallGraph", "SmallGraph"]
-Drawing = Callable[[np.random.Generator], Neighbours]
+Neighbors = tuple["SmallGraph", "SmallGraph"]
+Drawing = Callable[[np.random.Generator], Neighbors]
 
 KINDS = ("random", "star", "clique", "hubs", "isolated", "path", "matching", "empty")
 CLASSES, FEATURES = 3, 3
@@ -131,33 +131,33 @@ def _edges_of(kind: str, n: int, some: list[Pair]) -> list[Pair]:
     return lines.get(kind, [])
 
 
-def neighbours_of(unit: str, nodes: int = NODES) -> Drawing:
-    """Return what draws two neighbours under a unit.
+def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
+    """Return what draws two neighbors under a unit.
 
-    ``undirected-edge`` and ``directed-edge`` toggle one edge. ``node-owner`` nulls one node's features, label
-    and own list; ``node`` its record and all its edges, whoever declares them. ``node-features`` puts another
+    ``undirected-edge`` and ``directed-edge`` toggle one edge. ``node-record`` nulls one node's features, label
+    and own list; ``node`` its record and all its edges, whoever declares them. ``local-attributes`` puts another
     record in a node's place and leaves the edges.
 
-    >>> first, second = neighbours_of("undirected-edge")(np.random.default_rng(0))
+    >>> first, second = neighbors_of("undirected-edge")(np.random.default_rng(0))
     >>> len(set(first.edges) ^ set(second.edges))
     2
     """
     if unit not in _DRAWINGS:
         raise ConfigError(
-            f"unit={unit!r} has no neighbours to draw{_check.suggestion(unit, _DRAWINGS)}; take one of "
-            f"{', '.join(_DRAWINGS)}, or pass neighbours="
+            f"unit={unit!r} has no neighbors to draw{_check.suggestion(unit, _DRAWINGS)}; take one of "
+            f"{', '.join(_DRAWINGS)}, or pass neighbors="
         )
     _check.integer_at_least(2, nodes=nodes)
     return partial(_DRAWINGS[unit], most=nodes)
 
 
-def _toggled(rng: np.random.Generator, *, directed: bool, most: int) -> Neighbours:
+def _toggled(rng: np.random.Generator, *, directed: bool, most: int) -> Neighbors:
     graph = draw_graph(rng, directed=directed, least=2, most=most)
     u, v = rng.choice(graph.nodes, 2, replace=False).tolist()
     return graph, graph.toggle_edge((u, v))
 
 
-def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbours:
+def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbors:
     """Draw a graph where a node knows nobody, some or everybody, and the same without its record."""
     graph = draw_graph(rng, directed=own, most=most)
     q = int(rng.integers(graph.nodes))
@@ -170,7 +170,7 @@ def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbours:
     return graph.with_edges(edges), null
 
 
-def _replaced(rng: np.random.Generator, *, most: int) -> Neighbours:
+def _replaced(rng: np.random.Generator, *, most: int) -> Neighbors:
     graph = draw_graph(rng, directed=False, most=most)
     q = int(rng.integers(graph.nodes))
     other = rng.integers(2, size=FEATURES) if rng.random() < 0.7 else rng.random(FEATURES)
@@ -178,17 +178,17 @@ def _replaced(rng: np.random.Generator, *, most: int) -> Neighbours:
     return first, first.with_record(q, other, int(rng.integers(CLASSES)))
 
 
-_DRAWINGS: dict[str, Callable[..., Neighbours]] = {
+_DRAWINGS: dict[str, Callable[..., Neighbors]] = {
     "undirected-edge": partial(_toggled, directed=False),
     "directed-edge": partial(_toggled, directed=True),
-    "node-owner": partial(_nulled, own=True),
+    "node-record": partial(_nulled, own=True),
     "node": partial(_nulled, own=False),
-    "node-features": _replaced,
+    "local-attributes": _replaced,
 }
 
 
-def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbours]:
-    """Yield neighbours without end, each drawn from a generator of its own; the order within is random."""
+def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbors]:
+    """Yield neighbors without end, each drawn from a generator of its own; the order within is random."""
     for number in range(1 << 62):
         rng = np.random.default_rng([seed, number])
         first, second = drawing(rng)

@@ -49,7 +49,7 @@ class RecordingZeroNoise(ZeroNoise):
     drawn: ClassVar[list[Draw]]
 
     @classmethod
-    def with_new_list(cls) -> "type[Witness]":
+    def with_new_list(cls) -> "type[RecordingZeroNoise]":
         """Return a sampler with an empty list.
 
         >>> sampler = RecordingZeroNoise.with_new_list()
@@ -86,7 +86,7 @@ class _ZeroNoiseQuery:
 
 
 class _ZeroNoiseCounts(_ZeroNoiseQuery, NeighborCountQuery):
-    """Counts of neighbours as they are."""
+    """Counts of neighbors as they are."""
 
 
 class _ZeroNoiseTotal(_ZeroNoiseQuery, EdgeTotalQuery):

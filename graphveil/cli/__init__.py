@@ -78,7 +78,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
         ),
     ),
     "collect": (
-        "Randomise people's features and labels before they are sent, and read or learn from what was sent.",
+        "Randomize people's features and labels before they are sent, and read or learn from what was sent.",
         (collect.protocol, collect.show, collect.randomize, collect.decode, learn.learn),
     ),
 }

@@ -20,7 +20,7 @@ _BOUND_NOTE = (
     "The attack bound limits what the release tells about one edge to an attacker who knows everything "
     "else; over many pairs public features may tell more."
 )
-_SERVERS = {"honest": "nobody lies", "honest_robust": "robust, and nobody lies"}
+_SERVERS = {"honest": "nobody lies", "unpoisoned_robust": "robust, and nobody lies"}
 _NO_BOUND_NOTE = "No valid guarantee holds for {things}, so nothing about them is excluded."
 
 Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=_ATTACK)]
@@ -180,7 +180,7 @@ def reconstruction(
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Reconstruct features from randomised ones, of a run where nodes randomise their records; internal."""
+    """Reconstruct features from randomized ones, of a run where nodes randomize their records; internal."""
     from graphveil.experiment.attack_target import INTERNAL, attack_features
 
     screen = Screen(as_json=json)
@@ -204,7 +204,7 @@ def poisoning(
     edges: options.Edges = None,
     strategy: Annotated[
         Literal["random", "label", "same", "deny", "feature", "unbounded"],
-        typer.Option("--lie", help="What false clients send.", rich_help_panel=_ATTACK),
+        typer.Option("--strategy", help="What false clients send.", rich_help_panel=_ATTACK),
     ] = "random",
     share: Annotated[
         float,
@@ -214,7 +214,7 @@ def poisoning(
     ] = 0.05,
     hubs: Annotated[
         bool,
-        typer.Option("--hubs", help="They are the nodes of most neighbours.", rich_help_panel=_ATTACK),
+        typer.Option("--hubs", help="They are the nodes of most neighbors.", rich_help_panel=_ATTACK),
     ] = False,
     seed: Seed = 0,
     json: options.Json = False,
@@ -236,7 +236,7 @@ def poisoning(
             attack_target.model, attack_target.graph, strategy=strategy, share=share, hubs=hubs, seed=seed
         )
     screen.print_line(INTERNAL, style="bold")
-    accuracies = ("honest", "poisoned", "checked", "robust", "honest_robust")
+    accuracies = ("honest", "poisoned", "checked", "robust", "unpoisoned_robust")
     rows = [(_SERVERS.get(name, name), f"{100 * getattr(report, name):.1f}") for name in accuracies]
     screen.table(("server", "test accuracy"), rows, right=(1,))
     _finish("poisoning", report.as_dict(), (), attack_target, screen)
@@ -300,10 +300,10 @@ def _show_links(report: "LinkReport", screen: Screen) -> None:
 
 
 def _cells(figures: dict[str, Any]) -> tuple[str, ...]:
-    names = ("auc", "average_precision", "tpr_at_01pct_fpr", "tpr_at_1pct_fpr")
+    names = ("auc", "average_precision", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
     return tuple(f"{figures[name]:.3f}" for name in names)
 
 
 def _bound_row(theoretical_bound: Mapping[str, Any], what: str = "edge") -> tuple[str, ...]:
-    rates = (f"{theoretical_bound[name]:.3f}" for name in ("tpr_at_01pct_fpr", "tpr_at_1pct_fpr"))
+    rates = (f"{theoretical_bound[name]:.3f}" for name in ("tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr"))
     return (f"attack bound for one {what}", f"{theoretical_bound['auc']:.3f}", "", *rates, "")

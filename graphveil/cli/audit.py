@@ -17,7 +17,7 @@ _HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
 def audit(
     run: options.RunFolderArgument,
     pairs: Annotated[
-        int, typer.Option("--pairs", min=1, help="Neighbours that each query is replayed on.")
+        int, typer.Option("--pairs", min=1, help="Neighbors that each query is replayed on.")
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", help="Of pairs and coins; noise is always fresh.")] = 0,
     json: options.Json = False,

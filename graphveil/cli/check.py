@@ -12,7 +12,7 @@ from graphveil.cli.console import Screen
 from graphveil.cli.groups import ColumnOptions, TableOptions, grouped
 from graphveil.cli.suggested_command import suggested_command
 from graphveil.errors import ConfigError
-from graphveil.tables.labels import UNLABELLED
+from graphveil.tables.labels import UNLABELED
 from graphveil.tables.split_parts import (
     SINGLE_TRAIN_NODE_MESSAGE,
     empty_part_message,
@@ -99,9 +99,9 @@ def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
     """Return what training would refuse of the split; of secret labels members count alone."""
     assert found.y is not None
     if not unit.startswith("node-"):
-        labelled = found.y != UNLABELLED
-        empty = [empty_part_message(part) for part in empty_parts(found.parts, labelled)]
-        return empty or [SINGLE_TRAIN_NODE_MESSAGE] * has_single_train_node(found.parts, labelled)
+        labeled = found.y != UNLABELED
+        empty = [empty_part_message(part) for part in empty_parts(found.parts, labeled)]
+        return empty or [SINGLE_TRAIN_NODE_MESSAGE] * has_single_train_node(found.parts, labeled)
     if found.parts is None:
         return []  # ids decide, and a part without members is unlikely
     members = np.ones(found.rows, dtype=bool)

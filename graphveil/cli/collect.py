@@ -39,7 +39,7 @@ High = Annotated[str, _flag(_SURVEY, "--high", f"Public upper bound: {_BY_LIST}.
 Classes = Annotated[str | None, _flag(_SURVEY, "--classes", "The labels, a,b,c, or how many.")]
 Purpose = Annotated[str, _flag(_SURVEY, "--purpose", "What the collection is for.")]
 Mechanism = Annotated[
-    Literal["multi-bit", "feature-rr"], _flag(_PRIVACY, "--mechanism", "How features are randomised.")
+    Literal["multi-bit", "feature-rr"], _flag(_PRIVACY, "--mechanism", "How features are randomized.")
 ]
 LabelMechanismName = Annotated[
     Literal["rr", "subset", "hashing"],
@@ -64,7 +64,7 @@ Set = Annotated[
 ]
 ProtocolOut = Annotated[Path, _flag(_FILES, "--out", "The survey's file, JSON.", show_default=False)]
 
-ProtocolFile = Annotated[Path, _flag(_FILES, "--survey", "The survey's file.", show_default=False)]
+ProtocolFile = Annotated[Path, _flag(_FILES, "--protocol", "The survey's file.", show_default=False)]
 Nodes = Annotated[Path, _flag(_FILES, "--nodes", "Table of nodes, private.", show_default=False)]
 Id = Annotated[str, _flag(_FILES, "--id", "Column of the nodes' ids.", show_default=False)]
 ReportsOut = Annotated[Path, _flag(_FILES, "--out", "The LDP reports, parquet or CSV.", show_default=False)]
@@ -73,7 +73,7 @@ Internal = Annotated[
     _flag(_FILES, "--internal", "Write how much was clipped or missing here; it must not be published."),
 ]
 EncodedReports = Annotated[
-    Path, _flag(_FILES, "--messages", "Table of ids and LDP reports.", show_default=False)
+    Path, _flag(_FILES, "--reports", "Table of ids and LDP reports.", show_default=False)
 ]
 NodesOut = Annotated[Path, _flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
 LabelOut = Annotated[str, _flag(_FILES, "--label", "What to call the column of labels.")]
@@ -85,7 +85,8 @@ MaxEps = Annotated[
     float, _flag(_PRIVACY, "--max-eps", "How much a whole record may tell; a survey of more is refused.")
 ]
 AllowUnprotectedLabel = Annotated[
-    bool, _flag(_PRIVACY, "--open-label", "Send labels as they are, if the survey asks for that.")
+    bool,
+    _flag(_PRIVACY, "--allow-unprotected-label", "Send labels as they are, if the survey asks for that."),
 ]
 ProtocolArgument = Annotated[
     Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)
@@ -123,7 +124,7 @@ def protocol(
     purpose: Purpose = "",
     json: options.Json = False,
 ) -> None:
-    """Write the public parameters of a collection: what is asked, and how answers are randomised."""
+    """Write the public parameters of a collection: what is asked, and how answers are randomized."""
     from graphveil.collect.encoded_report import report_bytes
     from graphveil.experiment.inputs.protocol_builder import ProtocolBuilder
 
@@ -149,7 +150,7 @@ def protocol(
     _warn_if_rejected(screen, loaded_protocol)
     screen.emit_json(
         _json_result(loaded_protocol, out, loaded_protocol.formal_statement())
-        | {"message_bytes": report_bytes(loaded_protocol)}
+        | {"report_bytes": report_bytes(loaded_protocol)}
     )
 
 
@@ -188,7 +189,7 @@ def randomize(
     ledger: options.Ledger = None,
     json: options.Json = False,
 ) -> None:
-    """Randomise each record of a table of nodes on its own: a row with its id and its LDP report."""
+    """Randomize each record of a table of nodes on its own: a row with its id and its LDP report."""
     from graphveil import tables
     from graphveil.collect import check_limits, client_secret
     from graphveil.collect.files import REPORT_COLUMN, read_records
@@ -217,7 +218,7 @@ def randomize(
     with report_charge_on_failure(known.account.ledger, charged_message(loaded_protocol, again=True)):
         known.charge_reports(sent, records.each())
         if internal is not None:
-            kept = {"clipped_values": records.outside(loaded_protocol), "missing_labels": records.unlabelled}
+            kept = {"clipped_values": records.outside(loaded_protocol), "missing_labels": records.unlabeled}
             _write(internal, dumps(kept) + "\n")
         try:
             tables.write(out, encoded_reports)
@@ -227,10 +228,10 @@ def randomize(
             raise
         formal_statement = loaded_protocol.formal_statement(on_clients=False)
         with report_output_failure(out):
-            count = format_count_with_verb(encoded_reports.num_rows, "message")
+            count = format_count_with_verb(encoded_reports.num_rows, "report")
             screen.print_line(f"{count} in {out}; keep them: nobody answers a survey twice")
             screen.print_paragraph(f"In the ledger: {known.account.after()}.")
-            ledger_result = {"messages": encoded_reports.num_rows, "ledger": known.account.as_plain()}
+            ledger_result = {"reports": encoded_reports.num_rows, "ledger": known.account.as_plain()}
             screen.emit_json(_json_result(loaded_protocol, out, formal_statement) | ledger_result)
 
 
@@ -244,7 +245,7 @@ def decode(
     ledger: ClientLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check LDP reports and write a table of nodes, estimated features and randomised labels, to train on."""
+    """Check LDP reports and write a table of nodes, estimated features and randomized labels, to train on."""
     from graphveil import tables
     from graphveil.collect.files import read_reports, receive_reports
 
@@ -355,7 +356,7 @@ def _json_result(loaded_protocol: "CollectionProtocol", out: Path, formal_statem
     """Return what ``--json`` prints of every one of these commands."""
     features, label = loaded_protocol.claims
     guarantee = {
-        "unit": "node-features",
+        "unit": "local-attributes",
         "valid": loaded_protocol.claim.certified,
         "epsilon": _finite(loaded_protocol.claim),
         "eps_x": _finite(features),
@@ -365,7 +366,7 @@ def _json_result(loaded_protocol: "CollectionProtocol", out: Path, formal_statem
         "deviations": list(loaded_protocol.claim.deviations),
         "statement": formal_statement,
     }
-    return {"survey": loaded_protocol.digest.hex(), "path": str(out), "guarantee": guarantee}
+    return {"protocol": loaded_protocol.digest.hex(), "path": str(out), "guarantee": guarantee}
 
 
 def _finite(claim: "LocalDPClaim") -> float | None:
@@ -382,7 +383,7 @@ def read_protocol(path: Path) -> "CollectionProtocol":
         with path.open("rb") as file:  # a few more bytes than the longest has, and no gigabytes
             return CollectionProtocol.from_json(file.read(4 * MAX_TEXT + 4).decode())
     except (OSError, UnicodeDecodeError):
-        raise ArtifactError(f"cannot read a survey from {path}; check --survey") from None
+        raise ArtifactError(f"cannot read a survey from {path}; check --protocol") from None
 
 
 def check_not_existing(path: Path, why: str) -> None:

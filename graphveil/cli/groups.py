@@ -80,7 +80,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicEdgeOptions:
-    """Under ``private-slot-edge``: which edges are public, and who may have private ones."""
+    """Under ``edge-subset``: which edges are public, and who may have private ones."""
 
     public_edges: options.PublicEdges = None
     private_nodes: options.PrivateNodes = None

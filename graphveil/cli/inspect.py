@@ -116,10 +116,10 @@ def calibrate(
             rich_help_panel="Data",
         ),
     ] = None,
-    labelled_count: Annotated[
+    labeled_count: Annotated[
         int | None,
         typer.Option(
-            "--labelled-count",
+            "--labeled-count",
             min=1,
             help="Edge units: how many nodes have a label, if known; few have a plan of their own.",
             rich_help_panel="Data",
@@ -142,8 +142,8 @@ def calibrate(
         "delta": delta,
         "mode": mode,
         "max_units": max_units,
-        "degree_budget": out_degree_bound,
-        "assured_max_degree": max_degree,
+        "out_degree_bound": out_degree_bound,
+        "max_degree": max_degree,
         "module": own,
         "replace_one": replace_one or None,
         "private_metrics": private_metrics or None,
@@ -156,7 +156,7 @@ def calibrate(
         classes=classes_count,
         dim=features_count,
         training=training_count,
-        labelled=labelled_count,
+        labeled=labeled_count,
         **config,
     )
     _show_calibration(found, epsilon, Screen(as_json=json))
@@ -275,7 +275,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
         {
             "run": str(run),
             "statement": guarantee.formal_statement(),
-            "plain_words": cards.guarantee_summary(guarantee),
+            "summary": cards.guarantee_summary(guarantee),
             "guarantee": guarantee.as_dict(),
             "releases": [line.as_dict() for line in lines],
             "deviations": list(cards.all_deviations(guarantee)),

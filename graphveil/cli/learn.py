@@ -57,7 +57,7 @@ def learn(
     ledger: collect.ClientLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check LDP reports and learn from them over public edges; nothing is randomised a second time."""
+    """Check LDP reports and learn from them over public edges; nothing is randomized a second time."""
     from graphveil.experiment.inputs.collected_data import receive_on_edges
     from graphveil.privacy.formatting import counted
     from graphveil.tables import id_array
@@ -100,7 +100,7 @@ def learn(
             collect.print_account(screen, account)
             about_ledger = {"ledger": None if account is None else account.as_plain()}
             guarantee = {"guarantee": model.guarantee.as_dict()}
-            about = {"survey": loaded_protocol.digest.hex(), "path": str(out), "method": method}
+            about = {"protocol": loaded_protocol.digest.hex(), "path": str(out), "method": method}
             screen.emit_json(about | collect.report_counts(received) | found | guarantee | about_ledger)
 
 

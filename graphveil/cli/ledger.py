@@ -60,7 +60,7 @@ def init(
     from graphveil.ledger import Ledger, unit_key
 
     if unit is None:
-        raise ConfigError("a budget protects something: pass --unit (undirected-edge, node-owner, ...)")
+        raise ConfigError("a budget protects something: pass --unit (undirected-edge, node-record, ...)")
     if (epsilon is None) != (delta is None):
         raise ConfigError(
             "a budget is an epsilon and a delta: pass --epsilon and --delta, or neither for no limit"

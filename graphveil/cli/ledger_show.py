@@ -127,7 +127,7 @@ def _show_account(screen: Screen, account: "Account", past: "History", most: int
     screen.print_line("")
 
 
-def _last(steps: "list[Step]", most: int) -> "list[Step]":
+def _last(steps: "list[HistoryEntry]", most: int) -> "list[HistoryEntry]":
     return steps[max(0, len(steps) - most) :]
 
 

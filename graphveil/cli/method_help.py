@@ -14,7 +14,7 @@ from graphveil.models import METHODS
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator
 
-_FLAGS = ("unit", "epsilon", "delta", "mode", "seed", "max_units", "degree_budget", "assured_max_degree")
+_FLAGS = ("unit", "epsilon", "delta", "mode", "seed", "max_units", "out_degree_bound", "max_degree")
 _SKIPPED = {*_FLAGS, "replace_one", "private_metrics", "unsafe_noise_seed", "perturb", "max_edges"}
 _ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")
 

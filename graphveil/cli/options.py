@@ -97,7 +97,7 @@ Directed = Annotated[
 AssumeDisjointEdges = Annotated[
     bool,
     typer.Option(
-        "--disjoint-edges",
+        "--assume-disjoint-edges",
         help="You assert that no edge of this graph was trained on or asked before: the larger figure "
         "counts, not the sum.",
         rich_help_panel=_PRIVACY,
@@ -106,8 +106,8 @@ AssumeDisjointEdges = Annotated[
 AssumeDisjointNodes = Annotated[
     bool,
     typer.Option(
-        "--disjoint-people",
-        help="Unit node-features: you assert that nobody in this graph was trained on or asked before: the "
+        "--assume-disjoint-nodes",
+        help="Unit local-attributes: you assert that nobody in this graph was trained on or asked before: the "
         "larger figure counts, not the sum.",
         rich_help_panel=_PRIVACY,
     ),
@@ -115,7 +115,7 @@ AssumeDisjointNodes = Annotated[
 AllowSpend = Annotated[
     bool,
     typer.Option(
-        "--accept-price",
+        "--allow-spend",
         help="Ask this graph though it may be the one trained on, which a release without its run's internal "
         "folder cannot tell.",
         rich_help_panel=_PRIVACY,
@@ -203,7 +203,7 @@ PublicEdges = Annotated[
     Path | None,
     typer.Option(
         "--public-edges",
-        help="Unit private-slot-edge: table of the edges that are public, with the columns of the edges.",
+        help="Unit edge-subset: table of the edges that are public, with the columns of the edges.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -212,7 +212,7 @@ PrivateNodes = Annotated[
     typer.Option(
         "--private-nodes",
         metavar="FILE|all",
-        help="Unit private-slot-edge: the public list of nodes that may have private edges, a table with the "
+        help="Unit edge-subset: the public list of nodes that may have private edges, a table with the "
         "column of ids, or all. It is never found out from the edges.",
         rich_help_panel=_DATA,
     ),
@@ -257,10 +257,10 @@ Unit = Annotated[
     str | None,
     typer.Option(
         "--unit",
-        help="What is protected: undirected-edge or directed-edge (who is connected), node-owner (a node's "
-        "features, label and own edges), node-promise (all its edges, if no degree exceeds an asserted one), "
-        "node-features (features and label, which each node randomises: --set eps_x=.. --set eps_y=..), "
-        "private-slot-edge (of a released graph: each pair on a public list that is no public edge), "
+        help="What is protected: undirected-edge or directed-edge (who is connected), node-record (a node's "
+        "features, label and own edges), node-bounded-degree (all its edges, if no degree exceeds an asserted one), "
+        "local-attributes (features and label, which each node randomizes: --set eps_x=.. --set eps_y=..), "
+        "edge-subset (of a released graph: each pair on a public list that is no public edge), "
         "or none.",
         rich_help_panel=_PRIVACY,
     ),
@@ -274,7 +274,7 @@ Ledger = Annotated[
         "--ledger",
         metavar="NAME|URL|URL#NAME",
         help="The data set whose budget is charged: a name in your own ledger, or a database's URL and a "
-        "name in it. Without it your own ledger recognises the data, and says what they have cost so far.",
+        "name in it. Without it your own ledger recognizes the data, and says what they have cost so far.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -321,10 +321,10 @@ MaxUnits = Annotated[
 OutDegreeBound = Annotated[
     int | None,
     typer.Option(
-        "--degree-budget",
+        "--out-degree-bound",
         min=1,
         metavar="D",
-        help="node-owner: a node of more than D edges shares the weight of D among them. Any D keeps the "
+        help="node-record: a node of more than D edges shares the weight of D among them. Any D keeps the "
         "guarantee.",
         rich_help_panel=_PRIVACY,
     ),
@@ -332,10 +332,10 @@ OutDegreeBound = Annotated[
 MaxDegree = Annotated[
     int | None,
     typer.Option(
-        "--assured-max-degree",
+        "--max-degree",
         min=1,
         metavar="D",
-        help="Largest number of edges of a node, an assumption that you assert. Required for node-promise; a "
+        help="Largest number of edges of a node, an assumption that you assert. Required for node-bounded-degree; a "
         "graph that violates it is rejected.",
         rich_help_panel=_PRIVACY,
     ),
@@ -368,7 +368,7 @@ Theta = Annotated[
     Path | None,
     typer.Option(
         "--theta",
-        help="Unit node-features: a JSON list of public weights, one a feature, that add up to 1: how a node "
+        help="Unit local-attributes: a JSON list of public weights, one a feature, that add up to 1: how a node "
         "divides eps_x among its features. Weights computed from its own records depend on them.",
         rich_help_panel=_PRIVACY,
     ),
@@ -436,7 +436,7 @@ DryRun = Annotated[
 AggregationBackend = Annotated[
     str | None,
     typer.Option(
-        "--engine",
+        "--backend",
         help="Who sums over edges: memory, disk (--graph), ray, cuda; else where they are. Same result.",
         rich_help_panel=_RUN,
     ),
@@ -445,7 +445,7 @@ Address = Annotated[
     str | None,
     typer.Option(
         "--address",
-        help="The cluster of --engine ray; by default RAY_ADDRESS, else this machine.",
+        help="The cluster of --backend ray; by default RAY_ADDRESS, else this machine.",
         rich_help_panel=_RUN,
     ),
 ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from graphveil.tables.encoding import Encoding
 
 _TOTAL_ADDS_UP = {
-    "edges": "as the two graphs may share edges; --disjoint-edges is your word that they do not",
+    "edges": "as the two graphs may share edges; --assume-disjoint-edges is your word that they do not",
     "records": "as somebody may be in both graphs",
 }
 _TOTAL_IS_MAX = "the larger of the two, on your word that the graphs share no {thing}"
@@ -98,7 +98,7 @@ def predict(
         described = described or ledger is not None or chosen is not None or bool(public.given)
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
-                "column flags, --disjoint-people, --disjoint-edges, --accept-price, --ledger and --engine "
+                "column flags, --assume-disjoint-nodes, --assume-disjoint-edges, --allow-spend, --ledger and --backend "
                 "are about another graph; add its --nodes and --edges, or drop them"
             )
         restore_earlier_predictions(run, model)
@@ -109,8 +109,8 @@ def predict(
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed, public)
     backend_for(chosen, graph.adjacency)  # which may refuse it, before anything is spent
     assumptions: dict[str, Any] = {
-        "disjoint_edges": assume_disjoint_edges,
-        "disjoint_people": assume_disjoint_nodes,
+        "assume_disjoint_edges": assume_disjoint_edges,
+        "assume_disjoint_nodes": assume_disjoint_nodes,
     }
     privacy_cost = model.privacy_cost(graph, **assumptions)
     accounts = _accounts(run, model, graph, privacy_cost, ledger, assumed_disjoint=any(assumptions.values()))
@@ -244,11 +244,11 @@ def _facts(
 
     rows = [("data", f"{counted(graph.num_nodes, 'node')}, {counted(graph.num_features, 'feature')}")]
     if privacy_cost is None:
-        return [*rows, ("price", no_cost_note)]
+        return [*rows, ("privacy cost", no_cost_note)]
     return [
         *rows,
         (
-            "price",
+            "privacy cost",
             f"{format_epsilon_delta(privacy_cost.epsilon, privacy_cost.delta)}, on the {about} of this graph",
         ),
         ("attacker", attack_bound_text(privacy_cost)),

@@ -16,10 +16,10 @@ Fact = tuple[str, str]
 _NO_ESTIMATE = {
     "training": "training",
     "push": "push along own edges",
-    "hop": "sum over neighbours",
+    "hop": "sum over neighbors",
     "edge counts": "counts of edges",
     "graph": "the graph",
-    "neighbor counts": "counts of neighbours by class",
+    "neighbor counts": "counts of neighbors by class",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
 }
@@ -119,7 +119,7 @@ def _budget(plan: "Preview") -> list[Fact]:
     if plan.baseline is not None:
         charge_note = "asks the same records and is charged to them (--no-baseline leaves it out)"
         rows.append(("baseline", f"mlp, {_epsilon(plan.baseline)} a run: {charge_note}"))
-    elif guarantee.unit in ("node-owner", "node-promise") and plan.experiment.method != "mlp":
+    elif guarantee.unit in ("node-record", "node-bounded-degree") and plan.experiment.method != "mlp":
         rows.append(
             ("baseline", "not trained, so the budget is the total (--baseline adds it, and its cost)")
         )
@@ -188,8 +188,8 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     for line in _remarks(metrics):
         screen.print_line(line, style="dim")
     screen.print_line("")
-    if "plain_words" in metrics:  # a run of an older version has the statement alone
-        screen.print_paragraph(metrics["plain_words"])
+    if "summary" in metrics:  # a run of an older version has the statement alone
+        screen.print_paragraph(metrics["summary"])
     screen.print_paragraph(metrics["statement"])
     if metrics.get("ledger") is not None:
         screen.print_paragraph(f"In the ledger: {metrics['ledger']['words']}.")
@@ -232,7 +232,7 @@ def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple
     from graphveil.privacy.formatting import format_delta, format_upper_bound
 
     delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
-    none = "inf" if metrics["unit"] == "node-features" else "none"
+    none = "inf" if metrics["unit"] == "local-attributes" else "none"
     figure = none if cost.epsilon is None else format_upper_bound(cost.epsilon)
     rate = f"at most {percent_up(cost.max_tpr)} %"
     return name, _accuracy(metrics, prefix), f"{figure}{cost.mark}", delta, rate
@@ -275,7 +275,7 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
 
 
 def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
-    """Return which other method to try where the released counts say that neighbours are hardly alike."""
+    """Return which other method to try where the released counts say that neighbors are hardly alike."""
     from graphveil.models.classcode.edge.homophily import Homophily
 
     found = metrics.get("homophily")
@@ -283,7 +283,7 @@ def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
         return []
     figure = f"{found['adjusted']:.2f} ± {found['error']:.2f}"
     return [
-        f"Neighbours are hardly of one class more often than by chance (adjusted homophily {figure}, from "
+        f"Neighbors are hardly of one class more often than by chance (adjusted homophily {figure}, from "
         "the counts that were released): read this way, edges add little to features. Method spectral reads "
         "who is listed with whom; it wants an epsilon of 4 or more."
     ]
@@ -297,7 +297,9 @@ def _additional_cost(metrics: dict[str, Any]) -> list[str]:
 
     lines = []
     for one, total in zip(
-        metrics["guarantee"].get("beside", []), metrics["guarantee_all_runs"].get("beside", []), strict=True
+        metrics["guarantee"].get("baseline_guarantee", []),
+        metrics["guarantee_all_runs"].get("baseline_guarantee", []),
+        strict=True,
     ):
         cost, sum_ = Cost.from_guarantee(one), Cost.from_guarantee(total)
         if cost.epsilon is None or sum_.epsilon is None:
@@ -327,7 +329,7 @@ def _total_cost(metrics: dict[str, Any]) -> list[str]:
         metrics["runs"],
         metrics["baseline_guarantee"],
     )
-    tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "node-features" else []
+    tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "local-attributes" else []
     if total["epsilon"] is None:
         return [f"{runs} runs.", *tested] if runs > 1 else []
     if runs == 1 and baseline_guarantee is None:
@@ -335,7 +337,7 @@ def _total_cost(metrics: dict[str, Any]) -> list[str]:
     data = protected_things(metrics["unit"])
     names = f"all {runs} runs" if runs > 1 else "the model"
     names += " with the mlp" if baseline_guarantee is not None else ""
-    rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
+    rate = percent_up(metrics["max_tpr_at_1pct_fpr_all_runs"])
     return [
         f"Epsilon is that of one model; {names} on these {data} together: epsilon "
         f"{format_upper_bound(total['epsilon'])} at delta {format_delta(total['delta'])}, true-positive rate at most "
@@ -356,15 +358,15 @@ def _uncovered_remark(metrics: dict[str, Any]) -> list[str]:
 
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:
     first = metrics["guarantee"]
-    others = first.get("beside", [])
+    others = first.get("baseline_guarantee", [])
     if not first["valid"]:
         return f"no guarantee holds{' for edges' if others else ''}: publish none of it"
     if not all(one["valid"] for one in others):
         return "release/ tells of features what no guarantee holds for: publish it only if they may be known"
     if any(one["epsilon"] is None for one in others):
-        return "release/ tells what was not randomised: publish it only if that may be known"
-    if metrics["unit"] == "node-features" and metrics["epsilon"] is None:
-        return "release/ tells what was not randomised: publish it only if that may be known"
+        return "release/ tells what was not randomized: publish it only if that may be known"
+    if metrics["unit"] == "local-attributes" and metrics["epsilon"] is None:
+        return "release/ tells what was not randomized: publish it only if that may be known"
     if folder.per_node.exists():
         return (
             "release/ may be published, internal/ must not; per_node/: row v only for someone entitled to "

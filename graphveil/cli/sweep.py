@@ -47,7 +47,7 @@ Grid = Annotated[
 IncludeNonprivate = Annotated[
     bool,
     typer.Option(
-        "--ceiling",
+        "--include-nonprivate",
         help="Also train the non-private reference of each method that has one. No guarantee covers it.",
         rich_help_panel="Run",
     ),
@@ -119,7 +119,7 @@ def sweep(
     )
     _check.integer_at_least(1, jobs=jobs)
     files = () if module is None else (module,)
-    run_arguments: dict[str, Any] = {"resume": resume, "ledger": ledger, "jobs": jobs, "engine": chosen}
+    run_arguments: dict[str, Any] = {"resume": resume, "ledger": ledger, "jobs": jobs, "backend": chosen}
     run_arguments["dry_run"] = dry_run
     _sweep(grid, out, Screen(as_json=json), **run_arguments, own=files)
 
@@ -199,7 +199,7 @@ def _sweep(
         return
     with explain_resume_on_failure(folder.root, None if account is None else account.ledger):
         with screen.bars() as bars:
-            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": backend, "own": own}
+            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "backend": backend, "own": own}
             result = run_sweep(plan, folder, bars, account, **how)
         with report_output_failure(folder.root, again=True):
             _show(result, screen)

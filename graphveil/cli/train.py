@@ -113,10 +113,10 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
 
     Under node-level units it queries the same records and adds to the total, so it is off by default there.
 
-    >>> trains_baseline("undirected-edge", None), trains_baseline("node-owner", None), trains_baseline("node-owner", True)
+    >>> trains_baseline("undirected-edge", None), trains_baseline("node-record", None), trains_baseline("node-record", True)
     (True, False, True)
     """
-    return unit not in ("node-owner", "node-promise") if baseline is None else baseline
+    return unit not in ("node-record", "node-bounded-degree") if baseline is None else baseline
 
 
 def load_custom_module(text: str) -> str | None:
@@ -146,7 +146,7 @@ def configuration(
     if theta is not None:
         if not cls.local:
             raise ConfigError(
-                f"--theta is for methods on records that nodes randomise; {method} has no weights"
+                f"--theta is for methods on records that nodes randomize; {method} has no weights"
             )
         flags = {**flags, "theta": read_theta(theta).theta}
     for name, value in flags.items():

@@ -1,4 +1,4 @@
-"""Randomised records from people's own devices: a public survey, an LDP report each, a server that checks.
+"""Randomized records from people's own devices: a public survey, an LDP report each, a server that checks.
 
 Everything here needs NumPy only. The format is documented in ``docs/local.md``.
 
@@ -25,10 +25,10 @@ __all__ = [
     "CollectionProtocol",
     "Collector",
     "LDPReport",
-    "answer",
-    "answer_all",
     "check_limits",
+    "client_secret",
     "decode",
-    "device_secret",
     "encode",
+    "randomize_record",
+    "randomize_records",
 ]

@@ -37,7 +37,7 @@ def randomize_record(
     max_eps: float = MAX_EPS,
     allow_unprotected_label: bool = False,
 ) -> bytes:
-    """Randomise one record and return the LDP report to send.
+    """Randomize one record and return the LDP report to send.
 
     The guarantee of the LDP report is what ``protocol.statement()`` says, whatever becomes of it. Called again
     with the same record it is the same LDP report, and tells nothing more. A changed record gives
@@ -57,7 +57,7 @@ def randomize_record(
         ConfigError: features or label are missing, or the survey does not ask for them.
         GraphError: a value is NaN or infinite, the shape is wrong, or the label is none of the classes.
     """
-    fitting("survey", protocol, CollectionProtocol)
+    fitting("protocol", protocol, CollectionProtocol)
     check_limits(protocol, max_eps=max_eps, allow_unprotected_label=allow_unprotected_label)
     _check_parts(protocol, features, label)
     record = None if protocol.features is None else _record(features, protocol.features.dim)
@@ -88,7 +88,7 @@ def randomize_records(
     max_eps: float = MAX_EPS,
     allow_unprotected_label: bool = False,
 ) -> list[bytes]:
-    """Randomise many records, each on its own, and return the LDP reports in order.
+    """Randomize many records, each on its own, and return the LDP reports in order.
 
     For whoever holds several people's records: what :func:`randomize_record` says of one holds of each.
 
@@ -113,7 +113,7 @@ def randomize_records(
     >>> [len(encoded_report) for encoded_report in randomize_records(protocol, nodes=["ann", "bob"], secret=bytes(32), features=x)]
     [42, 42]
     """
-    fitting("survey", protocol, CollectionProtocol)
+    fitting("protocol", protocol, CollectionProtocol)
     check_limits(protocol, max_eps=max_eps, allow_unprotected_label=allow_unprotected_label)
     _check_parts(protocol, features, labels)
     checked_secret(secret)
@@ -154,14 +154,14 @@ def check_limits(
     graphveil.errors.BudgetError: the survey asks for epsilon 9 of a record, and this device tells up to 8: \
 nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
     """
-    fitting("survey", protocol, CollectionProtocol)
+    fitting("protocol", protocol, CollectionProtocol)
     check_budget(max_eps=max_eps)
     budgets = [claim.epsilon for claim in protocol.claims]
     if math.isinf(budgets[1]):
         if not allow_unprotected_label:
             raise BudgetError(
                 "the survey asks for the label as it is, which nothing protects: nothing was sent; ask for a "
-                "survey that randomises it, or agree by open_label=True (--open-label)"
+                "survey that randomizes it, or agree by allow_unprotected_label=True (--allow-unprotected-label)"
             )
         budgets.pop()
     # As decimals, as they are written, 0.1 and 0.2 are 0.3; and what a claim says is allowed by naming it.
@@ -179,7 +179,7 @@ def _reports(
     assert law is not None  # or there were no features
     x = _single(law.matrix(features))
     records = [
-        row.tobytes()  # as clipped, and without -0.0: what counts is what is randomised
+        row.tobytes()  # as clipped, and without -0.0: what counts is what is randomized
         for part in row_blocks(len(x), law.dim)
         for row in law.bounds.unit(x[part]).astype("<f8") + 0.0
     ]

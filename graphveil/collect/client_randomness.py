@@ -54,7 +54,7 @@ def checked_secret(secret: bytes) -> bytes:
         ConfigError: it has another size, so it is none that was drawn for this.
     """
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
-        raise ConfigError(f"a device's secret is {SECRET_BYTES} random bytes; take one from device_secret()")
+        raise ConfigError(f"a device's secret is {SECRET_BYTES} random bytes; take one from client_secret()")
     return secret
 
 
@@ -65,7 +65,7 @@ class ClientRandomness:
 
     Args:
         secret: 32 bytes.
-        part: what is randomised; features and label share no words.
+        part: what is randomized; features and label share no words.
         protocol: the public parameters.
         nodes: ids, one for each row.
         records: the bytes of each record.

@@ -121,9 +121,9 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
 
     >>> decode(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), "ann", b"no encoded_report")
     Traceback (most recent call last):
-    graphveil.errors.MessageError: an LDP report has 42 bytes, and this one has 10
+    graphveil.errors.LDPReportError: an LDP report has 42 bytes, and this one has 10
     """
-    fitting("survey", protocol, CollectionProtocol)
+    fitting("protocol", protocol, CollectionProtocol)
     if not isinstance(encoded_report, bytes | bytearray | memoryview):
         raise LDPReportError("an LDP report is bytes")
     widths = _widths(protocol)
@@ -167,7 +167,7 @@ def _payload(protocol: CollectionProtocol, node: Node, encoded_report: bytes) ->
     if zlib.crc32(encoded_report[:-CHECK_BYTES]) != int.from_bytes(encoded_report[-CHECK_BYTES:], "big"):
         raise LDPReportError("an LDP report was damaged on its way; send it again")
     if encoded_report[len(MAGIC) + 1 : _HEADER - TAG_BYTES] != protocol.digest:
-        raise LDPReportError("an LDP report answers another survey; its randomisation has other parameters")
+        raise LDPReportError("an LDP report answers another survey; its randomization has other parameters")
     if encoded_report[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):
         raise LDPReportError("an LDP report is of another node; a copy of somebody else's is no answer")
     return encoded_report[_HEADER:-CHECK_BYTES]

@@ -25,7 +25,7 @@ from graphveil.mechanisms.local.features import Single
 from graphveil.mechanisms.local.labels import MISSING
 from graphveil.privacy.formatting import counted
 from graphveil.tables import Column, Table
-from graphveil.tables.labels import AS_WRITTEN, UNLABELLED, class_codes
+from graphveil.tables.labels import AS_WRITTEN, UNLABELED, class_codes
 from graphveil.tables.roles import check_columns, distinct_ids, feature_columns
 
 REPORT_COLUMN = "message"
@@ -48,7 +48,7 @@ class ClientRecords:
         max_eps: float = MAX_EPS,
         allow_unprotected_label: bool = False,
     ) -> Table:
-        """Randomise every record and return the table of LDP reports, whose ids are in the column ``id``.
+        """Randomize every record and return the table of LDP reports, whose ids are in the column ``id``.
 
         Rows are in the order of the ids: that of the private table may tell, as one sorted by a secret does.
 
@@ -73,7 +73,7 @@ class ClientRecords:
         return table.take(pc.array_sort_indices(self.ids))
 
     def each(self) -> Iterator[bytes]:
-        """Yield what is randomised of each record, in the order of the ids. Private."""
+        """Yield what is randomized of each record, in the order of the ids. Private."""
         import pyarrow.compute as pc
 
         for row in pc.array_sort_indices(self.ids).to_pylist():
@@ -81,9 +81,9 @@ class ClientRecords:
             yield b"".join(part.tobytes() for part in parts)
 
     @property
-    def unlabelled(self) -> int:
+    def unlabeled(self) -> int:
         """How many records have no label of the survey's, and answer a class at random. Private."""
-        return 0 if self.labels is None else int((self.labels == UNLABELLED).sum())
+        return 0 if self.labels is None else int((self.labels == UNLABELED).sum())
 
     def outside(self, protocol: CollectionProtocol) -> int:
         """Return how many values lie outside the survey's bounds and are clipped. Private."""
@@ -186,7 +186,7 @@ class ReceivedReports:
             )
 
     def estimates(self, id: str, label: str) -> Table:
-        """Return a table of nodes: ids, estimated features, randomised labels.
+        """Return a table of nodes: ids, estimated features, randomized labels.
 
         A node whose LDP reports were all refused has the middle of each feature's range, which tells nothing,
         and no label. Where nodes say several classes, each has a column of its own (``label_1``, ...).
@@ -274,6 +274,6 @@ def _labels(table: Table, name: str | None, protocol: CollectionProtocol) -> Int
         return None
     names = protocol.class_names or [str(code) for code in range(protocol.label.classes)]
     codes, _ = class_codes(table, name, names)
-    if (codes == UNLABELLED).all():
+    if (codes == UNLABELED).all():
         raise GraphError(f"column {name!r} has no label of the survey's; name the column that has them")
     return codes

@@ -1,4 +1,4 @@
-"""What is asked, and how answers are randomised: public parameters, the same for device and server."""
+"""What is asked, and how answers are randomized: public parameters, the same for device and server."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ FORMAT = "graphveil-survey/2"
 DIGEST_BYTES = 16
 MAX_TEXT = 1 << 20  # characters of a survey's text: some forty thousand weights or names
 LabelLaw = LabelRR | SubsetSelection | LocalHashing
-LABELS: dict[str | None, type[LabelLaw]] = {  # by what the JSON calls them; randomised response has no name
+LABELS: dict[str | None, type[LabelLaw]] = {  # by what the JSON calls them; randomized response has no name
     None: LabelRR,
     "subset": SubsetSelection,
     "hashing": LocalHashing,
@@ -43,14 +43,14 @@ class CollectionProtocol:
     """The public parameters of one collection. A person answers it at most once.
 
     Args:
-        features: how features are randomised, None if they are not collected.
-        label: how the label is randomised, None if it is not collected.
+        features: how features are randomized, None if they are not collected.
+        label: how the label is randomized, None if it is not collected.
         purpose: what the collection is for; it makes two collections of equal parameters differ.
         columns: what each feature is, in their order; empty if devices know it.
         class_names: what each class is, in their order; empty if devices know it.
 
     Raises:
-        ConfigError: nothing is collected, or nothing is randomised; features would leave as they are, names
+        ConfigError: nothing is collected, or nothing is randomized; features would leave as they are, names
             do not fit, or a device would have to compute too much.
 
     >>> protocol = CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot")
@@ -67,7 +67,7 @@ class CollectionProtocol:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that there is something to collect, and that it is randomised."""
+        """Check that there is something to collect, and that it is randomized."""
         if not isinstance(self.purpose, str):
             raise ConfigError("a survey's purpose is a text")
         if self.features is None and self.label is None:
@@ -77,10 +77,10 @@ class CollectionProtocol:
         if not isinstance(self.label, LabelLaw | None):
             raise ConfigError("a survey collects a label with LabelRR, SubsetSelection or LocalHashing")
         if self.features is not None and math.isinf(self.features.epsilon):
-            raise ConfigError("features at epsilon=inf are not randomised; a survey does not collect them")
+            raise ConfigError("features at epsilon=inf are not randomized; a survey does not collect them")
         if self.features is None and self.label is not None and math.isinf(self.label.epsilon):
             raise ConfigError(
-                "a label at epsilon=inf is not randomised, and the survey asks for nothing else: it would "
+                "a label at epsilon=inf is not randomized, and the survey asks for nothing else: it would "
                 "protect nobody; give the label a budget"
             )
         if isinstance(self.features, FeatureRR):

@@ -19,7 +19,7 @@ from graphveil.mechanisms.local.labels import LabelRR
 class Collector:
     """LDP reports of one survey, at most one a node, none twice.
 
-    What it holds is randomised already, so nothing here is private: it may be kept, copied and published.
+    What it holds is randomized already, so nothing here is private: it may be kept, copied and published.
 
     Args:
         protocol: the public parameters.
@@ -103,7 +103,7 @@ class Collector:
         return LDPReports(values, np.concatenate(indices) if indices else None)
 
     def labels(self) -> Integers:
-        """Return the randomised labels of the nodes that have answered, in ascending order.
+        """Return the randomized labels of the nodes that have answered, in ascending order.
 
         Shape (answers,), or (answers, k) where the survey's mechanism says k classes.
 

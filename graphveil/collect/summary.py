@@ -81,7 +81,7 @@ def _features(protocol: CollectionProtocol) -> Iterator[Row]:
     if law is None:
         yield "features", "not asked for"
         return
-    yield "features", f"{law.dim}, randomised by {type(law).__name__} at epsilon {law.epsilon:g} together"
+    yield "features", f"{law.dim}, randomized by {type(law).__name__} at epsilon {law.epsilon:g} together"
     if isinstance(law, MultiBit) and law.samples < law.dim:
         yield "told about", f"{law.samples} of them, which the survey and your id choose, not the answer"
     yield "largest share", f"{largest_share(protocol):.4g} of that budget is for a single feature"

@@ -7,7 +7,7 @@ variable has the type of its first assignment, and an integer beside a float bec
 64 bits and do not overflow here; ``//`` and ``%`` are for non-negative ones. Operations are those of C in
 double precision, in the order in which they are written, so both ways give the same bits.
 
-Why so. A chain of moves cannot be vectorised: each step depends on the last. Interpreted, a step takes some
+Why so. A chain of moves cannot be vectorized: each step depends on the last. Interpreted, a step takes some
 ten microseconds, and compiled one or two. A second text of the loop in another language would have to be kept
 equal by hand. Whatever else Python can say is refused (``NotImplementedError``, with the syntax tree of it)
 when the module's own loops are translated: no data decides that, so only who changes a loop can see it.

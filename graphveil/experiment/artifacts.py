@@ -102,7 +102,7 @@ class RunFolder:
     @property
     def prediction_charges(self) -> Path:
         """What each prediction of another graph cost, and where it was booked: a file each."""
-        return self.internal / "asked"
+        return self.internal / "prediction_charges"
 
     @property
     def complete(self) -> bool:
@@ -232,7 +232,7 @@ class RunFolder:
     def publish(self, workspace: Path, digests: Mapping[str, str] | None = None) -> None:
         """Move a workspace's whole release into place, in one step, and drop the working state.
 
-        What is withheld from it goes first, and what recognises the fitted graph: a run that has its
+        What is withheld from it goes first, and what recognizes the fitted graph: a run that has its
         release lacks nothing.
 
         Args:

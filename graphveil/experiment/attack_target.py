@@ -91,7 +91,7 @@ def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionRe
     """Return how well the features of a run's nodes are reconstructed: half of them are the attacker's own.
 
     Raises:
-        ConfigError: features do not leave their nodes in randomised form in this run.
+        ConfigError: features do not leave their nodes in randomized form in this run.
     """
     import numpy as np
 
@@ -106,7 +106,7 @@ def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionRe
     )
     if mechanism is None:
         raise ConfigError(
-            "reconstruction is of features that nodes randomise themselves (unit 'node-features', methods "
+            "reconstruction is of features that nodes randomize themselves (unit 'local-attributes', methods "
             f"lpgnn and simgat), and in this run of {attack_target.model.method} none are sent"
         )
     bounds, x = mechanism.bounds, to_dense(graph.x).double().numpy()

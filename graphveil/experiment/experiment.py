@@ -27,7 +27,7 @@ _SHARED_WITH_BASELINE = (
     "delta",
     "mode",
     "max_units",
-    "assured_max_degree",
+    "max_degree",
     "replace_one",
     "private_metrics",
     "unsafe_noise_seed",
@@ -50,8 +50,8 @@ class Experiment:
         seed: S, public randomness only.
         compare: whether to train the MLP beside every run. It reads no edge and costs nothing at edge level;
             under a node unit it is a release of its own on the same records, with the same budget; under
-            ``node-features`` it learns from the very reports that the method learned from, which is free.
-        public: under ``private-slot-edge``: which edges are public, and who may have private ones.
+            ``local-attributes`` it learns from the very reports that the method learned from, which is free.
+        public: under ``edge-subset``: which edges are public, and who may have private ones.
     """
 
     method: str
@@ -89,8 +89,8 @@ class Experiment:
 
     @cached_property
     def local(self) -> bool:
-        """Whether every node randomises its record, so that nothing may be computed from raw ones."""
-        return self.parameters.get("unit") == "node-features"
+        """Whether every node randomizes its record, so that nothing may be computed from raw ones."""
+        return self.parameters.get("unit") == "local-attributes"
 
     @property
     def _recipe(self) -> "DatasetRecipe | None":
@@ -121,7 +121,7 @@ class Experiment:
     def baseline(self, run: int) -> "MLP | LocalEstimator | None":
         """Return the unfitted no-graph baseline of a run, if there is to be one.
 
-        Where nodes randomise their records, or their features, it is for what they told: raw records are
+        Where nodes randomize their records, or their features, it is for what they told: raw records are
         nowhere to be read.
         """
         from graphveil.models.heterorr import HeteroRR

@@ -45,7 +45,7 @@ class Summary:
 
     @classmethod
     def from_values(cls, values: Sequence[float | None]) -> "Summary":
-        """Summarise the values; the interval is Student's, cut to [0, 1]."""
+        """Summarize the values; the interval is Student's, cut to [0, 1]."""
         there = [value for value in values if value is not None]
         if not there:
             return cls(None, None, None, tuple(values))
@@ -108,11 +108,11 @@ class Cost:
     def from_guarantee(cls, guarantee: Mapping[str, Any]) -> "Cost":
         """Read a guarantee as plain values: what was proved, which a paper's budget is not.
 
-        >>> Cost.from_guarantee({"epsilon": 86.2, "tpr_at_1pct_fpr": 1.0, "valid": False, "unit": "node-owner"})
-        Cost(epsilon=86.2, attacker_rate=1.0, mark=' (not valid)')
+        >>> Cost.from_guarantee({"epsilon": 86.2, "max_tpr_at_1pct_fpr": 1.0, "valid": False, "unit": "node-record"})
+        Cost(epsilon=86.2, max_tpr=1.0, mark=' (not valid)')
         """
         mark = invalid_mark(valid=guarantee["valid"], unit=guarantee["unit"])
-        return cls(guarantee["epsilon"], guarantee["tpr_at_1pct_fpr"], mark)
+        return cls(guarantee["epsilon"], guarantee["max_tpr_at_1pct_fpr"], mark)
 
 
 def baseline_cost(metrics: Mapping[str, Any]) -> Cost:

@@ -113,7 +113,7 @@ def run(
                 forget_data(folder)
                 folder.drop(made=fresh)
             raise
-        outcome = _summarise(plan, graph, records, time.perf_counter() - started)
+        outcome = _summarize(plan, graph, records, time.perf_counter() - started)
         outcome.metrics["out"] = str(folder.root)
         if account is not None:
             known = {"words": account.after(), **account.as_plain()}
@@ -146,14 +146,14 @@ def _run(
     public = shared or workspace / _PUBLIC
     model = experiment.model(index).fit(
         split,
-        on_progress=_labelled(show, prefix),
+        on_progress=_labeled(show, prefix),
         workspace=workspace / "method",
         backend=backend,
         cache=public,
     )
     baseline = experiment.baseline(index)
     if baseline is not None:
-        reported = _labelled(show, f"{prefix}baseline ")
+        reported = _labeled(show, f"{prefix}baseline ")
         _fit_baseline(model, baseline, split, reported, workspace / "mlp", public)
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
@@ -181,7 +181,7 @@ def _fit_baseline(
     workspace: Path,
     public: Path,
 ) -> None:
-    """Fit the baseline: to the same reports where nodes randomise their records, else to the graph."""
+    """Fit the baseline: to the same reports where nodes randomize their records, else to the graph."""
     from graphveil.models.lpgnn.local_estimator import LocalEstimator
 
     if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
@@ -224,7 +224,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
 
 
 def _homophily(model: "Estimator") -> dict[str, float] | None:
-    """Return how alike neighbours are by the counts that a model released, if it released any."""
+    """Return how alike neighbors are by the counts that a model released, if it released any."""
     found = getattr(model, "homophily_", None)
     return None if found is None else {"adjusted": found.adjusted, "error": found.error}
 
@@ -293,7 +293,7 @@ def _stage_release(
 def _published_accuracies(model: "Estimator", record: RunResult) -> dict[str, float]:
     """Return what a model card may say: functions of released values and public labels, or booked counts."""
     if isinstance(model.protected_unit, NodeUnit):
-        where = "accuracy of labelled nodes, from noisy counts"
+        where = "accuracy of labeled nodes, from noisy counts"
         return {f"{_PARTS[part]} {where}": value for part, value in record.private_accuracy.items()}
     accuracies = {"test accuracy": record.accuracy["test"]}
     if record.baseline is not None and model.method != BASELINE_METHOD:
@@ -301,7 +301,7 @@ def _published_accuracies(model: "Estimator", record: RunResult) -> dict[str, fl
     return {name: value for name, value in accuracies.items() if value is not None}
 
 
-def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall: float) -> ExperimentResult:
+def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall: float) -> ExperimentResult:
     guarantee = records[0].guarantees[0]
     all_runs = combined_guarantee([one for record in records for one in record.guarantees])
     metrics = {
@@ -318,12 +318,12 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
             "epsilon": all_runs.as_dict()["epsilon"],
             "delta": all_runs.delta,
             "releases": all_runs.releases,
-            **({"beside": [one.as_dict() for one in all_runs.additional]} if all_runs.additional else {}),
+            **({"baselines": [one.as_dict() for one in all_runs.additional]} if all_runs.additional else {}),
         },
-        "tpr_at_1pct_fpr": guarantee.max_tpr,
-        "tpr_at_1pct_fpr_all_runs": all_runs.max_tpr,
+        "max_tpr_at_1pct_fpr": guarantee.max_tpr,
+        "max_tpr_at_1pct_fpr_all_runs": all_runs.max_tpr,
         "deviations": list(guarantee.deviations),
-        "plain_words": guarantee_summary(guarantee),
+        "summary": guarantee_summary(guarantee),
         "statement": guarantee.formal_statement(),
         "nodes": graph.num_nodes,
         "features": graph.num_features,
@@ -359,7 +359,7 @@ def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
 def _covers_accuracies(guarantee: Guarantee) -> bool:
     """Whether exact accuracies follow from what was released and from labels that are not protected.
 
-    Under ``node-features`` those of training and validation nodes are on what the nodes said, and test labels
+    Under ``local-attributes`` those of training and validation nodes are on what the nodes said, and test labels
     are not covered by anything.
     """
     if guarantee.unit == LocalAttributes.name:
@@ -457,5 +457,5 @@ def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:
     write_json(folder.metrics, outcome.metrics)
 
 
-def _labelled(show: OnProgress, prefix: str) -> OnProgress:
+def _labeled(show: OnProgress, prefix: str) -> OnProgress:
     return lambda stage, done, total: show(prefix + stage, done, total)

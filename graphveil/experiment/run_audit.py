@@ -37,7 +37,7 @@ class RunAudit:
         planned: epsilon of the plan that its stored configuration makes, or None if it asks nothing.
         canaries: of the plan, or None.
         replays: of the plan's queries, by stage.
-        reports: lower bounds of randomised records, by part.
+        reports: lower bounds of randomized records, by part.
         unseen: what was not examined, in words.
         seconds: that it took.
     """
@@ -166,7 +166,7 @@ def _replays(
 
 
 def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
-    """Audit the mechanisms of records that are randomised."""
+    """Audit the mechanisms of records that are randomized."""
     if not isinstance(method, LocalMethod | HeteroFullGraph):
         return []
     reporting = (

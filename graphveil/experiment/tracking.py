@@ -17,7 +17,7 @@ from graphveil.experiment.experiment import Experiment
 from graphveil.privacy import Guarantee, NodeUnit
 
 _SHARED = ("method", "recipe", "unit", "mode", "runs", "seed", "hops", "delta_source")
-_FIGURES = ("epsilon", "delta", "tpr_at_1pct_fpr", "tpr_at_1pct_fpr_all_runs")
+_FIGURES = ("epsilon", "delta", "max_tpr_at_1pct_fpr", "max_tpr_at_1pct_fpr_all_runs")
 _ACCURACIES = ("test_accuracy", "mlp_test_accuracy")  # what a model card states
 _EXPERIMENT = "graphveil"  # MLflow's folder of runs
 

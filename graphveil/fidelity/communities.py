@@ -18,7 +18,7 @@ def communities(graph: SimpleGraph, *, rng: np.random.Generator) -> Integers:
     """Return the community of each node, numbered from 0 without gaps.
 
     The method of Louvain (Blondel et al., Fast unfolding of communities in large networks, 2008): nodes move
-    to the neighbouring community that raises modularity most, communities become nodes, and all begins
+    to the neighboring community that raises modularity most, communities become nodes, and all begins
     again until nothing is joined; then single nodes move once more. Here a random half of the nodes moves at
     once, in sparse matrix products of O(m); all of them together would only change places. The same graph and
     generator give the same communities.

@@ -100,7 +100,7 @@ def compare(
 
     They are those of the PGB benchmark (Liu et al., PGB: Benchmarking differentially private synthetic graph
     generation algorithms, 2024), with its measures: relative error of scalars, KL divergence of degrees and
-    path lengths, normalised mutual information of communities, mean absolute error of eigenvector centrality.
+    path lengths, normalized mutual information of communities, mean absolute error of eigenvector centrality.
     Both graphs are read as undirected ones without weights: two nodes are joined if any edge is between them.
 
     Guarantee: none, and nothing is recorded. The true graph is read exactly, so **no number of this may be

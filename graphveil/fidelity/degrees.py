@@ -1,4 +1,4 @@
-"""How many neighbours nodes have, and whether those with many know each other."""
+"""How many neighbors nodes have, and whether those with many know each other."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def degree_variance(graph: SimpleGraph) -> float:
 
 
 def degree_counts(graph: SimpleGraph) -> Integers:
-    """Return how many nodes have 0, 1, 2, ... neighbours."""
+    """Return how many nodes have 0, 1, 2, ... neighbors."""
     return np.bincount(graph.degrees)
 
 
@@ -29,5 +29,5 @@ def assortativity(graph: SimpleGraph) -> float | None:
     others = graph.degrees[graph.indices].astype(np.float64)
     if not len(ends) or ends.min() == ends.max():
         return None
-    centred, other = ends - ends.mean(), others - others.mean()
-    return float((centred * other).mean() / (centred**2).mean())
+    centered, other = ends - ends.mean(), others - others.mean()
+    return float((centered * other).mean() / (centered**2).mean())

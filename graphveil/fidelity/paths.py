@@ -58,7 +58,7 @@ def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengt
     """Return the lengths of shortest paths from some nodes.
 
     A search goes out from 64 sources at once, each a bit of a node's word: what a round reaches is the union
-    of the neighbours' words. So 64 sources take O(m) a round, and as many rounds as their longest path.
+    of the neighbors' words. So 64 sources take O(m) a round, and as many rounds as their longest path.
 
     >>> from graphveil.graph import Adjacency
     >>> path = SimpleGraph.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=4, directed=False))
@@ -80,7 +80,7 @@ def path_lengths(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> PathLengt
 
 def _search(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> list[int]:
     """Return how many pairs of a source and another node are one edge apart, two, and so on."""
-    some = np.flatnonzero(graph.degrees)  # a union over no neighbours is no union to numpy
+    some = np.flatnonzero(graph.degrees)  # a union over no neighbors is no union to numpy
     seen = np.zeros(graph.nodes, dtype=np.uint64)
     seen[sources] = np.uint64(1) << np.arange(len(sources), dtype=np.uint64)
     newest, counts = seen.copy(), list[int]()

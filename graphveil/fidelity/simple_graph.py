@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimpleGraph:
-    """Neighbours in compressed rows: those of v are ``indices[indptr[v]:indptr[v + 1]]``, ascending.
+    """Neighbors in compressed rows: those of v are ``indices[indptr[v]:indptr[v + 1]]``, ascending.
 
     Build one with :meth:`of`. What is computed from it is exact, so it is as private as the edges.
 
@@ -54,7 +54,7 @@ class SimpleGraph:
 
     @cached_property
     def degrees(self) -> Integers:
-        """How many neighbours each node has, (N)."""
+        """How many neighbors each node has, (N)."""
         return np.diff(self.indptr)
 
     @cached_property

@@ -19,7 +19,7 @@ _CHUNK = 1 << 24  # products at a time, which bound the memory
 class Clustering:
     """What triangles say of a graph.
 
-    A wedge is a pair of neighbours of one node, and is closed if the two are joined.
+    A wedge is a pair of neighbors of one node, and is closed if the two are joined.
 
     Args:
         triangles: how many there are; an estimate where wedges were sampled.
@@ -40,7 +40,7 @@ def clustering(
 ) -> Clustering:
     """Return the clustering of a graph.
 
-    Edges are directed from the end with fewer neighbours to the other one, after which no node has more than
+    Edges are directed from the end with fewer neighbors to the other one, after which no node has more than
     sqrt(2 m) of them: to close all pairs of two such edges takes O(m^1.5). Beyond ``exact_products`` such
     pairs, by default 2^30, a million wedges are sampled among all, and a million at nodes chosen evenly.
 
@@ -64,12 +64,12 @@ def clustering(
 
 
 def _wedges(graph: SimpleGraph) -> Integers:
-    """Return how many pairs of neighbours each node has."""
+    """Return how many pairs of neighbors each node has."""
     return graph.degrees * (graph.degrees - 1) // 2
 
 
 def _forward(graph: SimpleGraph) -> tuple[Any, npt.NDArray[np.intp]]:
-    """Return the edges from fewer neighbours to more, with nodes numbered in that order, and the order."""
+    """Return the edges from fewer neighbors to more, with nodes numbered in that order, and the order."""
     order = np.argsort(graph.degrees, kind="stable")
     rank = np.empty(graph.nodes, dtype=np.int32)
     rank[order] = np.arange(graph.nodes, dtype=np.int32)
@@ -109,20 +109,20 @@ def _closed(left: Any, right: Any, edges: Any, out: Integers) -> Iterator[tuple[
 
 def _sampled(graph: SimpleGraph, wedges: Integers, rng: np.random.Generator) -> Clustering:
     every = int(wedges.sum())
-    centres = np.searchsorted(np.cumsum(wedges), rng.integers(every, size=WEDGES), side="right")
-    transitivity = _share_closed(graph, centres, rng)
+    centers = np.searchsorted(np.cumsum(wedges), rng.integers(every, size=WEDGES), side="right")
+    transitivity = _share_closed(graph, centers, rng)
     some = np.flatnonzero(wedges)
     local = _share_closed(graph, rng.choice(some, size=WEDGES), rng)
     average = local * len(some) / graph.nodes
     return Clustering(transitivity * every / 3, transitivity, average, sampled=True)
 
 
-def _share_closed(graph: SimpleGraph, centres: npt.NDArray[np.intp], rng: np.random.Generator) -> float:
-    """Return how many of some wedges are closed, one drawn at each centre."""
-    degree = graph.degrees[centres]
+def _share_closed(graph: SimpleGraph, centers: npt.NDArray[np.intp], rng: np.random.Generator) -> float:
+    """Return how many of some wedges are closed, one drawn at each center."""
+    degree = graph.degrees[centers]
     first, second = rng.integers(degree), rng.integers(degree - 1)
-    second += second >= first  # two different neighbours
-    tail, head = (graph.indices[graph.indptr[centres] + place] for place in (first, second))
+    second += second >= first  # two different neighbors
+    tail, head = (graph.indices[graph.indptr[centers] + place] for place in (first, second))
     return float(_joined(graph, tail, head).mean())
 
 

@@ -34,7 +34,7 @@ def fields_of(found: TableInspection, *, classes_given: bool) -> dict[str, Any]:
     return fields
 
 
-def refuse_unlabelled() -> NoReturn:
+def refuse_unlabeled() -> NoReturn:
     """Refuse a graph of which nobody says what is to be learned."""
     raise GraphError(
         "name the label column with label= (--label); a graph to predict only needs classes= instead"

@@ -416,7 +416,7 @@ def _grouped(key: _Ids32, payload: _Ids32, num_nodes: int) -> Pattern:
 
 
 def _coalesced(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> Pattern:
-    """Merge equal neighbours in the ascending rows of a pattern."""
+    """Merge equal neighbors in the ascending rows of a pattern."""
     matrix = pattern(indptr, indices, num_nodes)
     matrix.has_sorted_indices = True
     matrix.sum_duplicates()

@@ -15,7 +15,7 @@ from graphveil._typed import checked
 from graphveil.errors import ConfigError, GraphError, GraphveilError
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
-from graphveil.graph.published.catalogue import CATALOGUE, Dataset, Reader, entry_of
+from graphveil.graph.published.catalog import CATALOGUE, Dataset, Reader, entry_of
 from graphveil.graph.published.local import Fields
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
@@ -41,7 +41,7 @@ def load_dataset(
 ) -> Graph:
     """Return a public data set, prepared and split as a paper does it.
 
-    Local files come first, in the layout that the catalogue names; otherwise the public copy is downloaded
+    Local files come first, in the layout that the catalog names; otherwise the public copy is downloaded
     into the root, or into the user's cache if no root was given. The edge set is called ``dataset:<name>``.
 
     Args:
@@ -53,7 +53,7 @@ def load_dataset(
             no model on it, strict or not, has a valid guarantee.
         by_id: split by a hash of the node ids alone, and leave out what a recipe computes from everybody's
             features, for units that protect records.
-        on_clients: the same, for unit ``node-features``.
+        on_clients: the same, for unit ``local-attributes``.
 
     Raises:
         ConfigError: an unknown name, recipe or mode.
@@ -96,7 +96,7 @@ def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any
 def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str, Any]:
     """Return the statistics of a data set as it is, before any recipe.
 
-    The data sets of the catalogue are published, so their edges may be counted. ``edges`` counts undirected
+    The data sets of the catalog are published, so their edges may be counted. ``edges`` counts undirected
     edges once; ``homophily`` is the share of edges with equal labels among those whose ends both have one.
 
     >>> info = dataset_info("synthetic/tiny")
@@ -105,14 +105,14 @@ def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str
     """
     graph = _load(name, root)
     degrees = graph.adjacency.indptr.diff()
-    counts = torch.bincount(graph.y[graph.labelled], minlength=graph.num_classes)
+    counts = torch.bincount(graph.y[graph.labeled], minlength=graph.num_classes)
     return {
         "name": graph.name,
         "nodes": graph.num_nodes,
         "edges": len(graph.adjacency.indices) // 2,
         "features": graph.num_features,
         "classes": graph.num_classes,
-        "labelled": int(graph.labelled.sum()),
+        "labeled": int(graph.labeled.sum()),
         "class_counts": counts.tolist(),
         "class_names": list(graph.class_names),
         "degree_mean": float(degrees.double().mean()),

@@ -14,7 +14,7 @@ import torch
 from graphveil import tables
 from graphveil._files import as_path
 from graphveil.errors import GraphError
-from graphveil.graph._tables import fields_of, refuse_unlabelled
+from graphveil.graph._tables import fields_of, refuse_unlabeled
 from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
@@ -58,7 +58,7 @@ def read_graph(
     """Read a graph from a table of nodes and a table of edges, each parquet or CSV by its suffix.
 
     Every column of ``nodes`` that has no other role is a feature: a number as it is, a bool as 0 or 1, a date
-    as years since 2000-01-01 (UTC), a list of numbers as so many. A node without a label is unlabelled. Nodes
+    as years since 2000-01-01 (UTC), a list of numbers as so many. A node without a label is unlabeled. Nodes
     keep the order of the file. The defaults are those of the command; everything that is wrong with the two
     tables is said in one error, with the keywords that would pass.
 
@@ -110,7 +110,7 @@ def read_graph(
     (('blue', 'red'), tensor([ 1,  0, -1]))
     """
     if label is None and classes is None:
-        refuse_unlabelled()
+        refuse_unlabeled()
     node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
     roles = Roles(
         id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)

@@ -17,7 +17,7 @@ from graphveil._notebook import card
 from graphveil.errors import GraphError
 from graphveil.graph import _frames, _pyg, features, growth
 from graphveil.graph._rows import as_mask
-from graphveil.graph._tables import refuse_unlabelled
+from graphveil.graph._tables import refuse_unlabeled
 from graphveil.graph.adjacency import Adjacency, Ids
 from graphveil.graph.features import Features
 from graphveil.graph.identity import EdgeSet
@@ -25,7 +25,7 @@ from graphveil.graph.public_part import PublicPart
 from graphveil.tables.choices import REFUSE, Categories, EncodingOptions, Named
 from graphveil.tables.encoding import CONSTANT_FEATURE, Encoding
 from graphveil.tables.inspect_tables import Roles
-from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
+from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELED
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -59,7 +59,7 @@ class Graph:
         class_names: the caller's own label per class, in class order.
         notes: what a guarantee has to say about how the data were prepared.
         deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
-        public: under unit ``"private-slot-edge"``: the public edges, and who may have private ones.
+        public: under unit ``"edge-subset"``: the public edges, and who may have private ones.
         encoding: how the columns of a table of nodes became the features, where it was read from one.
         label_sets: labels that do not exclude each other, bool (N, L), for models with ``multi_label``; every
             other model learns ``y``, which also says who has labels at all.
@@ -148,9 +148,9 @@ class Graph:
         return self.adjacency.edge_set
 
     @property
-    def labelled(self) -> Tensor:
+    def labeled(self) -> Tensor:
         """The nodes that have a label, bool (N)."""
-        return self.y != UNLABELLED
+        return self.y != UNLABELED
 
     @property
     def has_split(self) -> bool:
@@ -164,7 +164,7 @@ class Graph:
         return {name: mask for name, mask in given.items() if mask is not None}
 
     def mask(self, split: str) -> Tensor:
-        """Return the labelled nodes of one part of the split, bool (N).
+        """Return the labeled nodes of one part of the split, bool (N).
 
         Raises:
             GraphError: there is no split, or ``split`` is not one of train, val and test.
@@ -181,7 +181,7 @@ class Graph:
             raise GraphError(
                 f"graph {self.name!r} has no split; call with_split(train, val, test) or name a split column"
             )
-        return members & self.labelled
+        return members & self.labeled
 
     def replace(self, **changes: Any) -> Graph:
         """Return a copy with some fields changed, checked like a new graph; the edge set stays the same."""
@@ -365,7 +365,7 @@ class Graph:
         Graph('frames', nodes=3, features=1, classes=2, directed=False, split=False)
         """
         if label is None and classes is None:
-            refuse_unlabelled()
+            refuse_unlabeled()
         roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight)
         roles.check(classes)
         for named, value, kind in (("directed", directed, bool), ("name", name, str)):
@@ -479,7 +479,7 @@ class Graph:
         if isinstance(self.num_classes, bool) or not isinstance(self.num_classes, int):
             raise GraphError(f"num_classes must be a whole number, not a {type(self.num_classes).__name__}")
         # Labels first: a wrong one may be what num_classes was counted from.
-        if int(self.y.min()) < UNLABELLED or int(self.y.max()) >= self.num_classes:
+        if int(self.y.min()) < UNLABELED or int(self.y.max()) >= self.num_classes:
             raise GraphError(
                 f"labels must be class numbers from 0 to num_classes - 1 = {self.num_classes - 1}, "
                 "or -1 where there is none"

@@ -1,7 +1,7 @@
 """Who a set of edges is, and which state of a graph: identities that hold no edge.
 
 A budget hangs on an :class:`EdgeSet` and kept answers on a :class:`AdjacencyVersion`. Both are compared as objects,
-because any digest of the edges would tell neighbouring graphs apart.
+because any digest of the edges would tell neighboring graphs apart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphveil.errors import GraphError
 class EdgeSet:
     """The identity of one protected set of edges, on which a privacy budget can be kept.
 
-    Two edge sets are equal only if they are the same object: a hash of the edges would tell neighbouring
+    Two edge sets are equal only if they are the same object: a hash of the edges would tell neighboring
     graphs apart. Copies are the same object too, so that copying a graph does not copy its budget. Pickling
     is refused, because a budget does not leave its process.
 

@@ -13,7 +13,7 @@ from graphveil.errors import GraphError
 from graphveil.graph import features
 from graphveil.graph.graph import Graph
 from graphveil.graph.splits import hash_split, random_split
-from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
+from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELED
 from graphveil.tables.split_parts import SHARES
 
 CLASSES_PUBLIC = "classes, vocabulary and split are treated as public"
@@ -35,7 +35,7 @@ def about_edges(note: str) -> bool:
 class ClassFilter:
     """Which classes stay: those of at least ``min_nodes`` nodes, and of these the ``largest`` most frequent.
 
-    Nodes of other classes and unlabelled nodes are removed together with their edges.
+    Nodes of other classes and unlabeled nodes are removed together with their edges.
     """
 
     min_nodes: int = 1
@@ -43,18 +43,18 @@ class ClassFilter:
 
     def __call__(self, graph: Graph) -> Graph:
         """Return the graph of the classes that stay, numbered anew in their old order."""
-        kept = self._kept(torch.bincount(graph.y[graph.labelled], minlength=graph.num_classes))
+        kept = self._kept(torch.bincount(graph.y[graph.labeled], minlength=graph.num_classes))
         if len(kept) < 2:
             raise GraphError(
                 f"fewer than two classes of {graph.name!r} have {self.min_nodes} nodes or more; "
                 "lower min_nodes, or choose a recipe without a class filter"
             )
-        number = torch.full((graph.num_classes + 1,), UNLABELLED)
+        number = torch.full((graph.num_classes + 1,), UNLABELED)
         number[kept] = torch.arange(len(kept))
         y = number[graph.y]  # -1 reads the spare last entry
         names = tuple(graph.class_names[old] for old in kept.tolist()) if graph.class_names else ()
         renumbered = graph.replace(y=y, num_classes=len(kept), class_names=names)
-        return renumbered.subgraph(y != UNLABELLED)
+        return renumbered.subgraph(y != UNLABELED)
 
     def _kept(self, counts: Tensor) -> Tensor:
         """Return the classes that stay, ascending."""
@@ -85,7 +85,7 @@ class DatasetRecipe:
         paper_deviations: what paper mode does on top, each of which voids a guarantee; goes with the graph
             (``Graph.deviations``).
         by_id: split by a hash of the ids alone, and say that a class filter picks nodes by their labels: for
-            units that protect records, whether they were randomised or not.
+            units that protect records, whether they were randomized or not.
 
     >>> RECIPES["gap"].shares
     (0.75, 0.1)
@@ -145,7 +145,7 @@ class DatasetRecipe:
             graph: the prepared graph.
             seed: of the split, none for a random one.
             by_id: split all nodes by a hash of their ids, reading no label, as units that protect records
-                need it (:meth:`on_clients` does); otherwise the labelled nodes are split at random, in exact
+                need it (:meth:`on_clients` does); otherwise the labeled nodes are split at random, in exact
                 shares.
 
         Raises:
@@ -156,7 +156,7 @@ class DatasetRecipe:
         if by_id and self.unit_features:
             raise GraphError(
                 f"recipe {self.name!r} scales features by their range in the data, which is read from single "
-                f"records; use RECIPES[{self.name!r}].on_devices(), which leaves features as they are"
+                f"records; use RECIPES[{self.name!r}].on_clients(), which leaves features as they are"
             )
         if self.drop_crossing and NO_CROSSING in graph.notes:
             raise GraphError(

@@ -1,4 +1,4 @@
-"""Splits that are generated: at random over the labelled nodes, or from the node ids alone."""
+"""Splits that are generated: at random over the labeled nodes, or from the node ids alone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from graphveil.errors import ConfigError
 from graphveil.graph.graph import Graph, check_kind
 from graphveil.tables.split_parts import part_bounds
 
-_EDGE_UNITS = ("undirected-edge", "directed-edge", "private-slot-edge", "none")
-_RECORD_UNITS = ("node-owner", "node-promise", "node-features")
+_EDGE_UNITS = ("undirected-edge", "directed-edge", "edge-subset", "none")
+_RECORD_UNITS = ("node-record", "node-bounded-degree", "local-attributes")
 
 
 def split(
@@ -28,7 +28,7 @@ def split(
 ) -> Graph:
     """Return the graph with a generated split, of the shares and in the manner of the command.
 
-    Where ``unit`` protects edges or nothing, the labelled nodes are split at random in exact shares. Where it
+    Where ``unit`` protects edges or nothing, the labeled nodes are split at random in exact shares. Where it
     protects records, and where no unit is named, all nodes are split by a hash of their ids: who has a label
     may then be secret, and no membership depends on it.
 
@@ -53,7 +53,7 @@ def split(
 
 
 def random_split(graph: Graph, *, train: float, val: float, seed: int | None) -> Graph:
-    """Split the labelled nodes at random; the shares not given to train and val go to test.
+    """Split the labeled nodes at random; the shares not given to train and val go to test.
 
     The sizes are rounded down for train and val. Which nodes have a label is read, the labels are not.
 
@@ -63,7 +63,7 @@ def random_split(graph: Graph, *, train: float, val: float, seed: int | None) ->
     [1, 1, 1]
     """
     _check_shares(train, val)
-    order = PublicStreams(seed).numpy("split").permutation(np.flatnonzero(graph.labelled.numpy()))
+    order = PublicStreams(seed).numpy("split").permutation(np.flatnonzero(graph.labeled.numpy()))
     bounds = part_bounds(len(order), train, val)
     part = np.full(graph.num_nodes, -1)
     for number, members in enumerate(np.split(order, bounds)):

@@ -207,7 +207,7 @@ def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -
     draw = _EndSampler(y, degrees, preset.homophily, rng)
     keys = np.empty(0, dtype=np.int64)
     # Repeats are common among nodes of high degree. A few more than are missing are drawn, so that two or
-    # three rounds do, and the surplus goes at random: to take the first ones would favour low numbers.
+    # three rounds do, and the surplus goes at random: to take the first ones would favor low numbers.
     while (missing := preset.edges - len(keys)) > 0:
         wanted = missing + missing // 50 + 100
         fresh = [draw(min(_CHUNK, wanted - start)) for start in range(0, wanted, _CHUNK)]
@@ -228,7 +228,7 @@ class _EndSampler:
     """Draws edges {u, v} as keys min(u, v) * N + max(u, v), without loops but with repeats.
 
     A node stands in the list of stubs as often as its expected degree, rounded; the stubs of a class are
-    neighbours. So a uniform draw from a range of stubs is a draw in proportion to the degrees of a class.
+    neighbors. So a uniform draw from a range of stubs is a draw in proportion to the degrees of a class.
     """
 
     def __init__(self, y: Ints, degrees: Floats, homophily: float, rng: np.random.Generator) -> None:

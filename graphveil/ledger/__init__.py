@@ -20,7 +20,7 @@ __all__ = [
     "Limit",
     "PrivacyCost",
     "Receipt",
-    "default_place",
+    "default_location",
     "exact",
     "restore",
     "split_name",

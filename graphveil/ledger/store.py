@@ -54,7 +54,7 @@ secret = sa.Table(
     "graphveil_secret",
     _METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("key", sa.String(64), nullable=False),  # of the fingerprints: neighbours must not be told apart
+    sa.Column("key", sa.String(64), nullable=False),  # of the fingerprints: neighbors must not be told apart
 )
 about = sa.Table(
     "graphveil_about",
@@ -291,7 +291,7 @@ class Store:
         """Run a task in one transaction, alone.
 
         A task whose connection was lost is run again, for nobody knows whether its commit arrived: it has to
-        recognise what it has done already.
+        recognize what it has done already.
         """
         return self._run_with_retries(task, writing=True)
 

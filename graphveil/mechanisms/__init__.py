@@ -1,4 +1,4 @@
-"""Noise on one value: central mechanisms that add integers, and local ones that randomise a record.
+"""Noise on one value: central mechanisms that add integers, and local ones that randomize a record.
 
 A name is imported when it is used, so that what a person's device needs loads without torch.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports
     from graphveil.mechanisms.local.formal_statement import (
         NOT_COLLECTED,
-        NOT_RANDOMISED,
+        NOT_RANDOMIZED,
         node_features_statement,
     )
     from graphveil.mechanisms.local.gaussian import AnalyticGaussian, analytic_sigma
@@ -61,8 +61,8 @@ _LAZY_IMPORTS = {
     "LocalHashing": "local.local_hashing",
     "LocalNoise": "local.noise",
     "MultiBit": "local.multibit",
-    "NOT_COLLECTED": "local.statement",
-    "NOT_RANDOMISED": "local.statement",
+    "NOT_COLLECTED": "local.formal_statement",
+    "NOT_RANDOMIZED": "local.formal_statement",
     "PMSub": "scalar.piecewise",
     "PerFeature": "local.per_feature",
     "Piecewise": "scalar.piecewise",
@@ -78,7 +78,7 @@ _LAZY_IMPORTS = {
     "WeightedAllocation": "local.allocation",
     "analytic_sigma": "local.gaussian",
     "choose_sampler": "additive",
-    "node_features_statement": "local.statement",
+    "node_features_statement": "local.formal_statement",
     "permutation_importance": "local.importance",
     "public_rate": "steps",
     "public_weights": "local.importance",
@@ -89,7 +89,7 @@ _LAZY_IMPORTS = {
 
 __all__ = [
     "NOT_COLLECTED",
-    "NOT_RANDOMISED",
+    "NOT_RANDOMIZED",
     "AnalyticGaussian",
     "Bins",
     "Bounds",

@@ -1,4 +1,4 @@
-"""Randomised response over a few values, drawn exactly: tables of whole numbers, at most e^epsilon apart.
+"""Randomized response over a few values, drawn exactly: tables of whole numbers, at most e^epsilon apart.
 
 A channel has a row of probabilities for each input. Here they are counts that add up to 2^64, so a sampler
 of 64-bit words meets them exactly, and the ratio of any two counts in a column is a fact about integers. How
@@ -76,7 +76,7 @@ def _counts(row: npt.NDArray[np.float64], constant: int) -> tuple[int, ...]:
     ratios = [p.as_integer_ratio() for p in row.tolist()]
     unit = max(denominator for _, denominator in ratios)  # powers of two, so the largest is common to all
     shares = [numerator * (unit // denominator) for numerator, denominator in ratios]
-    whole = sum(shares)  # normalising whole numbers rounds nothing, so at most k are left over
+    whole = sum(shares)  # normalizing whole numbers rounds nothing, so at most k are left over
     counts = [left * share // whole + constant for share in shares]
     counts[counts.index(max(counts))] += TOTAL - sum(counts)
     return tuple(counts)

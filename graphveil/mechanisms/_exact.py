@@ -1,4 +1,4 @@
-"""Exact discrete Gaussian sampling, vectorised: every accept decision equals that of infinite precision.
+"""Exact discrete Gaussian sampling, vectorized: every accept decision equals that of infinite precision.
 
 P(n) ~ rho(n) = exp(-n^2 / 2 s^2), s = numerator / DENOMINATOR. The integers are cut into strips, narrow near
 zero and wide in the tail, whose widths are powers of two. An attempt to draw n is a word of 32 bits:

@@ -1,4 +1,4 @@
-"""Randomised response on the slots of a graph, with or without a coin that thins what it says is an edge."""
+"""Randomized response on the slots of a graph, with or without a coin that thins what it says is an edge."""
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
@@ -21,7 +21,7 @@ class EdgeRandomizedResponse:
     """Each slot of a graph says on its own whether it is an edge, and is believed only in part.
 
     With p = e^eps / (1 + e^eps) an edge stays an edge with probability p s, and what is none becomes one with
-    probability (1 - p) s: randomised response (EdgeRand, s = 1), followed by a coin that keeps a share s of
+    probability (1 - p) s: randomized response (EdgeRand, s = 1), followed by a coin that keeps a share s of
     the ones (ARR). s may depend on public numbers and earlier noisy answers only.
 
     Guarantee: eps-indistinguishability for one slot, whatever s. Both probabilities are whole numbers of

@@ -26,7 +26,7 @@ _LEVEL_OF = (1 << SHIFT) - 1
 
 @dataclass(frozen=True)
 class NoisyCells:
-    """Cells 0 or 1 with Laplace noise of scale 1 / eps, of which those above public bounds are levelled.
+    """Cells 0 or 1 with Laplace noise of scale 1 / eps, of which those above public bounds are leveled.
 
     Given that a noisy value passes b >= 1, how far it does is exponential whatever the cell holds, and so is
     how far one below zero stays away from it: nothing about the order of such values depends on the cells.

@@ -59,7 +59,7 @@ class StepNoise:
         sigma = z (m + 2 sqrt(p)),
 
     in units of the grid, of which m = ``steps`` make one clipping norm C. Truncating a sum of p coordinates
-    to the grid moves the difference of two sums by at most 2 sqrt(p) grid steps, so the sums of neighbouring
+    to the grid moves the difference of two sums by at most 2 sqrt(p) grid steps, so the sums of neighboring
     data, once truncated, differ by at most C (1 + 2 sqrt(p) / m): sigma is z times that.
 
     Guarantee: a step that adds this noise to a truncated sum whose sensitivity is C is the Poisson-subsampled

@@ -58,7 +58,7 @@ class AttentionTraining:
     """Public configuration of attention that is learned from edges (Shpilevskiy, Mello, Liu, 2023).
 
     A network of two layers that halves its input weighs each in-edge, w = sigmoid(w . tanh(A z_u + B z_v + b)
-    + c), so a sum over in-neighbours moves by at most one (sqrt 2 for an undirected edge) whatever it has
+    + c), so a sum over in-neighbors moves by at most one (sqrt 2 for an undirected edge) whatever it has
     learned. It is trained with a linear head by DP-Adam on batches of target nodes
     (:class:`graphveil.release.EdgeAttentionQuery`); ``hops`` noisy sums follow, and nothing else.
 

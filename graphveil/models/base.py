@@ -86,9 +86,9 @@ class Estimator(DisplayMixin, ABC):
         seed: fixes public randomness (splits, weights, batches); None draws a fresh one.
         unsafe_noise_seed: also fixes the noise, for tests and paper mode, and voids the guarantee.
         max_units: public bound on the number of protected units, for ``delta="auto"``.
-        out_degree_bound: D of unit ``node-owner``: a node of at most D own edges sends at full weight, one of
+        out_degree_bound: D of unit ``node-record``: a node of at most D own edges sends at full weight, one of
             more shares the weight of D. Any public D is safe.
-        max_degree: the largest degree that the data owner asserts, for unit ``node-promise``.
+        max_degree: the largest degree that the data owner asserts, for unit ``node-bounded-degree``.
         replace_one: for node units: hide which of two records a node has, not only whether it has one.
         private_metrics: for node units: also release noisy counts of correct predictions, so that accuracies
             are covered. Validation and test nodes pay for them, with what training leaves of their budget.
@@ -106,9 +106,9 @@ class Estimator(DisplayMixin, ABC):
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
     scales_features: ClassVar[bool] = True  # False where nodes perturb features in ranges of their own
-    local: ClassVar[bool] = False  # whether records are randomised before the method sees them
+    local: ClassVar[bool] = False  # whether records are randomized before the method sees them
     node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
-    needs_out_degree_bound: ClassVar[bool] = False  # for unit node-owner
+    needs_out_degree_bound: ClassVar[bool] = False  # for unit node-record
     paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
 
     unit: str | None = None
@@ -151,7 +151,7 @@ class Estimator(DisplayMixin, ABC):
 
     def recorded_params(self) -> dict[str, Any]:
         """Return the keywords that a result may depend on: what is saved, and what a resumed fit repeats."""
-        return {name: value for name, value in self.get_params().items() if name != "engine"}
+        return {name: value for name, value in self.get_params().items() if name != "backend"}
 
     def set_params(self, **params: Any) -> Self:
         """Set constructor keywords for the next fit; an unknown one is an error that suggests the nearest."""
@@ -181,7 +181,7 @@ class Estimator(DisplayMixin, ABC):
         num_classes: int,
         num_features: int | None = None,
         num_training: int | None = None,
-        num_labelled: int | None = None,
+        num_labeled: int | None = None,
     ) -> ReleasePlan | None:
         """Return what a fit would ask of the protected data and what that costs, or None for nothing.
 
@@ -193,7 +193,7 @@ class Estimator(DisplayMixin, ABC):
             classes=num_classes,
             features=num_features,
             train_records=num_training,
-            labelled=num_labelled,
+            labeled=num_labeled,
         )
         return self._build_method().plan(sizes)
 
@@ -324,7 +324,7 @@ class Estimator(DisplayMixin, ABC):
         for name in ("seed", "unsafe_noise_seed"):
             if getattr(self, name) is not None:
                 _check.integer_at_least(0, **{name: getattr(self, name)})
-        for name in ("max_units", "degree_budget", "assured_max_degree"):
+        for name in ("max_units", "out_degree_bound", "max_degree"):
             if getattr(self, name) is not None:
                 _check.integer_at_least(1, **{name: getattr(self, name)})
 
@@ -364,7 +364,7 @@ class Estimator(DisplayMixin, ABC):
 
     @property
     def distinguishes_private_edges(self) -> bool:
-        """Whether private edges are told from public ones, as unit ``private-slot-edge`` needs it."""
+        """Whether private edges are told from public ones, as unit ``edge-subset`` needs it."""
         return False
 
     @property

@@ -115,7 +115,7 @@ def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, network: nn
 
 
 def _train_weight_network(network: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
-    """Teach the network's rows to point the same way where labels agree, from random pairs of labelled nodes.
+    """Teach the network's rows to point the same way where labels agree, from random pairs of labeled nodes.
 
     Whether an edge joins a pair is never asked. Pairs that agree count as much in total as those that do not.
     """

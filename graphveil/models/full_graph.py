@@ -35,7 +35,7 @@ class FullGraphKeywords:
         hidden: width of the hidden layers.
         layers: number of message-passing layers; None for 2.
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
-        batch_norm: whether hidden layers normalise over the nodes; None for yes.
+        batch_norm: whether hidden layers normalize over the nodes; None for yes.
         dropout: share of hidden entries dropped while training.
         epochs: training epochs; None for 100.
         learning_rate: the step size of Adam.
@@ -44,7 +44,7 @@ class FullGraphKeywords:
         perturb: the name of a mechanism that releases a noisy graph first (``"edge-rand"``, ``"lap-graph"``,
             ``"arr"``, ``"priv-hrg"``, ``"edge-rr"``), under a unit of edges, with its settings in brackets if
             need be: ``"edge-rr(structure=lazy_audited, rounds=50)"``. The model is trained on that graph and
-            sees no other where it predicts. Under unit ``"private-slot-edge"`` the graph says which edges are
+            sees no other where it predicts. Under unit ``"edge-subset"`` the graph says which edges are
             public (``Graph.with_public``), and they are kept.
         max_edges: with ``perturb``: the most edges that may be expected to come out; None for 20 million.
     """

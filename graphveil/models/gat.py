@@ -22,7 +22,7 @@ from graphveil.networks.gat import GatArchitecture
 class GAT(FullGraphKeywords, Estimator):
     """Graph attention network (Veličković et al.: Graph attention networks, 2018).
 
-    Every node hears its in-neighbours and itself, and each head weighs them by what it learned:
+    Every node hears its in-neighbors and itself, and each head weighs them by what it learned:
 
         h_v <- act(norm(b + sum_u a_uv W h_u)),   a_uv = softmax over u of leaky_relu(s . W h_u + g . W h_v).
 

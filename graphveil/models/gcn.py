@@ -1,4 +1,4 @@
-"""GCN: graph convolution with symmetric normalisation, a non-private reference."""
+"""GCN: graph convolution with symmetric normalization, a non-private reference."""
 
 from dataclasses import dataclass
 from typing import ClassVar

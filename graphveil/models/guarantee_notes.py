@@ -18,7 +18,7 @@ def queries_edges(plan: ReleasePlan) -> bool:
 
 
 def edge_level_mu(plan: ReleasePlan, num_nodes: int) -> float | None:
-    """Return the mu of one mutual edge under unit ``node-owner``, which stands on two lists; None without.
+    """Return the mu of one mutual edge under unit ``node-record``, which stands on two lists; None without.
 
     Steps and tallies are the same for both graphs, given what was released before them.
     """

@@ -25,7 +25,7 @@ class NetworkKeywords:
     Args:
         hidden: width of the hidden layers.
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
-        batch_norm: whether hidden layers normalise over the batch; None for yes, but under node units no.
+        batch_norm: whether hidden layers normalize over the batch; None for yes, but under node units no.
         dropout: share of hidden entries dropped while training.
         epochs: passes over the training nodes; None for 100, under node units 60, in paper mode there 10.
         learning_rate: the step size of Adam; None for 0.01, under node units 0.03, in paper mode there 0.01.

@@ -13,6 +13,7 @@ from graphveil._random import PublicStreams
 from graphveil.collect import CollectionProtocol, Collector
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
+from graphveil.graph.identity import AdjacencyVersion
 from graphveil.models.fitted_attributes import FittedAttribute
 from graphveil.models.inference.prediction_cache import CachedPrediction
 from graphveil.models.inference.requests import (
@@ -45,17 +46,17 @@ from graphveil.networks.inputs import FeatureEstimates
 class LabelPosterior(LocalEstimator):
     """The posterior of each node's class, given public edges and one noisy label a person.
 
-    Every training and validation node randomises its label at ``eps_y``, and nothing else leaves it: features
+    Every training and validation node randomizes its label at ``eps_y``, and nothing else leaves it: features
     are not read, and their budget is not spent. What is around a node then says which class it has,
 
         P(y_v | what was told) by the exact law of the noise,
 
-    in several ways: a guess from afar and its neighbours, belief propagation, and either with communities of
+    in several ways: a guess from afar and its neighbors, belief propagation, and either with communities of
     the public edges as a prior. They are mixed by how likely each makes told labels that it was not told
     (:func:`~graphveil.models.lpgnn.posterior_mixture.mixed_posterior`), so that what does not fit a graph loses its
     weight. There is no network, and nothing to fit but these weights (``weights_``).
 
-    Guarantee, unit ``node-features``: eps_y-LDP for each node's label; nothing is told about its features.
+    Guarantee, unit ``local-attributes``: eps_y-LDP for each node's label; nothing is told about its features.
     Unit ``none`` is the reference without noise.
 
     Shapes: labels (N) to probabilities (N, C).
@@ -65,18 +66,18 @@ class LabelPosterior(LocalEstimator):
         eps_y, labels: see :class:`~graphveil.models.lpgnn.keywords.LabelKeywords`.
         prior: how a node's surroundings are heeded: ``"mixture"``, ``"robust"`` (the same, and classes that
             false clients claim are not taken to be more common), ``"diffusion"`` (the guess from afar and its
-            neighbours alone) or ``"nothing"`` (its own label alone: what edges add shows beside it).
+            neighbors alone) or ``"nothing"`` (its own label alone: what edges add shows beside it).
         posterior_steps: how many hops away the guess from afar listens: 16 for sparse graphs, 8 for denser.
         missing_labels: the share of training and validation nodes without a label, who say a class at random:
             public, since it cannot be told from what is said.
 
     Raises:
-        UnitError: the unit is neither ``"node-features"`` nor ``"none"``.
+        UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
 
     >>> from graphveil.graph.recipes import RECIPES
     >>> from graphveil.graph.synthetic import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    >>> model = LabelPosterior(unit="node-features", eps_y=2.0, seed=0).fit(graph)
+    >>> model = LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0).fit(graph)
     >>> model.guarantee.epsilon, model.guarantee.local_budgets
     (2.0, (0.0, 2.0))
     """
@@ -98,10 +99,10 @@ class LabelPosterior(LocalEstimator):
         It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP reports).
         A node that told nothing gets the most frequent class.
 
-        >>> LabelPosterior(unit="node-features", eps_y=1.0).no_graph_baseline().prior
+        >>> LabelPosterior(unit="local-attributes", eps_y=1.0).no_graph_baseline().prior
         'nothing'
         """
-        return LabelPosterior(**{**self.get_params(), "around": "nothing"})
+        return LabelPosterior(**{**self.get_params(), "prior": "nothing"})
 
     @classmethod
     def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
@@ -171,16 +172,16 @@ class LabelPosteriorMethod(LocalMethod):
     missing_labels: float
 
     def __post_init__(self) -> None:
-        """Refuse a share of missing labels where nobody randomises one, and missing ones are left out."""
+        """Refuse a share of missing labels where nobody randomizes one, and missing ones are left out."""
         if self.missing_labels and not self.protects_labels:
             raise ConfigError(
-                f"missing_labels={self.missing_labels:g} is for labels that are randomised, which without a "
+                f"missing_labels={self.missing_labels:g} is for labels that are randomized, which without a "
                 "finite eps_y none is; drop it"
             )
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Have labels randomised, and infer classes from what was told."""
-        with session.stage("randomise"):
+        """Have labels randomized, and infer classes from what was told."""
+        with session.stage("randomize"):
             records = self.collected(graph, session).records
         with session.stage("classifier"):
             found = self.inferred(graph, records.labels)
@@ -209,7 +210,7 @@ class LabelPosteriorMethod(LocalMethod):
         )
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
-        """Return what is known about a graph's randomised labels."""
+        """Return what is known about a graph's randomized labels."""
         label = self.report_config.label(graph.num_classes)
         return NoisyLabels(
             labels=labels,
@@ -240,7 +241,7 @@ class TrainedLabelPosterior(TrainedOnReports):
     """
 
     method: LabelPosteriorMethod
-    of: "ReferenceType[Version] | None"
+    of: "ReferenceType[AdjacencyVersion] | None"
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
         """Predict the fitted graph with other features, or one that has grown from it, at no cost.

@@ -56,10 +56,10 @@ def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
     """
     if not graph.has_split:
         return
-    labelled = graph.mask("train") | graph.mask("val")
-    if not bool(labelled.any()):
+    labeled = graph.mask("train") | graph.mask("val")
+    if not bool(labeled.any()):
         return
-    if int(graph.y[labelled].max()) >= classes or (names and graph.class_names not in ((), names)):
+    if int(graph.y[labeled].max()) >= classes or (names and graph.class_names not in ((), names)):
         raise GraphError(
             f"the graph's public labels are of other classes than the {classes} that the model was trained "
             "on; number them as in training (read_graph has classes=), or leave its split out, and with it "

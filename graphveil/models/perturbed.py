@@ -77,7 +77,7 @@ def build_full_graph_method(
         return nonprivate
     mechanism = build_graph_mechanism(privacy_config, given.perturb, given.max_edges)
     privacy_config = replace(privacy_config, paper_deviations=())  # the mechanism's own are said instead
-    return PerturbedFullGraph(**vars(nonprivate) | {"terms": privacy_config}, mechanism=mechanism)
+    return PerturbedFullGraph(**vars(nonprivate) | {"privacy_config": privacy_config}, mechanism=mechanism)
 
 
 def build_graph_mechanism(privacy_config: PrivacyConfig, name: str, max_edges: int | None) -> GraphMechanism:

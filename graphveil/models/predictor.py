@@ -59,7 +59,7 @@ class Predictor:
     ) -> Tensor:
         """Return probabilities (N, C) of classes or labels: free for the fitted graph, at a price for others.
 
-        The fitted graph is recognised, also when it was read from its files once more. What was predicted
+        The fitted graph is recognized, also when it was read from its files once more. What was predicted
         once is free from then on, and the same to the last bit, as long as the graph's
         edges are in memory. A graph that has grown (:meth:`Graph.grow`) from one that was predicted pays for
         its new edges alone, and its old nodes keep their predictions. Other features on the same edges are
@@ -70,7 +70,7 @@ class Predictor:
             assume_disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any other
                 that this model has predicted: its release is then charged to its own edges only, and counts
                 beside the others, not on top of them. Without it, it counts on top of all of them.
-            assume_disjoint_nodes: the same for people, under unit ``node-features``: your word that nobody in the
+            assume_disjoint_nodes: the same for people, under unit ``local-attributes``: your word that nobody in the
                 graph is in the fitted one, nor in any other that this model has predicted.
             allow_spend: ask a graph, and record it, although it may be the fitted one: a model that was
                 loaded without its run's ``internal`` folder cannot know.
@@ -116,7 +116,7 @@ class Predictor:
     def is_fitted_graph(self, graph: Graph) -> bool:
         """Return whether a graph is the fitted one, or was predicted before: it is answered for nothing.
 
-        The fitted graph is recognised also when it was read from its files once more, but not by a model from
+        The fitted graph is recognized also when it was read from its files once more, but not by a model from
         a release alone, which does not know it.
 
         Privacy:

@@ -1,4 +1,4 @@
-"""Noisy sums over in-neighbours of rows that everybody may know: what any model of your own can learn
+"""Noisy sums over in-neighbors of rows that everybody may know: what any model of your own can learn
 from."""
 
 import json
@@ -119,7 +119,7 @@ def private_hops(
     max_units: int | None = None,
     unsafe_noise_seed: int | None = None,
 ) -> ReleasedRows:
-    """Return noisy sums of rows over in-neighbours, as one release: a model of your own goes on from them.
+    """Return noisy sums of rows over in-neighbors, as one release: a model of your own goes on from them.
 
         r_k = A^T x_{k-1} + N(0, s^2),    x_k = max(0, 1 - d s^2 / |r_k|^2) r_k / |r_k|,
 
@@ -182,7 +182,7 @@ def _build_privacy_config(
         raise UnitError(
             f"private_hops sums rows that are public along edges that are not, and unit {found.name!r} "
             "protects something else: use 'undirected-edge' or 'directed-edge'; records are protected by "
-            "'classcode' and 'gap' with unit='node-owner'"
+            "'classcode' and 'gap' with unit='node-record'"
         )
     _check.positive(epsilon=epsilon)
     if max_units is not None:

@@ -39,7 +39,7 @@ class EstimatorConfig(Protocol):
 
     @property
     def local(self) -> bool:
-        """Whether it learns from randomised records."""
+        """Whether it learns from randomized records."""
 
     @property
     def node_units(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class EstimatorConfig(Protocol):
 
     @property
     def needs_out_degree_bound(self) -> bool:
-        """Whether unit ``node-owner`` needs one."""
+        """Whether unit ``node-record`` needs one."""
 
     @property
     def reads_edges(self) -> bool:
@@ -80,13 +80,13 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
         )
     if model.out_degree_bound is not None and not isinstance(unit, NodeRecord):
         raise UnitError(
-            f"degree_budget={model.out_degree_bound} divides one record among the edges that it declares, and "
-            f"unit {unit.name!r} protects no such record; drop it (--degree-budget), or use unit 'node-owner'"
+            f"out_degree_bound={model.out_degree_bound} divides one record among the edges that it declares, and "
+            f"unit {unit.name!r} protects no such record; drop it (--out-degree-bound), or use unit 'node-record'"
         )
     if model.max_degree is not None and not isinstance(unit, NodeBoundedDegree):
         raise UnitError(
-            f"assured_max_degree={model.max_degree} is an assumption that unit {unit.name!r} does "
-            "not rest on; drop it (--assured-max-degree), or use unit 'node-promise'"
+            f"max_degree={model.max_degree} is an assumption that unit {unit.name!r} does "
+            "not rest on; drop it (--max-degree), or use unit 'node-bounded-degree'"
         )
     if model.private_metrics and not isinstance(unit, NodeUnit):
         why = "test labels" if isinstance(unit, LocalAttributes) else "labels"
@@ -96,14 +96,14 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
         )
     if model.needs_out_degree_bound and isinstance(unit, NodeRecord) and model.out_degree_bound is None:
         raise UnitError(
-            f"{model.method} with unit 'node-owner' needs a degree budget D, which a node of more than D "
-            "edges shares among them: pass degree_budget= (--degree-budget). Any D keeps the guarantee; "
+            f"{model.method} with unit 'node-record' needs a degree budget D, which a node of more than D "
+            "edges shares among them: pass out_degree_bound= (--out-degree-bound). Any D keeps the guarantee; "
             "about half of the expected degree serves accuracy"
         )
 
 
 def check_local(model: EstimatorConfig, unit: Unit) -> None:
-    """Refuse randomised records for a method that reads raw ones, and other units for one that does not.
+    """Refuse randomized records for a method that reads raw ones, and other units for one that does not.
 
     Raises:
         UnitError: the two do not fit.
@@ -123,13 +123,13 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
     if isinstance(unit, LocalAttributes) and not model.local:
         raise UnitError(
             f"{model.method} reads everybody's features and labels in one place, and under {unit.name!r} "
-            "they are randomised before anybody sees them: use 'lpgnn' or 'simgat', which learn from such "
+            "they are randomized before anybody sees them: use 'lpgnn' or 'simgat', which learn from such "
             "records, 'label-posterior', which learns from labels alone, or another unit"
         )
     if model.local and not isinstance(unit, LocalAttributes | NoUnit):
         raise UnitError(
-            f"{model.method} learns from records that each node randomises, over public edges, so it "
-            f"protects 'node-features' and not {unit.name!r}: pass unit='node-features' with eps_x and "
+            f"{model.method} learns from records that each node randomizes, over public edges, so it "
+            f"protects 'local-attributes' and not {unit.name!r}: pass unit='local-attributes' with eps_x and "
             "eps_y, or use 'classcode' or 'gap'"
         )
 
@@ -143,7 +143,7 @@ def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: boo
     if privacy_config.on_records:
         check_members(graph, "train", *(("val", "test") if privacy_config.private_metrics else ()))
         return
-    if torch.unique(graph.y[graph.labelled]).numel() < 2:
+    if torch.unique(graph.y[graph.labeled]).numel() < 2:
         raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
     for split in ("train", "val"):
         if not bool(graph.mask(split).any()):
@@ -290,8 +290,8 @@ def check_max_degree(graph: Graph, unit: Unit) -> None:
     if isinstance(unit, NodeBoundedDegree) and bool((_degrees(graph) > unit.max_degree).any()):
         raise UnitError(
             f"the graph violates the assumption that no node has a degree above {unit.max_degree}, so there "
-            "is no guarantee to give: correct assured_max_degree (--assured-max-degree) from what is known "
-            "about the data, or use unit 'node-owner', which needs no such assumption"
+            "is no guarantee to give: correct max_degree (--max-degree) from what is known "
+            "about the data, or use unit 'node-record', which needs no such assumption"
         )
 
 

@@ -36,7 +36,7 @@ _EXTRA_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its 
 def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Estimator:
     """Read a saved model from a run folder, or from its ``release`` part alone.
 
-    A run folder lets the model recognise the graph that it was fitted on; a release alone does not.
+    A run folder lets the model recognize the graph that it was fitted on; a release alone does not.
 
     Its guarantee and statement are there without the graph, and so are its predictions, where the unit lets
     them be published; otherwise they are read from ``per_node``, by default the run folder's own, and missing

@@ -23,7 +23,7 @@ WEIGHT: tuple[Weight, ...] = ("one", "similarity")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SimGAT(LpgnnKeywords, RecordEstimator):
-    """Similarity aggregator on randomised features (Ameen, Emireddy, Stevens: SimGAT, a slide deck).
+    """Similarity aggregator on randomized features (Ameen, Emireddy, Stevens: SimGAT, a slide deck).
 
     KProp averages noise out over K hops, and far nodes have little to do with a node. SimGAT takes fewer,
     k' < K, and then the mean over a node and the nodes S_v similar to it:
@@ -32,35 +32,35 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
         union:           H = A_S^^k' X',   A_S = 1[A + S A > 0] without the diagonal.
 
     S comes from the edges alone (:mod:`graphveil.structure`), in rows of bounded length. With S = 0 both are
-    KProp(k'), to the last bit. The source leaves open how S enters, its threshold and its normalisation;
+    KProp(k'), to the last bit. The source leaves open how S enters, its threshold and its normalization;
     these are the project's choices (docs/simgat.md, with what they measure).
 
-    Guarantee: LPGNN's, unit ``node-features``. Edges are public under that unit, so S costs nothing; it never
+    Guarantee: LPGNN's, unit ``local-attributes``. Edges are public under that unit, so S costs nothing; it never
     reads features or labels.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
         x_steps: k', hops before similar nodes are averaged.
-        similarity: ``"multihop"``, ``"deepwalk"``, ``"node2vec"`` or ``"factorised"``, with parameters in
+        similarity: ``"multihop"``, ``"deepwalk"``, ``"node2vec"`` or ``"factorized"``, with parameters in
             brackets if need be: ``"multihop(n=3, delta=0.1)"``. DeepWalk and node2vec need gensim (the extra
             ``simgat``).
         combine: ``"post"`` or ``"union"``.
         weight: of ``"post"``: ``"one"``, or ``"similarity"`` for a mean weighted by similarity, in which the
             node itself weighs one.
-        max_union_degree: of ``"union"``: the degree above which a node takes no further neighbours; None for no
+        max_union_degree: of ``"union"``: the degree above which a node takes no further neighbors; None for no
             limit.
 
     Further arguments are those of :class:`~graphveil.models.lpgnn.LPGNN`.
 
     Raises:
-        UnitError: the unit is neither ``"node-features"`` nor ``"none"``.
+        UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
         MissingDependencyError: the similarity needs gensim, which is not installed.
 
     >>> from graphveil.graph.recipes import RECIPES
     >>> from graphveil.graph.synthetic import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    >>> model = SimGAT(unit="node-features", eps_x=1.0, eps_y=2.0, seed=0, epochs=5).fit(graph)
+    >>> model = SimGAT(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=0, epochs=5).fit(graph)
     >>> model.guarantee.epsilon
     3.0
     """

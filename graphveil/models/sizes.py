@@ -22,7 +22,7 @@ class PublicSizes:
         classes: C.
         features: d.
         train_records: the public number of training nodes, with or without a label.
-        labelled: how many nodes have a public label; at edge level only, where labels are public.
+        labeled: how many nodes have a public label; at edge level only, where labels are public.
         domain: which slots a released graph is about; None for all, or where no graph is released.
 
     >>> sizes = PublicSizes(nodes=100, classes=3)
@@ -34,7 +34,7 @@ class PublicSizes:
     classes: int
     features: int | None = None
     train_records: int | None = None
-    labelled: int | None = None
+    labeled: int | None = None
     domain: Domain | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -49,12 +49,12 @@ class PublicSizes:
 
     def for_graph(self, graph: Graph) -> "PublicSizes":
         """Return what a plan for predicting another graph depends on: its nodes, and the fitted sizes."""
-        return replace(self, nodes=graph.num_nodes, labelled=None, domain=None)
+        return replace(self, nodes=graph.num_nodes, labeled=None, domain=None)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The names of sizes that :meth:`completed` has to assume."""
-        names = [part.name for part in fields(self) if part.name not in ("labelled", "domain")]
+        names = [part.name for part in fields(self) if part.name not in ("labeled", "domain")]
         return tuple(name for name in names if getattr(self, name) is None)
 
     def completed(self) -> "PublicSizes":

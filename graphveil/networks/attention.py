@@ -1,4 +1,4 @@
-"""Attention over in-edges, as in graph attention networks: a node weighs its neighbours and itself."""
+"""Attention over in-edges, as in graph attention networks: a node weighs its neighbors and itself."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -36,7 +36,7 @@ class GraphAttention(nn.Module):
 
         h'_v = b + sum_u a_uv h_u,   a_uv = softmax over u of leaky_relu(s . h_u + g . h_v),
 
-    where u runs over the in-neighbours of v and v itself, for each head on its own. Not private.
+    where u runs over the in-neighbors of v and v itself, for each head on its own. Not private.
 
     Shapes: (N, heads width) -> (N, heads width).
     """

@@ -107,7 +107,7 @@ class GcnBackbone(Backbone):
 
 
 class GatBackbone(Backbone):
-    """GAT: a node weighs its neighbours and itself by softmax_u leaky_relu(a_src h_u + a_dst h_v).
+    """GAT: a node weighs its neighbors and itself by softmax_u leaky_relu(a_src h_u + a_dst h_v).
 
     The hidden layer has four heads side by side, each of the full width; the last layer has one.
     """

@@ -52,7 +52,7 @@ class GatNetwork(nn.Module):
         """Return logits."""
         edges = InEdgeIndex.from_adjacency(adjacency)
         h: Batch = x
-        for depth, attending in enumerate(cast("list[Attending]", self._rounds)):
+        for depth, attending in enumerate(cast("list[GraphAttention]", self._rounds)):
             h = attending(_times(h, attending.weight), edges)
             if depth < len(self._hidden):
                 h = self._hidden[depth](h)

@@ -1,4 +1,4 @@
-"""GCN: graph convolutions with symmetric normalisation, over the exact edges."""
+"""GCN: graph convolutions with symmetric normalization, over the exact edges."""
 
 from dataclasses import dataclass
 from itertools import pairwise

@@ -87,8 +87,8 @@ class FixedRows:
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and covariance of the rows."""
         mean = self.values.mean(dim=0)
-        centred = self.values - mean
-        return mean, centred.t() @ centred / len(self.values)
+        centered = self.values - mean
+        return mean, centered.t() @ centered / len(self.values)
 
 
 class NormedLinear(nn.Module):
@@ -242,7 +242,7 @@ def _activated(name: str, rows: Tensor) -> Tensor:
 def scaled_by_norm(noisy: Tensor, std: float) -> Tensor:
     """Return log(1 + |r| / s) r / |r|: a noisy row's direction, longer where it stands out of the noise.
 
-    The direction alone would tell a row of many neighbours from one of pure noise no more.
+    The direction alone would tell a row of many neighbors from one of pure noise no more.
 
     >>> scaled_by_norm(torch.tensor([[0.0, 3.0]]), 1.0).round(decimals=3)
     tensor([[0.0000, 1.3860]], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""ARR: randomised response thinned to the density of the graph."""
+"""ARR: randomized response thinned to the density of the graph."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
@@ -22,15 +22,15 @@ from graphveil.release import (
 
 @dataclass(frozen=True, kw_only=True)
 class ARR(GraphMechanism):
-    """Asymmetric randomised response: as many edges are expected as the graph has (Imola et al., 2022).
+    """Asymmetric randomized response: as many edges are expected as the graph has (Imola et al., 2022).
 
     The density d, with noise for eps_d = density_fraction eps, gives the share s of ones that are kept after
-    randomised response with eps_l = eps - eps_d and p = e^eps_l / (1 + e^eps_l):
+    randomized response with eps_l = eps - eps_d and p = e^eps_l / (1 + e^eps_l):
 
         s = min(1, d / (2 p d - p - d + 1)),
 
     so that the expected density is d. As the edge perturbation of SAGE-EDP it is Sajadmanesh et al. (GAP,
-    2023), with the density asked once, and each friendship randomised once.
+    2023), with the density asked once, and each friendship randomized once.
 
     Guarantee: eps-indistinguishable for one edge, with delta 0; s follows from the noisy density alone.
 

@@ -1,4 +1,4 @@
-"""EdgeRand: randomised response on every slot."""
+"""EdgeRand: randomized response on every slot."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Unpack

@@ -222,7 +222,7 @@ def edge_rr(
     >>> public = path.adjacency.from_edges([0], [1], num_nodes=4, directed=False)
     >>> listed = torch.ones(4, dtype=torch.bool)
     >>> edge_rr(
-    ...     path, epsilon=2.0, unit="private-slot-edge", public_edges=public, private_nodes=listed
+    ...     path, epsilon=2.0, unit="edge-subset", public_edges=public, private_nodes=listed
     ... ).guarantee.epsilon
     2.0
     """

@@ -30,9 +30,9 @@ class ReleaseOptions(TypedDict, total=False):
     """What every release of a graph takes besides its mechanism.
 
     Keys:
-        unit: ``"undirected-edge"``, for a directed graph ``"directed-edge"``, or ``"private-slot-edge"``.
-        public_edges: under ``"private-slot-edge"``: edges that are public, and stay as they are.
-        private_nodes: under ``"private-slot-edge"``: which nodes may have private edges, bool (N) or their
+        unit: ``"undirected-edge"``, for a directed graph ``"directed-edge"``, or ``"edge-subset"``.
+        public_edges: under ``"edge-subset"``: edges that are public, and stay as they are.
+        private_nodes: under ``"edge-subset"``: which nodes may have private edges, bool (N) or their
             numbers, in a tensor, an array or a sequence. It is public, and never found out from the edges:
             who has one is what is to be hidden.
         unsafe_noise_seed: makes the noise reproducible, which voids the guarantee.
@@ -214,7 +214,7 @@ def domain_of(
     if not isinstance(unit, EdgeSubset):
         if public_edges is not None or private_nodes is not None:
             raise UnitError(
-                f"public edges and private nodes belong to unit 'private-slot-edge', and unit {unit.name!r} "
+                f"public edges and private nodes belong to unit 'edge-subset', and unit {unit.name!r} "
                 "protects every edge; drop them, or change the unit"
             )
         return Domain.whole(graph.num_nodes, directed=graph.directed)
@@ -222,7 +222,7 @@ def domain_of(
         return Domain.within(graph.public.edges, graph.public.private_nodes)
     if private_nodes is None:
         raise UnitError(
-            "unit 'private-slot-edge' needs the public list of nodes that may have private edges "
+            "unit 'edge-subset' needs the public list of nodes that may have private edges "
             "(private_nodes=, graph.with_public, --private-nodes): it is never found out from the edges, "
             "since a graph with one private edge would then differ from one with none for certain; list "
             "everybody if in doubt"

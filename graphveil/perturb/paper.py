@@ -50,7 +50,7 @@ _TRUNCATED = (
     "becomes an edge"
 )
 _TWICE = (
-    "both directions of a friendship are randomised on their own, so what comes out is directed, and the "
+    "both directions of a friendship are randomized on their own, so what comes out is directed, and the "
     "density is asked for each {chunk:,} rows with noise for that of all rows: the source calls this epsilon "
     "{claimed:g}, and the epsilon that is told is what holds of exact real noise"
 )

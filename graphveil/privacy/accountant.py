@@ -37,10 +37,10 @@ from graphveil.privacy.events import (
     compose,
 )
 
-SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
+SEARCH_INTERVAL = 1e-3  # discretization of the privacy loss while searching
 _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured
 CERTIFY_INTERVAL = 1e-4  # the coarsest discretization of any printed number, but for the widest losses
-_SEARCH_SHARE, _CERTIFY_SHARE = 0.25, 0.05  # discretisation over the standard deviation of one step's loss
+_SEARCH_SHARE, _CERTIFY_SHARE = 0.25, 0.05  # discretization over the standard deviation of one step's loss
 _MIN_INTERVAL = 1e-12
 _MAX_POINTS = 1 << 20  # of one step's distribution
 # Of one step at CERTIFY_INTERVAL and above: a wider loss (26, as of epsilon 20 and more) has a coarser grid.
@@ -175,7 +175,7 @@ class ShiftedCurve(Curve):
 
 @dataclass(frozen=True)
 class PureCurve(Curve):
-    """The exact curve of a composition of pure releases, each with the loss of randomised response.
+    """The exact curve of a composition of pure releases, each with the loss of randomized response.
 
     A loss is +epsilon with probability e^epsilon / (1 + e^epsilon), and otherwise -epsilon; losses of several
     releases add up. With loss l of probability p_l,
@@ -340,7 +340,7 @@ def total_mu(event: Event) -> float | None:
 
 
 def search_interval(event: Event, mu: float) -> float:
-    """Return a discretisation for searching a composition that costs about this total mu.
+    """Return a discretization for searching a composition that costs about this total mu.
 
     Rounding the losses of n steps to a grid of interval h adds up to n h^2 / 4 to the variance of their sum.
     A quarter of mu / sqrt(n) therefore adds at most 2 % to a variance of mu^2.
@@ -567,7 +567,7 @@ def _out_of_bounds(total: CanonicalComposition) -> bool:
 
 
 def _display_interval(total: CanonicalComposition) -> float:
-    """Return the discretisation of a printed number: a small share of the standard deviation of one loss.
+    """Return the discretization of a printed number: a small share of the standard deviation of one loss.
 
     An expected loss is about half of the variance.
     """

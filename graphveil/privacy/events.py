@@ -18,7 +18,7 @@ MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would leave nothin
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A Gaussian release with mu = sensitivity / standard deviation, for every neighbouring pair.
+    """A Gaussian release with mu = sensitivity / standard deviation, for every neighboring pair.
 
     >>> Gaussian(0.5).mu
     0.5
@@ -62,9 +62,9 @@ class PairwiseGaussian:
 
 @dataclass(frozen=True)
 class PureDP:
-    """A release that is (epsilon, 0)-indistinguishable for every neighbouring pair, and no better.
+    """A release that is (epsilon, 0)-indistinguishable for every neighboring pair, and no better.
 
-    What the exact law of its noise is worth at larger deltas is not kept: binary randomised response at the
+    What the exact law of its noise is worth at larger deltas is not kept: binary randomized response at the
     same epsilon, which reveals at least as much, takes its place (Kairouz, Oh, Viswanath, 2015).
 
     >>> PureDP(0.5)
@@ -82,7 +82,7 @@ class PureDP:
 class PoissonGaussian:
     """``steps`` Gaussian releases, each on a Poisson sample with the given rate (DP-SGD).
 
-    ``relation`` is the neighbouring relation of one record: ``add_remove`` (null-out, change C) or
+    ``relation`` is the neighboring relation of one record: ``add_remove`` (null-out, change C) or
     ``replace`` (change 2C); the multiplier is the noise over C.
     """
 
@@ -142,7 +142,7 @@ class NonPrivate:
 
 @dataclass(frozen=True)
 class LocalReport:
-    """What left the randomiser of one record's part: its features, or its label.
+    """What left the randomizer of one record's part: its features, or its label.
 
     It is (epsilon, delta)-indistinguishable whatever the record holds; epsilon inf leaves the part as it is.
 
@@ -163,9 +163,9 @@ class LocalReport:
 
 @dataclass(frozen=True)
 class ApproximateDP:
-    """A release that is (epsilon, delta)-indistinguishable for every neighbouring pair, whatever its noise.
+    """A release that is (epsilon, delta)-indistinguishable for every neighboring pair, whatever its noise.
 
-    Randomised response and Laplace noise have delta 0; a random walk that is watched for finitely many steps
+    Randomized response and Laplace noise have delta 0; a random walk that is watched for finitely many steps
     has more. Such events add up: epsilons and deltas each.
 
     >>> ApproximateDP(1.0)

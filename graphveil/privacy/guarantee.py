@@ -120,12 +120,12 @@ class Guarantee:
             linear_group_scaling: False marks rows alone, of equal weights and noise in both directions of an edge.
             edge_use: under node units: whether edges are ``never`` read, ``asked`` through noisy answers
                 alone, or also ``read`` where a prediction is made, from its node's own list; or those of
-                ``neighbours`` are read, too, so that weights alone are covered and no prediction.
-            edge_mu: under ``node-owner``: a bound on the mu of one mutual edge, which stands in two records;
+                ``neighbors`` are read, too, so that weights alone are covered and no prediction.
+            edge_mu: under ``node-record``: a bound on the mu of one mutual edge, which stands in two records;
                 None if there is no such bound.
-            received: under ``node-features``: only reports arrived here, and nobody randomised them here.
+            received: under ``local-attributes``: only reports arrived here, and nobody randomized them here.
             graph: whether a whole graph was released, and everything else follows from it.
-            labels_public: under ``node-features``: only features are randomised, and labels are known.
+            labels_public: under ``local-attributes``: only features are randomized, and labels are known.
             additional: guarantees about something else, which are never added to this one.
 
         Raises:
@@ -141,8 +141,8 @@ class Guarantee:
         _check.within(0, 1, delta=delta)
         if isinstance(unit, NodeBoundedDegree) and edge_use == "read":
             raise UnitError(
-                "under unit 'node-promise' an edge belongs to both of its ends, so a prediction that reads "
-                "its node's list depends on the others on it; use 'node-owner', or do not read own edges"
+                "under unit 'node-bounded-degree' an edge belongs to both of its ends, so a prediction that reads "
+                "its node's list depends on the others on it; use 'node-record', or do not read own edges"
             )
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(
@@ -204,7 +204,7 @@ class Guarantee:
 
         Each has its own curve, and the worst at each figure counts: an edge with many sampled steps may be
         worse at one delta, and one with a large mu at another. Words and delta are the first one's,
-        deviations are everybody's, and all releases count. Of records that are randomised one by one it is
+        deviations are everybody's, and all releases count. Of records that are randomized one by one it is
         the largest budget of each part: what somebody in one data set only has told depends on its features
         no more than the largest sum over one of them, nor on its label. What stands beside them adds up all
         the same: that no edge is in two data sets says nothing about people.
@@ -253,7 +253,7 @@ class Guarantee:
 
     @property
     def local_budgets(self) -> tuple[float, float] | None:
-        """Under ``node-features``: what the reports on one record's features cost, and those on its label."""
+        """Under ``local-attributes``: what the reports on one record's features cost, and those on its label."""
         if self.unit != LocalAttributes.name:
             return None
         features, label = budgets_of(self.event, "features"), budgets_of(self.event, "label")
@@ -262,10 +262,10 @@ class Guarantee:
 
     @property
     def edge_epsilon(self) -> float | None:
-        """Epsilon of one mutual edge under ``node-owner``, None where no figure is proved."""
+        """Epsilon of one mutual edge under ``node-record``, None where no figure is proved."""
         if self.edge_use == "never":
             return 0.0
-        if self.edge_mu is None or self.edge_use in ("read", "neighbours"):
+        if self.edge_mu is None or self.edge_use in ("read", "neighbors"):
             return None
         return epsilon_of(self.edge_mu, self._left) if self._left > 0 else math.inf
 
@@ -361,9 +361,9 @@ class Guarantee:
             "not_covered": self.not_covered,
             "deviations": list(self.deviations),
             "notes": list(self.notes),
-            "tpr_at_1pct_fpr": self.max_tpr,
+            "max_tpr_at_1pct_fpr": self.max_tpr,
             "statement": self.formal_statement(),
-            **({"beside": [one.as_dict() for one in self.additional]} if self.additional else {}),
+            **({"additional": [one.as_dict() for one in self.additional]} if self.additional else {}),
         } | self._of_records()
 
     def _of_records(self) -> dict[str, Any]:
@@ -461,7 +461,7 @@ def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: b
     """Return what a guarantee says nothing about."""
     if labels_public:
         return statements.FEATURES_NOT_COVERED
-    if edge_use == "neighbours":
+    if edge_use == "neighbors":
         return statements.WEIGHTS_ALONE
     if edge_use == "read":
         return statements.LIST_NOT_COVERED

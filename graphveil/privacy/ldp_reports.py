@@ -1,4 +1,4 @@
-"""The randomised reports on one record in an event: what they cost together, and by part of the record."""
+"""The randomized reports on one record in an event: what they cost together, and by part of the record."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -7,7 +7,7 @@ from graphveil._ldp_statements import exact_sum
 from graphveil.privacy.events import Composed, Event, LocalReport, compose
 
 Part = Literal["features", "label"]
-PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomises
+PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomizes
 
 
 def ldp_reports_of(event: Event) -> list[LocalReport]:

@@ -318,7 +318,7 @@ def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
         BudgetError: the edges are charged already, or are a union of sets with a ledger each.
     """
     edge_set = _edges(edge_set)
-    if not all(hasattr(ledger, name) for name in ("record", "check", "holds", "commit", "withdraw")):
+    if not all(hasattr(ledger, name) for name in ("record", "check", "contains", "commit", "refund")):
         raise ConfigError(f"a ledger is needed, not a {type(ledger).__name__}; MemoryLedger() makes one")
     if len(_parts(edge_set)) > 1:
         raise BudgetError(

@@ -1,6 +1,6 @@
 """The privacy loss of one noisy training step on a Poisson sample, as a pessimistic distribution on a grid.
 
-With P and Q the outputs of a step on neighbouring data, everything about it follows from its hockey-stick
+With P and Q the outputs of a step on neighboring data, everything about it follows from its hockey-stick
 divergence delta(epsilon) = sup over sets S of P(S) - e^epsilon Q(S), which is known in closed form here. The
 distribution through its values on a grid ("connect the dots", Doroshenko et al., 2022) has a larger delta
 everywhere else, also after composition.
@@ -133,7 +133,7 @@ def width(event: PoissonGaussian) -> float:
 def step_loss(event: PoissonGaussian, interval: float) -> Any:
     """Return the loss distribution of one step, whatever ``event.steps`` says, on multiples of ``interval``.
 
-    Both directions of the relation are kept apart: whichever of the two neighbours is the real one stays so
+    Both directions of the relation are kept apart: whichever of the two neighbors is the real one stays so
     in all steps, so each direction composes on its own, and the worse one counts.
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -160,7 +160,7 @@ def gaussian_loss(mu: float, interval: float) -> Any:
 
 @lru_cache(maxsize=64)
 def pure_loss(epsilon: float, interval: float) -> Any:
-    """Return the loss distribution of a pure release: that of randomised response, the worst one.
+    """Return the loss distribution of a pure release: that of randomized response, the worst one.
 
     Its divergence at x is (e^epsilon - e^x) / (1 + e^epsilon) from -epsilon to epsilon.
     """

@@ -44,7 +44,7 @@ def epsilon_of(mu: float, delta: float, conversion: Conversion = "improved") -> 
 def epsilon_of_event(event: Event, delta: float, conversion: Conversion = "improved") -> float:
     """Return the Renyi bound on epsilon of an event: of the worst group of records, if it has groups.
 
-    The order is optimised over all real numbers, so nothing is lost to a coarse list of orders.
+    The order is optimized over all real numbers, so nothing is lost to a coarse list of orders.
 
     Raises:
         PrivacyError: a part of the event has no Renyi divergence.
@@ -183,7 +183,7 @@ def _minimum_over_orders(
 
 
 def _pure(epsilon: float, alpha: float) -> float:
-    """Return the divergence of binary randomised response, which a pure release does not exceed."""
+    """Return the divergence of binary randomized response, which a pure release does not exceed."""
     losses = np.array([epsilon, -epsilon])
     return float(logsumexp(alpha * losses, b=1 / (1 + np.exp(losses)))) / (alpha - 1)
 

@@ -86,7 +86,7 @@ def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
     """Return what a guarantee is accounted from; its figures and words follow."""
     names = ("unit", *_UNIT_FIELDS, *_GUARANTEE_FIELDS, *_RECORD_UNIT_FIELDS)
     additional = [guarantee_to_plain(one) for one in guarantee.additional]
-    record = {name: getattr(guarantee, name) for name in names} | {"beside": additional}
+    record = {name: getattr(guarantee, name) for name in names} | {"additional": additional}
     return record | {"events": events_to_plain(guarantee.event)}
 
 
@@ -110,7 +110,7 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     known = {name: record[name] for name in _GUARANTEE_FIELDS}
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
     known |= {name: record[name] for name in _RECORD_UNIT_FIELDS if name in record}  # older records lack some
-    known["beside"] = tuple(map(_additional_guarantee, record.get("beside", ())))
+    known["additional"] = tuple(map(_additional_guarantee, record.get("additional", ())))
     events = events_from_plain(record["events"])
     try:
         unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
@@ -121,7 +121,7 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
 
 def _additional_guarantee(record: dict[str, Any]) -> Guarantee:
     """Return a guarantee that stands beside another; nothing stands beside it in turn."""
-    if record.get("beside"):
+    if record.get("additional"):
         raise ArtifactError("a guarantee beside another has one beside it in turn, which none has")
     return guarantee_from_plain(record)
 
@@ -158,7 +158,7 @@ _VALIDATORS: dict[str, Callable[[object], bool]] = {
     "received": _flag,
     "graph": _flag,
     "labels_public": _flag,
-    "beside": lambda value: (
+    "additional": lambda value: (
         isinstance(value, list) and len(value) <= 1 and all(isinstance(one, dict) for one in value)
     ),
 }

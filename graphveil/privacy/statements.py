@@ -11,8 +11,8 @@ from graphveil._ldp_statements import RAW_DATA_HELD, exact_sum_text
 from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
 from graphveil.privacy.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
 
-EdgeUse = Literal["never", "asked", "read", "neighbours"]
-EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read", "neighbours")  # each tells more than those before
+EdgeUse = Literal["never", "asked", "read", "neighbors"]
+EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read", "neighbors")  # each tells more than those before
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
@@ -46,12 +46,12 @@ PRIVATE_SLOT = (
 SEVERAL = "Two guarantees, about different things: each holds on its own, and they are not added."
 _THIS_ONE = " by this one"
 FEATURES = (
-    "Each node's features are randomised on their own at eps_x = {epsilon}: for any two feature vectors of "
-    "one node, what leaves the randomiser and all that is computed from it are ({epsilon}, "
+    "Each node's features are randomized on their own at eps_x = {epsilon}: for any two feature vectors of "
+    "one node, what leaves the randomizer and all that is computed from it are ({epsilon}, "
     "{delta})-indistinguishable. Labels, edges and who is in the data are not hidden by this one. {where}"
 )
 FEATURES_NOT_RANDOMIZED = "Each node's features are used as they are (eps_x = inf), and nothing hides them."
-FEATURES_COVER = "each node's own features, randomised before anything else reads them"
+FEATURES_COVER = "each node's own features, randomized before anything else reads them"
 FEATURES_NOT_COVERED = "labels, the split, who is in the data; edges have a guarantee of their own"
 SLOTS_NOT_COVERED = (
     "labels, who is in the data and how many, public edges, the list of nodes that may have private ones; "
@@ -105,7 +105,7 @@ NODE_RECORD = {  # by what reads the edges
     "never": _NODE_RECORD_NEVER,
     "asked": _NODE_RECORD_QUERIED,
     "read": _NODE_RECORD_READ,
-    "neighbours": _NODE_RECORD_NEIGHBORS,
+    "neighbors": _NODE_RECORD_NEIGHBORS,
 }
 EDGE_FIGURE = "at eps = {epsilon}"
 NO_EDGE_FIGURE = "and no separate figure is given for one friendship"
@@ -145,7 +145,7 @@ PURE = (
 )
 
 LOCAL_COMPOSITION_NOTE = (
-    "Other releases that randomise the same records again add up: r of them have r times the budgets."
+    "Other releases that randomize the same records again add up: r of them have r times the budgets."
 )
 
 WEIGHTS_ALONE = (
@@ -206,10 +206,10 @@ def edge_subset_statement(epsilon: float, delta: float, *, alone: bool = True) -
 
 
 def local_attributes_statement(budgets: Sequence[float], deltas: Sequence[float]) -> str:
-    """Return the core of a statement about features that are randomised while labels are public.
+    """Return the core of a statement about features that are randomized while labels are public.
 
     >>> local_attributes_statement([1.0], [0.0])[:66]
-    "Each node's features are randomised on their own at eps_x = 1: for"
+    "Each node's features are randomized on their own at eps_x = 1: for"
     """
     if math.inf in budgets:
         return FEATURES_NOT_RANDOMIZED
@@ -233,7 +233,7 @@ def record_statement(
     """
     bound = {"epsilon": format_upper_bound(epsilon), "delta": format_delta(delta)}
     if isinstance(unit, NodeBoundedDegree):
-        text = {"never": BOUNDED_DEGREE_NEVER, "neighbours": BOUNDED_DEGREE_NEIGHBORS}.get(
+        text = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}.get(
             edge_use, BOUNDED_DEGREE
         )
         first = [text.format(degree=unit.max_degree, **bound), PUBLIC]

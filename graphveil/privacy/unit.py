@@ -1,4 +1,4 @@
-"""The unit of protection: what may differ between two neighbouring graphs, and how changes combine.
+"""The unit of protection: what may differ between two neighboring graphs, and how changes combine.
 
 A unit is chosen once, by name, and everything that depends on it (sensitivity, wording, defaults) asks it.
 Docs: ``docs/guarantees.md``, sections 1 and 2.
@@ -18,7 +18,7 @@ from graphveil.privacy.events import Relation
 
 @dataclass(frozen=True)
 class Unit(ABC):
-    """What may differ between two neighbouring graphs of the same shape (rows are never added or removed)."""
+    """What may differ between two neighboring graphs of the same shape (rows are never added or removed)."""
 
     name: ClassVar[str]
     delta_cap: ClassVar[float]
@@ -72,7 +72,7 @@ class DirectedEdge(Unit):
 class NodeUnit(Unit):
     """One record: a node's features, its label and the edges that count as its own.
 
-    Neighbouring data have the record, or have a null record in its place, which contributes nothing anywhere.
+    Neighboring data have the record, or have a null record in its place, which contributes nothing anywhere.
     With ``replace_one`` they have two different records, and every shift doubles.
     """
 
@@ -87,7 +87,7 @@ class NodeUnit(Unit):
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation of one record in a training step."""
+        """The neighboring relation of one record in a training step."""
         return "replace" if self.replace_one else "add_remove"
 
 
@@ -101,7 +101,7 @@ class NodeRecord(NodeUnit):
     (1.0, 2.0)
     """
 
-    name: ClassVar[str] = "node-owner"
+    name: ClassVar[str] = "node-record"
     covers: ClassVar[str] = "the record of any one node: features, label and the edges that it declares"
     not_covered: ClassVar[str] = (
         "who is in the data, the split, edges that others declare towards the node, and the node's own "
@@ -111,8 +111,8 @@ class NodeRecord(NodeUnit):
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: one record may have edges to everybody, so a plain sum has no bound."""
         raise UnitError(
-            "a sum over in-neighbours has no bound under unit 'node-owner', since one node may declare edges "
-            "to all others: ask with a PushQuery, whose weights share one budget a source"
+            "a sum over in-neighbors has no bound under unit 'node-record', since one node may declare edges "
+            "to all others: ask with a OutEdgeSumQuery, whose weights share one budget a source"
         )
 
 
@@ -126,7 +126,7 @@ class NodeBoundedDegree(NodeUnit):
     3.0
     """
 
-    name: ClassVar[str] = "node-promise"
+    name: ClassVar[str] = "node-bounded-degree"
     covers: ClassVar[str] = (
         "any one node with all its edges, features and label, while the assumption about degrees is true"
     )
@@ -145,19 +145,19 @@ class NodeBoundedDegree(NodeUnit):
 
 @dataclass(frozen=True)
 class LocalAttributes(Unit):
-    """Each node's own features and label, randomised before they leave the node. Edges are public.
+    """Each node's own features and label, randomized before they leave the node. Edges are public.
 
     The two have budgets of their own (``eps_x``, ``eps_y``), which add up for one record.
 
     >>> LocalAttributes().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'node-features' protects what each node says about itself, before any \
+    graphveil.errors.UnitError: unit 'local-attributes' protects what each node says about itself, before any \
 sum: nothing is left to protect in sums of what was said
     """
 
-    name: ClassVar[str] = "node-features"
+    name: ClassVar[str] = "local-attributes"
     delta_cap: ClassVar[float] = 1e-10
-    covers: ClassVar[str] = "each node's own features and label, randomised before they leave the node"
+    covers: ClassVar[str] = "each node's own features and label, randomized before they leave the node"
     not_covered: ClassVar[str] = (
         "edges, identities, the split, and test labels, which are used in the clear for the test score"
     )
@@ -165,7 +165,7 @@ sum: nothing is left to protect in sums of what was said
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: edges are public under this unit."""
         raise UnitError(
-            "unit 'node-features' protects what each node says about itself, before any sum: nothing is left "
+            "unit 'local-attributes' protects what each node says about itself, before any sum: nothing is left "
             "to protect in sums of what was said"
         )
 
@@ -178,11 +178,11 @@ class EdgeSubset(Unit):
 
     >>> EdgeSubset().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'private-slot-edge' is for released graphs, and sums over neighbours \
+    graphveil.errors.UnitError: unit 'edge-subset' is for released graphs, and sums over neighbors \
 mix public and private edges; use 'undirected-edge' for those
     """
 
-    name: ClassVar[str] = "private-slot-edge"
+    name: ClassVar[str] = "edge-subset"
     delta_cap: ClassVar[float] = 1e-7
     covers: ClassVar[str] = "the presence of any one edge between listed nodes that is not a public edge"
     not_covered: ClassVar[str] = (
@@ -192,7 +192,7 @@ mix public and private edges; use 'undirected-edge' for those
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: only graphs are released under this unit."""
         raise UnitError(
-            "unit 'private-slot-edge' is for released graphs, and sums over neighbours mix public and "
+            "unit 'edge-subset' is for released graphs, and sums over neighbors mix public and "
             "private edges; use 'undirected-edge' for those"
         )
 
@@ -231,8 +231,8 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
 
     Args:
         name: the unit's name.
-        replace_one: for node units: neighbours have another record in place of a null record.
-        max_degree: the degree that the data owner asserts, for ``node-promise``.
+        replace_one: for node units: neighbors have another record in place of a null record.
+        max_degree: the degree that the data owner asserts, for ``node-bounded-degree``.
 
     >>> parse_unit("undirected-edge")
     UndirectedEdge()
@@ -256,14 +256,14 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
 
 _CANDIDATES = {
     "node": {
-        "node-owner": "a node's features, label and out-edges",
-        "node-promise": "the same and all edges at the node, if no degree exceeds a bound",
-        "node-features": "features and labels that each node perturbs, not edges",
+        "node-record": "a node's features, label and out-edges",
+        "node-bounded-degree": "the same and all edges at the node, if no degree exceeds a bound",
+        "local-attributes": "features and labels that each node perturbs, not edges",
     },
     "edge": {
         "undirected-edge": "one edge in both directions",
         "directed-edge": "one stored edge in one direction",
-        "private-slot-edge": "edges between listed nodes, next to public edges",
+        "edge-subset": "edges between listed nodes, next to public edges",
     },
 }
 _MEANINGS = {
@@ -289,7 +289,7 @@ def _unknown_unit(name: object) -> str:
 def _node_bounded_degree(replace_one: bool, max_degree: int | None) -> NodeBoundedDegree:
     if max_degree is None:
         raise UnitError(
-            "unit 'node-promise' rests on an assumption of the data owner about degrees: pass "
-            "assured_max_degree= (--assured-max-degree), or use 'node-owner', which needs no such assumption"
+            "unit 'node-bounded-degree' rests on an assumption of the data owner about degrees: pass "
+            "max_degree= (--max-degree), or use 'node-record', which needs no such assumption"
         )
     return NodeBoundedDegree(replace_one=replace_one, max_degree=max_degree)

@@ -108,7 +108,7 @@ def _costs(unit: Unit, queries: tuple[Query, ...], mu: float) -> bool:
 
 
 def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]:
-    """Return the cost of a scale at a discretisation of the privacy loss."""
+    """Return the cost of a scale at a discretization of the privacy loss."""
 
     def cost(scale: float, *, interval: float | None = None) -> float:
         try:

@@ -3,7 +3,7 @@
 Committing comes before drawing. One key serves one plan and, within it, one descriptor a query; a resume
 with any other is refused, because it would draw the same noise for different data or parameters.
 
-A finished release has lost its key, so it recognises its data by fingerprints under a key of their own, which
+A finished release has lost its key, so it recognizes its data by fingerprints under a key of their own, which
 stays in the folder: who holds both can test guesses of the edges, so neither may leave it.
 """
 
@@ -82,7 +82,7 @@ class MemoryJournal(Journal):
             raise ReleaseError("this journal belongs to another release; give each release its own")
 
     def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
-        """Recognise nothing: no other process answers from here."""
+        """Recognize nothing: no other process answers from here."""
 
     def commit(self, index: int, descriptor: bytes) -> None:
         """Record the descriptor; one key serves one descriptor."""
@@ -185,7 +185,7 @@ class FolderJournal(Journal):
             return self._fingerprint_keys.load(release_id)
         except ReleaseError:
             raise ReleaseError(
-                "the key by which this folder recognises its data is gone, so it cannot tell whether the "
+                "the key by which this folder recognizes its data is gone, so it cannot tell whether the "
                 "release is about these: start a new run in a new folder, which is a new release"
             ) from None
 

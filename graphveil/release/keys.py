@@ -55,7 +55,7 @@ class ReleaseKey:
         return cls(secrets.token_hex(16), parts[1], parts[2], reproducible=True)
 
     def digest(self, *arrays: torch.Tensor) -> str:
-        """Return the keyed digest of private arrays; an unkeyed one would tell neighbours apart."""
+        """Return the keyed digest of private arrays; an unkeyed one would tell neighbors apart."""
         return keyed_digest(self.master, *arrays)
 
     def query_key(self, descriptor: bytes) -> bytes:

@@ -107,7 +107,7 @@ class PrivateEdges:
         )
 
     def digest(self, key: bytes) -> str:
-        """Return the keyed digest of the edges; an unkeyed one would tell neighbours apart."""
+        """Return the keyed digest of the edges; an unkeyed one would tell neighbors apart."""
         return keyed_digest(key, *self._adjacency.arrays)
 
     def memory(self, rows: int, dim: int) -> Tensor:

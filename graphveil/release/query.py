@@ -88,7 +88,7 @@ class Query(ABC):
 
     @abstractmethod
     def changed(self, unit: Unit) -> int:
-        """Return how many coordinates may change between neighbours."""
+        """Return how many coordinates may change between neighbors."""
 
     @property
     @abstractmethod

@@ -284,8 +284,8 @@ def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
         and exceeds_degree(private, plan.unit.max_degree)
     ):
         raise UnitError(
-            "the graph violates the assumption of unit 'node-promise': a node has more edges than "
-            "assured_max_degree (--assured-max-degree); assert a larger degree, or use unit 'node-owner'"
+            "the graph violates the assumption of unit 'node-bounded-degree': a node has more edges than "
+            "max_degree (--max-degree); assert a larger degree, or use unit 'node-record'"
         )
     for query in plan.queries:
         query.check_unit(plan.unit, directed=private.directed)
@@ -328,13 +328,26 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
     return groups.to(torch.int64)
 
 
+# Keys of noise are derived from this text: another name would change the results of a seed.
+_NAMES_IN_KEYS = {
+    "node-record": "node-owner",
+    "node-bounded-degree": "node-promise",
+    "local-attributes": "node-features",
+    "edge-subset": "private-slot-edge",
+    "out_degree_bound": "degree_budget",
+    "use_public_edges": "heed_public",
+    "labeled": "labelled",
+}
+
+
 def _public_commitment(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
     """Return everything public that fixes a release."""
+    queries = [query.describe().parameters for query in plan.queries]
     return {
         "version": _VERSION,
-        "unit": plan.unit.name,
+        "unit": _NAMES_IN_KEYS.get(plan.unit.name, plan.unit.name),
         **asdict(plan.unit),
-        "queries": [query.describe().parameters for query in plan.queries],
+        "queries": [{_NAMES_IN_KEYS.get(name, name): one for name, one in query.items()} for query in queries],
         "sampler": plan.sampler.__name__,
         "nodes": adjacency.num_nodes,
         "directed": adjacency.directed,

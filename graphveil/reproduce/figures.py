@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which can be told apart by everybody.
+# Okabe and Ito's colors, which can be told apart by everybody.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-LINES = ("-", "-.")  # where there are more lines than colours
+LINES = ("-", "-.")  # where there are more lines than colors
 _INK, _SOFT, _LINE = "#1d2127", "#5b6470", "#e3e6ea"
 _LETTERS = 14  # of a title, to an inch
 _WIDTH, _HEIGHT, _ROW = 4.6, 3.4, 0.36  # inches: of a panel, and of a row of a table
@@ -109,7 +109,7 @@ def _panels(target: ReproductionTarget, points: list[Point]) -> "Figure":
     panels = list(dict.fromkeys(point.place[1] for point in points))
     columns = min(2, len(panels))
     figure, axes = _figure(columns, -(-len(panels) // columns), _WIDTH, _HEIGHT)
-    names = list(dict.fromkeys(line.name for line in target.lines))  # of one colour on all data sets
+    names = list(dict.fromkeys(line.name for line in target.lines))  # of one color on all data sets
     for place, panel in zip(axes, panels, strict=False):
         _curves(place, target, [point for point in points if point.place[1] == panel], names)
         place.set_title(panel)
@@ -183,10 +183,10 @@ def _x(point: Point, beyond: float | None) -> float:
     return beyond if beyond is not None and x == float("inf") else x
 
 
-def _intervals(place: "Axes", there: list[float], points: list[Point], scale: float, colour: str) -> None:
+def _intervals(place: "Axes", there: list[float], points: list[Point], scale: float, color: str) -> None:
     ends = [(x, point.interval) for x, point in zip(there, points, strict=True) if point.interval]
     for x, (low, high) in ((x, end) for x, end in ends if end):
-        place.plot([x, x], [scale * low, scale * high], color=colour, linewidth=1.1, zorder=2)
+        place.plot([x, x], [scale * low, scale * high], color=color, linewidth=1.1, zorder=2)
 
 
 def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
@@ -198,15 +198,13 @@ def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
     figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 3) * _ROW)
     panels = list(dict.fromkeys(point.place[1] for point in points))
     for row, point in enumerate(points):
-        colour = COLOURS[panels.index(point.place[1]) % len(COLOURS)]
+        color = COLOURS[panels.index(point.place[1]) % len(COLOURS)]
         mean, ends, known = scale * (point.mean or 0), point.interval, point.published
         if ends:
-            place.plot([scale * end for end in ends], [row, row], color=colour, linewidth=1.6, zorder=2)
-        place.plot([mean], [row], "o", color=colour, markersize=6, zorder=3)
+            place.plot([scale * end for end in ends], [row, row], color=color, linewidth=1.6, zorder=2)
+        place.plot([mean], [row], "o", color=color, markersize=6, zorder=3)
         if known:
-            place.plot(
-                [known.value], [row], "D", color=colour, markerfacecolor="none", markersize=6, zorder=3
-            )
+            place.plot([known.value], [row], "D", color=color, markerfacecolor="none", markersize=6, zorder=3)
     place.set_yticks(range(len(points)), [_row_name(point) for point in points])
     place.tick_params(axis="y", length=0, labelcolor=_INK)
     place.set_ylim(len(points) - 0.5, -0.5)

@@ -20,7 +20,7 @@ class TargetLine:
     """One row of a table, one curve of a figure.
 
     Args:
-        name: what tables call it; one name is one colour.
+        name: what tables call it; one name is one color.
         panel: the part of the table or figure that it stands in.
         method: a name of ``METHODS``.
         measure: how a cell is measured, a name of ``graphveil.reproduce.measures.MEASURES``.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WORKER = 230e6  # bytes of memory that a worker has for itself, most of them of libraries
 
-__all__ = ["Keys", "Limits", "ReleaseBudget", "ServedRun", "Service", "app_of", "read_runs", "serve"]
+__all__ = ["Keys", "Limits", "ReleaseBudget", "ServedRun", "Service", "create_app", "read_runs", "serve"]
 
 
 def create_app(

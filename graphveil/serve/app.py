@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from graphveil import __version__
 from graphveil.errors import ConfigError
-from graphveil.serve import error_responses
+from graphveil.serve import error_responses, openapi
 from graphveil.serve.counters import INVOCATIONS, PREDICT
 from graphveil.serve.docs_page import render_docs
 from graphveil.serve.error_responses import to_json_bytes
@@ -30,7 +30,7 @@ def application(
     app = FastAPI(
         title="graphveil",
         version=__version__,
-        description=description.ABOUT,
+        description=openapi.ABOUT,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -75,7 +75,7 @@ def _add_pages(
 
     @app.get(
         "/v1/privacy",
-        responses=description.PRIVACY,
+        responses=openapi.PRIVACY,
         summary="Privacy guarantee of each run, and the remaining budget",
     )
     async def privacy(request: Request) -> Response:
@@ -86,13 +86,15 @@ def _add_pages(
             budget = await release_service.budget() if key is not None and key.releases else None
         return _json({"fresh_releases": release_service is not None, "budget": budget, "runs": guarantees})
 
-    @app.get("/healthz", responses=description.HEALTH, summary="Whether the server answers")
+    @app.get("/healthz", responses=openapi.HEALTH, summary="Whether the server answers")
     async def healthz() -> Response:
         return _json({"status": "ok"})
 
     app.add_api_route("/healthz", healthz, methods=["HEAD"], include_in_schema=False)
 
-    @app.get("/metrics", responses=description.METRICS, summary="Counters in the text format of Prometheus")
+    @app.get(
+        "/metrics", responses=openapi.METRICS, summary="Counters in the text format of Prometheus"
+    )
     async def metrics() -> Response:
         return Response(admission.counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -101,7 +103,7 @@ def _add_pages(
         return HTMLResponse(page, headers=_NO_SCRIPTS)
 
     page = render_docs(
-        description.complete(app, keyed=admission.keys is not None)
+        openapi.complete(app, keyed=admission.keys is not None)
     )  # once all pages are there
 
 

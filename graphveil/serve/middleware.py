@@ -118,7 +118,9 @@ class RequestMiddleware:
             page, response.status or CLIENT_CLOSED_REQUEST, time.perf_counter() - began, fault
         )
 
-    async def _answer_request(self, page: str, scope: Scope, receive: Receive, response: "_Noted") -> None:
+    async def _answer_request(
+        self, page: str, scope: Scope, receive: Receive, response: "_StatusRecorder"
+    ) -> None:
         """Answer a request for predictions, if there is a place for it."""
         if scope["method"] != "POST":
             raise error_responses.from_status(405, {"Allow": "POST"})

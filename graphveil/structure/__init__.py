@@ -4,7 +4,7 @@ from graphveil.structure.base import StructuralSimilarity
 from graphveil.structure.combine import averaging, union
 from graphveil.structure.communities import communities
 from graphveil.structure.edges import PublicEdges
-from graphveil.structure.embedding import DeepWalk, Embedding, Factorised, Node2Vec
+from graphveil.structure.embedding import DeepWalk, Embedding, Factorized, Node2Vec
 from graphveil.structure.multihop import MultiHop
 from graphveil.structure.named import SIMILARITIES, parse_similarity
 
@@ -12,7 +12,7 @@ __all__ = [
     "SIMILARITIES",
     "DeepWalk",
     "Embedding",
-    "Factorised",
+    "Factorized",
     "MultiHop",
     "Node2Vec",
     "PublicEdges",

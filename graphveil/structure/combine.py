@@ -1,4 +1,4 @@
-"""What similar nodes do to a propagation: averaged afterwards, or counted as neighbours."""
+"""What similar nodes do to a propagation: averaged afterwards, or counted as neighbors."""
 
 from itertools import pairwise
 from typing import Any
@@ -40,7 +40,7 @@ def union(edges: PublicEdges, similar: Matrix, *, max_union_degree: int | None =
 
         A_S = 1[A + S A > 0] without the diagonal.
 
-    With ``max_union_degree`` a node keeps its own neighbours and takes further ones up to that number, first those
+    With ``max_union_degree`` a node keeps its own neighbors and takes further ones up to that number, first those
     that more of its similar nodes hear from, then lower node numbers. With S = 0 the graph stays as it is.
 
     Args:

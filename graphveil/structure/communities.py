@@ -27,7 +27,7 @@ def communities(edges: PublicEdges, *, resolution: float = 1.0) -> Integers:
 
         sum_{u, v in one community} (A_uv - g d_u d_v / 2m).
 
-    Nodes move to the neighbouring community that gains most, in the order of their numbers, until hardly any
+    Nodes move to the neighboring community that gains most, in the order of their numbers, until hardly any
     does; then communities become nodes, and so on until nothing moves. Larger g gives smaller communities.
     Directions of edges are ignored. The answer depends on the edges and the nodes' order alone.
 

@@ -29,8 +29,8 @@ class PublicEdges:
         UnitError: the basis is empty, or what is given is no adjacency.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    >>> PublicEdges(path, basis="unit 'node-features' leaves edges public")
-    PublicEdges(nodes=3, basis="unit 'node-features' leaves edges public")
+    >>> PublicEdges(path, basis="unit 'local-attributes' leaves edges public")
+    PublicEdges(nodes=3, basis="unit 'local-attributes' leaves edges public")
     """
 
     adjacency: Adjacency
@@ -42,7 +42,7 @@ class PublicEdges:
             raise UnitError("public edges are made from an Adjacency, such as graph.adjacency")
         if not self.basis.strip():
             raise UnitError(
-                "edges are public for a reason: pass basis=, like \"unit 'node-features' leaves them public\""
+                "edges are public for a reason: pass basis=, like \"unit 'local-attributes' leaves them public\""
             )
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Nodes that walks pass together are alike: DeepWalk, node2vec, and the matrix that they factorise."""
+"""Nodes that walks pass together are alike: DeepWalk, node2vec, and the matrix that they factorize."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.structure.base import StructuralSimilarity
 from graphveil.structure.edges import Matrix, PublicEdges
-from graphveil.structure.factorise import factorised
+from graphveil.structure.factorize import factorized
 from graphveil.structure.nearest import Vectors, nearest
 from graphveil.structure.skipgram import check_gensim, skip_gram
 from graphveil.structure.walks import Nodes, RandomWalk
@@ -142,7 +142,7 @@ class Node2Vec(DeepWalk):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Factorised(Embedding):
+class Factorized(Embedding):
     """What DeepWalk tends to with many walks, by a sparse SVD (Qiu et al.: NetMF, WSDM 2018); no gensim.
 
         U sqrt(Sigma) of   max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)),
@@ -169,6 +169,6 @@ class Factorised(Embedding):
         if self.dim >= edges.num_nodes:
             raise ConfigError(f"dim={self.dim} must lie below the number of nodes, {edges.num_nodes}")
         first = streams.numpy("factorise").normal(size=edges.num_nodes)
-        return factorised(
+        return factorized(
             edges.matrix(), dim=self.dim, window=self.window, negative=self.negative, first=first
         )

@@ -21,7 +21,7 @@ class MultiHop(StructuralSimilarity):
 
         T = sum_{m=1..n} A^m,   P_ij = T_ij / sum_c T_ic,   S_ij = P_ij if P_ij > delta and i != j, else 0.
 
-    With ``transition`` a step counts by its probability, T = sum_m (D^-1 A)^m, GraRep's own normalisation:
+    With ``transition`` a step counts by its probability, T = sum_m (D^-1 A)^m, GraRep's own normalization:
     then neither hubs nor the highest power outweigh the rest. Walks run from a node to those it hears from.
 
     Guarantee: |S_v| < 1/delta for every node, since rows of P sum to one; that also bounds memory. S is not

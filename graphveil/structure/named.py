@@ -4,14 +4,14 @@ from graphveil._call_syntax import parse_arguments, parse_name
 from graphveil._check import suggestion
 from graphveil.errors import ConfigError
 from graphveil.structure.base import StructuralSimilarity
-from graphveil.structure.embedding import DeepWalk, Factorised, Node2Vec
+from graphveil.structure.embedding import DeepWalk, Factorized, Node2Vec
 from graphveil.structure.multihop import MultiHop
 
 SIMILARITIES: dict[str, type[StructuralSimilarity]] = {
     "multihop": MultiHop,
     "deepwalk": DeepWalk,
     "node2vec": Node2Vec,
-    "factorised": Factorised,
+    "factorized": Factorized,
 }
 
 

@@ -38,7 +38,7 @@ def check_gensim() -> None:
 def _missing() -> MissingDependencyError:
     return MissingDependencyError(
         "walks are embedded by gensim, which is not installed; run pip install 'graphveil[simgat]', or "
-        "take similarity='multihop' or 'factorised', which do without"
+        "take similarity='multihop' or 'factorized', which do without"
     )
 
 

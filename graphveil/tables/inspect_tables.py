@@ -376,7 +376,7 @@ def _add_rows(found: TableInspection, features: FeatureRuleBuilder, added: Colum
 
     found.ids = pa.concat_arrays([found.ids, added])
     assert found.y is not None
-    found.y = np.concatenate([found.y, np.full(len(added), labels.UNLABELLED)])
+    found.y = np.concatenate([found.y, np.full(len(added), labels.UNLABELED)])
     if found.parts is not None:
         found.parts = [*found.parts, *[None] * len(added)]
     found.features = [pa.concat_arrays([one, pa.nulls(len(added), one.type)]) for one in found.features]

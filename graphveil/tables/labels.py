@@ -13,9 +13,9 @@ from graphveil.errors import GraphError
 from graphveil.tables import files
 from graphveil.tables.files import AS_WRITTEN, NULL_VALUES, Column, Table
 
-__all__ = ["AS_WRITTEN", "CLASSES_FROM_LABELS", "UNLABELLED", "class_codes", "listed", "text"]
+__all__ = ["AS_WRITTEN", "CLASSES_FROM_LABELS", "UNLABELED", "class_codes", "listed", "text"]
 
-UNLABELLED = -1
+UNLABELED = -1
 CLASSES_FROM_LABELS = (
     "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
     "that somebody has its label, which classes named beforehand would not"
@@ -40,7 +40,7 @@ def class_codes(
     import pyarrow.compute as pc
 
     if name is None:
-        return np.full(table.num_rows, UNLABELLED), tuple(dict.fromkeys(map(str, classes or ())))
+        return np.full(table.num_rows, UNLABELED), tuple(dict.fromkeys(map(str, classes or ())))
     words = [word for word in null_values if word not in map(str, classes or ())]
     column = files.without_words(_labels(files.column(table, name), name), words)
     if classes is None and pa.types.is_large_string(column.type) and files.too_long(column):
@@ -51,14 +51,14 @@ def class_codes(
     order = _sorted(names) if classes is None else list(dict.fromkeys(map(str, classes)))
     place = {name: number for number, name in enumerate(order)}
     codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
-    codes = pc.fill_null(codes, UNLABELLED).to_numpy(zero_copy_only=False)
+    codes = pc.fill_null(codes, UNLABELED).to_numpy(zero_copy_only=False)
     if len(order) < 2:
         raise GraphError(
             f"column {name!r} holds labels of fewer than two classes, so there is nothing to learn; name "
             "another column (--label), or all classes beforehand (--classes)"
         )
     # One place more than there are names, so that the code -1 stays -1.
-    places = np.array([*(place.get(name, UNLABELLED) for name in names), UNLABELLED], dtype=np.int64)
+    places = np.array([*(place.get(name, UNLABELED) for name in names), UNLABELED], dtype=np.int64)
     return places[codes], tuple(order)
 
 

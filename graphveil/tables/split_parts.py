@@ -8,7 +8,7 @@ import numpy.typing as npt
 PARTS = ("train", "val", "test")
 SHARES = (0.75, 0.10)  # of train and val, where a table names no split and no recipe was chosen
 SINGLE_TRAIN_NODE_MESSAGE = (
-    "the split has one labelled train node, and networks trained in the clear compare the nodes of a "
+    "the split has one labeled train node, and networks trained in the clear compare the nodes of a "
     "batch, which takes two; label more nodes, or choose a split that has more (--split COLUMN)"
 )
 _EXCESS = 1e-9  # undoes products such as 0.29 * 100 that fall just below a whole number
@@ -52,8 +52,8 @@ def has_single_train_node(members: Sequence[str | None] | None, counts: npt.NDAr
 
 
 def empty_part_message(part: str) -> str:
-    """Return the words for a part of the split without a labelled node."""
+    """Return the words for a part of the split without a labeled node."""
     return (
-        f"the split has no labelled {part} nodes; label more nodes, or choose a split that has some "
+        f"the split has no labeled {part} nodes; label more nodes, or choose a split that has some "
         "(--split COLUMN)"
     )

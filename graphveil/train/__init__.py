@@ -25,8 +25,8 @@ __all__ = [
     "TrainingSchedule",
     "UnitRows",
     "clipped_sum",
-    "refuse_row_mixing",
+    "reject_row_mixing",
     "train",
-    "train_clipped",
     "train_private",
+    "train_with_clipped_sum",
 ]

@@ -1,4 +1,4 @@
-"""The training loop of every model that may use an ordinary optimiser: Adam, validation, checkpoints."""
+"""The training loop of every model that may use an ordinary optimizer: Adam, validation, checkpoints."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How much a neighbour counts: weights of pairs by rows that everybody may know."""
+"""How much a neighbor counts: weights of pairs by rows that everybody may know."""
 
 from graphveil.weights.attention import Attention
 from graphveil.weights.base import DotWeight, Similarity

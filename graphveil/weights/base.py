@@ -1,8 +1,8 @@
 """Weights of pairs: how much u's message into v counts, by two rows that everybody may know.
 
 The rows are public or were released earlier, so a weight belongs to a pair of nodes and not to an edge: one
-that comes or goes takes its own contribution along and changes no other. Degrees, softmax over neighbours and
-common neighbours are functions of the edges, and nothing here is ever given any.
+that comes or goes takes its own contribution along and changes no other. Degrees, softmax over neighbors and
+common neighbors are functions of the edges, and nothing here is ever given any.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ Values = npt.NDArray[np.float64]
 class Similarity(ABC):
     """0 <= w(z_u, z_v) <= bound for every ordered pair of nodes, whether an edge joins them or not.
 
-    Guarantee (edge units): the sum of w(z_u, z_v) c_u over in-neighbours, |c_u| <= 1, moves by at most
+    Guarantee (edge units): the sum of w(z_u, z_v) c_u over in-neighbors, |c_u| <= 1, moves by at most
     ``bound`` in one row for a directed edge, and by at most ``bound`` in each of two rows, sqrt 2 * bound
     together, for an undirected one. Asymmetric weights need no more: max over pairs of
     sqrt(w_uv^2 + w_vu^2) <= sqrt 2 * bound.

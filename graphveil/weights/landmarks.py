@@ -64,32 +64,32 @@ class Landmarks(Similarity):
         maps = [dots.phi] if self.weight.symmetric else [dots.phi, dots.psi]
         rows = torch.cat(maps, dim=1).to(torch.float32)
         step = max(1, len(rows) // _SAMPLE)
-        centres = _landmarks(rows[::step][:_SAMPLE], self.landmarks)
+        centers = _landmarks(rows[::step][:_SAMPLE], self.landmarks)
         width = dots.phi.shape[1]
-        phi, psi = (part.to(torch.int16) for part in (centres[:, :width], centres[:, -width:]))
+        phi, psi = (part.to(torch.int16) for part in (centers[:, :width], centers[:, -width:]))
         alike = DotProductWeights(phi, psi, dots.levels)
-        between = all_pairs(alike, torch.arange(len(centres)), 0, len(centres))
-        return CategoryWeights(_nearest(rows, centres).to(torch.uint8).numpy(), between)
+        between = all_pairs(alike, torch.arange(len(centers)), 0, len(centers))
+        return CategoryWeights(_nearest(rows, centers).to(torch.uint8).numpy(), between)
 
 
 def _landmarks(rows: Tensor, count: int) -> Tensor:
     """Return means of rows, from evenly spaced rows on; whole numbers, so that it is the same everywhere."""
-    centres = rows[torch.linspace(0, len(rows) - 1, min(count, len(rows))).long()]
+    centers = rows[torch.linspace(0, len(rows) - 1, min(count, len(rows))).long()]
     for _ in range(_ROUNDS):
-        member = (_nearest(rows, centres) == torch.arange(len(centres))[:, None]).to(torch.float32)
+        member = (_nearest(rows, centers) == torch.arange(len(centers))[:, None]).to(torch.float32)
         size = member.sum(dim=1, keepdim=True)
-        centres = torch.where(size > 0, (member @ rows / size.clamp_min(1)).to(torch.int32), centres)
-    return centres
+        centers = torch.where(size > 0, (member @ rows / size.clamp_min(1)).to(torch.int32), centers)
+    return centers
 
 
-def _nearest(rows: Tensor, centres: Tensor) -> Tensor:
-    """Return the place of each row's nearest centre, the first if several are."""
-    half = centres.square().sum(dim=1) / 2
+def _nearest(rows: Tensor, centers: Tensor) -> Tensor:
+    """Return the place of each row's nearest center, the first if several are."""
+    half = centers.square().sum(dim=1) / 2
     places = torch.zeros(len(rows), dtype=torch.int32)
     for first in range(0, len(rows), _ROWS):
-        closeness = centres @ rows[first : first + _ROWS].t() - half[:, None]  # exact, in whole halves
+        closeness = centers @ rows[first : first + _ROWS].t() - half[:, None]  # exact, in whole halves
         best, place = closeness[0].clone(), places[first : first + _ROWS]
-        for centre in range(1, len(centres)):
-            place.masked_fill_(closeness[centre] > best, centre)
-            torch.maximum(best, closeness[centre], out=best)
+        for center in range(1, len(centers)):
+            place.masked_fill_(closeness[center] > best, center)
+            torch.maximum(best, closeness[center], out=best)
     return places

@@ -11,7 +11,7 @@ from graphveil.weights.tables import StoredWeights
 class GivenWeight(Similarity):
     """w_uv / max_weight: each edge's own weight, as a share of the public bound that it is cut to.
 
-    Guarantee (edge units): neighbours differ in the weight of one edge, by any change inside [0, max_weight];
+    Guarantee (edge units): neighbors differ in the weight of one edge, by any change inside [0, max_weight];
     an absent edge has weight 0. The sum of w_uv c_u / max_weight, |c_u| <= 1, moves by at most 1 in one row
     for a directed edge, and in each of two rows for an undirected one, which has one weight: by max_weight,
     or sqrt 2 max_weight, in the weights' own scale.

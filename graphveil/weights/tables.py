@@ -3,7 +3,7 @@
 A pair's weight is a whole number from 0 to 2^WEIGHT_BITS and a function of that pair alone, to the last bit:
 all tables are made before an edge is read, and what is computed for an edge is exact integer arithmetic,
 whatever kernel, block or thread computes it. If the weight of one pair moved because an edge of another came
-or went, neighbouring graphs would differ in more than the rows that are charged.
+or went, neighboring graphs would differ in more than the rows that are charged.
 """
 
 import math

@@ -31,10 +31,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "gat": {"unit": "none", "epochs": 2},
     "classcode": {"unit": "undirected-edge", "epsilon": 1.0},
     "spectral": {"unit": "undirected-edge", "epsilon": 4.0},
-    "lpgnn": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
-    "simgat": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
-    "label-posterior": {"unit": "node-features", "eps_y": 1.0, "labels": "subset"},
-    "heterorr": {"unit": "private-slot-edge", "epsilon": 1.0, "eps_x": math.inf, "epochs": 2},
+    "lpgnn": {"unit": "local-attributes", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
+    "simgat": {"unit": "local-attributes", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
+    "label-posterior": {"unit": "local-attributes", "eps_y": 1.0, "labels": "subset"},
+    "heterorr": {"unit": "edge-subset", "epsilon": 1.0, "eps_x": math.inf, "epochs": 2},
 }
 
 

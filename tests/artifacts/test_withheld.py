@@ -19,12 +19,14 @@ from graphveil.models.saved import load_model
 from graphveil.privacy import NodeUnit, ledger_of
 from graphveil.privacy.unit import UNITS
 
-OWNER = {"unit": "node-owner", "epsilon": 1.0, "delta": 1e-5, "degree_budget": 5}
-PROMISE = {"unit": "node-promise", "epsilon": 1.0, "delta": 1e-5, "assured_max_degree": 299}
-BY_UNIT = pytest.mark.parametrize("configuration", [OWNER, PROMISE], ids=["node-owner", "node-promise"])
+OWNER = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5, "out_degree_bound": 5}
+PROMISE = {"unit": "node-bounded-degree", "epsilon": 1.0, "delta": 1e-5, "max_degree": 299}
+BY_UNIT = pytest.mark.parametrize(
+    "configuration", [OWNER, PROMISE], ids=["node-record", "node-bounded-degree"]
+)
 KEPT_BACK = {
-    "node-owner": {"predictions.parquet"},
-    "node-promise": {"predictions.parquet", "aggregates.safetensors"},
+    "node-record": {"predictions.parquet"},
+    "node-bounded-degree": {"predictions.parquet", "aggregates.safetensors"},
 }
 
 
@@ -189,9 +191,9 @@ def test_hostile_rows_are_refused(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("configuration", "changes"),
     [
-        (OWNER, {"unit": "node-promise", "assured_max_degree": 299, "degree_budget": None}),
+        (OWNER, {"unit": "node-bounded-degree", "max_degree": 299, "out_degree_bound": None}),
         (OWNER, {"replace_one": True}),
-        (PROMISE, {"assured_max_degree": 298}),
+        (PROMISE, {"max_degree": 298}),
     ],
 )
 def test_a_folder_whose_files_name_two_units_is_refused(run: Path, changes: dict[str, Any]) -> None:

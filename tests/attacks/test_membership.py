@@ -77,15 +77,15 @@ def test_an_overfitted_model_gives_its_training_nodes_away(evaluate_on: Any) -> 
 
 def test_a_private_model_does_not() -> None:
     graph = RECIPES["gap"].split(HARD, 0, by_id=True)
-    private = gv.MLP(unit="node-owner", epsilon=1.0, seed=0, unsafe_noise_seed=0).fit(graph)
+    private = gv.MLP(unit="node-record", epsilon=1.0, seed=0, unsafe_noise_seed=0).fit(graph)
     report = attack_membership(private, graph, MembershipSettings(per_class=60, disjoint=False))
     assert report.attackers[CONFIDENCE].auc < 0.6
-    assert report.unit == "node-owner" and not report.theoretical_bound["holds"]  # its noise has a seed
+    assert report.unit == "node-record" and not report.theoretical_bound["holds"]  # its noise has a seed
     assert report.as_dict()["internal"] is True
 
 
 def drawn(shift: float, *, prior: float = 0.0, seed: int = 0) -> tuple[Ensemble, np.ndarray, Any, Adjacency]:
-    """Draw confidences of 17 models: members' are higher, and so are those of members' neighbours."""
+    """Draw confidences of 17 models: members' are higher, and so are those of members' neighbors."""
     rng, nodes = np.random.default_rng(seed), 600
     edges = Adjacency.from_edges(range(nodes - 1), range(1, nodes), num_nodes=nodes, directed=False)
     members = rng.random((17, nodes)) < 0.5
@@ -102,7 +102,7 @@ def test_lira_is_the_likelihood_ratio() -> None:
     assert 0.4 < roc_auc(lira_scores(*nothing[:2]), nothing[2]) < 0.6
 
 
-def test_the_bayes_posterior_takes_what_neighbours_add_off() -> None:
+def test_the_bayes_posterior_takes_what_neighbors_add_off() -> None:
     ensemble, sure, members, edges = drawn(1.5, prior=1.5)
     nodes, secret = np.arange(600), SecretEdges.from_adjacency(edges)
     bayes, lira = bayes_scores(ensemble, sure, secret, nodes), lira_scores(ensemble, sure)

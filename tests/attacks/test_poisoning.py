@@ -19,7 +19,7 @@ from graphveil.graph.recipes import RECIPES
 
 TINY = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
 KEYWORDS = {
-    "unit": "node-features",
+    "unit": "local-attributes",
     "eps_x": 3.0,
     "eps_y": 2.0,
     "seed": 0,
@@ -40,7 +40,7 @@ def test_who_lies() -> None:
     assert degrees[hubs].min() >= degrees[np.setdiff1d(np.arange(300), hubs)].max()
 
 
-@pytest.mark.parametrize("lie", POISONING_STRATEGIES)
+@pytest.mark.parametrize("strategy", POISONING_STRATEGIES)
 def test_only_liars_change_and_only_what_they_may(strategy: str) -> None:
     found = _poison_reports(TOLD, TINY, LAW, WHO, strategy, np.random.default_rng(0))
     rows, own = found.features.dense().numpy(), TOLD.features.dense().numpy()
@@ -60,7 +60,7 @@ def test_only_liars_change_and_only_what_they_may(strategy: str) -> None:
         assert np.array_equal(rows, own)
 
 
-@pytest.mark.parametrize("lie", ["random", "label", "same", "deny"])
+@pytest.mark.parametrize("strategy", ["random", "label", "same", "deny"])
 def test_liars_say_groups_of_hashes_that_they_did_not_choose(strategy: str) -> None:
     graph = _of_five_classes()
     fitted = gv.LPGNN(**KEYWORDS | {"labels": "hashing", "eps_y": 0.5, "epochs": 1}).fit(graph)
@@ -117,7 +117,7 @@ def test_each_server_is_compared_with_itself() -> None:
 
 
 def test_other_units_and_lies_are_refused() -> None:
-    with pytest.raises(ConfigError, match="node-features"):
+    with pytest.raises(ConfigError, match="local-attributes"):
         attack_collection(gv.LPGNN(unit="none"), TINY)
-    with pytest.raises(ConfigError, match="lie"):
+    with pytest.raises(ConfigError, match="strategy"):
         attack_collection(MODEL, TINY, strategy="loud")  # type: ignore[arg-type]

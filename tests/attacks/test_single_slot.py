@@ -28,8 +28,8 @@ REPEATS = 200
 CHANCE = 4 * math.sqrt(0.5 / REPEATS)  # four standard errors of the difference of two rates, at most
 
 
-def bit(epsilon: float) -> "gv.attacks.single_slot.Score":
-    """Return the best score against randomised response: whether the pair is joined in what comes out."""
+def bit(epsilon: float) -> "gv.attacks.single_pair.Score":
+    """Return the best score against randomized response: whether the pair is joined in what comes out."""
 
     def score(graph: gv.Graph, number: int) -> float:
         released = gv.perturb.edge_rand(
@@ -49,7 +49,7 @@ def test_toggling_twice_changes_nothing() -> None:
     assert there.edge_set is not graph.edge_set
 
 
-def test_randomised_response_reaches_its_ceiling_and_no_more() -> None:
+def test_randomized_response_reaches_its_ceiling_and_no_more() -> None:
     found = single_pair(bit(1.0), GRAPH, PAIR, repeats=REPEATS)
     assert abs(largest_advantage(found) - pure_advantage(1.0)) < CHANCE
     assert abs(found.auc - pure_auc(1.0)) < CHANCE

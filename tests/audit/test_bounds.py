@@ -1,4 +1,4 @@
-"""Bounds against an independent auditor, against optimisation, and on mechanisms whose epsilon is known.
+"""Bounds against an independent auditor, against optimization, and on mechanisms whose epsilon is known.
 
 Golden values marked *auditor* are those of the auditing module of jax-privacy 2.0.0, which needs only numpy
 and scipy and was called once for each row.
@@ -74,7 +74,7 @@ def test_rates_are_those_of_an_auditor(
         assert upper == pytest.approx(beta.ppf(1 - significance, successes + 1, trials - successes))
 
 
-@pytest.mark.parametrize(("hits", "n", "alarms", "m", "delta", "epsilon"), AUDITOR_RUNS)
+@pytest.mark.parametrize(("tp", "n", "fp", "m", "delta", "epsilon"), AUDITOR_RUNS)
 def test_repeated_runs_are_those_of_an_auditor(
     tp: int, n: int, fp: int, m: int, delta: float, epsilon: float
 ) -> None:
@@ -113,7 +113,7 @@ def test_p_values_are_the_formula_written_out() -> None:
 def test_the_recursion_finds_the_largest_tail_that_the_constraints_allow(
     m: int, r: int, v: int, mu: float
 ) -> None:
-    # Maximise P[V >= v] over all laws of V with sum_{k > j} k p_k / m <= 1 - f(sum_{k >= j} (r - k) p_k / m);
+    # Maximize P[V >= v] over all laws of V with sum_{k > j} k p_k / m <= 1 - f(sum_{k >= j} (r - k) p_k / m);
     # 1 - f is concave, so it lies below its tangents: a linear programme from above, tight for many.
     k, tangents = np.arange(r + 1), ndtri(np.geomspace(1e-9, 1 - 1e-9, 500))
     rows, limits = [], []
@@ -194,7 +194,7 @@ def exceptions(truth: float, bounds: list[float]) -> int:
     return sum(bound > truth for bound in bounds)
 
 
-def test_bounds_from_runs_of_randomised_response_hold() -> None:
+def test_bounds_from_runs_of_randomized_response_hold() -> None:
     rng, epsilon = np.random.default_rng(3), 0.8
     p = 1 / (1 + math.exp(-epsilon))
     tp, fp = rng.binomial(300, p, TRIALS), rng.binomial(300, 1 - p, TRIALS)

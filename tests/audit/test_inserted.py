@@ -62,7 +62,7 @@ def test_a_private_run_gives_less_away_than_it_claims() -> None:
 
 
 def test_a_private_run_on_records_gives_less_away_than_it_claims() -> None:
-    model = gv.MLP(unit="node-owner", epsilon=2.0, delta=1e-4, seed=0)
+    model = gv.MLP(unit="node-record", epsilon=2.0, delta=1e-4, seed=0)
     found = audit_training(model, graph(), split=split, canaries=150, seed=3)
     assert found.is_valid
     assert 80 < found.canaries < 130  # those that are trained on
@@ -85,10 +85,11 @@ def test_a_network_over_exact_edges_tells_which_were_in() -> None:
 
 
 def test_records_that_are_learned_by_heart_are_found_out() -> None:
+    from graphveil.audit import training_canaries
 
     told = np.linspace(0, 1, 200)
     model = gv.MLP(unit="none", seed=0, tuned=False, epochs=2).fit(split(graph()))
-    found = inserted._bound_from_scores(model, told, told > 0.5, 0.99)
+    found = training_canaries._bound_from_scores(model, told, told > 0.5, 0.99)
     assert found.correct == found.guesses == 40
     assert found.bound.epsilon == found.bound.max_certifiable > 1.5
 

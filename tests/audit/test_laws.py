@@ -70,7 +70,7 @@ def test_noise_of_another_scale_tells_what_one_event_shows(wide: float, narrow: 
     laws = [GaussianLaw(np.zeros(size), array(scale)) for scale in (wide, narrow)]
     delta = 1e-4
     found = laws[0].against(laws[1], delta).epsilon(delta)
-    if size == 1:  # delta(e) of two centred normals is known: the wide one's excess beyond a radius
+    if size == 1:  # delta(e) of two centered normals is known: the wide one's excess beyond a radius
         t = np.linspace(0.1, 12, 2000)
         excess = 2 * norm.sf(t / wide) - math.exp(found) * 2 * norm.sf(t / narrow)
         assert excess.max() == pytest.approx(delta, rel=0.05)

@@ -50,7 +50,7 @@ PLANS = {
     "hops": ReleasePlan(EDGE, hops(1.0, 2, 8), DELTA),
     "stored edges": ReleasePlan(DirectedEdge(), hops(1.0, 1, 8, DirectedEdge()), DELTA),
     "weighted": ReleasePlan(EDGE, hops(1.5, 1, 8, EDGE, SigmoidCos()), DELTA),
-    "steered": ReleasePlan(
+    "target_weighted": ReleasePlan(
         EDGE, (NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 1.0, 1.0), 4),), DELTA
     ),
     "promised": ReleasePlan(
@@ -188,7 +188,7 @@ def kinds_of(base: type) -> set[type]:
     return {kind for one in base.__subclasses__() for kind in ({one} | kinds_of(one))}
 
 
-def test_every_kind_of_query_has_canaries_and_neighbours_or_a_reason() -> None:
+def test_every_kind_of_query_has_canaries_and_neighbors_or_a_reason() -> None:
     shipped = {
         kind
         for kind in kinds_of(Query)

@@ -1,4 +1,4 @@
-"""Neighbour replay of plans: every query keeps its price under every unit, and faults show by kind."""
+"""Neighbor replay of plans: every query keeps its price under every unit, and faults show by kind."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -107,7 +107,7 @@ def test_a_query_that_is_priced_too_low_is_found(name: str, unit: Unit, monkeypa
 
     monkeypatch.setattr(
         plan,
-        "price_of",
+        "charged_loss",
         lambda event, groups: ChargedLoss(
             *(0.2 * part for part in vars(charged_loss(event, groups)).values())
         ),
@@ -121,7 +121,7 @@ def test_what_no_small_graph_is_about_is_not_replayed() -> None:
 
 
 def by_degree(answer: Any) -> Any:
-    """Divide what every node sends by its degree, as a row-normalised sum would."""
+    """Divide what every node sends by its degree, as a row-normalized sum would."""
 
     def wrong(query: NeighborSumQuery, private: Any, data: Any, key: bytes) -> torch.Tensor:
         degree = torch.bincount(private._adjacency.indices, minlength=len(data.arrays[0])).clamp_min(1)
@@ -159,7 +159,7 @@ def test_a_release_that_is_booked_below_a_pair_is_found(monkeypatch: Patch) -> N
     from graphveil.audit.query_neighbor_tests import plan
 
     monkeypatch.setattr(plan, "total_mu", lambda event: 0.5)
-    assert "price" in replayed(EDGE, *hops(1.0, 1, 2)).kinds
+    assert "privacy_cost" in replayed(EDGE, *hops(1.0, 1, 2)).kinds
 
 
 def test_prices_are_those_of_the_groups() -> None:
@@ -182,7 +182,7 @@ def test_prices_are_those_of_the_groups() -> None:
         charged_loss(NonPrivate(), (0,))
 
 
-# -- neighbours ----------------------------------------------------------------------------------------------
+# -- neighbors ----------------------------------------------------------------------------------------------
 
 
 def families(unit: Unit, count: int = 60) -> Iterator[Family]:
@@ -193,9 +193,9 @@ def families(unit: Unit, count: int = 60) -> Iterator[Family]:
 
 
 @pytest.mark.parametrize("unit", [EDGE, STORED, SLOT], ids=said)
-def test_neighbours_differ_in_one_edge(unit: Unit) -> None:
+def test_neighbors_differ_in_one_edge(unit: Unit) -> None:
     for found in families(unit):
-        for other in found.neighbours:
+        for other in found.neighbors:
             u, v = other.place
             stored = {(u, v)} if unit is STORED else {(u, v), (v, u)}
             assert set(other.graph.edges) ^ set(found.graph.edges) == stored
@@ -207,10 +207,10 @@ def test_neighbours_differ_in_one_edge(unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("unit", [OWNER, REPLACED, PROMISE, replace(PROMISE, replace_one=True)], ids=said)
-def test_neighbours_differ_in_one_record(unit: Any) -> None:
+def test_neighbors_differ_in_one_record(unit: Any) -> None:
     kinds = set()
     for found in families(unit):
-        for other in found.neighbours:
+        for other in found.neighbors:
             (q,) = other.place
             rest = np.arange(found.graph.nodes) != q
             assert (other.graph.x[rest] == found.graph.x[rest]).all()
@@ -247,7 +247,7 @@ def test_vectors_belong_to_records() -> None:
         assert isinstance(before, OutEdgeSumData)
         longest = before.vectors.norm(dim=1) / torch.tensor([1.0, 1.2])[groups]
         seen |= {bool(length > 1) for length in longest} | {"zero" for length in longest if not length}
-        for other in found.neighbours:
+        for other in found.neighbors:
             after = query_data(push, replace(view, graph=other.graph))
             assert isinstance(after, OutEdgeSumData)
             (q,) = other.place
@@ -262,7 +262,7 @@ def test_vectors_belong_to_records() -> None:
 def test_edges_protected_vectors_are_the_same_on_both_sides() -> None:
     for found in families(EDGE, 10):
         view = NeighborView(found.graph, found.public, torch.zeros(found.graph.nodes), 0)
-        for other in islice(found.neighbours, 3):
+        for other in islice(found.neighbors, 3):
             asked = [
                 query_data(hops(1.0, 1, 2)[0], replace(view, graph=graph))
                 for graph in (found.graph, other.graph)

@@ -9,7 +9,7 @@ import torch
 import graphveil as gv
 from graphveil.audit import NoiseRecorder, PrivacyClaim, SmallGraph
 from graphveil.audit.laws import LossLowerBound
-from graphveil.audit.small_graphs import draw_graph, neighbours_of, pairs_of
+from graphveil.audit.small_graphs import draw_graph, neighbors_of, pairs_of
 from graphveil.errors import ConfigError
 
 EDGE = "undirected-edge"
@@ -124,7 +124,7 @@ def test_secret_samples_are_judged_by_counts_and_a_sound_one_is_not_accused() ->
         kept = noise.hidden.random(graph.nodes) < 0.5
         noise.laplace((graph.y[kept] == 0).sum(), 1.0)
 
-    found = gv.audit.neighbor_test(sampled, unit="node-features", epsilon=1.0, pairs=15, runs=1500)
+    found = gv.audit.neighbor_test(sampled, unit="local-attributes", epsilon=1.0, pairs=15, runs=1500)
     assert found.hidden
     assert not found.broken
     assert "counts of runs" in str(found)
@@ -147,22 +147,24 @@ def test_a_report_is_read_and_stored() -> None:
     assert [str(f) for f in same.findings] == [str(f) for f in found.findings]
 
 
-def test_neighbours_of_the_callers_own() -> None:
+def test_neighbors_of_the_callers_own() -> None:
     def two_nodes(rng: np.random.Generator) -> tuple[SmallGraph, SmallGraph]:
         empty = SmallGraph.from_edges(2, [], directed=False, rng=rng)
         return empty, empty.toggle_edge((0, 1))
 
-    found = gv.audit.neighbor_test(sums, unit="mine", sensitivity=2**0.5, neighbours=two_nodes, pairs=5)
+    found = gv.audit.neighbor_test(sums, unit="mine", sensitivity=2**0.5, neighbors=two_nodes, pairs=5)
     assert found.largest_mu == pytest.approx(2**0.5)
 
 
-@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner", "node", "node-features"])
-def test_neighbours_differ_as_their_unit_says(unit: str) -> None:
+@pytest.mark.parametrize(
+    "unit", ["undirected-edge", "directed-edge", "node-record", "node", "local-attributes"]
+)
+def test_neighbors_differ_as_their_unit_says(unit: str) -> None:
     sizes = set()
-    for (first, second), _ in zip(pairs_of(neighbours_of(unit), 3), range(300), strict=False):
+    for (first, second), _ in zip(pairs_of(neighbors_of(unit), 3), range(300), strict=False):
         sizes.add(first.nodes)
         assert first.nodes == second.nodes
-        assert first.directed == (unit in ("directed-edge", "node-owner"))
+        assert first.directed == (unit in ("directed-edge", "node-record"))
         changed = set(first.edges) ^ set(second.edges)
         records = np.flatnonzero((first.x != second.x).any(axis=1) | (first.y != second.y))
         assert len(records) <= 1
@@ -170,9 +172,9 @@ def test_neighbours_differ_as_their_unit_says(unit: str) -> None:
         if unit.endswith("edge"):
             assert len(changed) == (1 if unit == "directed-edge" else 2)
             assert not len(records)
-        elif unit == "node-features":
+        elif unit == "local-attributes":
             assert not changed
-        elif unit == "node-owner":
+        elif unit == "node-record":
             assert len({u for u, _ in changed}) <= 1
         else:
             q = set.intersection(*({u, v} for u, v in changed)) if changed else {0}

@@ -46,7 +46,12 @@ SECRET = bytes(range(32))
 
 def record(protocol: CollectionProtocol, node: int | str = "ann") -> dict[str, Any]:
     """An answer's input, with values inside, at and outside the bounds; all that is asked is agreed to."""
-    given: dict[str, Any] = {"node": node, "secret": SECRET, "max_eps": math.inf, "open_label": True}
+    given: dict[str, Any] = {
+        "node": node,
+        "secret": SECRET,
+        "max_eps": math.inf,
+        "allow_unprotected_label": True,
+    }
     if protocol.features is not None:
         given["features"] = [0.3 + 0.4 * i for i in range(protocol.features.dim)]
     if protocol.label is not None:

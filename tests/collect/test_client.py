@@ -41,11 +41,11 @@ class Block:
             raise ImportError(f"{name} is not on a device")
 sys.meta_path.insert(0, Block())
 from pathlib import Path
-from graphveil.collect import Collector, Survey, answer, device_secret
+from graphveil.collect import Collector, Survey, answer, client_secret
 survey = Survey.from_json(sys.argv[1])
 collector = Collector(survey, 1)
-agreed = {"max_eps": 20.0, "open_label": True}
-secret = device_secret(Path(sys.argv[2]))
+agreed = {"max_eps": 20.0, "allow_unprotected_label": True}
+secret = client_secret(Path(sys.argv[2]))
 message = answer(survey, node=0, secret=secret, features=[0.5] * survey.features.dim, label=1, **agreed)
 collector.accept(message, 0)
 print(collector.features().shape, survey.statement()[:24])
@@ -110,7 +110,7 @@ def test_words_beyond_a_share_follow_the_law() -> None:
 def test_one_answer_is_one_of_many(name: str) -> None:
     protocol = SURVEYS[name]
     given = record(protocol)
-    many = {part: given.pop(part) for part in ("secret", "max_eps", "open_label")}
+    many = {part: given.pop(part) for part in ("secret", "max_eps", "allow_unprotected_label")}
     if "features" in given:
         many["features"] = np.tile(given["features"], (9, 1))
     if "label" in given:
@@ -316,7 +316,7 @@ def test_an_open_label_is_sent_only_by_name() -> None:
     )
     given = {"node": 1, "secret": SECRET, "features": [0.5, 0.5], "label": 2}
     for more in ({}, {"max_eps": math.inf}):
-        with pytest.raises(BudgetError, match="open_label=True"):
+        with pytest.raises(BudgetError, match="allow_unprotected_label=True"):
             randomize_record(protocol, **given, **more)
     assert decode(protocol, 1, randomize_record(protocol, **given, allow_unprotected_label=True)).label == 2
     with pytest.raises(BudgetError, match="epsilon 1 of a record"):

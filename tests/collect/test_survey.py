@@ -82,7 +82,7 @@ def test_the_claim_is_the_sum_and_the_words_name_the_device() -> None:
     ("wrong", "why"),
     [
         ({}, "features, a label or both"),
-        ({"features": MultiBit(epsilon=math.inf, dim=2)}, "not randomised"),
+        ({"features": MultiBit(epsilon=math.inf, dim=2)}, "not randomized"),
         (
             {"features": PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=EvenAllocation())},
             "MultiBit or Feat",

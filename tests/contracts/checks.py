@@ -95,22 +95,22 @@ def random_graph(nodes: int, edges: int, seed: int = 0) -> tuple[np.ndarray, np.
 
 
 def hops_cost_what_they_are_booked_with() -> None:
-    """Neighbour replay of three hops of weight one."""
+    """Neighbor replay of three hops of weight one."""
     replay.of_method(ONE, UndirectedEdge(), pairs=60)
 
 
 def steered_rows_and_counts_cost_what_they_are_booked_with() -> None:
-    """Neighbour replay of the steered release with counts."""
+    """Neighbor replay of the steered release with counts."""
     replay.of_method(STEERED, UndirectedEdge(), pairs=150, seed=5)
 
 
 def few_labels_cost_what_they_are_booked_with() -> None:
-    """Neighbour replay of the release for few labels, directed too."""
+    """Neighbor replay of the release for few labels, directed too."""
     for unit in (UndirectedEdge(), DirectedEdge()):
         replay.of_method(FEW_LABELS, unit, pairs=60, seed=6)
 
 
-def the_path_is_the_same_for_neighbours() -> None:
+def the_path_is_the_same_for_neighbors() -> None:
     """Shapes, laws and rows of noise do not depend on an edge."""
     queries = STEERED.queries(UndirectedEdge(), replay.MU, GRID_BITS)
     found = neighbor_test_plan(UndirectedEdge(), queries, pairs=40, seed=2)
@@ -341,7 +341,7 @@ def releases_share_no_noise() -> None:
     assert (answers[0] == answers[1]).sum() < 4  # on a grid two draws may meet by chance
 
 
-def neighbours_share_no_noise_under_one_key() -> None:
+def neighbors_share_no_noise_under_one_key() -> None:
     """A key that meets two graphs, or two inputs, draws two noises: their difference tells nothing."""
     rows = CODES[[0, 0, 1, 1, 2]]
     other = rows.clone()
@@ -491,7 +491,7 @@ def a_journal_refuses_a_descriptor_that_is_one_character_off() -> None:
                     journal.commit(0, canonical({"edges": other, "input": "a"}))
 
 
-def a_journal_recognises_data_by_every_character_of_their_fingerprint() -> None:
+def a_journal_recognizes_data_by_every_character_of_their_fingerprint() -> None:
     """Data that a folder has seen are taken again, and no others, before it is closed and after."""
     fingerprint = KEY.digest(torch.zeros(1))
     with tempfile.TemporaryDirectory() as folder:
@@ -739,7 +739,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     hops_cost_what_they_are_booked_with,
     steered_rows_and_counts_cost_what_they_are_booked_with,
     few_labels_cost_what_they_are_booked_with,
-    the_path_is_the_same_for_neighbours,
+    the_path_is_the_same_for_neighbors,
     a_long_row_counts_for_nothing,
     a_row_one_step_over_its_bound_counts_for_nothing,
     inputs_are_never_longer_than_one,
@@ -759,7 +759,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     every_cell_has_noise,
     hops_share_no_noise,
     releases_share_no_noise,
-    neighbours_share_no_noise_under_one_key,
+    neighbors_share_no_noise_under_one_key,
     pushes_share_no_noise_under_one_key,
     training_noise_is_bound_to_its_data,
     pushes_depend_on_nothing_but_the_edges,
@@ -767,7 +767,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     a_hub_is_summed_exactly,
     a_digest_tells_256_bits,
     a_journal_refuses_a_descriptor_that_is_one_character_off,
-    a_journal_recognises_data_by_every_character_of_their_fingerprint,
+    a_journal_recognizes_data_by_every_character_of_their_fingerprint,
     a_known_graph_is_told_by_every_byte_of_its_tag,
     a_folder_knows_its_data_by_every_byte_of_their_digest,
     calibrated_plans_cost_at_most_their_target,

@@ -1,4 +1,4 @@
-"""Neighbour replay of hops with weights by similarity: every weight, both units, and what must not matter."""
+"""Neighbor replay of hops with weights by similarity: every weight, both units, and what must not matter."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -95,7 +95,7 @@ def directed(nodes: int, edges: Iterable[tuple[int, int]]) -> Adjacency:
 
 
 def every_weight_costs_what_it_is_booked_with() -> None:
-    """Replay of the whole catalogue, and of a user's own weights."""
+    """Replay of the whole catalog, and of a user's own weights."""
     for weight in WEIGHTS:
         for unit in UNITS:
             no_change_exceeds_its_price(weight, unit)
@@ -184,7 +184,7 @@ def _unsorted(source: np.ndarray, target: np.ndarray, nodes: int) -> Adjacency:
 
 
 def a_hub_is_summed_exactly() -> None:
-    """More in-neighbours than float32 adds exactly, against an oracle in whole numbers."""
+    """More in-neighbors than float32 adds exactly, against an oracle in whole numbers."""
     weight, rng = HalfCos(), np.random.default_rng(6)
     for degree in (1023, 1024, 1025, 20_000):
         keys = torch.from_numpy(rng.normal(size=(degree + 1, 3)))

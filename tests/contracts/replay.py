@@ -1,4 +1,4 @@
-"""Cases of neighbour replay: ways to release with edges protected, and with records."""
+"""Cases of neighbor replay: ways to release with edges protected, and with records."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ CODES = torch.tensor([[1.0, 0.0], [-0.5, math.sqrt(0.75)], [-0.5, -math.sqrt(0.7
 UNITS: tuple[Unit, ...] = (UndirectedEdge(), DirectedEdge())
 OWNER, REPLACED = NodeRecord(), NodeRecord(replace_one=True)
 LEVELS = (0, 4, 16, 81)
-BOUNDS = (1.0, 1.118033988749895, 0.0)  # labelled, not labelled, silent
+BOUNDS = (1.0, 1.118033988749895, 0.0)  # labeled, not labeled, silent
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ def _counts(mu: float, bits: int) -> EdgeCountQuery:
 
 
 def _steered(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
-    labelled = 1 / (mu * math.sqrt(1 - COUNT_SHARE))
+    labeled = 1 / (mu * math.sqrt(1 - COUNT_SHARE))
     return (
-        NeighborSumQuery(GroupWeights.target_weighted(), (labelled, labelled, 1 / mu), DIM, bits),
+        NeighborSumQuery(GroupWeights.target_weighted(), (labeled, labeled, 1 / mu), DIM, bits),
         _counts(mu, bits),
     )
 
 
 def _few_labels(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
-    labelled = 1 / (mu * math.sqrt((1 - COUNT_SHARE) / 2))
-    hop = NeighborSumQuery(GroupWeights.few_labels(0.3), (labelled, labelled, math.sqrt(2) / mu), DIM, bits)
+    labeled = 1 / (mu * math.sqrt((1 - COUNT_SHARE) / 2))
+    hop = NeighborSumQuery(GroupWeights.few_labels(0.3), (labeled, labeled, math.sqrt(2) / mu), DIM, bits)
     return (hop, hop, _counts(mu, bits))
 
 

@@ -145,7 +145,7 @@ BUGS = [
                 'if query.kind == "rows":\n                answer = answer[self._private._adjacency.indptr.diff() > 0]\n            return answer',
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[the_path_is_the_same_for_neighbours]",
+        test="tests/contracts/test_checks.py::test_a_release[the_path_is_the_same_for_neighbors]",
     ),
     dict(
         name="isolated_nodes_get_no_noise",
@@ -156,11 +156,11 @@ BUGS = [
                 "np.array([kind == law for kind in noise.noise])[own] & (edges.degrees.numpy() > 0)",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[the_path_is_the_same_for_neighbours]",
+        test="tests/contracts/test_checks.py::test_a_release[the_path_is_the_same_for_neighbors]",
         paths=("torch", "compiled"),
     ),
     dict(
-        name="rows_are_normalised_without_a_margin_to_a_hair_above_one",
+        name="rows_are_normalized_without_a_margin_to_a_hair_above_one",
         edits=[("graphveil.propagation.normalize:", "_MARGIN = 1 + 1e-6", "_MARGIN = 1 - 1e-6")],
         test="tests/contracts/test_checks.py::test_a_release[inputs_are_never_longer_than_one]",
         paths=("torch", "compiled"),
@@ -526,7 +526,7 @@ BUGS = [
         paths=("torch", "compiled"),
     ),
     dict(
-        name="neighbouring_rows_share_words",
+        name="neighboring_rows_share_words",
         edits=[
             (
                 "graphveil._random:_counters",
@@ -724,7 +724,7 @@ BUGS = [
     dict(
         name="a_descriptor_leaves_out_the_data",
         edits=[("graphveil.release.release:Release._digest", "self._key.digest(*arrays)", '""')],
-        test="tests/contracts/test_checks.py::test_a_release[neighbours_share_no_noise_under_one_key]",
+        test="tests/contracts/test_checks.py::test_a_release[neighbors_share_no_noise_under_one_key]",
     ),
     dict(
         name="a_descriptor_leaves_out_the_edges",
@@ -735,7 +735,7 @@ BUGS = [
                 '""',
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[neighbours_share_no_noise_under_one_key]",
+        test="tests/contracts/test_checks.py::test_a_release[neighbors_share_no_noise_under_one_key]",
     ),
     dict(
         name="contributions_stay_off_the_grid",
@@ -802,15 +802,15 @@ BUGS = [
         reason="DID NOT RAISE",
     ),
     dict(
-        name="data_are_recognised_by_two_bytes_of_their_fingerprint",
+        name="data_are_recognized_by_two_bytes_of_their_fingerprint",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.recognise",
+                "graphveil.release.journal:FolderJournal.recognize",
                 "hmac.compare_digest(str(known), said)",
                 "hmac.compare_digest(str(known)[:2], said[:2])",
             )
         ],
-        test="tests/contracts/test_checks.py::test_a_release[a_journal_recognises_data_by_every_character_of_their_fingerprint]",
+        test="tests/contracts/test_checks.py::test_a_release[a_journal_recognizes_data_by_every_character_of_their_fingerprint]",
         reason="DID NOT RAISE",
     ),
     dict(
@@ -955,10 +955,10 @@ BUGS = [
         test="tests/contracts/test_checks.py::test_a_release[a_closed_release_forgets_its_key]",
     ),
     dict(
-        name="a_finished_release_recognises_nothing",
+        name="a_finished_release_recognizes_nothing",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.recognise",
+                "graphveil.release.journal:FolderJournal.recognize",
                 "record = self._read()",
                 "return\n        record = self._read()",
             )
@@ -966,10 +966,10 @@ BUGS = [
         test="tests/contracts/test_checks.py::test_a_release[a_finished_release_answers_its_own_data_only]",
     ),
     dict(
-        name="a_finished_release_recognises_its_edges_alone",
+        name="a_finished_release_recognizes_its_edges_alone",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.recognise",
+                "graphveil.release.journal:FolderJournal.recognize",
                 "record = self._read()",
                 'if name != "edges":\n            return\n        record = self._read()',
             )
@@ -1027,7 +1027,7 @@ BUGS = [
         paths=("torch",),
     ),
     dict(
-        name="keys_are_exact_sums_over_neighbours",
+        name="keys_are_exact_sums_over_neighbors",
         edits=[
             (
                 "graphveil.release.release:Release.answer",
@@ -1038,7 +1038,7 @@ BUGS = [
         test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[every_weight_costs_what_it_is_booked_with]",
     ),
     dict(
-        name="weights_are_a_softmax_over_the_neighbours",
+        name="weights_are_a_softmax_over_the_neighbors",
         edits=[
             (
                 "graphveil.weights.tables:Dots.of",
@@ -1460,7 +1460,7 @@ BUGS = [
         test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one",
     ),
     dict(
-        name="counts_of_neighbours_have_less_noise",
+        name="counts_of_neighbors_have_less_noise",
         edits=[
             (
                 "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw",
@@ -1597,7 +1597,7 @@ BUGS = [
         ],
     ),
     dict(
-        name="weights_read_what_neighbours_look_like",
+        name="weights_read_what_neighbors_look_like",
         edits=[
             (
                 "graphveil.models.classcode.edge.rounds:AggregationRounds.listen",
@@ -1607,7 +1607,7 @@ BUGS = [
             (
                 "graphveil.models.gap.method:asking",
                 "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
-                "graph = release._private._adjacency\n    into = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())\n\n    def of_neighbours(vectors: Tensor) -> Tensor:\n        rows = vectors if keys is None else keys\n        return rows - 3 * torch.zeros_like(rows).index_add_(0, into, rows[graph.indices.long()])\n\n    return lambda vectors: release.answer(NeighborSumData(vectors, of_neighbours(vectors)))",
+                "graph = release._private._adjacency\n    into = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())\n\n    def of_neighbors(vectors: Tensor) -> Tensor:\n        rows = vectors if keys is None else keys\n        return rows - 3 * torch.zeros_like(rows).index_add_(0, into, rows[graph.indices.long()])\n\n    return lambda vectors: release.answer(NeighborSumData(vectors, of_neighbors(vectors)))",
             ),
         ],
         test=[
@@ -1847,8 +1847,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.models.mlp.node_level:_learned",
-                "            labelled,\n",
-                "            torch.ones_like(labelled),\n",
+                "            labeled,\n",
+                "            torch.ones_like(labeled),\n",
             )
         ],
         test="tests/models/test_mlp_on_records.py::test_labels_of_others_are_not_read[False]",
@@ -3717,7 +3717,7 @@ BUGS = [
                 "FeatureScaling.fitted",
             ),
         ],
-        test="tests/models/features/test_scaling.py::test_models_on_records_scale_by_public_constants_alone[node-owner]",
+        test="tests/models/features/test_scaling.py::test_models_on_records_scale_by_public_constants_alone[node-record]",
     ),
     dict(
         name="another_graph_is_not_scaled",
@@ -3746,7 +3746,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.cli.train:trains_baseline",
-                'unit not in ("node-owner", "node-promise") if baseline is None else baseline',
+                'unit not in ("node-record", "node-bounded-degree") if baseline is None else baseline',
                 "baseline is not False",
             ),
         ],

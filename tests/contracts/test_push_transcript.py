@@ -95,6 +95,6 @@ def test_noise_three_percent_too_small_would_be_seen(monkeypatch: pytest.MonkeyP
 
 def test_weights_without_a_budget_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        out_edge_sums, "own_sums", lambda graph, weights: np.zeros(graph.num_nodes, dtype=np.int64)
+        out_edge_sums, "out_neighbor_sums", lambda graph, weights: np.zeros(graph.num_nodes, dtype=np.int64)
     )
     assert ratios(present=True, seed=21).mean() > 1.2 * MU**2 / 2

@@ -1,4 +1,4 @@
-"""Records and promised nodes: neighbour replay, and what one mutual edge moves."""
+"""Records and promised nodes: neighbor replay, and what one mutual edge moves."""
 
 import math
 

@@ -80,8 +80,8 @@ def test_a_whole_plan_in_one_kind_of_group_is_paid_by_every_record() -> None:
 
 
 def test_names_of_groups_may_be_in_the_name_of_their_partition() -> None:
-    query = AccuracyCountQuery(candidates=2, sigma=9.0, partition="labelled/unlabelled", pays=(False, True))
-    assert pipeline(query)[0].pays == ("unlabelled",)
+    query = AccuracyCountQuery(candidates=2, sigma=9.0, partition="labeled/unlabeled", pays=(False, True))
+    assert pipeline(query)[0].pays == ("unlabeled",)
     unnamed = AccuracyCountQuery(candidates=2, sigma=9.0, partition="records", pays=(False, True))
     assert pipeline(unnamed)[0].pays == ("group 2",)
 

@@ -15,7 +15,7 @@ def test_the_steered_release_has_sensitivity_one() -> None:
     assert found.max_tpr_at_1pct_fpr == pytest.approx(0.0173, abs=1e-4)
 
 
-def test_counts_of_neighbours_have_their_own_noise() -> None:
+def test_counts_of_neighbors_have_their_own_noise() -> None:
     found = gv.calibrate("classcode", "undirected-edge", 1.0, 1e-7)
     assert found.sensitivity == 1
     assert found.noise_std == pytest.approx([1.356962], rel=1e-5)
@@ -32,22 +32,22 @@ def test_the_two_directions_are_inverse(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("method", "config"),
-    [("gap", {"degree_budget": 30}), ("mlp", {"batch_size": 256, "epochs": 5})],
+    [("gap", {"out_degree_bound": 30}), ("mlp", {"batch_size": 256, "epochs": 5})],
 )
 def test_the_two_directions_are_inverse_under_units_of_records(method: str, config: dict[str, Any]) -> None:
     known = {"delta": 1e-5, "nodes": 10_000, **config}
-    there = gv.calibrate(method, "node-owner", 2.0, **known)
-    back = gv.calibrate(method, "node-owner", noise_std=there.noise_std[0], **known)
+    there = gv.calibrate(method, "node-record", 2.0, **known)
+    back = gv.calibrate(method, "node-record", noise_std=there.noise_std[0], **known)
     assert back.epsilon == pytest.approx(2, rel=2e-3)
     assert back.noise_std == pytest.approx(there.noise_std, rel=2e-3)
 
 
 def test_records_have_stages_with_payers_and_a_cross_check() -> None:
-    found = gv.calibrate("gap", "node-owner", 4.0, 1e-5, out_degree_bound=30, nodes=18_000)
+    found = gv.calibrate("gap", "node-record", 4.0, 1e-5, out_degree_bound=30, nodes=18_000)
     assert [stage.kind for stage in found.stages] == ["training", "push", "training"]
     assert sum(stage.share for stage in found.stages) == pytest.approx(1)
     assert found.epsilon <= 4 < found.epsilon_renyi
-    sampled = gv.calibrate("mlp", "node-owner", 4.0, 1e-5, nodes=18_000, batch_size=256, epochs=5)
+    sampled = gv.calibrate("mlp", "node-record", 4.0, 1e-5, nodes=18_000, batch_size=256, epochs=5)
     assert sampled.mu is None
     assert sampled.stages[0].sampling_rate == pytest.approx(256 / 13_500, rel=1e-6)
 
@@ -80,9 +80,9 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
 @pytest.mark.parametrize(
     ("method", "unit", "config"),
     [
-        ("classcode", "node-owner", {}),
-        ("gap", "node-owner", {"degree_budget": 4, "batch_size": 20, "epochs": 3}),
-        ("mlp", "node-owner", {"batch_size": 30, "epochs": 3}),
+        ("classcode", "node-record", {}),
+        ("gap", "node-record", {"out_degree_bound": 4, "batch_size": 20, "epochs": 3}),
+        ("mlp", "node-record", {"batch_size": 30, "epochs": 3}),
         ("gap", "undirected-edge", {"use_encoder": False}),
         ("classcode", "undirected-edge", {}),
     ],
@@ -92,8 +92,8 @@ def test_the_noise_that_is_told_is_that_of_a_fit_with_the_sizes_that_are_told(
 ) -> None:
     graph = gv.load_dataset("synthetic/tiny", by_id=True)
     told = {"delta": 1e-5, "nodes": graph.num_nodes, "classes": graph.num_classes, "dim": graph.num_features}
-    labelled = None if unit == "node-owner" else int((graph.train_mask | graph.val_mask).sum())
-    known = {**told, "training": int(graph.train_mask.sum()), "labelled": labelled}
+    labeled = None if unit == "node-record" else int((graph.train_mask | graph.val_mask).sum())
+    known = {**told, "training": int(graph.train_mask.sum()), "labeled": labeled}
     found = gv.calibrate(method, unit, 4.0, **known, **config)
     fitted = METHODS[method](unit=unit, epsilon=4.0, delta=1e-5, **config).preview(graph).plan
     assert fitted is not None
@@ -103,8 +103,8 @@ def test_the_noise_that_is_told_is_that_of_a_fit_with_the_sizes_that_are_told(
 
 def test_sizes_that_are_assumed_are_named() -> None:
     sampled = {"batch_size": 64, "epochs": 5, "delta": 1e-5}
-    found = gv.calibrate("mlp", "node-owner", 4.0, nodes=10_000, **sampled)
+    found = gv.calibrate("mlp", "node-record", 4.0, nodes=10_000, **sampled)
     assert found.assumed == {"classes": 10, "features": 500, "train_records": 7500}
-    known = gv.calibrate("mlp", "node-owner", 4.0, nodes=10_000, classes=3, dim=8, training=200, **sampled)
+    known = gv.calibrate("mlp", "node-record", 4.0, nodes=10_000, classes=3, dim=8, training=200, **sampled)
     assert known.assumed == {}
     assert known.noise_std[0] > 1.2 * found.noise_std[0]

@@ -79,7 +79,9 @@ def test_a_name_is_shown_and_never_obeyed(runs: list[FinishedRun]) -> None:
 
 
 def test_what_attacks_found_stands_beside(runs: list[FinishedRun]) -> None:
-    found = {"linkteller": {"attackers": [{"attacker": "somebody", "auc": 0.625, "tpr_at_1pct_fpr": None}]}}
+    found = {
+        "linkteller": {"attackers": [{"attacker": "somebody", "auc": 0.625, "max_tpr_at_1pct_fpr": None}]}
+    }
     page = compared_page([replace(runs[0], attacks=found)], today=TODAY)
     assert "somebody" in page and "0.625" in page
     assert "Attacks that were made" not in compared_page(runs, today=TODAY)
@@ -96,7 +98,7 @@ def test_a_single_run_has_the_interval_of_its_test_nodes(runs: list[FinishedRun]
 
 
 def test_classes_are_not_counted_where_labels_are_secret(tmp_path: Path) -> None:
-    trained("mlp", tmp_path / "run", "--unit", "node-owner", "--epsilon", "8")
+    trained("mlp", tmp_path / "run", "--unit", "node-record", "--epsilon", "8")
     metrics = FinishedRun.read(tmp_path / "run").metrics
     assert metrics["tested"] is None and metrics["per_class"] == []
 

@@ -1,4 +1,4 @@
-"""What a graph is recognised by is read in parts, and says the same however many there are."""
+"""What a graph is recognized by is read in parts, and says the same however many there are."""
 
 import numpy as np
 import pytest

@@ -52,12 +52,16 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
         if cls.local:
             budgets = {"eps_x": 1.0 if cls.needs_features else 0.0, "eps_y": 0.5}
         unit = (
-            "node-features" if cls.local else "none" if name in ("sage", "gcn", "gat") else "undirected-edge"
+            "local-attributes"
+            if cls.local
+            else "none"
+            if name in ("sage", "gcn", "gat")
+            else "undirected-edge"
         )
         if name == "heterorr":
-            unit, budgets["eps_x"] = "private-slot-edge", 2.0
+            unit, budgets["eps_x"] = "edge-subset", 2.0
         if name in ("gnn", "module"):
-            unit, budgets["module"] = "node-owner", "MyGNN"
+            unit, budgets["module"] = "node-record", "MyGNN"
         model = cls(unit=unit, **budgets)
         given = {name: value for name, value in model.get_params().items() if (name, value) not in NO_TEXT}
         settings = [f"{name}={value}" for name, value in given.items()]

@@ -41,7 +41,7 @@ def test_a_run_leaves_a_page_that_grows_with_its_predictions(
     assert "(1 release in its ledger, of 9 allowed)" in of_data
     other = Files.written(tmp_path / "..", seed=1)
     asked = ["--nodes", str(other.nodes), "--edges", str(other.edges)]
-    assert invoke("predict", "r", *asked, "--accept-price", "--out", "p.csv").code == 0
+    assert invoke("predict", "r", *asked, "--allow-spend", "--out", "p.csv").code == 0
     after = totals(Path("r/PRIVACY.md").read_text())
     (both,) = [float(after[what]) for what in after if "1 prediction of other graphs" in what]
     assert both > 1.3
@@ -53,7 +53,7 @@ def test_who_is_entitled_is_named_and_exact_figures_stay_inside(
     invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    owner = ["--unit", "node-owner", "--epsilon", "2", "--set", "epochs=1", "--delta", "1e-5"]
+    owner = ["--unit", "node-record", "--epsilon", "2", "--set", "epochs=1", "--delta", "1e-5"]
     assert invoke("train", "mlp", *files.flags, *owner, "--set", "tuned=no", "--out", "r").code == 0
     page = Path("r/PRIVACY.md").read_text()
     assert "row v to those entitled to the record of node v, and to nobody else" in page

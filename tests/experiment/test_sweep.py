@@ -85,7 +85,7 @@ def test_a_grid_is_method_by_settings_by_epsilon_and_what_no_budget_changes_is_o
         "006-gap-epochs-2-hops-1-without-privacy",
         "007-gap-epochs-2-hops-2-without-privacy",
     ]
-    records = {"unit": "node-owner", "delta": 1e-5}
+    records = {"unit": "node-record", "delta": 1e-5}
     budgets = [cell.epsilon for cell in grid(methods=("mlp",), parameters=records, settings={}).cells]
     assert budgets == [1.0, 4.0]  # there the MLP pays, too
 
@@ -209,7 +209,7 @@ def test_side_by_side_gives_the_same_bytes_and_one_ledger(tmp_path: Path) -> Non
     booked = []
     for out, jobs in (("one", 1), ("two", 2)):
         graph = gv.load_dataset("synthetic/tiny", recipe=None)
-        brief = {"epsilon": [1, 4], "settings": {"epochs": (2,)}, "ceiling": True, **PAPER}
+        brief = {"epsilon": [1, 4], "settings": {"epochs": (2,)}, "include_nonprivate": True, **PAPER}
         gv.sweep(["gap"], graph, out=tmp_path / out, jobs=jobs, **brief)
         booked.append(sorted((one.label, str(one.event)) for one in ledger_of(graph.edge_set).entries))
     assert published(tmp_path / "one") == published(tmp_path / "two")
@@ -256,12 +256,12 @@ def test_a_killed_command_resumes_with_other_jobs_to_the_same_bytes(tmp_path: Pa
             "2",
             "--set",
             "epochs=5",
-            "--ceiling",
+            "--include-nonprivate",
             "--unsafe-noise-seed",
             "7",
         ]
         run = [sys.executable, "-m", "graphveil", "sweep", "gap,mlp", *flags.split(), *grid]
-        return [*run, "--ceiling", "--out", str(out), "--jobs", str(jobs), *more]
+        return [*run, "--include-nonprivate", "--out", str(out), "--jobs", str(jobs), *more]
 
     killed = tmp_path / "killed"
     quiet: dict[str, Any] = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}

@@ -204,7 +204,7 @@ class TestDirectConstruction:
 
 
 class TestSecrecy:
-    def test_the_repr_is_the_same_for_neighbours(self):
+    def test_the_repr_is_the_same_for_neighbors(self):
         assert repr(build([0], [1], 3)) == repr(build([], [], 3)) == "Adjacency(nodes=3, directed=False)"
 
 

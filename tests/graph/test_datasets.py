@@ -6,7 +6,7 @@ import torch
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import dataset_info, datasets, list_datasets, load_dataset
-from graphveil.graph.published import catalogue
+from graphveil.graph.published import catalog
 
 # name: nodes, edges, features, class counts, degree mean / median / max, isolated, homophily
 PUBLISHED = {
@@ -80,7 +80,7 @@ class TestRealData:
 
     def test_berkeley_before_the_filter(self, data_root):
         info = dataset_info("facebook100/Berkeley13", data_root)
-        assert (info["nodes"], info["edges"], info["labelled"]) == (22_937, 852_444, 18_980)
+        assert (info["nodes"], info["edges"], info["labeled"]) == (22_937, 852_444, 18_980)
         assert info["homophily"] == pytest.approx(0.520, abs=0.0006)
 
     def test_lastfm_after_the_lpgnn_filter(self, data_root):
@@ -98,7 +98,7 @@ class TestRealData:
         first, second = (load_dataset("karate", data_root, seed=seed) for seed in (0, 1))
         assert not torch.equal(first.train_mask, second.train_mask)
 
-    def test_the_catalogue_knows_the_sizes(self, data_root):
+    def test_the_catalog_knows_the_sizes(self, data_root):
         rows = {row["name"]: row for row in list_datasets(data_root)}
         for name, (nodes, _, features, *_) in PUBLISHED.items():
             row = rows[name]
@@ -171,9 +171,9 @@ def offline(monkeypatch):
 
     entries = {
         name: dataclasses.replace(entry, fetch=entry.fetch and fail)
-        for name, entry in catalogue.CATALOGUE.items()
+        for name, entry in catalog.CATALOGUE.items()
     }
-    monkeypatch.setattr(catalogue, "CATALOGUE", entries)
+    monkeypatch.setattr(catalog, "CATALOGUE", entries)
     return tries
 
 

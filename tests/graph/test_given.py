@@ -168,15 +168,15 @@ def test_labels_as_text():
         Graph.from_edges(np.eye(2), ["a", 1], [0], [1], directed=False)
 
 
-@pytest.mark.parametrize("unit", [None, "node-owner", "node-features"])
+@pytest.mark.parametrize("unit", [None, "node-record", "local-attributes"])
 def test_a_split_for_records_follows_from_ids_alone(unit):
     graph = gv.load_dataset("synthetic/tiny", recipe=None)
-    relabelled = graph.replace(y=torch.full_like(graph.y, -1))
-    first, second = gv.split(graph, unit=unit), gv.split(relabelled, unit=unit)
+    relabeled = graph.replace(y=torch.full_like(graph.y, -1))
+    first, second = gv.split(graph, unit=unit), gv.split(relabeled, unit=unit)
     assert torch.equal(first.train_mask, second.train_mask) and torch.equal(first.test_mask, second.test_mask)
 
 
-def test_a_split_for_edges_has_exact_shares_of_labelled_nodes():
+def test_a_split_for_edges_has_exact_shares_of_labeled_nodes():
     graph = gv.load_dataset("synthetic/tiny", recipe=None)
     y = graph.y.clone()
     y[:40] = -1
@@ -189,16 +189,16 @@ def test_a_split_for_edges_has_exact_shares_of_labelled_nodes():
 @pytest.mark.parametrize(
     ("choices", "unit", "words"),
     [
-        ({"categories": "on"}, "node-owner", "protects each record"),
-        ({"missing": "median"}, "node-promise", "protects each record"),
+        ({"categories": "on"}, "node-record", "protects each record"),
+        ({"missing": "median"}, "node-bounded-degree", "protects each record"),
         ({"unknown_ids": "add"}, "undirected-edge", "publish a node"),
     ],
 )
 def test_a_fit_refuses_what_was_read_from_what_it_protects(choices, unit, words):
     graph = Graph.from_frames(NODES, EDGES, **(ROLES | choices))
-    keywords = {"degree_budget": 2} if unit == "node-owner" else {}
-    if unit == "node-promise":
-        keywords = {"assured_max_degree": 9}
+    keywords = {"out_degree_bound": 2} if unit == "node-record" else {}
+    if unit == "node-bounded-degree":
+        keywords = {"max_degree": 9}
     model = gv.GAP(unit=unit, epsilon=4.0, delta=1e-4, **keywords)
     with pytest.raises(UnitError, match=words):
         model.fit(gv.split(graph))

@@ -31,8 +31,8 @@ class TestFields:
         assert not graph.directed and not graph.has_split
         assert graph.y.dtype == torch.int64 and graph.x.dtype == torch.float32
 
-    def test_labelled(self):
-        assert path().labelled.tolist() == [True, True, True, True, False]
+    def test_labeled(self):
+        assert path().labeled.tolist() == [True, True, True, True, False]
 
     def test_a_label_column_counts_as_a_vector(self):
         assert path(y=torch.tensor(Y)[:, None]).y.tolist() == Y
@@ -51,7 +51,7 @@ class TestFields:
         with pytest.raises(AttributeError):
             path().name = "other"
 
-    def test_the_repr_is_the_same_for_neighbours(self):
+    def test_the_repr_is_the_same_for_neighbors(self):
         assert repr(path()) == repr(path(source=[], target=[]))
         assert repr(path()) == "Graph('graph', nodes=5, features=2, classes=3, directed=False, split=False)"
 
@@ -157,7 +157,7 @@ class TestDerived:
 
     def test_a_graph_to_predict_needs_the_number_of_classes_and_no_label(self):
         graph = path(y=[-1] * 5, num_classes=3)
-        assert (graph.num_classes, int(graph.labelled.sum())) == (3, 0)
+        assert (graph.num_classes, int(graph.labeled.sum())) == (3, 0)
         assert path().subgraph(mask(1, 0, 0, 0, 1)).num_classes == 3  # of one class only
         with pytest.raises(GraphError, match="a graph to predict only needs num_classes"):
             path(y=[-1] * 5)

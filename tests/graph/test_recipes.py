@@ -47,7 +47,7 @@ class TestClassFilter:
         assert graph.x[:, 0].tolist() == [0, 2, 3, 4, 5]
         assert graph.adjacency.edge_index().tolist() == [[4, 3], [3, 4]]
 
-    def test_unlabelled_nodes_always_go(self):
+    def test_unlabeled_nodes_always_go(self):
         assert ClassFilter()(small()).num_nodes == 6
 
     def test_the_largest_stay_in_their_old_order(self):
@@ -214,10 +214,10 @@ class TestSplitById:
         recipe = RECIPES["lpgnn"].on_clients()
         first, second = (recipe.prepare(one) for one in (graph, moved))
         assert torch.equal(first.x[1:], second.x[1:]) and RANGES_PUBLIC not in recipe.public_notes
-        with pytest.raises(GraphError, match=r"scales features.*on_devices"):
+        with pytest.raises(GraphError, match=r"scales features.*on_clients"):
             RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(graph), 0, by_id=True)
 
-    @pytest.mark.parametrize("flag", ["by_id", "on_devices"])
+    @pytest.mark.parametrize("flag", ["by_id", "on_clients"])
     def test_a_data_set_for_protected_records_is_neither_scaled_nor_split_by_labels(self, flag):
         raw = load_dataset("synthetic/tiny", recipe=None)
         graph = load_dataset("synthetic/tiny", recipe="lpgnn", **{flag: True})

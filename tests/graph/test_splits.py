@@ -6,9 +6,9 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph, hash_split, random_split, split
 
 
-def graph(nodes=1000, unlabelled=100, ids=None):
+def graph(nodes=1000, unlabeled=100, ids=None):
     y = np.arange(nodes) % 3
-    y[:unlabelled] = -1
+    y[:unlabeled] = -1
     return Graph.from_edges(torch.ones(nodes, 1), y, [0], [1], directed=False, ids=ids)
 
 
@@ -21,10 +21,10 @@ def same(first, second):
 
 
 class TestRandom:
-    def test_sizes_are_exact_and_only_labelled_nodes_take_part(self):
+    def test_sizes_are_exact_and_only_labeled_nodes_take_part(self):
         split = random_split(graph(), train=0.75, val=0.10, seed=0)
         assert [int(part.sum()) for part in parts(split)] == [675, 90, 135]
-        assert torch.equal(sum(parts(split)), split.labelled)
+        assert torch.equal(sum(parts(split)), split.labeled)
 
     def test_products_just_below_a_whole_number_round_to_it(self):
         split = random_split(graph(100, 0), train=0.29, val=0.28, seed=0)
@@ -35,7 +35,7 @@ class TestRandom:
         assert same(first, again) and not same(first, other)
 
     def test_the_labels_do_not(self):
-        shifted = graph().replace(y=torch.where(graph().labelled, (graph().y + 1) % 3, -1))
+        shifted = graph().replace(y=torch.where(graph().labeled, (graph().y + 1) % 3, -1))
         splits = [random_split(one, train=0.5, val=0.25, seed=1) for one in (graph(), shifted)]
         assert same(*splits)
 
@@ -60,7 +60,7 @@ class TestHash:
     def test_a_node_keeps_its_part_when_its_label_goes_or_others_leave(self):
         ids = np.array([f"user {number}" for number in range(1000)])
         whole = hash_split(graph(ids=ids), train=0.5, val=0.25, seed=3)
-        nulled = hash_split(graph(unlabelled=101, ids=ids), train=0.5, val=0.25, seed=3)
+        nulled = hash_split(graph(unlabeled=101, ids=ids), train=0.5, val=0.25, seed=3)
         assert same(whole, nulled)
         keep = torch.arange(1000) % 2 == 0
         fewer = hash_split(graph(ids=ids).subgraph(keep), train=0.5, val=0.25, seed=3)

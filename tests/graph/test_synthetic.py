@@ -23,7 +23,7 @@ def test_the_statistics_are_those_of_the_preset(name):
     median, same_class = (SHAPES | LARGE)[name]
     degrees = graph.adjacency.indptr.diff().numpy()
     assert (graph.num_nodes, graph.num_features) == (preset.nodes, preset.features)
-    assert graph.num_classes == preset.classes and bool(graph.labelled.all())
+    assert graph.num_classes == preset.classes and bool(graph.labeled.all())
     assert degrees.sum() == 2 * preset.edges
     assert np.median(degrees) == pytest.approx(median, abs=1 + 0.02 * median)
     assert homophily(graph) == pytest.approx(same_class, abs=0.01)
@@ -72,7 +72,7 @@ def test_loading_one_by_name():
 
 
 def test_the_demo_gains_from_its_edges():
-    # A nearest-class-mean rule on features alone, and on the features summed over the neighbours.
+    # A nearest-class-mean rule on features alone, and on the features summed over the neighbors.
     graph = load_dataset("synthetic/demo")
     features = to_dense(graph.x) - to_dense(graph.x).mean(dim=0)
     source, target = graph.adjacency.edge_index()

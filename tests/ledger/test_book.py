@@ -76,7 +76,7 @@ def test_a_reservation_is_given_back_until_noise_is_drawn(ledger: Ledger) -> Non
 
 def test_each_unit_has_its_own_limit(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
-    ledger.init("friends", "node-owner", epsilon="0.2", delta="1e-5")
+    ledger.init("friends", "node-record", epsilon="0.2", delta="1e-5")
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
     friends.record(entry("b", ApproximateDP(0.2), NodeRecord()))
@@ -86,12 +86,12 @@ def test_each_unit_has_its_own_limit(ledger: Ledger) -> None:
     other = [entry("e", unit=NodeRecord(replace_one=True)), entry("f", unit=NodeBoundedDegree(max_degree=5))]
     for refused in other:
         with pytest.raises(
-            BudgetError, match=r"has a budget under node-owner, undirected-edge and none under unit"
+            BudgetError, match=r"has a budget under node-record, undirected-edge and none under unit"
         ):
             friends.record(refused)
     with pytest.raises(ConfigError, match=r"does not say what it protects"):
         friends.record(entry("g", unit=None))
-    assert [one.unit for one in ledger.accounts("friends")] == ["node-owner", "undirected-edge"]
+    assert [one.unit for one in ledger.accounts("friends")] == ["node-record", "undirected-edge"]
 
 
 def test_without_a_limit_every_unit_is_recorded(ledger: Ledger) -> None:
@@ -146,7 +146,7 @@ def test_a_limit_is_raised_for_a_reason(ledger: Ledger) -> None:
     with pytest.raises(ConfigError, match="never lowered"):
         ledger.raise_limit("friends", "undirected-edge", epsilon="0.1", delta="1e-7", reason="less")
     with pytest.raises(ConfigError, match="has no budget under"):
-        ledger.raise_limit("friends", "node-owner", **raised, reason="more")
+        ledger.raise_limit("friends", "node-record", **raised, reason="more")
     assert [row["reason"] for row in ledger.export("friends") if row["kind"] == "raise"] == ["a second study"]
     assert ledger.verify() == []
 
@@ -236,7 +236,7 @@ REWRITINGS: dict[str, tuple[int, str, Callable[[list[Body]], object]]] = {
     "an account that was not opened": (
         2,
         "that was not opened",
-        lambda bodies: bodies[1].update(unit="node-owner"),
+        lambda bodies: bodies[1].update(unit="node-record"),
     ),
     "no events": (2, "none that a ledger writes", lambda bodies: bodies[1].update(events={"kind": "pure"})),
     "no limit": (1, "none that a ledger writes", lambda bodies: bodies[0].update(epsilon="x")),
@@ -244,7 +244,7 @@ REWRITINGS: dict[str, tuple[int, str, Callable[[list[Body]], object]]] = {
     "given back after all": (
         5,
         "given back for which noise",
-        lambda bodies: bodies.append(_said(5, "withdraw", reference="a")),
+        lambda bodies: bodies.append(_said(5, "refund", reference="a")),
     ),
     "drawn, and never booked": (
         5,

@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "ledger.sqlite"
     book = Ledger(path)
     book.init("friends", "undirected-edge", epsilon="1", delta="1e-7", tags=TAGS)
-    book.init("empty", "node-owner")
+    book.init("empty", "node-record")
     book.init("unbound", "undirected-edge", tags={"edges": "u" * 64})
     book.unbind("unbound")
     friends = book.data_set("friends")
@@ -259,7 +259,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "other names": lambda book: book.other_names("friends", TAGS),
     "use": used,
     "charge": charged,
-    "recognise": find_or_create,
+    "recognize": find_or_create,
     "raise": lambda book: book.raise_limit(
         "friends", "undirected-edge", epsilon="3", delta="1e-7", reason="third"
     ),

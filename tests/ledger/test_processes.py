@@ -108,7 +108,7 @@ def test_a_commit_whose_answer_was_lost_is_paid_once(place: str, monkeypatch: py
             raise store.OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
         return found
 
-    monkeypatch.setattr(store.Store, "_once", losing)
+    monkeypatch.setattr(store.Store, "_run_once", losing)
     friends.record(entry("a"))
     assert (lost, len(friends)) == ([1], 1)
     with pytest.raises(BudgetError):

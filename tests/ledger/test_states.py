@@ -454,7 +454,7 @@ CALLS: dict[str, Callable[[MemoryLedger], object]] = {
     "record": lambda ledger: ledger.record(Entry("b", "rows", Gaussian(0.1))),
     "check": lambda ledger: ledger.check(Entry("b", "rows", Gaussian(0.1))),
     "commit": lambda ledger: ledger.commit("a"),
-    "withdraw": lambda ledger: ledger.refund("a"),
+    "refund": lambda ledger: ledger.refund("a"),
 }
 
 

@@ -131,7 +131,7 @@ def of_size(asked: Event, epsilon: float, delta: float) -> PrivacyCost:
 
 
 @pytest.mark.parametrize(
-    ("before", "limit", "like", "room"),
+    ("before", "limit", "like", "remaining_epsilon"),
     [
         ([], ("0.5", "1e-6"), PureDP(1.0), 0.5),
         ([PureDP(0.1)] * 2, ("0.3", "0"), PureDP(1.0), 0.1),

@@ -1,4 +1,4 @@
-"""The case table of all local mechanisms: one of each kind, what it randomises, which budgets are none."""
+"""The case table of all local mechanisms: one of each kind, what it randomizes, which budgets are none."""
 
 import math
 from collections.abc import Callable

@@ -48,8 +48,8 @@ def test_no_two_counts_of_a_column_are_further_apart_than_the_budget(name: str) 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
 def test_the_counts_are_those_of_the_law(name: str, epsilon: float) -> None:
     law = TABLES[name](epsilon)
-    realised = np.array(law.channel.counts, dtype=np.float64) / TOTAL
-    assert np.abs(realised - law.table).max() < 1e-12 / min(1.0, epsilon)
+    realized = np.array(law.channel.counts, dtype=np.float64) / TOTAL
+    assert np.abs(realized - law.table).max() < 1e-12 / min(1.0, epsilon)
     assert law.channel.loss == pytest.approx(epsilon, abs=1e-9)
 
 

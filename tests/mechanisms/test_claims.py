@@ -1,20 +1,20 @@
-"""Claims and the words for unit node-features."""
+"""Claims and the words for unit local-attributes."""
 
 import math
 
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.mechanisms import NOT_COLLECTED, NOT_RANDOMISED, LocalDPClaim, node_features_statement
+from graphveil.mechanisms import NOT_COLLECTED, NOT_RANDOMIZED, LocalDPClaim, node_features_statement
 from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.scalar.table import scalar
 
 # guarantees.md, section 7.
 TEXT = (
-    "Each node's features are randomised on their own at eps_x = {} and its label at eps_y = {} (total {}; "
+    "Each node's features are randomized on their own at eps_x = {} and its label at eps_y = {} (total {}; "
     "inf = not protected). Edges, identities and test labels (used in the clear for the test score) are not "
     "protected. "
-    "This process held the raw data; the guarantee is about what leaves the randomiser."
+    "This process held the raw data; the guarantee is about what leaves the randomizer."
 )
 
 
@@ -23,7 +23,7 @@ TEXT = (
     [
         (LocalDPClaim(1.0), LocalDPClaim(0.5), ("1", "0.5", "1.5")),
         (LocalDPClaim(0.1), LocalDPClaim(0.2), ("0.1", "0.2", "0.3")),
-        (LocalDPClaim(1.0), NOT_RANDOMISED, ("1", "inf", "inf")),
+        (LocalDPClaim(1.0), NOT_RANDOMIZED, ("1", "inf", "inf")),
         (NOT_COLLECTED, LocalDPClaim(3.0), ("0", "3", "3")),
         (LocalDPClaim(1.00000049), LocalDPClaim(1000.0), ("1.00000049", "1000", "1001.00000049")),
         (LocalDPClaim(1e-7), LocalDPClaim(1e-7), ("1e-7", "1e-7", "2e-7")),
@@ -51,7 +51,7 @@ def test_deviations_come_first() -> None:
 def test_on_devices_nobody_held_the_raw_data() -> None:
     text = node_features_statement(LocalDPClaim(1.0), LocalDPClaim(1.0), on_clients=True)
     assert "held the raw data" not in text
-    assert text.endswith("Each node's own device ran the randomiser; the guarantee is about what leaves it.")
+    assert text.endswith("Each node's own device ran the randomizer; the guarantee is about what leaves it.")
 
 
 def test_claims_add_up() -> None:

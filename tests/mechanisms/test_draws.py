@@ -23,7 +23,7 @@ def test_below_is_the_high_part_of_a_product_of_128_bits() -> None:
         assert uniform_below(words, bound).tolist() == [int(word) * bound >> 64 for word in words.tolist()]
 
 
-def test_rounding_goes_to_the_two_neighbours_with_the_position_as_expectation() -> None:
+def test_rounding_goes_to_the_two_neighbors_with_the_position_as_expectation() -> None:
     words = halves(stream().words(np.arange(1_000_000), words_per_row=1)[:, 0])[0]
     rounded = round_up_or_down(np.full(len(words), 2.3), words)
     fits(np.bincount(rounded, minlength=5), np.array([0, 0, 0.7, 0.3, 0]))

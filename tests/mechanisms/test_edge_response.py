@@ -1,4 +1,4 @@
-"""Randomised response on slots: golden values, its loss in whole numbers, and its law on small graphs."""
+"""Randomized response on slots: golden values, its loss in whole numbers, and its law on small graphs."""
 
 import math
 from decimal import Decimal, localcontext
@@ -64,7 +64,7 @@ def largest_loss(response: EdgeRandomizedResponse) -> Decimal:
 
 
 def keeps_its_budget(epsilon: float, share: float) -> None:
-    """No answer is more than e^epsilon times as likely for one of two neighbours, in exact arithmetic."""
+    """No answer is more than e^epsilon times as likely for one of two neighbors, in exact arithmetic."""
     response = EdgeRandomizedResponse(epsilon, share)
     if response.keep or response.add:
         assert largest_loss(response) <= Decimal(epsilon), f"loses more than epsilon={epsilon}"
@@ -115,7 +115,7 @@ def test_one_edge_moves_its_own_slot_alone() -> None:
 
 
 def moves_one_slot() -> None:
-    """Neighbours draw the same noise: with one key they differ in the slot that differs, or nowhere."""
+    """Neighbors draw the same noise: with one key they differ in the slot that differs, or nowhere."""
     response = EdgeRandomizedResponse(1.0)
     for seed in range(60):
         stream, slot = RowStream(seed.to_bytes(32, "big")), seed * 7 % 400

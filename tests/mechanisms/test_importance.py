@@ -58,7 +58,7 @@ def test_important_features_that_tell_little_get_most() -> None:
     assert public_weights([9.0, 1], [0.0, 1], public_records=True, gamma=0).theta == (1.0, 0.0)
 
 
-def test_scores_are_averaged_over_the_public_records_before_they_are_normalised() -> None:
+def test_scores_are_averaged_over_the_public_records_before_they_are_normalized() -> None:
     rng = np.random.default_rng(2)
     importance, sensitivity = rng.normal(size=(2, 30, 5))
     alpha, beta = shares(importance).mean(axis=0), shares(sensitivity).mean(axis=0)

@@ -259,7 +259,7 @@ def test_a_theta_that_spends_more_would_be_noticed(monkeypatch: pytest.MonkeyPat
 # -- budgets, bounds and streams ----------------------------------------------------------------------------
 
 
-def test_weights_must_be_normalised_public_and_one_a_feature() -> None:
+def test_weights_must_be_normalized_public_and_one_a_feature() -> None:
     for theta in ([0.5, 0.6], [0.3, 0.3, 0.3], [1.0 + 1e-6]):
         with pytest.raises(ConfigError, match="theta adds up to"):
             WeightedAllocation(theta)
@@ -275,7 +275,7 @@ def test_weights_must_be_normalised_public_and_one_a_feature() -> None:
 
 
 def test_weights_from_scores_add_up_to_one() -> None:
-    # Equation 7 of HeteroRR as printed does not: gamma + (1 - gamma)(d (min + max) - 1), normalised here.
+    # Equation 7 of HeteroRR as printed does not: gamma + (1 - gamma)(d (min + max) - 1), normalized here.
     beta = np.random.default_rng(0).dirichlet(np.ones(16))
     alpha = np.random.default_rng(1).dirichlet(np.ones(16))
     raw = 0.5 * alpha + 0.5 * (beta.min() + beta.max() - beta)

@@ -55,7 +55,7 @@ def test_no_other_number_of_groups_tells_more(classes: int, epsilon: float) -> N
     assert max(told.values()) <= law.information + 1e-9
 
 
-def test_two_groups_of_two_classes_are_randomised_response() -> None:
+def test_two_groups_of_two_classes_are_randomized_response() -> None:
     law, rr = LocalHashing(epsilon=2.0, classes=2), LabelRR(epsilon=2.0, classes=2)
     assert law.transition == pytest.approx(rr.transition)
     assert law.information == pytest.approx(rr.information)

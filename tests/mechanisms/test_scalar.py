@@ -124,7 +124,7 @@ def test_mean_and_variance_are_those_of_the_law(name: str) -> None:
 def boundaries(law: StepDistribution | LaplaceDistribution, cells: int) -> tuple[np.ndarray, np.ndarray]:
     """Cut the line around every atom, and the rest into cells of equal mass; return edges and masses."""
     if isinstance(law, LaplaceDistribution):
-        quantiles = stats.laplace.ppf(np.arange(1, cells) / cells, law.centre, law.scale)
+        quantiles = stats.laplace.ppf(np.arange(1, cells) / cells, law.center, law.scale)
         return np.concatenate([[-np.inf], quantiles, [np.inf]]), np.full(cells, 1 / cells)
     cuts = np.concatenate(
         [[-np.inf], *([atom - 1e-6, atom + 1e-6] for atom in np.unique(law.atoms)), [np.inf]]

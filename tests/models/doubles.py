@@ -26,7 +26,7 @@ class Double(Estimator):
     """Releases one noisy row a node, and predicts by the row's largest entries."""
 
     method: ClassVar[str] = "double"
-    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
     needs_out_degree_bound: ClassVar[bool] = True
 
     hidden: int = 3

@@ -1,6 +1,6 @@
 """Replay of releases: answers are sums without noise, noted, and those of a known run are handed out again.
 
-What a model asks with, vectors and what weights read, must be the same bits in a neighbouring graph, given
+What a model asks with, vectors and what weights read, must be the same bits in a neighboring graph, given
 the same answers, and so must its predictions: they may follow from public data and answers only. The sums are
 what differs, by no more than their price.
 """

@@ -55,7 +55,7 @@ class TestConfiguration:
         )
 
     def test_the_unit_is_never_guessed(self, method):
-        with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-owner"):
+        with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-record"):
             METHODS[method]()
 
     @pytest.mark.parametrize("name", ["replace_one", "private_metrics"])
@@ -113,17 +113,17 @@ class TestConfiguration:
 
     def test_a_unit_of_released_graphs_is_named_as_such(self, method):
         if method == "mlp":  # which reads no edge, so that none has to be told from another
-            assert build(method, unit="private-slot-edge").distinguishes_private_edges is False
+            assert build(method, unit="edge-subset").distinguishes_private_edges is False
             return
         with pytest.raises(
             NotImplementedGuaranteeError,
-            match="unit 'private-slot-edge' is not available for it: train 'gcn'",
+            match="unit 'edge-subset' is not available for it: train 'gcn'",
         ):
-            build(method, unit="private-slot-edge")
+            build(method, unit="edge-subset")
 
-    def test_records_that_nodes_randomise_are_for_methods_that_read_no_others(self, method):
+    def test_records_that_nodes_randomize_are_for_methods_that_read_no_others(self, method):
         with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
-            build(method, unit="node-features")
+            build(method, unit="local-attributes")
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_a_private_unit_needs_a_budget(self, method):
@@ -213,10 +213,10 @@ class TestFit:
             build(method).fit(bare)
         none = torch.zeros(graph.num_nodes, dtype=torch.bool)
         for train, val, part in ((none, graph.val_mask, "train"), (graph.train_mask, none, "val")):
-            with pytest.raises(GraphError, match=f"no labelled {part} nodes"):
+            with pytest.raises(GraphError, match=f"no labeled {part} nodes"):
                 build(method).fit(graph.with_split(train, val, none))
         lone = torch.arange(graph.num_nodes) == 7
-        with pytest.raises(GraphError, match=r"one labelled train node, .* which takes two; label more"):
+        with pytest.raises(GraphError, match=r"one labeled train node, .* which takes two; label more"):
             build(method).fit(graph.with_split(lone, graph.val_mask, none))
         assert ledger_of(graph.edge_set).entries == ()
 
@@ -504,7 +504,7 @@ class TestBudget:
             assert build(name).fit(graph).privacy_cost(make_graph(seed=1)) is None
 
     @pytest.mark.parametrize(
-        ("unit", "more"), [("undirected-edge", {}), ("node-owner", {"degree_budget": 3}), ("none", {})]
+        ("unit", "more"), [("undirected-edge", {}), ("node-record", {"out_degree_bound": 3}), ("none", {})]
     )
     def test_weights_of_edges_are_not_ignored(self, graph, unit, more):
         source, target = graph.adjacency.edge_index()

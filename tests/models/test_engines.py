@@ -32,11 +32,11 @@ class Watched(gv.backends.Memory):
 asked: list[str] = []
 
 
-OWNER = {"unit": "node-owner", "epsilon": 8.0, "seed": 0}
+OWNER = {"unit": "node-record", "epsilon": 8.0, "seed": 0}
 CONFIGURED: dict[str, dict[str, Any]] = {
     "classcode": EDGES,
     "gnn": SMALL | {"module": Mean},
-    "heterorr": {"unit": "private-slot-edge", "epsilon": 2.0, "eps_x": 9.0},
+    "heterorr": {"unit": "edge-subset", "epsilon": 2.0, "eps_x": 9.0},
     "module": OWNER | {"module": Records},
 }
 
@@ -45,8 +45,8 @@ CONFIGURED: dict[str, dict[str, Any]] = {
 def test_every_estimator_has_an_engine_that_is_no_part_of_what_is_saved(method: str) -> None:
     cls, keywords = gv.METHODS[method], CONFIGURED.get(method, {"unit": "none"})
     model = cls(**keywords, backend="memory")
-    assert model.get_params()["engine"] == "memory" and "engine" not in model.recorded_params()
-    assert "engine" not in model._configuration() and "engine" not in parameter_types(cls)
+    assert model.get_params()["backend"] == "memory" and "backend" not in model.recorded_params()
+    assert "backend" not in model._configuration() and "backend" not in parameter_types(cls)
     for wrong in ("dask", 3, object()):
         with pytest.raises(ConfigError, match="engine="):
             cls(**keywords, backend=wrong)
@@ -72,7 +72,7 @@ def test_fits_and_predictions_have_the_same_bytes_with_any_engine(method: str, t
         model.save(tmp_path / str(number))
         found.append((torch.as_tensor(model.predict_proba(None)), torch.as_tensor(seen)))
         text = (tmp_path / str(number) / "model.json").read_text()
-        assert "engine" not in text and gv.load_model(tmp_path / str(number)).backend is None
+        assert "backend" not in text and gv.load_model(tmp_path / str(number)).backend is None
     assert all(torch.equal(one, found[0][part]) for pair in found for part, one in enumerate(pair))
 
 
@@ -123,5 +123,5 @@ def test_an_address_is_that_of_a_cluster() -> None:
     assert named(None) is None and named("disk") == "disk"
     assert named("ray", "here:1") == RayBackend(address="here:1")
     for name in (None, "memory", "disk"):
-        with pytest.raises(ConfigError, match="--engine ray"):
+        with pytest.raises(ConfigError, match="--backend ray"):
             named(name, "here:1")

@@ -19,7 +19,7 @@ from graphveil.privacy import ledger_of
 from models.conftest import MakeGraph
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5, "seed": 0, "epochs": 3}
-OWNER: dict[str, Any] = {**EDGES, "unit": "node-owner", "degree_budget": 4}
+OWNER: dict[str, Any] = {**EDGES, "unit": "node-record", "out_degree_bound": 4}
 LATER = pytest.mark.parametrize(
     "later",
     [
@@ -80,7 +80,7 @@ def test_what_was_learned_is_not_set(graph: Graph) -> None:
 
 @pytest.mark.parametrize("method", ["classcode", "gap", "mlp"])
 def test_a_plan_follows_from_public_sizes_alone(make_graph: MakeGraph, method: str) -> None:
-    unused = {"classcode": "epochs", "mlp": "degree_budget"}.get(method)
+    unused = {"classcode": "epochs", "mlp": "out_degree_bound"}.get(method)
     model = METHODS[method](**{name: value for name, value in OWNER.items() if name != unused})
     before = model.plan(num_nodes=150, num_classes=3)
     model.preview(make_graph())
@@ -114,7 +114,7 @@ class TestOwnGraph:
     ) -> None:
         GAP(**EDGES).fit(graph).save(tmp_path / "model")
         loaded, own = load_model(tmp_path / "model"), make_graph()
-        with pytest.raises(ConfigError, match="pass accept_price=True"):
+        with pytest.raises(ConfigError, match="pass allow_spend=True"):
             loaded.score(own)
         assert ledger_of(own.edge_set).entries == ()
         loaded.predict(own, allow_spend=True)

@@ -126,7 +126,7 @@ class TestRelease:
         assert all(bool((rows.norm(dim=1) <= 1).all()) for rows in asked)
         torch.testing.assert_close(asked[1], shrink_unit(model.aggregates_["hop1"], std))
 
-    def test_paper_mode_normalises_plainly(self, graph, monkeypatch):
+    def test_paper_mode_normalizes_plainly(self, graph, monkeypatch):
         asked: list[Tensor] = []
         monkeypatch.setattr("graphveil.release.Release.answer", recording(asked))
         model = GAP(**PAPER).fit(graph)
@@ -160,7 +160,7 @@ class TestViews:
         assert rows.norm(dim=1).tolist() == pytest.approx([2.197225, 0.405465, 0.0], abs=1e-5)
 
     @pytest.mark.parametrize("unit", ["none", "undirected-edge"])
-    def test_learns_from_neighbours(self, graph, unit):
+    def test_learns_from_neighbors(self, graph, unit):
         budget = {} if unit == "none" else {"epsilon": 50.0, "unsafe_noise_seed": 0}
         model = GAP(unit=unit, seed=0, epochs=100, **budget).fit(graph)
         assert model.score(graph) > 0.85

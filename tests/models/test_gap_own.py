@@ -82,7 +82,7 @@ def test_a_saved_model_needs_the_code_and_then_predicts_other_graphs(
         ({"encoder": Wide(4, 4)}, ConfigError, "encoder=Wide\\(...\\) is built already"),
         ({"encoder": Wide, "encoder_layers": 2}, ConfigError, "in place|takes the place"),
         (
-            {"head": Wide, "unit": "node-owner", "degree_budget": 2, "epochs": None},
+            {"head": Wide, "unit": "node-record", "out_degree_bound": 2, "epochs": None},
             NotImplementedGuaranteeError,
             "PrivateGNN",
         ),

@@ -7,7 +7,7 @@ from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitErro
 from graphveil.models.gat import GAT
 
 
-@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner"])
+@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record"])
 def test_private_units_are_refused_by_name(unit):
     with pytest.raises(
         NotImplementedGuaranteeError, match=f"gat reads .*got unit '{unit}'; use 'classcode' or 'gap'"
@@ -15,9 +15,9 @@ def test_private_units_are_refused_by_name(unit):
         GAT(unit=unit, epsilon=1.0)
 
 
-def test_records_that_nodes_randomise_are_for_other_methods():
+def test_records_that_nodes_randomize_are_for_other_methods():
     with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
-        GAT(unit="node-features")
+        GAT(unit="local-attributes")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_records_that_nodes_randomise_are_for_other_methods():
     ],
 )
 @pytest.mark.parametrize("directed", [False, True])
-def test_learns_from_neighbours(make_graph, options, directed):
+def test_learns_from_neighbors(make_graph, options, directed):
     graph = make_graph(directed=directed)
     assert GAT(unit="none", seed=0, epochs=60, **options).fit(graph).score(graph) > 0.75
 

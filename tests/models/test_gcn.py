@@ -19,7 +19,7 @@ def test_private_units_are_refused_by_name(unit):
     "options", [{}, {"layers": 1}, {"layers": 3, "batch_norm": False, "activation": "relu"}]
 )
 @pytest.mark.parametrize("directed", [False, True])
-def test_learns_from_neighbours(make_graph, options, directed):
+def test_learns_from_neighbors(make_graph, options, directed):
     graph = make_graph(directed=directed)
     assert GCN(unit="none", seed=0, epochs=60, **options).fit(graph).score(graph) > 0.75
 

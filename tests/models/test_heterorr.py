@@ -23,7 +23,7 @@ from graphveil.perturb.mechanism import adjacency_of, domain_of
 from graphveil.privacy import EdgeSubset, LocalAttributes, MemoryLedger, attach_ledger, ledger_of
 
 QUICK: dict[str, Any] = {
-    "unit": "private-slot-edge",
+    "unit": "edge-subset",
     "epsilon": 2.0,
     "eps_x": 4.0,
     "seed": 0,
@@ -53,11 +53,11 @@ def both_are_booked_and_stated() -> None:
     assert {type(entry.unit) for entry in entries} == {LocalAttributes, EdgeSubset}, "one is not booked"
     assert len(model.guarantee.additional) == 1, "features are not promised anything"
     edges, (features,) = model.guarantee, model.guarantee.additional
-    assert (edges.unit, edges.epsilon, edges.releases) == ("private-slot-edge", 2.0, 1)
-    assert (features.unit, features.epsilon, features.releases) == ("node-features", 4.0, 1)
+    assert (edges.unit, edges.epsilon, edges.releases) == ("edge-subset", 2.0, 1)
+    assert (features.unit, features.epsilon, features.releases) == ("local-attributes", 4.0, 1)
     said = model.guarantee.formal_statement()
     assert "each holds on its own, and they are not added" in said
-    assert "are (2, 0)-indistinguishable" in said and "randomised on their own at eps_x = 4:" in said
+    assert "are (2, 0)-indistinguishable" in said and "randomized on their own at eps_x = 4:" in said
     assert "no prediction reads a true private edge or a true feature" in said
 
 
@@ -138,7 +138,9 @@ def predicts_from_what_was_released_alone() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(EdgeRR, "ask", lambda self, release, domain: torch.arange(0, domain.size, 37))
             patch.setattr("graphveil.release.release.Release.close", lambda self: None)
-            patch.setattr(randomized_features, "told_features", lambda mechanism, x, *rest: _fixed(*x.shape))
+            patch.setattr(
+                randomized_features, "randomize_features", lambda mechanism, x, *rest: _fixed(*x.shape)
+            )
             graph = tiny()
             few = torch.rand(graph.num_nodes, generator=torch.Generator().manual_seed(0)) < kept
             other = graph.replace(adjacency=graph.adjacency.without_crossing(few), x=graph.x * (1 - loud))
@@ -271,7 +273,7 @@ def test_a_record_beside_another_cannot_be_lowered(tmp_path: Path) -> None:
     made().fit(tiny()).save(tmp_path / "release")
     path = tmp_path / "release" / "privacy.json"
     record = json.loads(path.read_text())
-    record["guarantee"]["beside"][0]["epsilon"] = 0.1
+    record["guarantee"]["additional"][0]["epsilon"] = 0.1
     path.write_text(json.dumps(record))
     with pytest.raises(Exception, match="was changed after it was written"):
         load_model(tmp_path / "release")
@@ -309,7 +311,7 @@ def test_another_graph_has_other_noise_whatever_the_seed() -> None:
     ("changes", "error", "words"),
     [
         ({"unit": None}, UnitError, "no unit of protection was given"),
-        ({"unit": "undirected-edge"}, UnitError, "use unit 'private-slot-edge'"),
+        ({"unit": "undirected-edge"}, UnitError, "use unit 'edge-subset'"),
         ({"unit": "none"}, UnitError, "without noise there is 'gcn'"),
         ({"eps_x": None}, ConfigError, "that of features is missing"),
         ({"eps_x": -1.0}, ConfigError, "eps_x=-1.0 must be a number above 0"),

@@ -16,7 +16,7 @@ from graphveil.models.lpgnn.randomized_records import label_report_nodes
 from graphveil.privacy import ledger_of
 from tests.models.conftest import CLASSES, grouped
 
-LOCAL = {"unit": "node-features", "eps_y": 2.0, "seed": 0, "unsafe_noise_seed": 0}
+LOCAL = {"unit": "local-attributes", "eps_y": 2.0, "seed": 0, "unsafe_noise_seed": 0}
 
 
 def model(**changed: object) -> gv.LabelPosterior:
@@ -57,7 +57,7 @@ def test_labels_of_test_nodes_and_raw_labels_are_not_read() -> None:
     assert 0 < float((said == graph.y)[label_report_nodes(graph)].float().mean()) < 1
 
 
-@pytest.mark.parametrize("around", PRIORS)
+@pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("labels", ["rr", "subset"])
 def test_what_is_around_a_node_says_its_class(prior: str, labels: str) -> None:
     graph = grouped(nodes=600)
@@ -97,14 +97,14 @@ def test_exact_labels_are_the_reference() -> None:
         ({"eps_y": 0}, ConfigError, "eps_y="),
         ({"epsilon": 1.0}, ConfigError, "spends on the label alone; pass eps_y="),
         ({"labels": "sets"}, ConfigError, "labels='sets' is not one of rr, subset"),
-        ({"around": "edges"}, ConfigError, "around='edges' is not one of"),
+        ({"prior": "edges"}, ConfigError, "around='edges' is not one of"),
         ({"posterior_steps": 0}, ConfigError, "posterior_steps=0"),
         (
             {"missing_labels": 0.2, "eps_y": math.inf},
             ConfigError,
             "missing_labels=0.2 is for labels that are",
         ),
-        ({"unit": "undirected-edge"}, UnitError, "protects 'node-features' and not"),
+        ({"unit": "undirected-edge"}, UnitError, "protects 'local-attributes' and not"),
     ],
 )
 def test_what_cannot_be_is_refused(changed: dict, error: type[Exception], why: str) -> None:
@@ -149,15 +149,15 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 def test_it_learns_from_the_reports_of_lpgnn_and_books_nothing() -> None:
     graph = grouped()
-    told = gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, epochs=2, seed=0).fit(graph)
-    beside = gv.LabelPosterior(unit="node-features", eps_y=2.0, seed=0).fit_same_reports(told, graph)
+    told = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, epochs=2, seed=0).fit(graph)
+    beside = gv.LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0).fit_same_reports(told, graph)
     assert beside.guarantee == told.guarantee
     assert torch.equal(beside.aggregates_["labels"], told.aggregates_["labels"])
     assert len(ledger_of(graph.edge_set).entries) == 1
     with pytest.raises(ConfigError, match="labels='subset' is not how the reports were made"):
         model(labels="subset").fit_same_reports(told, graph)
     with pytest.raises(ConfigError, match="is not how the reports were made"):
-        gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0).fit_same_reports(beside, graph)
+        gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0).fit_same_reports(beside, graph)
 
 
 @pytest.mark.parametrize(

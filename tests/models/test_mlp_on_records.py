@@ -17,7 +17,7 @@ from graphveil.privacy.gaussian import mu_of
 from graphveil.release import DPSGDQuery
 from tests.models.conftest import grouped
 
-OWNER: dict[str, Any] = {"unit": "node-owner", "epsilon": 4.0, "delta": 1e-5, "seed": 1}
+OWNER: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 1}
 SIZES = PublicSizes(nodes=20_000, classes=5, features=100, train_records=15_000)
 
 
@@ -27,7 +27,7 @@ def fitted(graph: Graph, **options: Any) -> MLP:
 
 def every_group_pays_the_total(counted: bool) -> None:
     """Training records pay mu, and the others mu or nothing: validation records teach, or are counted."""
-    promise = {"unit": "node-promise", "assured_max_degree": 40}
+    promise = {"unit": "node-bounded-degree", "max_degree": 40}
     for changes in ({}, {"replace_one": True}, promise, {**promise, "replace_one": True}):
         mlp = MLP(**{**OWNER, **changes, "private_metrics": counted})
         plan, unit = mlp._build_method().plan(SIZES), mlp.protected_unit

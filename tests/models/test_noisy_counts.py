@@ -20,8 +20,8 @@ Patch = pytest.MonkeyPatch
 
 CASES: dict[str, dict[str, Any]] = {
     "mlp": {"hidden": 4, "epochs": 10},
-    "gap": {"hidden": 4, "epochs": 10, "degree_budget": 3},
-    "classcode": {"degree_budget": 3},
+    "gap": {"hidden": 4, "epochs": 10, "out_degree_bound": 3},
+    "classcode": {"out_degree_bound": 3},
 }
 CHOOSING = ("mlp", "gap")
 NODES = 60
@@ -40,7 +40,7 @@ def fitted(method: str, counts: Iterable[list[float]], patch: Patch, **options: 
         here.setattr(Release, "ask", instead)
         settings = {
             **CASES[method],
-            "unit": "node-owner",
+            "unit": "node-record",
             "epsilon": 4.0,
             "delta": 1e-5,
             "seed": 1,
@@ -86,7 +86,7 @@ def _noting(passed: list[list[dict[str, Tensor]]], patch: Patch) -> None:
         passed.append(shipped(*args, **more))
         return passed[-1]
 
-    patch.setattr(node_level, "fit_records", noted)
+    patch.setattr(node_level, "fit_dpsgd", noted)
 
 
 @pytest.mark.parametrize("method", CASES)

@@ -30,7 +30,7 @@ def data(loud: float) -> Graph:
 def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None:
     for loud in (0.0, 3e38):
         model = GAP(
-            unit="node-owner", epsilon=8.0, delta=1e-3, out_degree_bound=2, seed=0, unsafe_noise_seed=0
+            unit="node-record", epsilon=8.0, delta=1e-3, out_degree_bound=2, seed=0, unsafe_noise_seed=0
         )
         model.fit(data(loud))
         assert bool(model.predict_proba()[1:].isfinite().all())
@@ -55,7 +55,7 @@ def test_every_prediction_is_finite_whatever_its_own_record_holds(build, loud: f
     graph = data(loud)
     graph.x[2, 0], graph.x[2, 1] = loud, -loud
     graph = graph.replace(x=torch.cat([graph.x] * 8, dim=1))
-    model = build(unit="node-owner", epsilon=8.0, delta=1e-3, seed=0, feature_scaling=scaling)
+    model = build(unit="node-record", epsilon=8.0, delta=1e-3, seed=0, feature_scaling=scaling)
     proba = model.fit(graph).predict_proba()
     assert proba.isfinite().all() and torch.allclose(proba.sum(dim=1), torch.ones(N))
 
@@ -74,7 +74,7 @@ def test_another_configuration_draws_no_second_answer_from_the_same_noise(tmp_pa
         if done == 3 and total > 3:
             raise KilledError
 
-    settings = {"unit": "node-owner", "epsilon": 8.0, "delta": 1e-3, "seed": 0}
+    settings = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-3, "seed": 0}
     with pytest.raises(KilledError):
         MLP(**settings, learning_rate=0.03).fit(data(1.0), on_progress=kill, workspace=tmp_path)
     with pytest.raises(ReleaseError, match="same noise for different data or parameters"):

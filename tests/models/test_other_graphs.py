@@ -144,7 +144,7 @@ class TestBooks:
         assert spent(graph) == [2]
 
     def test_disjoint_edges_say_nothing_about_records(self, graph, make_graph):
-        model = GAP(**{**QUICK, "unit": "node-owner", "delta": 1e-5}, out_degree_bound=3).fit(graph)
+        model = GAP(**{**QUICK, "unit": "node-record", "delta": 1e-5}, out_degree_bound=3).fit(graph)
         other = make_graph(seed=1)
         for ask in (model.predict, model.privacy_cost):
             with pytest.raises(UnitError, match="somebody may be in both graphs"):
@@ -299,7 +299,7 @@ class TestGrownGraph:
         assert spent(graph) == [3]
 
     def test_a_record_grows_with_its_edges_so_records_pay_for_the_whole(self, graph):
-        model = GAP(**{**QUICK, "unit": "node-owner", "delta": 1e-5}, out_degree_bound=3).fit(graph)
+        model = GAP(**{**QUICK, "unit": "node-record", "delta": 1e-5}, out_degree_bound=3).fit(graph)
         grown = grow(graph)
         model.predict(grown)
         assert [len(ledger_of(part).entries) for part in grown.edge_set.parts] == [2, 1]

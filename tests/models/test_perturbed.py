@@ -47,7 +47,7 @@ def with_public(graph: Graph) -> Graph:
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, "edge-rr(structure=lazy_audited, delta=1e-6)"])
 def test_private_edges_are_told_from_public_ones(mechanism: str) -> None:
     graph = with_public(tiny())
-    model = made(unit="private-slot-edge", perturb=mechanism).fit(graph)
+    model = made(unit="edge-subset", perturb=mechanism).fit(graph)
     said = model.guarantee.formal_statement()
     assert model.guarantee.epsilon == pytest.approx(3.0) and model.guarantee.valid
     assert said.startswith("Public: the public edges and the list of nodes")
@@ -69,7 +69,7 @@ def test_public_edges_stay_in_the_graph_that_a_model_sees(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(perturbed, "released", watched)
     graph = with_public(tiny())
-    made(unit="private-slot-edge", perturb="edge-rand(  )", epsilon=0.1).fit(graph)
+    made(unit="edge-subset", perturb="edge-rand(  )", epsilon=0.1).fit(graph)
     assert graph.public is not None
     there = {tuple(pair) for pair in seen[0].adjacency.edge_index().T.tolist()}
     assert {tuple(pair) for pair in graph.public.edges.edge_index().T.tolist()} <= there
@@ -129,7 +129,7 @@ def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path
         ({"perturb": "arr(0.1)"}, ConfigError, "settings are name=value pairs"),
         ({"perturb": "arr(density_fraction=2)"}, ConfigError, "must lie between 0 and 1"),
         ({"unit": "none"}, UnitError, "use unit 'undirected-edge'"),
-        ({"unit": "node-owner"}, UnitError, "use unit 'undirected-edge'"),
+        ({"unit": "node-record"}, UnitError, "use unit 'undirected-edge'"),
         ({"perturb": None}, NotImplementedGuaranteeError, "or train on a released graph"),
         ({"perturb": None, "unit": "none", "max_edges": 5}, ConfigError, "name a mechanism"),
     ],

@@ -22,10 +22,10 @@ from graphveil.train.devices import CPU
 from tests.models.gnn.modules import Mean, Records
 
 ELSEWHERE = torch.device("cpu", 0)
-BUDGET: dict[str, Any] = {"unit": "node-owner", "epsilon": 8.0, "seed": 0}
+BUDGET: dict[str, Any] = {"unit": "node-record", "epsilon": 8.0, "seed": 0}
 METHODS: dict[str, Callable[..., Estimator]] = {
     "stars": lambda **how: gv.PrivateGNN(module=Mean, epochs=2, leaves=8, **BUDGET, **how),
-    "trees": lambda **how: gv.PrivateGNN(module=Mean, epochs=2, neighborhood="neighbours", **BUDGET, **how),
+    "trees": lambda **how: gv.PrivateGNN(module=Mean, epochs=2, neighborhood="neighbors", **BUDGET, **how),
     "module": lambda **how: gv.PrivateModule(module=Records, epochs=5, **BUDGET, **how),
     "mlp": lambda **how: gv.MLP(**BUDGET, **how),
     "small mlp": lambda **how: gv.MLP(tuned=False, epochs=3, **BUDGET, **how),

@@ -90,7 +90,9 @@ def test_rows_are_used_as_they_are_if_they_are_short_and_refused_if_they_are_lon
     assert ledger_of(graph.edge_set).entries == before
 
 
-@pytest.mark.parametrize("unit", ["node-owner", "node-promise", "node-features", "none", "directed-edge"])
+@pytest.mark.parametrize(
+    "unit", ["node-record", "node-bounded-degree", "local-attributes", "none", "directed-edge"]
+)
 def test_units_without_a_bound_are_refused_before_anything_is_booked(graph: Graph, unit: str) -> None:
     with pytest.raises((UnitError, ConfigError)):
         private_hops(graph, unit=unit, epsilon=1.0)

@@ -18,7 +18,7 @@ def accuracies(data_root: Path, school: str, method: str, splits: int, **paramet
     """Return test accuracies in percent, one a split."""
     raw = load_dataset(f"facebook100/{school}", data_root, recipe=None)
     prepared = RECIPES["gap"].prepare(raw, paper=True)
-    common = {"unit": "node-owner", "mode": "paper", "delta": 1e-5, **parameters}
+    common = {"unit": "node-record", "mode": "paper", "delta": 1e-5, **parameters}
     found = []
     for seed in range(splits):
         graph = RECIPES["gap"].split(prepared, seed, by_id=False)
@@ -50,6 +50,6 @@ class TestReference:
 
     def test_sage_learns_nothing_where_losses_are_clipped(self, data_root):
         """The theory's clipping, with the same noise: hardly above the share of the largest class."""
-        options = {"epsilon": 8.0, "degree_budget": 100, "clip_per": "root"}
+        options = {"epsilon": 8.0, "out_degree_bound": 100, "clip_per": "root"}
         (found,) = accuracies(data_root, "Berkeley13", "sage", 1, **options)
         assert found < 28

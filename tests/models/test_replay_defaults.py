@@ -15,7 +15,7 @@ from graphveil.models import classcode
 from graphveil.models.classcode.edge import method, posterior_estimation
 from tests.models.conftest import with_little_training
 from tests.models.replayed import Pair, Replay, share_of_price
-from tests.models.test_replay_weights import NODES, drawn, neighbour
+from tests.models.test_replay_weights import NODES, drawn, neighbor
 
 Patch = pytest.MonkeyPatch
 Check = Callable[[], None]
@@ -57,7 +57,7 @@ def defaults_follow_from_answers(unit: str, size: str) -> None:
     """Fit with every default, and again for each toggled pair with the first fit's answers."""
     with pytest.MonkeyPatch.context() as patch:
         with_little_training(patch)
-        patch.setattr(method, "_FEW_TO_LEARN_FROM", SWITCH[size])
+        patch.setattr(method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
         graph, before, largest = told_little(sparse(unit, size)), Replay(), 0.0
         noise = "gaussian" if size == "sums of codes" else "auto"
         epsilon = {UNITS[0]: 4.0, UNITS[1]: 2.0}[unit] if size == "both ends" else 1.0
@@ -69,7 +69,7 @@ def defaults_follow_from_answers(unit: str, size: str) -> None:
         for pair in PAIRS:
             after = Replay(before)
             with after.in_place(patch):
-                again = model.fit(neighbour(graph, pair)).predict_proba()
+                again = model.fit(neighbor(graph, pair)).predict_proba()
             assert torch.equal(again, predicted), "predictions know more than the answers"
             largest = max(largest, share_of_price(before, after, model.protected_unit, pair))
         assert largest > 0.99
@@ -91,7 +91,7 @@ def test_features_are_taught_again_unless_labels_are_many(size: str, monkeypatch
 
     monkeypatch.setattr(posterior_estimation, "distilled_posteriors", noted)
     with_little_training(monkeypatch)
-    monkeypatch.setattr(method, "_FEW_TO_LEARN_FROM", SWITCH[size])
+    monkeypatch.setattr(method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
     classcode.ClassCode(unit=UNITS[0], epsilon=16.0, delta=1e-5, seed=5).fit(sparse(UNITS[0], size))
     rounds = {"many labels": 0, "few labels": 2}.get(size, 1)
     assert len(taught) == rounds

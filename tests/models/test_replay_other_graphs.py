@@ -12,7 +12,7 @@ from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
 from tests.models.replayed import Pair, Replay, share_of_price
-from tests.models.test_replay_weights import NODES, drawn, neighbour
+from tests.models.test_replay_weights import NODES, drawn, neighbor
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
 
@@ -43,14 +43,14 @@ def fitted(method: str, unit: str, options: dict[str, Any]) -> tuple[Estimator, 
 
 
 def of_another(model: Estimator, graph: Graph) -> Predict:
-    """Return predictions of a graph with other edges, or of a neighbour."""
+    """Return predictions of a graph with other edges, or of a neighbor."""
     source, target = np.random.default_rng(7).integers(NODES, size=(2, 40))
     weight: dict[str, Any] = {}
     if graph.adjacency.weights is not None:
         weight = {"weight": np.random.default_rng(8).random(40) * 2, "max_weight": 2.0}
     adjacency = Adjacency.from_edges(source, target, num_nodes=NODES, directed=graph.directed, **weight)
     other = graph.replace(adjacency=adjacency)
-    return lambda pair: model.predict_proba(other if pair is None else neighbour(other, pair))
+    return lambda pair: model.predict_proba(other if pair is None else neighbor(other, pair))
 
 
 def of_growth(model: Estimator, graph: Graph) -> Predict:

@@ -33,34 +33,34 @@ from tests.models.gnn.modules import Branching, Mean, Records
 
 NODES, CLASSES = 24, 3
 OWNER: dict[str, Any] = {
-    "unit": "node-owner",
+    "unit": "node-record",
     "epsilon": 8.0,
     "delta": 1e-5,
     "seed": 3,
     "unsafe_noise_seed": 1,
 }
 COMMON: dict[str, Any] = {**OWNER, "hidden": 4, "epochs": 3, "learning_rate": 0.1}
-PROMISE = {"unit": "node-promise", "assured_max_degree": 2 * NODES}
+PROMISE = {"unit": "node-bounded-degree", "max_degree": 2 * NODES}
 STARS: dict[str, Any] = {**OWNER, "module": Mean, "leaves": NODES, "epochs": 1, "batch_size": 20}  # all
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp": ("mlp", COMMON),
     "mlp-tuned": ("mlp", OWNER),
     "mlp-tuned-promise": ("mlp", {**OWNER, **PROMISE}),
     "mlp-sampled": ("mlp", {**COMMON, "batch_size": 6}),
-    "gap": ("gap", {**COMMON, "degree_budget": 1}),
-    "gap-sampled": ("gap", {**COMMON, "degree_budget": 5, "batch_size": 6, "hops": 3}),
-    "gap-features": ("gap", {**COMMON, "degree_budget": 2, "use_encoder": False}),
+    "gap": ("gap", {**COMMON, "out_degree_bound": 1}),
+    "gap-sampled": ("gap", {**COMMON, "out_degree_bound": 5, "batch_size": 6, "hops": 3}),
+    "gap-features": ("gap", {**COMMON, "out_degree_bound": 2, "use_encoder": False}),
     "gap-promise": ("gap", {**COMMON, **PROMISE}),
     "gap-promise-features": ("gap", {**COMMON, **PROMISE, "hops": 3, "use_encoder": False}),
-    "classcode-S": ("classcode", {**OWNER, "degree_budget": 2}),
-    "classcode-R": ("classcode", {**OWNER, "degree_budget": 3, "read_own_edges": True}),
+    "classcode-S": ("classcode", {**OWNER, "out_degree_bound": 2}),
+    "classcode-R": ("classcode", {**OWNER, "out_degree_bound": 3, "read_own_edges": True}),
     "module": ("module", {**OWNER, "module": Records, "epochs": 3}),
     "gnn": ("gnn", STARS),
     "gnn-long": (
         "gnn",
-        {**STARS, "leaves": 2, "degree_budget": 3, "module": Branching, "batch_size": 6, "epsilon": 2.0},
+        {**STARS, "leaves": 2, "out_degree_bound": 3, "module": Branching, "batch_size": 6, "epsilon": 2.0},
     ),
-    "classcode-targets": ("classcode", {**OWNER, "degree_budget": 2, "targets": "unlabelled"}),
+    "classcode-targets": ("classcode", {**OWNER, "out_degree_bound": 2, "targets": "unlabeled"}),
 }
 
 
@@ -201,7 +201,7 @@ def privacy_cost(model: Estimator, group: int) -> float:
 def no_record_exceeds_its_price(case: str) -> None:
     """Null every record under one transcript: sums move within their price, everybody else not at all."""
     method, settings = CASES[case]
-    promised = settings["unit"] == "node-promise"
+    promised = settings["unit"] == "node-bounded-degree"
     graph, model = drawn(), METHODS[method](**settings)
     transcript = run(model, graph, None)
     groups, noise, attained = record_groups(graph), scales(model), [0.0]

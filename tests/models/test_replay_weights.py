@@ -1,6 +1,6 @@
 """Toggle edges under whole fits with weights: given one transcript, nothing moves further than it is priced.
 
-The shipped fit runs once; its answers, sums without noise, are kept. It runs again on a neighbouring graph
+The shipped fit runs once; its answers, sums without noise, are kept. It runs again on a neighboring graph
 and is handed the same answers, while what it would have added noise to is compared with what it had been.
 What it asks with, vectors and what weights read, must be the same bits, and so must its predictions: they may
 follow from public data and answers only.
@@ -55,7 +55,7 @@ def drawn(unit: str, *, weighted: bool) -> Graph:
     return graph.with_split(part == 0, part == 1, part == 2)
 
 
-def neighbour(graph: Graph, pair: Pair) -> Graph:
+def neighbor(graph: Graph, pair: Pair) -> Graph:
     """Return the graph without the edge u -> v, or with it if it is not there, at the largest weight."""
     (u, v), adjacency = pair, graph.adjacency
     source, target = (ends.numpy() for ends in adjacency.edge_index())
@@ -89,7 +89,7 @@ def largest_share(method: str, unit: str, weights: str, patch: pytest.MonkeyPatc
     for pair in PAIRS:
         after = Replay(before)
         with after.in_place(patch):
-            again = model.fit(neighbour(graph, pair)).predict_proba()
+            again = model.fit(neighbor(graph, pair)).predict_proba()
         assert torch.equal(again, predicted), "predictions know more than the answers"
         largest = max(largest, share_of_price(before, after, model.protected_unit, pair))
     return largest

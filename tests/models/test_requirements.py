@@ -22,7 +22,7 @@ class Double(Estimator):
     """Only checked, never fitted: a call of a method that would do work is a failure of the test."""
 
     method: ClassVar[str] = "double"
-    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
 
     def _build_method(self):
         pytest.fail("a configuration is checked without building its method")
@@ -39,33 +39,33 @@ class EdgesOnly(Double):
 
 
 EDGE, OWNER, PROMISE = (
-    {"unit": name, "epsilon": 1.0} for name in ("undirected-edge", "node-owner", "node-promise")
+    {"unit": name, "epsilon": 1.0} for name in ("undirected-edge", "node-record", "node-bounded-degree")
 )
-LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0}
+LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
 
 
 @pytest.mark.parametrize(
     ("cls", "parameters", "error", "words"),
     [
-        (EdgesOnly, OWNER, NotImplementedGuaranteeError, "does not yet protect 'node-owner'"),
-        (Double, {"unit": "node-owner"}, ConfigError, "needs a budget: pass epsilon="),
-        (Double, {**EDGE, "degree_budget": 5}, UnitError, "drop it (--degree-budget)"),
+        (EdgesOnly, OWNER, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
+        (Double, {"unit": "node-record"}, ConfigError, "needs a budget: pass epsilon="),
+        (Double, {**EDGE, "out_degree_bound": 5}, UnitError, "drop it (--out-degree-bound)"),
         (
             Double,
-            {**PROMISE, "assured_max_degree": 5, "degree_budget": 5},
+            {**PROMISE, "max_degree": 5, "out_degree_bound": 5},
             UnitError,
-            "drop it (--degree-budget)",
+            "drop it (--out-degree-bound)",
         ),
-        (Double, {**OWNER, "degree_budget": 0}, ConfigError, "degree_budget=0"),
-        (Double, {**EDGE, "assured_max_degree": 5}, UnitError, "drop it (--assured-max-degree)"),
-        (Double, {**OWNER, "assured_max_degree": 5}, UnitError, "drop it (--assured-max-degree)"),
-        (Double, PROMISE, UnitError, "--assured-max-degree"),
+        (Double, {**OWNER, "out_degree_bound": 0}, ConfigError, "out_degree_bound=0"),
+        (Double, {**EDGE, "max_degree": 5}, UnitError, "drop it (--max-degree)"),
+        (Double, {**OWNER, "max_degree": 5}, UnitError, "drop it (--max-degree)"),
+        (Double, PROMISE, UnitError, "--max-degree"),
         (Double, {**EDGE, "replace_one": True}, UnitError, "replace_one is about records"),
         (Double, {**EDGE, "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
         (Double, {"unit": "none", "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
         (LPGNN, {**LOCAL, "private_metrics": True}, ConfigError, "does not protect test labels"),
         (LPGNN, {**LOCAL, "replace_one": True}, UnitError, "compares any two already"),
-        (Sender, OWNER, UnitError, "--degree-budget"),
+        (Sender, OWNER, UnitError, "--out-degree-bound"),
     ],
 )
 def test_what_does_not_fit_the_unit_is_refused_with_its_remedy(cls, parameters, error, words):

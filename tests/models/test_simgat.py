@@ -22,7 +22,7 @@ from graphveil.structure import MultiHop, PublicEdges, union
 from graphveil.structure.edges import Matrix
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "seed": 0, "epochs": 3}
+LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": math.inf, "seed": 0, "epochs": 3}
 NOBODY = "multihop(delta=1.0)"  # no share of walks is above one
 SLIDE = Adjacency.from_edges([0, 0, 1, 2], [1, 3, 3, 3], num_nodes=4, directed=False)
 
@@ -62,7 +62,7 @@ def test_similar_nodes_are_averaged_after_the_hops(steps: int) -> None:
         np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("max_degree", [None, 12])
+@pytest.mark.parametrize("max_union_degree", [None, 12])
 def test_a_union_is_propagated_like_a_graph(max_union_degree: int | None) -> None:
     edges = PublicEdges(GRAPH.adjacency, basis="drawn here")
     joined = union(edges, MultiHop()(edges, streams=PublicStreams(0)), max_union_degree=max_union_degree)
@@ -73,7 +73,9 @@ def test_a_union_is_propagated_like_a_graph(max_union_degree: int | None) -> Non
     )
 
 
-@pytest.mark.parametrize("combine", [{}, {"weight": "similarity"}, {"combine": "union", "max_degree": 5}])
+@pytest.mark.parametrize(
+    "combine", [{}, {"weight": "similarity"}, {"combine": "union", "max_union_degree": 5}]
+)
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_without_similar_nodes_it_is_kprop_to_the_last_bit(steps: int, combine: dict[str, object]) -> None:
     found = operator(model(x_steps=steps, similarity=NOBODY, **combine), GRAPH)
@@ -100,16 +102,16 @@ def test_a_fit_without_similar_nodes_is_a_fit_of_lpgnn(backbone: str) -> None:
 
 def test_the_price_is_that_of_lpgnn() -> None:
     ours, theirs = (
-        cls(unit="node-features", eps_x=0.5, eps_y=2.0, seed=0).preview(GRAPH).guarantee
+        cls(unit="local-attributes", eps_x=0.5, eps_y=2.0, seed=0).preview(GRAPH).guarantee
         for cls in (SimGAT, gv.LPGNN)
     )
     assert ours == theirs
     assert ours.valid
 
 
-@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner"])
+@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record"])
 def test_private_edges_are_refused(unit: str) -> None:
-    with pytest.raises(UnitError, match="protects 'node-features'"):
+    with pytest.raises(UnitError, match="protects 'local-attributes'"):
         SimGAT(unit=unit, eps_x=1.0, eps_y=1.0)
 
 
@@ -124,8 +126,8 @@ def test_neither_features_nor_labels_decide_who_is_similar(monkeypatch: pytest.M
         return seen[-1]
 
     monkeypatch.setattr(SimilarityPropagationConfig, "similar", spied)
-    model(similarity="factorised(dim=8)").fit(GRAPH)
-    model(similarity="factorised(dim=8)").fit(GRAPH.replace(x=GRAPH.x[:, :3], y=GRAPH.y.flip(0)))
+    model(similarity="factorized(dim=8)").fit(GRAPH)
+    model(similarity="factorized(dim=8)").fit(GRAPH.replace(x=GRAPH.x[:, :3], y=GRAPH.y.flip(0)))
     assert isinstance(seen[0], sparse.csr_array)
     assert (seen[0] != seen[1]).nnz == 0
 
@@ -145,7 +147,7 @@ def test_what_cannot_be_computed_is_said_before_anything_is_spent(monkeypatch: p
     with pytest.raises(MissingDependencyError, match=r"graphveil\[simgat\]"):
         model(similarity="deepwalk").fit(graph)
     with pytest.raises(ConfigError, match="dim=5000"):
-        model(similarity="factorised(dim=5000)").fit(graph)
+        model(similarity="factorized(dim=5000)").fit(graph)
     assert gv.ledger_of(graph.edge_set).entries == ()
 
 
@@ -157,8 +159,8 @@ def test_what_cannot_be_computed_is_said_before_anything_is_spent(monkeypatch: p
         ({"combine": "both"}, "combine='both' is not one of post, union"),
         ({"weight": "cosine"}, "weight='cosine' is not one of"),
         ({"weight": "similarity", "combine": "union"}, "is for combine='post'"),
-        ({"max_degree": 5}, "is for combine='union'"),
-        ({"max_degree": 0, "combine": "union"}, "max_degree=0"),
+        ({"max_union_degree": 5}, "is for combine='union'"),
+        ({"max_union_degree": 0, "combine": "union"}, "max_degree=0"),
     ],
 )
 def test_wrong_parameters_are_refused(wrong: dict[str, object], message: str) -> None:

@@ -17,8 +17,8 @@ from graphveil.models.saved import load_model
 from graphveil.models.training import node_level
 from graphveil.privacy import ledger_of
 
-OWNER = {"unit": "node-owner", "degree_budget": 4}
-PROMISE = {"unit": "node-promise", "assured_max_degree": 60}
+OWNER = {"unit": "node-record", "out_degree_bound": 4}
+PROMISE = {"unit": "node-bounded-degree", "max_degree": 60}
 COMMON: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-5, "seed": 0, "epochs": 4}
 UNITS = pytest.mark.parametrize("unit", [OWNER, PROMISE], ids=["owner", "promise"])
 METHOD = pytest.mark.parametrize("method", ["mlp", "gap"])
@@ -49,7 +49,7 @@ def killed_at(where: str, done: int) -> Callable[[str, int, int], None]:
 
 def make(method: str, **parameters: Any) -> Estimator:
     if method == "mlp":
-        parameters.pop("degree_budget", None)
+        parameters.pop("out_degree_bound", None)
     return METHODS[method](**{**COMMON, **parameters})
 
 
@@ -97,7 +97,7 @@ class TestPrice:
         assert model.plan_.epsilon <= 3.0
 
     def test_an_mlp_never_reads_an_edge(self, graph):
-        statement = make("mlp", unit="node-owner").fit(graph).guarantee
+        statement = make("mlp", unit="node-record").fit(graph).guarantee
         assert statement.edge_epsilon == 0.0
         assert make("gap", **OWNER).preview(graph)[1].edge_epsilon > 0
 
@@ -149,8 +149,8 @@ class TestRefusals:
             make("gap", unit="undirected-edge", sgd_multiplier=1.0)
 
     def test_a_missing_degree_budget(self):
-        with pytest.raises(UnitError, match=r"pass degree_budget= \(--degree-budget\)"):
-            make("gap", unit="node-owner")
+        with pytest.raises(UnitError, match=r"pass out_degree_bound= \(--out-degree-bound\)"):
+            make("gap", unit="node-record")
 
     @METHOD
     @MODES
@@ -166,7 +166,7 @@ class TestRefusals:
 
     def test_a_broken_promise_books_nothing(self, graph):
         with pytest.raises(UnitError, match="violates the assumption"):
-            make("gap", unit="node-promise", max_degree=2).fit(graph)
+            make("gap", unit="node-bounded-degree", max_degree=2).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 
     @METHOD
@@ -286,7 +286,7 @@ class TestSelection:
             noted.append(fit(*args, **kwargs))
             return noted[-1]
 
-        monkeypatch.setattr(node_level, "fit_records", noting)
+        monkeypatch.setattr(node_level, "fit_dpsgd", noting)
         graph = make_graph(nodes=900)
         budget = {"epsilon": 100.0, "unsafe_noise_seed": 0}
         model = make(method, **OWNER, **options, **budget, epochs=10, learning_rate=0.3).fit(graph)
@@ -371,4 +371,4 @@ class TestFolders:
         model.predict(other)
         (entry,) = ledger_of(other.edge_set).entries
         assert entry.event == privacy_cost.event
-        assert make("mlp", unit="node-owner").fit(graph).privacy_cost(other) is None
+        assert make("mlp", unit="node-record").fit(graph).privacy_cost(other) is None

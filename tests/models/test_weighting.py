@@ -141,7 +141,10 @@ def test_a_resumed_fit_is_asked_with_the_same_keys(
         ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
         ({"weights": "class_agree", "use_encoder": False}, "leave use_encoder on"),
         ({"weights": "jaccard", "weight_rows": "previous"}, "stay the same"),
-        ({"weights": "half_cos", "unit": "node-owner", "degree_budget": 4, "delta": 1e-5}, "protect edges"),
+        (
+            {"weights": "half_cos", "unit": "node-record", "out_degree_bound": 4, "delta": 1e-5},
+            "protect edges",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:

@@ -11,7 +11,7 @@ CALLS = (
     "model.price(graph)",
     "model.knows(graph)",
     "model.guarantee_with_predictions",
-    "model.own_graph",
+    "model.graph_fingerprint",
     "model.save('folder')",
 )
 PROGRAM = """

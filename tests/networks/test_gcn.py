@@ -1,4 +1,4 @@
-"""The normalised sum of GCN."""
+"""The normalized sum of GCN."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from graphveil.networks.gcn import convolve
 
 
 @pytest.mark.parametrize("directed", [False, True])
-def test_convolution_equals_the_normalised_matrix(directed):
+def test_convolution_equals_the_normalized_matrix(directed):
     edges = Adjacency.from_edges([0, 1, 1, 4], [1, 2, 3, 1], num_nodes=6, directed=directed)
     source, target = edges.edge_index()
     loops = torch.eye(6)

@@ -22,7 +22,7 @@ from graphveil.release import BlockCountData, BlockCountQuery, Release, ReleaseP
 NODES = 20
 PUBLIC = Adjacency.from_edges(range(9), range(1, 10), num_nodes=NODES, directed=False)
 ALL = torch.ones(NODES, dtype=torch.bool)
-PRIVATE = {"unit": "private-slot-edge", "public_edges": PUBLIC, "private_nodes": ALL}
+PRIVATE = {"unit": "edge-subset", "public_edges": PUBLIC, "private_nodes": ALL}
 
 
 def graph_of(*pairs: tuple[int, int]) -> Graph:
@@ -106,7 +106,7 @@ def test_no_more_private_steps_are_taken_than_are_priced(monkeypatch: pytest.Mon
 
 def test_a_released_graph_says_nothing_of_public_edges() -> None:
     graph = graph_of((0, 5), (3, 9)).with_public(PUBLIC, ALL)
-    perturbed = perturb.edge_rr(graph, epsilon=2.0, unit="private-slot-edge")
+    perturbed = perturb.edge_rr(graph, epsilon=2.0, unit="edge-subset")
     assert graph.public is not None and perturbed.graph.public is None
 
 

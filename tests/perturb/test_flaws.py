@@ -108,7 +108,7 @@ def test_05_one_private_edge_and_none_have_other_supports() -> None:
     )
     assert blocks.slots.sum() == 10  # all pairs, whatever edges there are; see test_budgets.py for the law
     with pytest.raises(UnitError, match="never found out from the edges"):
-        perturb.edge_rr(graph_of({(3, 7)}), epsilon=1.0, unit="private-slot-edge")
+        perturb.edge_rr(graph_of({(3, 7)}), epsilon=1.0, unit="edge-subset")
 
 
 # -- 6, 7: the exponential mechanism -----------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_10_public_steps_on_private_likelihoods_have_no_finite_loss() -> None:
 
 def test_10_ten_graphs_for_one_budget_are_ten_releases() -> None:
     graph = graph_of(RING)
-    asked = {"unit": "private-slot-edge", "private_nodes": EVERYBODY}
+    asked = {"unit": "edge-subset", "private_nodes": EVERYBODY}
     guarantees = [perturb.edge_rr(graph, epsilon=1.0, **asked).guarantee for _ in range(10)]  # type: ignore[arg-type]
     assert len(ledger_of(graph.edge_set).entries) == 10
     assert Guarantee.compose(guarantees).epsilon == pytest.approx(10.0)
@@ -388,7 +388,7 @@ def test_17_loops_are_no_edges() -> None:
 
 def test_18_public_edges_between_private_nodes_stay() -> None:
     public = Adjacency.from_edges(*zip(*sorted(RING), strict=True), num_nodes=NODES, directed=False)
-    asked = {"unit": "private-slot-edge", "public_edges": public, "private_nodes": EVERYBODY}
+    asked = {"unit": "edge-subset", "public_edges": public, "private_nodes": EVERYBODY}
     for mode in ("strict", "paper"):  # the text of the source takes the union, and so do both
         released = perturb.edge_rr(graph_of(RING), epsilon=1.0, mode=mode, **asked).graph.adjacency  # type: ignore[arg-type]
         assert pairs_of(public) <= pairs_of(released)

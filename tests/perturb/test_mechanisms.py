@@ -20,7 +20,7 @@ from graphveil.release.graphs.edge_total import DiscreteLaplace
 NODES = 24
 PUBLIC = Adjacency.from_edges(range(10), range(1, 11), num_nodes=NODES, directed=False)
 LISTED = torch.arange(NODES) < 16
-PRIVATE = {"unit": "private-slot-edge", "public_edges": PUBLIC, "private_nodes": LISTED}
+PRIVATE = {"unit": "edge-subset", "public_edges": PUBLIC, "private_nodes": LISTED}
 NAMES, TREES = list(MECHANISMS), ("priv-hrg", "edge-rr")
 
 
@@ -142,8 +142,8 @@ def test_facts_follow_from_public_numbers(name: str) -> None:
 def test_the_list_of_private_nodes_is_never_inferred() -> None:
     graph = graph_of()
     with pytest.raises(UnitError, match="never found out from the edges"):
-        perturb.edge_rand(graph, epsilon=1.0, unit="private-slot-edge", public_edges=PUBLIC)
-    with pytest.raises(UnitError, match="belong to unit 'private-slot-edge'"):
+        perturb.edge_rand(graph, epsilon=1.0, unit="edge-subset", public_edges=PUBLIC)
+    with pytest.raises(UnitError, match="belong to unit 'edge-subset'"):
         perturb.edge_rand(graph, epsilon=1.0, unit="undirected-edge", public_edges=PUBLIC)
     assert not ledger_of(graph.edge_set).entries
 

@@ -90,8 +90,8 @@ def test_a_mechanism_without_published_code_has_no_paper_mode() -> None:
 @pytest.mark.parametrize("name", ["edge-rand", "lap-graph", "arr"])
 def test_units_that_the_sources_do_not_know_are_refused(name: str) -> None:
     graph = path()
-    private = {"unit": "private-slot-edge", "private_nodes": torch.ones(NODES, dtype=torch.bool)}
-    with pytest.raises(UnitError, match="private-slot-edge"):
+    private = {"unit": "edge-subset", "private_nodes": torch.ones(NODES, dtype=torch.bool)}
+    with pytest.raises(UnitError, match="edge-subset"):
         perturb.release_graph(graph, MECHANISMS[name](epsilon=2.0), mode="paper", **private)  # type: ignore[arg-type]
     assert not ledger_of(graph.edge_set).entries
     with pytest.raises(UnitError):

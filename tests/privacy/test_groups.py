@@ -93,7 +93,7 @@ def test_no_record_costs_more_than_the_curve_and_one_costs_as_much(event: Event)
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(events(st.one_of(gaussians, trainings)), min_size=2, max_size=2))
-def test_two_splits_cover_every_relabelling_of_the_groups(runs: list[Event]) -> None:
+def test_two_splits_cover_every_relabeling_of_the_groups(runs: list[Event]) -> None:
     """A record may be in any group of the first split and in any of the second."""
     named = [within_partition(run, str(number)) for number, run in enumerate(runs)]
     bound = privacy_curve(compose(*named), interval=COARSE)

@@ -51,7 +51,7 @@ def test_the_directed_statement_names_what_a_mutual_edge_gets() -> None:
     assert formal_statement.endswith("Other runs on the same data add up: r equal releases have mu sqrt(r).")
 
 
-@pytest.mark.parametrize(("friends", "steered", "equal"), PERSON_WITH_FRIENDS)
+@pytest.mark.parametrize(("friends", "target_weighted", "equal"), PERSON_WITH_FRIENDS)
 def test_a_person_with_friends_is_golden(friends: int, target_weighted: float, equal: float) -> None:
     both_ways = Guarantee.from_event(
         UndirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, linear_group_scaling=False
@@ -175,7 +175,7 @@ def test_the_record_is_plain_json() -> None:
     record = json.loads(json.dumps(UNDIRECTED.as_dict(), allow_nan=False))
     assert record["unit"] == "undirected-edge"
     assert record["mu"] == pytest.approx(MU)
-    assert record["tpr_at_1pct_fpr"] == pytest.approx(0.0173, abs=5e-5)
+    assert record["max_tpr_at_1pct_fpr"] == pytest.approx(0.0173, abs=5e-5)
 
 
 def test_an_infinite_epsilon_is_null_in_the_record() -> None:

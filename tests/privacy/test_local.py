@@ -1,4 +1,4 @@
-"""Unit node-features: what reports cost, their curve, the statement, and the way through a file."""
+"""Unit local-attributes: what reports cost, their curve, the statement, and the way through a file."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def test_budgets_and_deltas_add_up_exactly() -> None:
     assert GAUSSIAN.repeated(2).delta == 2e-10
 
 
-def test_randomised_response_attains_the_curve() -> None:
+def test_randomized_response_attains_the_curve() -> None:
     """Two reports of a fair bit at 0.4 and 0.6: both right against both wrong is the whole budget."""
     curve = privacy_curve(compose(LocalReport("features", 0.4), LocalReport("label", 0.6)))
     p = [1 / (1 + math.exp(-epsilon)) for epsilon in (0.4, 0.6)]
@@ -78,7 +78,7 @@ def test_nothing_of_it_is_claimed_about_edges() -> None:
     assert "edges" in ONE.not_covered
     with pytest.raises(UnitError, match="before any sum"):
         LocalAttributes().pair_sensitivity(1.0, 1.0)
-    assert parse_unit("node-features") == LocalAttributes()
+    assert parse_unit("local-attributes") == LocalAttributes()
 
 
 def test_people_of_one_data_set_each_have_told_the_most_of_each_part() -> None:

@@ -147,7 +147,7 @@ def test_no_statement_claims_more_than_its_unit(unit: Unit, use: EdgeUse, event:
 @pytest.mark.parametrize("name", UNITS)
 def test_no_unit_is_called_after_nodes_without_saying_whose(name: str) -> None:
     assert "node-level" not in name
-    assert not name.startswith("node-") or name in ("node-owner", "node-promise", "node-features")
+    assert not name.startswith("node-") or name in ("node-record", "node-bounded-degree", "local-attributes")
 
 
 def test_sampled_training_is_not_said_to_have_a_mu() -> None:
@@ -238,7 +238,7 @@ def test_the_record_of_an_edge_unit_has_no_fields_of_records() -> None:
 
 def test_the_record_names_the_unit_with_its_parameters() -> None:
     record = json.loads(json.dumps(of(NodeBoundedDegree(16, replace_one=True)).as_dict(), allow_nan=False))
-    assert (record["unit"], record["max_degree"], record["replace_one"]) == ("node-promise", 16, True)
+    assert (record["unit"], record["max_degree"], record["replace_one"]) == ("node-bounded-degree", 16, True)
     owner = of(NodeRecord(), edge_mu=0.1).as_dict()
     assert owner["edge_epsilon"] == pytest.approx(epsilon_of(0.1, 1e-5))
     assert of(NodeRecord(), edge_use="never").as_dict()["edge_epsilon"] == 0.0

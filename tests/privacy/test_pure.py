@@ -14,7 +14,7 @@ from graphveil.privacy.serialization import events_from_plain, events_to_plain
 
 
 def by_outcomes(epsilons: list[float], x: float) -> float:
-    """Delta at x, over all outcomes of randomised responses."""
+    """Delta at x, over all outcomes of randomized responses."""
     total = 0.0
     for truths in product((True, False), repeat=len(epsilons)):
         p = q = 1.0
@@ -55,7 +55,7 @@ def test_a_hundred_small_releases_cost_less_than_their_sum_at_a_delta() -> None:
     assert curve.epsilon(1e-7) == pytest.approx(5.19216, abs=1e-4)
 
 
-def test_the_attackers_rate_is_that_of_randomised_response() -> None:
+def test_the_attackers_rate_is_that_of_randomized_response() -> None:
     curve = privacy_curve(PureDP(1.0))
     assert curve.tpr(0.01) == pytest.approx(0.01 * math.e, rel=1e-12)
     assert curve.tpr(0.5) == pytest.approx(1 - 0.5 / math.e, rel=1e-12)

@@ -41,7 +41,7 @@ def test_a_mutual_edge_under_a_directed_claim_is_golden(delta: float, directed: 
 
 @pytest.mark.parametrize("name", list(UNITS))
 def test_every_unit_is_found_by_its_name(name: str) -> None:
-    assert parse_unit(name, max_degree=3 if name == "node-promise" else None).name == name
+    assert parse_unit(name, max_degree=3 if name == "node-bounded-degree" else None).name == name
 
 
 def test_one_record_has_no_bound_in_a_plain_sum() -> None:
@@ -82,7 +82,7 @@ def test_a_promised_degree_is_a_whole_number_above_zero(degree: int) -> None:
 
 def test_a_promise_is_not_made_up() -> None:
     with pytest.raises(UnitError, match="assured-max-degree"):
-        parse_unit("node-promise")
+        parse_unit("node-bounded-degree")
 
 
 def test_replacing_is_about_records() -> None:
@@ -91,7 +91,7 @@ def test_replacing_is_about_records() -> None:
 
 
 def test_no_unit_is_never_guessed() -> None:
-    with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-owner"):
+    with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-record"):
         parse_unit(None)
 
 
@@ -109,11 +109,11 @@ def test_the_choices_are_those_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("node", "'node-owner' .*'node-promise' .*'node-features' "),
-        ("nodes", "'node-owner' .*'node-promise' .*'node-features' "),
-        ("node-level", "'node-owner' .*'node-promise' .*'node-features' "),
-        ("user", "'node-owner' .*'node-promise' .*'node-features' "),
-        ("noe", "'node-owner' .*'node-promise' .*'node-features' "),
+        ("node", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
+        ("nodes", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
+        ("node-level", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
+        ("user", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
+        ("noe", "'node-record' .*'node-bounded-degree' .*'local-attributes' "),
         ("edge", "'undirected-edge' .*'directed-edge' "),
         ("edges", "'undirected-edge' .*'directed-edge' "),
         ("edge-level", "'undirected-edge' .*'directed-edge' "),

@@ -59,7 +59,7 @@ def test_means_of_constant_rows_are_constant_but_for_the_isolated() -> None:
     assert kept.apply(ones).flatten().tolist() == [1, 1, 1]
 
 
-def test_loops_come_before_the_normalisation() -> None:
+def test_loops_come_before_the_normalization() -> None:
     looped = KProp(adjacency=LONELY, steps=1, aggregator="mean", self_loops=True)
     assert looped.apply(torch.tensor([[1.0], [0.0], [5.0]])).flatten().tolist() == [0.5, 0.5, 5.0]
 

@@ -43,7 +43,7 @@ def test_every_query_answers_with_the_same_bytes(tmp_path: Path, name: str) -> N
     plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
 
     def asked(graph: Adjacency, backend: object) -> torch.Tensor:
-        key = ReleaseKey.from_seed(5, "engines")
+        key = ReleaseKey.from_seed(5, "backends")
         release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
         answer: torch.Tensor = release.answer(data)
         return answer

@@ -175,7 +175,7 @@ WEIGHTS = (SigmoidCos(), Landmarks(ReluCos(), 4), Jaccard(), Attention(), ClassA
 STEERED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 2.0, 1.0), DIM)
 PUSH = OutEdgeSumQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1.0, 1.2, 0.0))
 ASKED: dict[str, tuple[Unit, Query, QueryData[torch.Tensor]]] = {
-    "steered": (UndirectedEdge(), STEERED, NeighborSumData(ROWS)),
+    "target_weighted": (UndirectedEdge(), STEERED, NeighborSumData(ROWS)),
     "push": (NodeRecord(), PUSH, OutEdgeSumData(ROWS, THREE)),
     "counted": (
         UndirectedEdge(),
@@ -202,7 +202,7 @@ def asked(name: str, backend: AggregationBackend) -> torch.Tensor:
     ends = rng.integers(NODES, size=(2, 60))
     graph = Adjacency.from_edges(*ends, num_nodes=NODES, directed=False, **given)
     groups = THREE if query.needs_groups else None
-    plan, key = ReleasePlan(unit, (query,), delta=1e-3), ReleaseKey.from_seed(5, "engines")
+    plan, key = ReleasePlan(unit, (query,), delta=1e-3), ReleaseKey.from_seed(5, "backends")
     return Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend).answer(data)
 
 
@@ -217,9 +217,9 @@ def test_another_process_gives_the_same_bytes() -> None:
     assert torch.equal(asked("SigmoidCos", Spawned(12)), asked("SigmoidCos", InMemoryBackend()))
 
 
-@pytest.mark.parametrize("engine", [Lending(7), Lending(100), RowRange(0, Lending(7))])
+@pytest.mark.parametrize("backend", [Lending(7), Lending(100), RowRange(0, Lending(7))])
 def test_what_is_lent_is_copied_before_its_owner_takes_it_back(backend: AggregationBackend) -> None:
-    assert torch.equal(asked("steered", backend), asked("steered", InMemoryBackend()))
+    assert torch.equal(asked("target_weighted", backend), asked("target_weighted", InMemoryBackend()))
     here, there = (PrivateEdges(star(5), each).pieces(SourceIds()) for each in (InMemoryBackend(), backend))
     assert torch.equal(here, there)
 
@@ -263,9 +263,9 @@ def test_a_block_that_is_sent_carries_its_own_edges_alone() -> None:
 
 
 def test_rows_from_one_on_keep_their_noise() -> None:
-    whole = asked("steered", InMemoryBackend())
-    assert torch.equal(asked("steered", RowRange(9, Sent(4))), whole[9:])
-    assert asked("steered", RowRange(NODES)).numel() == 0
+    whole = asked("target_weighted", InMemoryBackend())
+    assert torch.equal(asked("target_weighted", RowRange(9, Sent(4))), whole[9:])
+    assert asked("target_weighted", RowRange(NODES)).numel() == 0
 
 
 def test_a_push_to_the_last_rows_reads_whole_lists() -> None:

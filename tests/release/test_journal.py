@@ -117,14 +117,14 @@ def test_a_key_left_by_a_run_killed_while_closing_is_erased(
     assert not list(keys.iterdir())
 
 
-def test_a_folder_without_the_key_of_its_fingerprints_recognises_nothing(run: Path, keys: Path) -> None:
+def test_a_folder_without_the_key_of_its_fingerprints_recognizes_nothing(run: Path, keys: Path) -> None:
     release = opened(run, keys)
     release.answer(NeighborSumData(ROWS))
     release.close()
     (key,) = run.glob("*.key")
     assert key.stat().st_mode & 0o777 == 0o600
     key.unlink()
-    with pytest.raises(ReleaseError, match="recognises its data is gone"):
+    with pytest.raises(ReleaseError, match="recognizes its data is gone"):
         opened(run, keys)
 
 

@@ -1,4 +1,4 @@
-"""Counts of neighbours: every toggled edge moves one whole number by one, whatever the groups."""
+"""Counts of neighbors: every toggled edge moves one whole number by one, whatever the groups."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def counts(
 
 
 def an_edge_moves_one_count_by_one(query: NeighborCountQuery = QUERY) -> None:
-    """Neighbour replay; without ranks, an edge may move one count at each end."""
+    """Neighbor replay; without ranks, an edge may move one count at each end."""
     for unit in UNITS:
         attained = replay.no_change_exceeds_its_price((query,), unit)
         assert max(attained.values()) == pytest.approx(1.0)
@@ -49,7 +49,7 @@ def an_edge_moves_one_count_by_one(query: NeighborCountQuery = QUERY) -> None:
 
 
 def counts_at_both_ends_cost_twice() -> None:
-    """Neighbour replay where both ends count."""
+    """Neighbor replay where both ends count."""
     an_edge_moves_one_count_by_one(BOTH_ENDS)
 
 
@@ -58,13 +58,13 @@ def test_an_edge_moves_one_count_by_one() -> None:
     counts_at_both_ends_cost_twice()
 
 
-def test_a_target_hears_its_labelled_neighbours_and_they_do_not_hear_it() -> None:
+def test_a_target_hears_its_labeled_neighbors_and_they_do_not_hear_it() -> None:
     star = [(0, 3), (1, 3), (2, 3)]
     groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
     assert counts(star, groups, classes).tolist() == [[0] * 3] * 3 + [[1, 2, 0]]
 
 
-def test_without_ranks_all_hear_all_neighbours() -> None:
+def test_without_ranks_all_hear_all_neighbors() -> None:
     star = [(0, 3), (1, 3), (2, 3)]
     groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
     heard = counts(star, groups, classes, BOTH_ENDS)

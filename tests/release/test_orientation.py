@@ -20,7 +20,7 @@ def test_a_friendship_counts_at_the_end_that_is_learned_from() -> None:
     assert select_one_direction(DOWN, UP, learns)[learns[UP] & ~learns[DOWN]].all()
 
 
-def test_between_equals_the_coin_is_fair_and_favours_nobody() -> None:
+def test_between_equals_the_coin_is_fair_and_favors_nobody() -> None:
     used = select_one_direction(UP, DOWN, EVERYBODY)
     assert abs(used.mean() - 0.5) < 5 * 0.5 / len(used) ** 0.5
     received = np.bincount(DOWN[used], minlength=200) + np.bincount(UP[~used], minlength=200)

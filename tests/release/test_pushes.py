@@ -96,7 +96,7 @@ def test_hand_example() -> None:
 
 
 @pytest.mark.parametrize("directed", [True, False])
-@pytest.mark.parametrize("degree_budget", [1, 3, 50])
+@pytest.mark.parametrize("out_degree_bound", [1, 3, 50])
 def test_a_push_is_the_formula_on_the_grid(directed: bool, out_degree_bound: int) -> None:
     graph = drawn(40, 300, directed=directed)
     rng = np.random.default_rng(1)
@@ -281,7 +281,7 @@ def test_hops_under_a_promised_degree_pay_for_its_root_and_counts_are_refused() 
     [
         {"dim": 0},
         {"sigma": 0.0},
-        {"degree_budget": 0},
+        {"out_degree_bound": 0},
         {"levels": ()},
         {"levels": (0, 0)},
         {"levels": (-1,)},
@@ -316,7 +316,7 @@ def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor 
 def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=1, sigma=1.0),), delta=1e-5)
-    with pytest.raises(ReleaseError, match="ask it with PushData"):
+    with pytest.raises(ReleaseError, match="ask it with OutEdgeSumData"):
         Release.open(plan, graph, budget=MemoryLedger()).answer(NeighborSumData(torch.ones(3, 1)))
     with pytest.raises(ReleaseError, match=r"shape \(3, 1\)"):
         Release.open(plan, graph, budget=MemoryLedger()).answer(OutEdgeSumData(torch.ones(3, 2)))

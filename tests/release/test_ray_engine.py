@@ -55,7 +55,7 @@ def test_every_kind_of_query_and_of_work_has_the_same_bytes(ray_here: Path, tmp_
 def _pending(name: str, graph: Adjacency, backend: object) -> torch.Tensor:
     unit, query, data = ASKED[name]
     plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
-    key = ReleaseKey.from_seed(5, "engines")
+    key = ReleaseKey.from_seed(5, "backends")
     release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
     return release.answer(data)
 

@@ -45,7 +45,7 @@ def opened(plan: ReleasePlan, graph: Adjacency | None = None, **more: Any) -> Re
 # -- what is summed ----------------------------------------------------------------------------------------
 
 
-def test_a_row_is_the_sum_of_its_in_neighbours_on_the_grid() -> None:
+def test_a_row_is_the_sum_of_its_in_neighbors_on_the_grid() -> None:
     answer = opened(zero_noise_plan(UndirectedEdge(), hops(1.0, 1, 2))).answer(NeighborSumData(ROWS))
     quantize_rows = torch.trunc(ROWS.double() * 1024) / 1024
     expected = [
@@ -68,7 +68,7 @@ def test_steered_rows_weigh_each_message_by_both_groups() -> None:
 
 
 def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
-    # labelled: 0, 1, 2, 3 of classes 0, 1, 1, 2; node 4 is not.
+    # labeled: 0, 1, 2, 3 of classes 0, 1, 1, 2; node 4 is not.
     graph = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 3], num_nodes=5, directed=False)
     query = EdgeCountQuery("labels", (True, False), 3, (4.0,))
     labels, groups = torch.tensor([0, 1, 1, 2, 99]), torch.tensor([0, 0, 0, 0, 1])
@@ -162,7 +162,7 @@ def test_labels_that_fit_no_cell_are_refused(labels: list[int]) -> None:
         release.answer(EdgeCountData(torch.tensor(labels)))
 
 
-def test_labels_outside_the_labelled_groups_are_not_read() -> None:
+def test_labels_outside_the_labeled_groups_are_not_read() -> None:
     release = opened(zero_noise_plan(UndirectedEdge(), (COUNTS,)), groups=GROUPS)
     assert release.answer(EdgeCountData(torch.tensor([0, 1, -1, 99, 0]))).sum() == 1
 

@@ -37,7 +37,7 @@ SMALL = ReproductionTarget(
         TargetLine(
             name="SAGE-NDP",
             method="sage",
-            parameters={"unit": "node-owner", "degree_budget": 5, "delta": 1e-4},
+            parameters={"unit": "node-record", "out_degree_bound": 5, "delta": 1e-4},
             modes=("strict",),
         ),
     ),

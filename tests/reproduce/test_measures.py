@@ -17,7 +17,7 @@ from graphveil.reproduce.measures.scores import macro_f1, mean_auc
 
 PLACES = MeasurementPaths(root=None)
 EDGES = {"unit": "undirected-edge", "delta": 1e-4, "epochs": 2}
-LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0, "epochs": 2}
+LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0, "epochs": 2}
 
 
 def found(name: str, method: str, parameters: dict[str, Any], **options: Any) -> Measurement:
@@ -65,9 +65,9 @@ def test_one_hop_with_the_noise_of_several_costs_less_and_is_told_so() -> None:
 
 
 def test_a_share_of_the_edges_is_private() -> None:
-    gcn = {"epochs": 20, "unit": "private-slot-edge", "epsilon": 1.0, "perturb": "lap-graph"}
+    gcn = {"epochs": 20, "unit": "edge-subset", "epsilon": 1.0, "perturb": "lap-graph"}
     released = found("private_share", "gcn", gcn, fraction=0.2)
-    assert released.cost is not None and released.cost["unit"] == "private-slot-edge"
+    assert released.cost is not None and released.cost["unit"] == "edge-subset"
     whole, nothing = (
         found("private_share", "gcn", {"epochs": 20, "unit": "none"}, fraction=share, public_alone=alone)
         for share, alone in ((0.0, True), (1.0, True))

@@ -152,7 +152,7 @@ def test_what_is_left_out_is_said_and_not_run() -> None:
         replace(target, lines=(replace(short, left_out=""),))
 
 
-def test_a_line_has_one_colour_wherever_it_is_drawn() -> None:
+def test_a_line_has_one_color_wherever_it_is_drawn() -> None:
     both = replace(SMALL, datasets=("synthetic/tiny", "cora"), compared=())
     first, *others = both.lines
     lines = (replace(first, datasets=("cora",), left_out="words"), *others)
@@ -160,8 +160,8 @@ def test_a_line_has_one_colour_wherever_it_is_drawn() -> None:
     cells = cells_of(replace(both, lines=lines), run_options)
     points = points_of(both, run_options, [found(cell, 0.7, 0.6) for cell in cells])
     drawn = figures_of(replace(both, lines=lines), points, ("svg",))
-    colour = COLOURS[2].encode()  # of the MLP, which stands third
-    assert all(colour in content for content in drawn.values()) and len(drawn) == 2
+    color = COLOURS[2].encode()  # of the MLP, which stands third
+    assert all(color in content for content in drawn.values()) and len(drawn) == 2
 
 
 def test_one_place_of_an_axis_is_drawn_as_rows() -> None:

@@ -12,8 +12,8 @@ from graphveil.privacy import Gaussian, Guarantee, NodeBoundedDegree, NodeRecord
 SECRET = "xyzzy-4711"
 UNITS = {
     "undirected-edge": UndirectedEdge(),
-    "node-owner": NodeRecord(),
-    "node-promise": NodeBoundedDegree(max_degree=9),
+    "node-record": NodeRecord(),
+    "node-bounded-degree": NodeBoundedDegree(max_degree=9),
 }
 IDS = ("ann", "bob", "cem")
 PROBA = torch.tensor([[0.1, 0.9], [0.75, 0.25], [0.5, 0.5]])

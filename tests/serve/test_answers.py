@@ -152,7 +152,7 @@ def test_runs_that_cannot_be_served_are_refused_before_anything_is_answered(
         read_runs([folder, run_of("undirected-edge", tmp_path / "other" / "friends")])
     with pytest.raises(ArtifactError, match="twice"):
         read_runs([run_of("undirected-edge", tmp_path / "twice", ids=("ann", "ann", "bob"))])
-    withheld_files = run_of("node-owner", tmp_path / "owner")
+    withheld_files = run_of("node-record", tmp_path / "owner")
     (withheld_files / "per_node" / PREDICTIONS).rename(tmp_path / "kept.parquet")
     with pytest.raises(ArtifactError):
         read_runs([withheld_files])

@@ -34,7 +34,7 @@ def serving(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def test_a_server_answers_over_a_socket_and_stops_in_order(tmp_path: Path) -> None:
-    run, file = run_of("node-owner", tmp_path / "run"), tmp_path / "keys.json"
+    run, file = run_of("node-record", tmp_path / "run"), tmp_path / "keys.json"
     headers = {"Authorization": f"Bearer {Keys.add(file, ['ann'])}"}
     with serving(run, "--keys", file) as (process, address), httpx.Client(base_url=address) as client:
         first, again = (client.post("/v1/predict", json={"ids": ["ann"]}, headers=headers) for _ in range(2))
@@ -54,7 +54,7 @@ def test_a_server_answers_over_a_socket_and_stops_in_order(tmp_path: Path) -> No
 
 
 def test_a_run_of_records_without_keys_is_misuse(invoke: Invoke, tmp_path: Path) -> None:
-    answer = invoke("serve", run_of("node-owner", tmp_path / "run"))
+    answer = invoke("serve", run_of("node-record", tmp_path / "run"))
     assert answer.code == 2
     assert "graphveil keys FILE" in answer.err
 

@@ -13,7 +13,7 @@ from graphveil.errors import ConfigError
 from graphveil.serve import Keys, create_app, read_runs
 from serve.folders import IDS, SECRET, run_of
 
-PERSONAL = ("node-owner", "node-promise")
+PERSONAL = ("node-record", "node-bounded-degree")
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -270,9 +270,9 @@ def test_what_cannot_be_allowed_is_said_before_anything_is_served(
     refused(run, known, "needs API keys")
     refused(run, f"{served.place}#strangers", "no data set", keys=file)
     refused(run / "release", known, "run folder", keys=file)
-    owner = run_of("node-owner", tmp_path / "owner")
+    owner = run_of("node-record", tmp_path / "owner")
     refused(owner, known, "edge-level", keys=file)
-    Ledger(served.place).init("people", "node-owner", epsilon="1", delta="1e-6")
+    Ledger(served.place).init("people", "node-record", epsilon="1", delta="1e-6")
     refused(run, f"{served.place}#people", "no budget under unit", keys=file)
     for epsilon in ("0", "nan", "-1"):
         with pytest.raises(ConfigError):
@@ -295,7 +295,7 @@ def run_of_train(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Ledger(f"sqlite:///{folder}.db").init("own", UNIT, epsilon="100", delta="1e-6")
     command = [sys.executable, "-m", "graphveil", "train", "gap", *flags, *quick, "--out", str(folder)]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
-    assert (folder / "internal" / "own_graph.json").exists()
+    assert (folder / "internal" / "graph_fingerprint.json").exists()
     return folder
 
 

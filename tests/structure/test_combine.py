@@ -1,4 +1,4 @@
-"""Averages over similar nodes, and similar nodes' neighbours as neighbours."""
+"""Averages over similar nodes, and similar nodes' neighbors as neighbors."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_a_union_is_the_formula(directed: bool, entries: int, monkeypatch: pytes
     assert joined.adjacency.edge_set is edges.adjacency.edge_set
 
 
-@pytest.mark.parametrize("max_degree", [None, 0, 2, 7])
+@pytest.mark.parametrize("max_union_degree", [None, 0, 2, 7])
 def test_a_union_with_nobody_is_the_graph(max_union_degree: int | None) -> None:
     edges = random_edges(2)
     joined = union(edges, sparse.csr_array((30, 30)), max_union_degree=max_union_degree)
@@ -61,4 +61,4 @@ def test_a_full_row_takes_those_with_the_most_support() -> None:
     assert heard(None) == [4, 5, 6, 7]
     assert heard(3) == [4, 6, 7]  # 7 is heard by three similar nodes, 6 by two, 5 by one
     assert heard(2) == [4, 7]
-    assert heard(1) == heard(0) == [4]  # one's own neighbours stay
+    assert heard(1) == heard(0) == [4]  # one's own neighbors stay

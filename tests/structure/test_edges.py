@@ -37,7 +37,7 @@ def test_a_released_graph_needs_a_valid_guarantee() -> None:
     assert "undirected-edge" in PublicEdges.released(PATH, guarantee).basis
     with pytest.raises(UnitError, match="without a valid guarantee"):
         PublicEdges.released(PATH, dataclasses.replace(guarantee, valid=False))
-    records = LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0).guarantee_for(2, 2)
+    records = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0).guarantee_for(2, 2)
     with pytest.raises(UnitError, match="says nothing of edges"):
         PublicEdges.released(PATH, records)
 

@@ -210,7 +210,7 @@ def test_other_tables_of_a_command_have_the_format_too(invoke: Invoke) -> None:
         assert made.code == 0, made.err
     Path("public.csv").write_text("".join(Path("edges.csv").read_text().splitlines(keepends=True)[:100]))
     Path("some.csv").write_text("n;user\n1;001\n2;002\n3;003\n")
-    slots = ["--unit", "private-slot-edge", "--public-edges", "public.csv", "--private-nodes", "some.csv"]
+    slots = ["--unit", "edge-subset", "--public-edges", "public.csv", "--private-nodes", "some.csv"]
     told = ["--set", "eps_x=inf", "--epsilon", 2]
     plan = invoke("train", "heterorr", *tables, *how, *slots, *told, "--dry-run")
     assert plan.code == 0, plan.err
@@ -231,5 +231,5 @@ def test_a_list_of_commas_alone_is_refused(invoke: Invoke, option: str, text: st
 @pytest.mark.parametrize("text", [",", "a,,b", ""])
 def test_a_survey_refuses_empty_items(invoke: Invoke, flag: str, text: str) -> None:
     budget = ["--eps-x", 1] if flag == "--columns" else ["--eps-y", 1]
-    answer = invoke("collect", "survey", flag, text, *budget, "--out", "survey.json")
+    answer = invoke("collect", "protocol", flag, text, *budget, "--out", "survey.json")
     assert answer.code == 2 and f"{flag} {text!r} has an empty item" in " ".join(answer.err.split())

@@ -103,8 +103,8 @@ class Rows(torch.nn.Module):
 
 
 EDGE = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 0}
-OWNER = {"unit": "node-owner", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
-TOLD = {"unit": "node-features", "eps_x": 2.0, "eps_y": 2.0, "seed": 0}
+OWNER = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
+TOLD = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 2.0, "seed": 0}
 METHODS: dict[str, Callable[[], Any]] = {
     "classcode": lambda: gv.ClassCode(**EDGE),
     "gap": lambda: gv.GAP(**EDGE, epochs=3, encoder_epochs=3),
@@ -117,7 +117,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "gap of owners": lambda: gv.GAP(**OWNER, out_degree_bound=4, epochs=2, encoder_epochs=2),
     "mlp of owners": lambda: gv.MLP(**OWNER, epochs=2),
     "gnn of owners": lambda: gv.PrivateGNN(**OWNER, module=Rows, out_degree_bound=4, epochs=2),
-    "label-posterior": lambda: gv.LabelPosterior(unit="node-features", eps_y=2.0, seed=0),
+    "label-posterior": lambda: gv.LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0),
     "lpgnn": lambda: gv.LPGNN(**TOLD, epochs=3),
     "simgat": lambda: gv.SimGAT(**TOLD, epochs=3),
 }

@@ -11,7 +11,7 @@ def loss(weight: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_equals_the_optimiser_of_torch(weight_decay):
+def test_equals_the_optimizer_of_torch(weight_decay):
     ours, theirs = (torch.nn.Parameter(torch.linspace(-1, 1, 5)) for _ in range(2))
     adam = Adam([ours], weight_decay=weight_decay)
     reference = torch.optim.Adam([theirs], lr=0.01, weight_decay=weight_decay)

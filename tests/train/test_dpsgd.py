@@ -139,7 +139,7 @@ def twice_the_clip(gradients: ClippedSum, clip: float, noise: StepNoise, number:
     return _noisy_mean(gradients, 2 * clip, noise, number)
 
 
-def by_realised_size(gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
+def by_realized_size(gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
     size = len(noise.batch(number, gradients.count))
     expected = noise.sampling_rate * gradients.count
     return _noisy_mean(gradients, clip, noise, number) * (expected / max(1, size))
@@ -174,9 +174,9 @@ def test_clipping_the_mean_and_not_the_records_is_caught() -> None:
         checks.bounds_every_record(clipping_the_mean, by_ghost, X, Y, CLIP)
 
 
-def test_dividing_by_the_realised_size_is_caught() -> None:
+def test_dividing_by_the_realized_size_is_caught() -> None:
     with pytest.raises(AssertionError, match="not the sum over q N"):
-        checks.divides_by_the_expected_size(by_realised_size, by_ghost(X, Y), CLIP)
+        checks.divides_by_the_expected_size(by_realized_size, by_ghost(X, Y), CLIP)
 
 
 @pytest.mark.parametrize(("law", "share"), [(Silent, 1.0), (StepNoise, 0.97), (StepNoise, 1.03)])

@@ -189,7 +189,7 @@ def test_large_rows_that_cancel_are_clipped_all_the_same(size: float, dtype: tor
 
 
 def test_a_norm_that_is_nothing_but_rounding_would_clip_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affine_gradients, "_UNCANCELLED", 0.0)
+    monkeypatch.setattr(affine_gradients, "_CANCELLATION_THRESHOLD", 0.0)
     assert largest_alone(1e10, torch.float64) > 2 * CLIP
 
 

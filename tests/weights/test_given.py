@@ -97,7 +97,7 @@ def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
     with pytest.raises(ConfigError, match="the graph's edges have none"):
         Release.open(given, adjacency.without_weights(), budget=budget)
     assert budget.entries == ()
-    with pytest.raises(NotImplementedGuaranteeError, match="node-owner"):
+    with pytest.raises(NotImplementedGuaranteeError, match="node-record"):
         given.queries[0].event(NodeRecord())
 
 

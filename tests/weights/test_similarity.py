@@ -210,7 +210,7 @@ def test_a_users_weight_is_shown_nothing_that_depends_on_the_edges(edges: int) -
 
 
 def test_a_weight_that_would_be_given_edges_is_refused() -> None:
-    class Neighbours(PairWeights):
+    class Neighbors(PairWeights):
         tables, num_nodes, is_valid = (), 2, True
 
         def of(self, edges: EdgeBlock) -> Tensor:
@@ -218,7 +218,7 @@ def test_a_weight_that_would_be_given_edges_is_refused() -> None:
 
     class ByDegree(HalfCos):
         def prepare(self, keys: Tensor) -> PairWeights:
-            return Neighbours()
+            return Neighbors()
 
     class FromDots(HalfCos):
         def prepare(self, keys: Tensor) -> PairWeights:

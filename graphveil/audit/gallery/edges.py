@@ -32,7 +32,7 @@ def sampled_sums(graph: SmallGraph, noise: NoiseRecorder) -> None:
 
 
 def sums(graph: SmallGraph) -> Floats:
-    """Sums over neighbours of rows of norm one; a null record's row is zero."""
+    """Sums over neighbors of rows of norm one; a null record's row is zero."""
     return np.asarray(graph.a.T @ np.eye(4)[graph.y + 1][:, 1:])
 
 
@@ -68,7 +68,7 @@ def aggregated_after_noise(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarra
 def response(
     graph: SmallGraph, noise: NoiseRecorder, epsilon: float, stream: str | None = None
 ) -> np.ndarray:
-    """Randomised response on every slot u < v."""
+    """Randomized response on every slot u < v."""
     upper = np.triu_indices(graph.nodes, 1)
     return noise.flip(graph.a[upper] > 0, epsilon, stream=stream)
 
@@ -102,7 +102,7 @@ def density_of_chunks(graph: SmallGraph, noise: NoiseRecorder, chunk: int = 1) -
 
 
 def both_directions_apart(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """ARR that randomises (u, v) and (v, u) independently: a friendship is asked twice."""
+    """ARR that randomizes (u, v) and (v, u) independently: a friendship is asked twice."""
     edges = np.triu(graph.a).sum()
     noise.laplace(edges, 1 / (0.1 * EPSILON))
     noise.flip(graph.a[~np.eye(graph.nodes, dtype=bool)] > 0, 0.9 * EPSILON)
@@ -125,12 +125,12 @@ def sampling_times_epsilon(graph: SmallGraph, noise: NoiseRecorder, rate: float 
 
 BROKEN = (
     PublishedMechanism(
-        name="sampled neighbours",
+        name="sampled neighbors",
         source="GAP at node level (Sajadmanesh et al., USENIX Security 2023)",
-        explanation="Every node keeps D random neighbours, so that one node is said to change D messages. A hub "
+        explanation="Every node keeps D random neighbors, so that one node is said to change D messages. A hub "
         "that everybody knows is drawn in half of the samples of people with one other friend, and "
         "takes the place of their other messages. Mend: weigh messages by their sender's own list, "
-        "and protect lists (unit node-owner).",
+        "and protect lists (unit node-record).",
         unit="node",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=sampled_sums,
@@ -172,7 +172,7 @@ BROKEN = (
         source="GAP at node level (ibid., Lemmas 2 and 3)",
         explanation="A node of D friends is charged for the D rows that it is part of. Its own row, the sum over "
         "all its friends, is given out too and may move by D alone, however well degrees are bounded. "
-        "Mend: withhold a node's own row from everybody else (unit node-promise), or protect lists.",
+        "Mend: withhold a node's own row from everybody else (unit node-bounded-degree), or protect lists.",
         unit="node",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=all_rows_at_node_level,
@@ -206,7 +206,7 @@ BROKEN = (
     PublishedMechanism(
         name="one seed for two graphs",
         source="EdgeRand and LapGraph as released (Wu et al., S&P 2022)",
-        explanation="The training graph and the whole graph are randomised from one seed. A slot whose two "
+        explanation="The training graph and the whole graph are randomized from one seed. A slot whose two "
         "answers differ tells that it is an edge of one graph only, with certainty. Mend: fresh "
         "noise.",
         unit="undirected-edge",
@@ -247,7 +247,7 @@ BROKEN = (
     PublishedMechanism(
         name="both directions apart",
         source="ARR in the repository of GAP",
-        explanation="(u, v) and (v, u) are randomised independently, so a friendship is asked twice, and what "
+        explanation="(u, v) and (v, u) are randomized independently, so a friendship is asked twice, and what "
         "comes out is not symmetric. Mend: one answer a pair.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},

@@ -1,4 +1,4 @@
-"""Published mechanisms that randomise a person's own record, or train on records, and do not protect it."""
+"""Published mechanisms that randomize a person's own record, or train on records, and do not protect it."""
 
 import math
 
@@ -27,7 +27,7 @@ def one_sensitive(d: int) -> np.ndarray:
 
 
 def feature_rr(graph: SmallGraph, noise: NoiseRecorder, theta: np.ndarray) -> None:
-    """Bins of every feature, randomised at epsilon theta_i: Pr(u | t) = rho^|u - t| / C_t."""
+    """Bins of every feature, randomized at epsilon theta_i: Pr(u | t) = rho^|u - t| / C_t."""
     bins = np.arange(BINS)
     for feature, share in enumerate(theta):
         at = np.maximum(np.ceil(BINS * graph.x[:, feature]), 1) - 1
@@ -41,7 +41,7 @@ def weights_as_they_are(graph: SmallGraph, noise: NoiseRecorder) -> None:
 
 
 def weights_that_sum_to_one(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """FeatureRR with public weights, normalised."""
+    """FeatureRR with public weights, normalized."""
     theta = weights(np.full(FEATURES, 1 / FEATURES), one_sensitive(FEATURES))
     feature_rr(graph, noise, theta / theta.sum())
 
@@ -91,7 +91,7 @@ def base_sensitivity(degree: int) -> float:
 
 
 def terms_of(graph: SmallGraph) -> Floats:
-    """Return every node's gradient at zero weights: softmax on the mean over itself and its neighbours.
+    """Return every node's gradient at zero weights: softmax on the mean over itself and its neighbors.
 
     A node is in at most DEGREE other nodes' means; shape (nodes, features, classes).
     """
@@ -148,7 +148,7 @@ def floored_batch_size(
 
 
 def label_response(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """Randomised response on labels of three classes."""
+    """Randomized response on labels of three classes."""
     e = math.exp(EPSILON)
     noise.choose((np.eye(3)[graph.y] * (e - 1) + 1) / (e + 2))
 
@@ -157,10 +157,10 @@ BROKEN = (
     PublishedMechanism(
         name="weights that do not sum to one",
         source="HeteroRR, equation 7 (FeatureRR)",
-        explanation="Each feature is randomised at epsilon theta_i, and theta is said to share epsilon out. It "
-        "sums to gamma + (1 - gamma)(d (beta_min + beta_max) - 1). Mend: normalise, as the paper's "
+        explanation="Each feature is randomized at epsilon theta_i, and theta is said to share epsilon out. It "
+        "sums to gamma + (1 - gamma)(d (beta_min + beta_max) - 1). Mend: normalize, as the paper's "
         "appendix does.",
-        unit="node-features",
+        unit="local-attributes",
         claim={"epsilon": EPSILON},
         mechanism=weights_as_they_are,
         kind="change",
@@ -177,7 +177,7 @@ BROKEN = (
         source="HeteroRR's released program for features",
         explanation="Nine bits a feature are flipped with log odds that are each a share of epsilon, not shares "
         "that sum to it: bits and features add up. Mend: a budget for each bit.",
-        unit="node-features",
+        unit="local-attributes",
         claim={"epsilon": EPSILON},
         mechanism=flipped_bits,
         kind="change",
@@ -194,7 +194,7 @@ BROKEN = (
         source="HeteroRR's baseline program of PM-SUB",
         explanation="The right tail returns (C - R) R, which is a function of x, where it should be uniform "
         "between R and C: one value tells one person's x. Mend: a uniform draw.",
-        unit="node-features",
+        unit="local-attributes",
         claim={"epsilon": EPSILON},
         mechanism=deterministic_tail,
         kind="mixture",
@@ -213,7 +213,7 @@ BROKEN = (
         explanation="Clipping norms are the 75th percentile of the gradients' norms at the training nodes before "
         "the first step, and nothing is paid for them: the length of the noise tells them. Mend: a public "
         "norm, or a noisy quantile that is paid for.",
-        unit="node-features",
+        unit="local-attributes",
         claim={"mu": 1 / MULTIPLIER},
         mechanism=thresholds_from_gradients,
         kind="noise scale",
@@ -231,7 +231,7 @@ BROKEN = (
         explanation="The rate is one over the number of batches, ceil(n / B), and a step's sum and noise are "
         "divided by int(n rate). With n = 4 and B = 2 that is 2, and without one record 1: twice the "
         "noise. The accountant prices a sum whose noise is public. Mend: divide by a public number.",
-        unit="node-owner",
+        unit="node-record",
         claim={"mu": 1 / 2.0},
         mechanism=floored_batch_size,
         kind="noise scale",

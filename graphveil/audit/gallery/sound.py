@@ -15,7 +15,7 @@ MU = 0.5
 
 
 def three_hops(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
-    """Sums over neighbours of rows of norm at most one, each hop from the noisy rows of the hop before."""
+    """Sums over neighbors of rows of norm at most one, each hop from the noisy rows of the hop before."""
     sigma = math.sqrt(3) * math.sqrt(2) / MU
     rows = np.eye(3)[graph.y]
     for _ in range(3):
@@ -25,7 +25,7 @@ def three_hops(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
 
 
 def edge_rand(graph: SmallGraph, noise: NoiseRecorder) -> int:
-    """Randomised response on every slot; how many edges come out is a function of it."""
+    """Randomized response on every slot; how many edges come out is a function of it."""
     return int(response(graph, noise, 1.0).sum())
 
 
@@ -37,7 +37,7 @@ def lap_graph(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
 
 
 def arr(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
-    """A noisy density, randomised response, and a share of its ones that follows from the density."""
+    """A noisy density, randomized response, and a share of its ones that follows from the density."""
     slots = max(1, graph.nodes * (graph.nodes - 1) // 2)
     edges = np.triu(graph.a).sum()
     density = float(np.clip(noise.laplace(edges / slots, 1 / (slots * 0.1)), 1 / slots, 1))
@@ -63,7 +63,7 @@ SOUND = (
     ),
     PublishedMechanism(
         name="EdgeRand",
-        source="randomised response on slots",
+        source="randomized response on slots",
         explanation="One slot, one answer.",
         unit="undirected-edge",
         claim={"epsilon": 1.0},
@@ -79,7 +79,7 @@ SOUND = (
     ),
     PublishedMechanism(
         name="ARR",
-        source="asymmetric randomised response, its density asked once",
+        source="asymmetric randomized response, its density asked once",
         explanation="0.1 for the density and 0.9 for the slot.",
         unit="undirected-edge",
         claim={"epsilon": 1.0},
@@ -105,15 +105,15 @@ SOUND = (
         name="pushes",
         source="messages divided by the root of the sender's list",
         explanation="A person's own list and vector move the rows by one.",
-        unit="node-owner",
+        unit="node-record",
         claim={"mu": MU},
         mechanism=pushes,
     ),
     PublishedMechanism(
         name="label response",
-        source="randomised response on three classes",
+        source="randomized response on three classes",
         explanation="Keep with probability e^eps / (e^eps + 2).",
-        unit="node-features",
+        unit="local-attributes",
         claim={"epsilon": 1.0},
         mechanism=label_response,
     ),
@@ -121,7 +121,7 @@ SOUND = (
         name="FeatureRR",
         source="public weights that sum to one",
         explanation="Each feature costs its share of epsilon.",
-        unit="node-features",
+        unit="local-attributes",
         claim={"epsilon": 1.0},
         mechanism=weights_that_sum_to_one,
     ),
@@ -129,7 +129,7 @@ SOUND = (
         name="a public clipping norm",
         source="one training step, records replaced",
         explanation="A replaced record moves the sum by twice the norm.",
-        unit="node-features",
+        unit="local-attributes",
         claim={"mu": 1.0},
         mechanism=public_threshold,
     ),

@@ -168,7 +168,7 @@ BROKEN = (
         name="exponent without the factor two",
         source="HeteroRR, equation 14 (structure search of EdgeRR)",
         explanation="Trees are drawn with exponent epsilon L / Delta. L is not monotone in edges, so numerator "
-        "and normaliser both move: the exponential mechanism needs epsilon / (2 Delta). Mend: the "
+        "and normalizer both move: the exponential mechanism needs epsilon / (2 Delta). Mend: the "
         "factor two.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},

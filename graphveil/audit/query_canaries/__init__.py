@@ -1,4 +1,4 @@
-"""Canaries in single mechanisms: the worst neighbours that a query has, many of them, asked by the real path.
+"""Canaries in single mechanisms: the worst neighbors that a query has, many of them, asked by the real path.
 
 Each canary has rows, slots, cells or coordinates of its own, so one release holds thousands of independent
 ones. What they would move without noise is asked by the same path with noise that is zero; the bound is about
@@ -13,4 +13,4 @@ from graphveil.audit.query_canaries.context import (
     insert_canaries,
 )
 
-__all__ = ["WITHOUT_CANARIES", "CanaryContext", "CanaryResult", "counts", "plant", "rows", "slots", "steps"]
+__all__ = ["WITHOUT_CANARIES", "CanaryContext", "CanaryResult", "counts", "insert_canaries", "rows", "slots", "steps"]

@@ -57,9 +57,9 @@ def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> Ca
 @insert_canaries.register
 def _of_edge_counts(query: EdgeCountQuery, context: CanaryContext) -> CanaryResult | str:
     """An edge for each cell, in a table of more classes."""
-    pays = [group for group, counted in enumerate(query.labelled) if counted]
+    pays = [group for group, counted in enumerate(query.labeled) if counted]
     here, there = context.pair
-    if query.groups > 1 and not (query.labelled[here] and query.labelled[there]):
+    if query.groups > 1 and not (query.labeled[here] and query.labeled[there]):
         return "the dearest pair of groups is not counted"
     directed = isinstance(context.unit, DirectedEdge)
     wide = replace(query, classes=_CLASSES)

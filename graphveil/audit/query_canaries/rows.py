@@ -37,22 +37,22 @@ def canaries_per_release(dim: int, nodes_each: int) -> int:
 
 @insert_canaries.register
 def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> CanaryResult:
-    """Stars whose centres send a vector of norm one: a friendship, a stored edge, or all edges of a node."""
+    """Stars whose centers send a vector of norm one: a friendship, a stored edge, or all edges of a node."""
     unit = context.unit
     here, there = context.pair if query.groups > 1 else (0, 0)
     leaves = min(unit.max_degree, _LEAVES) if isinstance(unit, NodeBoundedDegree) else 1
     count = canaries_per_release(query.dim, 1 + leaves)
-    nodes, centre = count * (1 + leaves), np.arange(count) * (1 + leaves)
+    nodes, center = count * (1 + leaves), np.arange(count) * (1 + leaves)
     groups = torch.full((nodes,), there)
-    groups[torch.from_numpy(centre)] = here
+    groups[torch.from_numpy(center)] = here
     vectors = torch.zeros(nodes, query.dim, dtype=torch.float64)
     vectors[:, 0] = 1.0
     data = NeighborSumData(vectors, None if query.similarity is None else _alike(query.similarity, nodes))
     weighted = query.reads_edge_weights
 
     def edges(who: Coins) -> Adjacency:
-        sources = np.repeat(centre[who], leaves)
-        targets = (centre[who][:, None] + 1 + np.arange(leaves)).ravel()
+        sources = np.repeat(center[who], leaves)
+        targets = (center[who][:, None] + 1 + np.arange(leaves)).ravel()
         return Adjacency.from_edges(
             sources,
             targets,
@@ -68,7 +68,7 @@ def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> CanaryResult:
     def query_rows(run: Any, who: Coins) -> Floats:
         rows: Floats = run(query, edges(who), public, data) / sigma[:, None]
         if isinstance(unit, NodeUnit):
-            rows[centre] = 0.0  # a node's own row is for it alone
+            rows[center] = 0.0  # a node's own row is for it alone
         return rows
 
     return _of_rows(query, context, query_rows, count, np.arange(nodes) // (1 + leaves))

@@ -48,7 +48,7 @@ class _CanaryPairs:
     slots: Integers
 
     @classmethod
-    def for_unit(cls, nodes: int, unit: Unit) -> "_Ground":
+    def for_unit(cls, nodes: int, unit: Unit) -> "_CanaryPairs":
         """Lay out all slots; where some edges are public, those of a path, and a tenth of nodes unlisted."""
         if not isinstance(unit, EdgeSubset):
             domain = Domain.whole(nodes, directed=isinstance(unit, DirectedEdge))

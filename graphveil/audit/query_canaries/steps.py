@@ -79,7 +79,7 @@ def _of_samples(
 ) -> CanaryResult:
     """Batches are samples: the largest multiplier that scores do not reject, composed as is claimed.
 
-    Under REPLACE both neighbours are in the batch, and move it in opposite directions: the multiplier that
+    Under REPLACE both neighbors are in the batch, and move it in opposite directions: the multiplier that
     is certified of one of them is that of both.
     """
     z, q = claimed.noise_multiplier, claimed.sampling_rate
@@ -115,7 +115,7 @@ class _StepScores:
     @classmethod
     def draw(
         cls, query: Query, context: CanaryContext, noise: StepNoise, rate: float, change: float = 1.0
-    ) -> "_Seen":
+    ) -> "_StepScores":
         """Draw as many steps as a bound on the multiplier needs; a record moves one by ``change`` norms."""
         mu_per_score = rate * math.sqrt(
             math.expm1(min((change / query.noise[0]) ** 2, 30.0))

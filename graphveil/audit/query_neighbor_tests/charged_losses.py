@@ -1,4 +1,4 @@
-"""What the events of a plan charge for one pair of neighbours: by the public groups of what differs."""
+"""What the events of a plan charge for one pair of neighbors: by the public groups of what differs."""
 
 import math
 from dataclasses import dataclass

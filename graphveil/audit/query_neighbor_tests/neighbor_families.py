@@ -1,6 +1,6 @@
-"""Small graphs with all that is public about them, and their neighbours under a unit of protection.
+"""Small graphs with all that is public about them, and their neighbors under a unit of protection.
 
-A new unit registers its neighbours here (:func:`family`), and every query that has a bound under it is
+A new unit registers its neighbors here (:func:`family`), and every query that has a bound under it is
 replayed on them.
 """
 
@@ -21,13 +21,13 @@ from graphveil.privacy import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeR
 Rng = np.random.Generator
 
 NODES = 9  # nodes
-_NEIGHBOURS = 12  # of one graph, at random
+_NEIGHBORS = 12  # of one graph, at random
 _MAX_WEIGHT = 2.0  # of an edge
 
 
 @dataclass(frozen=True, eq=False)
 class PublicGraphFacts:
-    """What neighbours have in common beside the graph's size.
+    """What neighbors have in common beside the graph's size.
 
     Args:
         nodes: how many.
@@ -44,7 +44,7 @@ class PublicGraphFacts:
     known: frozenset[Pair] = frozenset()
 
     def draw(self, name: str) -> Rng:
-        """Return a generator of its own for each purpose, the same for all neighbours."""
+        """Return a generator of its own for each purpose, the same for all neighbors."""
         return np.random.default_rng([*self.seed, crc32(name.encode())])
 
     @cached_property
@@ -58,8 +58,8 @@ class PublicGraphFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbour:
-    """A neighbouring graph, and where it differs: a pair's two ends, or one record's node."""
+class Neighbor:
+    """A neighboring graph, and where it differs: a pair's two ends, or one record's node."""
 
     graph: SmallGraph
     place: tuple[int, ...]
@@ -67,10 +67,10 @@ class Neighbour:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A graph, some of its neighbours, and what is public of all."""
+    """A graph, some of its neighbors, and what is public of all."""
 
     graph: SmallGraph
-    neighbours: tuple[Neighbour, ...]
+    neighbors: tuple[Neighbor, ...]
     public: PublicGraphFacts
 
 
@@ -103,7 +103,7 @@ def adjacency(graph: SmallGraph, public: PublicGraphFacts, *, weighted: bool = F
 
 @singledispatch
 def family(unit: Unit, rng: Rng, seed: tuple[int, ...]) -> Family | None:
-    """Return a graph of any kind and neighbours of it; None for a unit that no small graph is about."""
+    """Return a graph of any kind and neighbors of it; None for a unit that no small graph is about."""
     return None
 
 
@@ -133,11 +133,11 @@ def _of_private_slots(unit: EdgeSubset, rng: Rng, seed: tuple[int, ...]) -> Fami
 
 def _toggled(graph: SmallGraph, pairs: Iterable[Pair], rng: Rng, public: PublicGraphFacts) -> Family:
     chosen = _some(list(pairs), rng)
-    return Family(graph, tuple(Neighbour(graph.toggle_edge(pair), pair) for pair in chosen), public)
+    return Family(graph, tuple(Neighbor(graph.toggle_edge(pair), pair) for pair in chosen), public)
 
 
 def _some(every: list[Pair], rng: Rng) -> list[Pair]:
-    return [every[k] for k in rng.permutation(len(every))[:_NEIGHBOURS]]
+    return [every[k] for k in rng.permutation(len(every))[:_NEIGHBORS]]
 
 
 @family.register
@@ -149,15 +149,15 @@ def _of_owners(unit: NodeRecord, rng: Rng, seed: tuple[int, ...]) -> Family:
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
 
 
-def _other_records(graph: SmallGraph, q: int, unit: NodeRecord, rng: Rng) -> Iterator[Neighbour]:
-    """Yield neighbours that differ in q's record: nulled; opposite with the same list; and any other."""
+def _other_records(graph: SmallGraph, q: int, unit: NodeRecord, rng: Rng) -> Iterator[Neighbor]:
+    """Yield neighbors that differ in q's record: nulled; opposite with the same list; and any other."""
     rest = {pair for pair in graph.edges if pair[0] != q}
-    yield Neighbour(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,))
+    yield Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,))
     if unit.replace_one:
-        yield Neighbour(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,))
+        yield Neighbor(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,))
         own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
         other = graph.with_edges(rest | own)
-        yield Neighbour(other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES))), (q,))
+        yield Neighbor(other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES))), (q,))
 
 
 @family.register
@@ -169,9 +169,9 @@ def _of_promises(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, ...]) -> Fa
     others = []
     for q in range(graph.nodes):
         rest = {pair for pair in graph.edges if q not in pair}
-        others.append(Neighbour(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,)))
+        others.append(Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,)))
         if unit.replace_one:
-            others.append(Neighbour(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,)))
+            others.append(Neighbor(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,)))
     return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
 
 
@@ -192,11 +192,11 @@ def _kept(graph: SmallGraph, most: int, rng: Rng) -> set[Pair]:
 
 
 def mutual_edges(rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Return a graph of own lists and neighbours in which two nodes list each other, or neither does."""
+    """Return a graph of own lists and neighbors in which two nodes list each other, or neither does."""
     graph = draw_graph(rng, directed=True, most=NODES)
     agree = [(u, v) for u, v in combinations(range(graph.nodes), 2) if graph.a[u, v] == graph.a[v, u]]
     others = tuple(
-        Neighbour(graph.with_edges(set(graph.edges) ^ {pair, pair[::-1]}), pair) for pair in _some(agree, rng)
+        Neighbor(graph.with_edges(set(graph.edges) ^ {pair, pair[::-1]}), pair) for pair in _some(agree, rng)
     )
     return Family(graph, others, PublicGraphFacts(graph.nodes, seed, mutual=False))
 

@@ -1,4 +1,4 @@
-"""Neighbour replay of plans: the shipped release path without noise, on small graphs and their neighbours.
+"""Neighbor replay of plans: the shipped release path without noise, on small graphs and their neighbors.
 
 Both sides are asked the same, so what differs is what the edges or the record said. The difference over the
 noise is compared with what the plan's events charge for this very pair, and nothing else may differ: no
@@ -56,7 +56,7 @@ PAIRS = 200
 def neighbor_test_plan(
     unit: Unit, queries: tuple[Query, ...], *, pairs: int = PAIRS, seed: int = 0
 ) -> NeighborTestResult | None:
-    """Replay queries of one release on random neighbours; None where no small graph is about them.
+    """Replay queries of one release on random neighbors; None where no small graph is about them.
 
     Every query is asked as a plan of all of them would ask, with noise that is zero, on graphs of every kind.
     The claim is the price of each pair: what the queries' own events charge for the groups of its ends, or
@@ -65,7 +65,7 @@ def neighbor_test_plan(
     Args:
         unit: what is protected.
         queries: of one release, in order.
-        pairs: how many neighbours to compare.
+        pairs: how many neighbors to compare.
         seed: of everything that is drawn.
 
     >>> from graphveil.privacy import UndirectedEdge
@@ -86,7 +86,7 @@ def neighbor_test_plan(
 def neighbor_test_query(
     query: Query, unit: Unit, *, pairs: int = PAIRS, seed: int = 0
 ) -> NeighborTestResult | None:
-    """Replay one query of a plan on random neighbours; None where it cannot be asked about small graphs.
+    """Replay one query of a plan on random neighbors; None where it cannot be asked about small graphs.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> from graphveil.release.plan import hops
@@ -142,7 +142,7 @@ class _Replay:
         self._pairs = 0
 
     def over(self, families: Families, pairs: int, seed: int) -> NeighborTestResult | None:
-        """Compare so many pairs of neighbours; None where the unit has none."""
+        """Compare so many pairs of neighbors; None where the unit has none."""
         started, number = time.perf_counter(), 0
         while self._pairs < pairs:
             drawn = families(np.random.default_rng([seed, number]), (seed, number, 1))
@@ -169,14 +169,14 @@ class _Replay:
         groups = torch.from_numpy(drawn.public.draw("groups").integers(self._groups, size=drawn.public.nodes))
         worlds = [self.view(drawn, number, groups) for number in range(len(self._queries))]
         data = self._data(worlds)
-        for first, neighbour in enumerate(drawn.neighbours[:most] if data else ()):
+        for first, neighbor in enumerate(drawn.neighbors[:most] if data else ()):
             if not first:
                 before = self._answers_of(worlds, data)
-            others = [replace(view, graph=neighbour.graph) for view in worlds]
+            others = [replace(view, graph=neighbor.graph) for view in worlds]
             of_records = isinstance(self._unit, NodeUnit)  # elsewhere they are public
             after = self._answers_of(others, self._data(others) if of_records else data)
             self._pairs += 1
-            self._judge(_Pair(worlds, others, before, after, neighbour.place))
+            self._judge(_Pair(worlds, others, before, after, neighbor.place))
 
     def _data(self, worlds: list[NeighborView]) -> list[QueryData[Any]]:
         """Return what the queries are asked with; nothing if one cannot be asked about this graph."""
@@ -202,7 +202,7 @@ class _Replay:
         groups = tuple(int(pair.worlds[0].groups[node]) for node in pair.place)
         privacy_cost = self.privacy_cost(groups, pair.worlds[0].public.nodes)
         if privacy_cost.mu > self._recorded_price.mu * (1 + GRID):
-            self._note("price", LossLowerBound(mu_squared=privacy_cost.mu**2), pair)
+            self._note("privacy_cost", LossLowerBound(mu_squared=privacy_cost.mu**2), pair)
         laws = pair.laws(self._queries, self._unit)
         loss = sum((one.against(other, 0.0) for one, other in laws), LossLowerBound())
         if loss.mu_squared > self._largest.mu_squared or loss.pure > self._largest.pure:
@@ -261,7 +261,7 @@ class _MutualReplay(_Replay):
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Two neighbours: what each query saw, what all told, and where they differ."""
+    """Two neighbors: what each query saw, what all told, and where they differ."""
 
     worlds: list[NeighborView]
     others: list[NeighborView]

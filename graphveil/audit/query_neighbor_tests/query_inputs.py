@@ -59,7 +59,7 @@ _LENGTHS = (
 )  # of vectors, in bounds: longer ones have to count for nothing
 _WITHIN = (0.0, 0.4, 1.0, 1.0, 1.0)
 
-NOT_NEIGHBOR_TESTED = {  # kinds of queries, and why they have no neighbours on small graphs
+NOT_NEIGHBOR_TESTED = {  # kinds of queries, and why they have no neighbors on small graphs
     "DPSGDQuery": "what its steps read is the method's; they are replayed where it trains",
     "TreeStepsQuery": "what its steps read is the method's; trees are replayed where they are drawn",
     "TopNodePairsQuery": "cells compete for places, which no single cell's law says",
@@ -74,7 +74,7 @@ NOT_NEIGHBOR_TESTED = {  # kinds of queries, and why they have no neighbours on 
 
 @dataclass(frozen=True, eq=False)
 class NeighborView:
-    """One of two neighbours, seen by a query.
+    """One of two neighbors, seen by a query.
 
     Args:
         graph: with its records.
@@ -105,11 +105,11 @@ class NeighborView:
         A record with opposite features has the opposite vector, so that a replacement can move twice.
         """
         rng = self.draw("vectors")
-        centred = 2 * self.graph.x - 1
+        centered = 2 * self.graph.x - 1
         if rng.random() < 0.5:  # hard codes lie on every grid
-            rows = np.eye(dim)[self.graph.y % dim] * np.where(centred[:, :1] < 0, -1.0, 1.0)
+            rows = np.eye(dim)[self.graph.y % dim] * np.where(centered[:, :1] < 0, -1.0, 1.0)
         else:
-            rows = safe_unit(torch.from_numpy(centred @ rng.normal(size=(FEATURES, dim)))).numpy()
+            rows = safe_unit(torch.from_numpy(centered @ rng.normal(size=(FEATURES, dim)))).numpy()
         lengths = rng.choice(_WITHIN if self.within else _LENGTHS, size=self.public.nodes)
         if rng.random() < 0.5:  # prices are attained by vectors at their bounds
             lengths = np.ones(self.public.nodes)

@@ -51,7 +51,7 @@ class Calibration:
     max_tpr_at_1pct_fpr: float
     stages: tuple[Stage, ...]
     assumed: dict[str, int] = field(default_factory=dict)  # sizes that were not given, as they were taken
-    reports: tuple[str, ...] = ()  # what each node does to its features and its label, where it randomises
+    reports: tuple[str, ...] = ()  # what each node does to its features and its label, where it randomizes
     eps_x: float | None = None  # of features, where they have a budget beside that of edges
 
     def as_dict(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def calibrate(
     classes: int | None = None,
     dim: int | None = None,
     training: int | None = None,
-    labelled: int | None = None,
+    labeled: int | None = None,
     **config: Any,
 ) -> Calibration:
     """Return the noise of a budget or, given ``noise_std`` in place of ``epsilon``, the budget of a noise.
@@ -93,9 +93,9 @@ def calibrate(
             noise multiplier.
         nodes: N, where it is known.
         classes: C, where it is known.
-        dim: d, the number of features, where it is known (``features`` is how nodes randomise them).
+        dim: d, the number of features, where it is known (``features`` is how nodes randomize them).
         training: under node units, how many nodes are trained on; by default three quarters of N.
-        labelled: at edge level, how many nodes have a public label; classcode has a plan of its own for few.
+        labeled: at edge level, how many nodes have a public label; classcode has a plan of its own for few.
         config: further constructor keywords of the method.
 
     Sizes that are left out are assumed, and named in ``assumed``: a fit whose sizes differ has other noise.
@@ -108,8 +108,8 @@ def calibrate(
     [5.276, 5.276]
     """
     epsilon, delta, noise_std = map(_check.plain, (epsilon, delta, noise_std))
-    nodes, classes, dim, training, labelled = map(_check.plain, (nodes, classes, dim, training, labelled))
-    if isinstance(parse_unit(unit, max_degree=config.get("assured_max_degree")), NoUnit):
+    nodes, classes, dim, training, labeled = map(_check.plain, (nodes, classes, dim, training, labeled))
+    if isinstance(parse_unit(unit, max_degree=config.get("max_degree")), NoUnit):
         raise UnitError(
             "unit 'none' adds no noise, so there is nothing to calibrate; name the unit to protect"
         )
@@ -133,7 +133,7 @@ def calibrate(
         classes=classes or TYPICAL_CLASSES,
         features=dim,
         train_records=training,
-        labelled=labelled,
+        labeled=labeled,
     )
     left_out = [name for name, size in (("nodes", nodes), ("classes", classes)) if size is None]
     complete = sizes.completed()
@@ -175,7 +175,7 @@ def _plan_of(model: "Estimator", sizes: PublicSizes) -> "ReleasePlan | None":
         num_classes=sizes.classes,
         num_features=sizes.features,
         num_training=sizes.train_records,
-        num_labelled=sizes.labelled,
+        num_labeled=sizes.labeled,
     )
 
 
@@ -188,7 +188,7 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
     """Return what each node does to its record; the budgets are given, so there is nothing to search for."""
     if dim is None or classes is None:
         raise ConfigError(
-            f"{model.method} randomises a record of so many features and classes: pass dim= "
+            f"{model.method} randomizes a record of so many features and classes: pass dim= "
             "(--features-count) and classes= (--classes-count)"
         )
     from graphveil.models.lpgnn.local_estimator import LocalEstimator

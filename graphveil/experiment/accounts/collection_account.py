@@ -1,6 +1,6 @@
 """The account of a survey's answers: what each of some people has told about its record, over all surveys.
 
-Randomising a table of records is recorded under unit ``node-features``, before the LDP reports are written.
+Randomizing a table of records is recorded under unit ``local-attributes``, before the LDP reports are written.
 The same LDP reports again cost nothing more, and a record that has changed since is told about a second time,
 so an entry is known by the LDP reports and the records that they are about. Whoever receives them holds no
 record: that a survey was answered is booked only for people who are named, once a survey however many
@@ -41,7 +41,7 @@ class CollectionAccount:
         Args:
             protocol: what they are asked.
             ids: theirs.
-            named: what ``--ledger`` says; None for the user's own ledger, which recognises the people.
+            named: what ``--ledger`` says; None for the user's own ledger, which recognizes the people.
 
         Raises:
             ConfigError: no such data set is registered, or it is of other people.

@@ -72,7 +72,7 @@ class EarlierPrediction:
         return {
             "data_set": self.data_set,
             "place": self.place,
-            "price": guarantee_to_plain(self.privacy_cost),
+            "privacy_cost": guarantee_to_plain(self.privacy_cost),
             "disjoint": self.disjoint,
         }
 
@@ -126,7 +126,7 @@ def record_prediction(
 def _read(path: Path) -> EarlierPrediction:
     try:
         content = read_checked(path)
-        privacy_cost = guarantee_from_plain(content["price"])
+        privacy_cost = guarantee_from_plain(content["privacy_cost"])
         receipts = tuple(content["receipts"])
         if not all(isinstance(content[name], str) for name in ("data_set", "place")):
             raise TypeError("names are text")

@@ -1,7 +1,7 @@
-"""What a graph is recognised by: its edges, its records and its people, whatever the order of its rows.
+"""What a graph is recognized by: its edges, its records and its people, whatever the order of its rows.
 
 These texts are made into fingerprints under a key that stays in the ledger; without it they would tell
-neighbouring graphs apart.
+neighboring graphs apart.
 """
 
 import hashlib
@@ -125,7 +125,7 @@ def _all_ones(graph: "Graph") -> bool:
 
 
 def _mixed(values: Numbers) -> Numbers:
-    """Return numbers of 64 bits with their bits mixed (the finaliser of SplitMix64)."""
+    """Return numbers of 64 bits with their bits mixed (the finalizer of SplitMix64)."""
     with np.errstate(over="ignore"):
         mixed = values + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

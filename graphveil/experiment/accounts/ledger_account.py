@@ -49,7 +49,7 @@ class RunAccount:
             graph: as it was read, before a recipe.
             guarantee: that of the command.
             named: ``NAME``, ``URL`` or ``URL#NAME`` of a registered data set; None for the user's own ledger,
-                which recognises the data, or registers them without a limit.
+                which recognizes the data, or registers them without a limit.
             charge: the graph that is asked, where a recipe has made another one of it.
 
         Raises:
@@ -192,7 +192,7 @@ class RunAccount:
 def unit_delta(unit: str) -> float:
     """Return where a total under a unit is read off if nobody says where: the largest delta it is sold at.
 
-    >>> unit_delta("undirected-edge"), unit_delta("node-owner/replace-one")
+    >>> unit_delta("undirected-edge"), unit_delta("node-record/replace-one")
     (1e-07, 1e-05)
     """
     name = unit.partition("/")[0]

@@ -240,7 +240,7 @@ def _possibly_shared(
     if own.ledger in others:
         raise ConfigError(
             f"the ledger knows these data as {own.ledger.name!r}, which the model was trained on or has "
-            "predicted before, so they are not disjoint; drop --disjoint-edges or --disjoint-people"
+            "predicted before, so they are not disjoint; drop --assume-disjoint-edges or --assume-disjoint-nodes"
         )
     most = 0 if privacy_cost.unit == LocalAttributes.name else 1
     here = None if graph.ids is None else hash_ids(graph.ids.tolist())

@@ -112,7 +112,7 @@ def _public_words(graph: "Graph") -> str:
 def charged_guarantee(baseline: Guarantee) -> Guarantee | None:
     """Return the guarantee of a baseline that costs something: under a unit of records that it asks itself.
 
-    Under ``node-features`` it learns from the method's own reports.
+    Under ``local-attributes`` it learns from the method's own reports.
     """
     return baseline if baseline.releases and baseline.unit != LocalAttributes.name else None
 

@@ -1,6 +1,6 @@
 """Runs that share a folder share their data: a keyed fingerprint, kept while there is something to resume.
 
-An unkeyed digest of private data would tell neighbouring graphs apart, so this is an HMAC. It lies in
+An unkeyed digest of private data would tell neighboring graphs apart, so this is an HMAC. It lies in
 ``internal/work``, its key with those of the noise in the user's own state folder, and both are gone when the
 release is published. The record names its key before there is one and until there is none, without a digest:
 whenever a process is killed, the next one knows which key to erase.

@@ -24,7 +24,7 @@ NO_LIST = (
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFlags:
-    """The flags of unit ``private-slot-edge``, with their names.
+    """The flags of unit ``edge-subset``, with their names.
 
     Args:
         public_edges: a table of the public edges, with the columns of the edges.
@@ -60,10 +60,10 @@ class PublicFlags:
 
     def check(self, unit: str | None) -> None:
         """Refuse flags that the unit has no use for: they would be believed to do something."""
-        if self.given and unit != "private-slot-edge":
+        if self.given and unit != "edge-subset":
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in self.given)
             raise UnitError(
-                f"{flags}: public edges and private nodes belong to unit 'private-slot-edge', and the unit "
+                f"{flags}: public edges and private nodes belong to unit 'edge-subset', and the unit "
                 f"is {unit!r}; drop them, or change the unit"
             )
 

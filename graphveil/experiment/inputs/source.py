@@ -159,7 +159,7 @@ class Source:
         return found
 
     @cached_property
-    def _seen(self) -> "list[Look | None]":
+    def _seen(self) -> "list[TableInspection | None]":
         return [None]
 
     @property

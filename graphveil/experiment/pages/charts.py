@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: no script, no font, no request. Colours come from the page's style sheet."""
+"""Line charts as inline SVG: no script, no font, no request. Colors come from the page's style sheet."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ class PlotLine:
     points: Sequence[Point]
     style: str
     intervals: Sequence[tuple[float, float, float]] = ()
-    dot: str = ""  # the colour of a dot at each point; none without one
-    band: tuple[float, float, str] | None = None  # from, to, and its colour, across the whole chart
+    dot: str = ""  # the color of a dot at each point; none without one
+    band: tuple[float, float, str] | None = None  # from, to, and its color, across the whole chart
 
 
 def line_chart(
@@ -127,11 +127,11 @@ def _axis_labels(x_label: str, y_label: str) -> list[str]:
 
 def _band(band: tuple[float, float, str], scale: _Scale) -> str:
     """Return an interval of a level, as high as a hair at least."""
-    low, high, colour = band
+    low, high, color = band
     top = scale.y(high)
     tall = max(scale.y(low) - top, 0.5)
     wide = WIDTH - _LEFT - _RIGHT
-    return f'<rect x="{_LEFT}" y="{top:.1f}" width="{wide}" height="{tall:.1f}" fill="{colour}"/>'
+    return f'<rect x="{_LEFT}" y="{top:.1f}" width="{wide}" height="{tall:.1f}" fill="{color}"/>'
 
 
 def _path(line: PlotLine, scale: _Scale) -> str:

@@ -54,7 +54,7 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date, interactive: bool
         ("Configuration", _configuration(runs)),
     ]
     body = "\n".join(
-        f'<section aria-labelledby="s{number}"><h2 id="s{number}">{html(name)}</h2>{text}</section>'
+        f'<section aria-labeledby="s{number}"><h2 id="s{number}">{html(name)}</h2>{text}</section>'
         for number, (name, text) in enumerate(sections)
         if text
     )
@@ -203,7 +203,7 @@ def _attacks(runs: Sequence[FinishedRun]) -> str:
     return _table(head, rows, numbers=range(3, 6)) if rows else ""
 
 
-_ATTACK_KEYS = ("auc", "tpr_at_01pct_fpr", "tpr_at_1pct_fpr")
+_ATTACK_KEYS = ("auc", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
 
 
 def _share(value: Any) -> str:

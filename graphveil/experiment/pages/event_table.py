@@ -39,7 +39,7 @@ class EventLine:
 
     ``relative_noise`` is the noise's standard deviation over the sensitivity, for the pair of groups or the
     group of records that the answer depends on most; of sampled steps it is the noise multiplier of each.
-    A report has its ``epsilon`` instead, infinite where it is not randomised.
+    A report has its ``epsilon`` instead, infinite where it is not randomized.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class EventLine:
     def noise(self) -> str:
         """The noise in words."""
         if self.relative_noise is None:
-            return "none" if self.epsilon in (None, math.inf) else f"randomised at epsilon {self.epsilon:g}"
+            return "none" if self.epsilon in (None, math.inf) else f"randomized at epsilon {self.epsilon:g}"
         noise = f"{self.relative_noise:.5g}"
         if self.steps is None:
             return f"{noise}, for all steps together" if self.kind in _STEPS else noise

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from graphveil._escape import html
 from graphveil.experiment.pages.charts import HEIGHT, WIDTH, PlotLine, plot
 
-# Okabe and Ito's colours, which everybody can tell apart, less the yellow that vanishes on white.
+# Okabe and Ito's colors, which everybody can tell apart, less the yellow that vanishes on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9")
 _DASHES = (("", "solid"), ("7 4", "dash"), ("2 3", "dot"), ("9 3 2 3", "dashdot"))
 _UPLOADS = ("sendChartToCloud", "sendDataToCloud", "editInChartStudio")  # a report is internal
@@ -21,9 +21,9 @@ def line_styles(count: int) -> str:
     """Return the style sheet of so many lines, ``l0`` and on."""
     rules = []
     for number in range(count):
-        colour, (dash, _) = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
-        rules.append(f".l{number} {{ stroke: {colour}; stroke-dasharray: {dash or 'none'}; }}")
-        rules.append(f".key .l{number} {{ border-color: {colour}; }}")
+        color, (dash, _) = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
+        rules.append(f".l{number} {{ stroke: {color}; stroke-dasharray: {dash or 'none'}; }}")
+        rules.append(f".key .l{number} {{ border-color: {color}; }}")
     return "\n".join(rules)
 
 

@@ -70,9 +70,9 @@ def _drawn(element: ElementTree.Element, style: Style) -> list[str]:
         return _text(element, style)
     if kind == "rect":
         x, y = at.get("x", "0"), at.get("y", "0")
-        return [_colour(style["fill"], "rg"), f"{x} {y} {at['width']} {at['height']} re f"]
+        return [_color(style["fill"], "rg"), f"{x} {y} {at['width']} {at['height']} re f"]
     if kind == "circle":
-        return [_colour(style["fill"], "rg"), _circle(float(at["cx"]), float(at["cy"]), float(at["r"])), "f"]
+        return [_color(style["fill"], "rg"), _circle(float(at["cx"]), float(at["cy"]), float(at["r"])), "f"]
     if kind == "line":
         return [*_pen(style), f"{at['x1']} {at['y1']} m {at['x2']} {at['y2']} l S"]
     if kind == "polyline":
@@ -115,7 +115,7 @@ def _circle(x: float, y: float, r: float) -> str:
 
 def _pen(style: Style) -> list[str]:
     dash = style.get("stroke-dasharray", "")
-    return [_colour(style["stroke"], "RG"), f"{style.get('stroke-width', '1')} w [{dash}] 0 d"]
+    return [_color(style["stroke"], "RG"), f"{style.get('stroke-width', '1')} w [{dash}] 0 d"]
 
 
 def _text(element: ElementTree.Element, style: Style) -> list[str]:
@@ -132,10 +132,10 @@ def _text(element: ElementTree.Element, style: Style) -> list[str]:
         x, y = float(element.attrib["x"]), float(element.attrib["y"])
         place = f"1 0 0 -1 {x + aside:.2f} {y:.2f}"
     escaped = re.sub(r"([\\()])", r"\\\1", words.encode("cp1252", "replace").decode("cp1252"))
-    return [_colour(style["fill"], "rg"), f"BT /F {size:g} Tf {place} Tm ({escaped}) Tj ET"]
+    return [_color(style["fill"], "rg"), f"BT /F {size:g} Tf {place} Tm ({escaped}) Tj ET"]
 
 
-def _colour(text: str, operator: str) -> str:
+def _color(text: str, operator: str) -> str:
     digits = text.removeprefix("#")
     digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
     parts = (int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4))

@@ -152,7 +152,7 @@ def _all_runs(metrics: Mapping[str, Any]) -> str:
     data = protected_things(metrics["unit"])
     models = f"All {runs} runs" if runs > 1 else "The model"
     baseline = " with the mlp" if metrics["baseline_guarantee"] else ""
-    tested = f" {TEST_LABELS}" if runs > 1 and metrics["unit"] == "node-features" else ""
+    tested = f" {TEST_LABELS}" if runs > 1 and metrics["unit"] == "local-attributes" else ""
     page = ", with everything on this page" if metrics["covered"] else ""
     return (
         f"Epsilon is that of one model. {models}{baseline} on these {data} together{page}: epsilon "

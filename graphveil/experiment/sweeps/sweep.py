@@ -49,8 +49,8 @@ _PRIVACY = (  # what a reference without privacy does without
     "epsilon",
     "delta",
     "max_units",
-    "degree_budget",
-    "assured_max_degree",
+    "out_degree_bound",
+    "max_degree",
     "replace_one",
     "private_metrics",
     "unsafe_noise_seed",
@@ -79,7 +79,7 @@ class Sweep:
         seed: S of each cell, so that all cells have the same splits.
         include_nonprivate: whether to add non-private references: each method under unit ``none``, where it has such a
             form.
-        public: under ``private-slot-edge``: which edges are public, and who may have private ones.
+        public: under ``edge-subset``: which edges are public, and who may have private ones.
 
     Raises:
         ConfigError: an unknown method, an empty or repeated choice, a setting that no method has, too many
@@ -195,7 +195,7 @@ class Sweep:
             "recipe": self.recipe,
             "runs": self.runs,
             "seed": self.seed,
-            "ceiling": self.include_nonprivate,
+            "include_nonprivate": self.include_nonprivate,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
             **{f"public.{name}": value for name, value in self.public.given.items()},
             **{f"sweep.{name}": list(values) for name, values in sorted(self.settings.items())},
@@ -291,7 +291,7 @@ def run_sweep(
     _check.integer_at_least(1, jobs=jobs)
     if jobs > 1 and backend == "disk":
         raise ConfigError(
-            "jobs= (--jobs) sends each process a copy of the graph in memory, which engine='disk' (--engine "
+            "jobs= (--jobs) sends each process a copy of the graph in memory, which engine='disk' (--backend "
             "disk) does not read; drop one of them, or use engine='ray'"
         )
     fresh = folder.missing

@@ -8,7 +8,7 @@ from graphveil._escape import html
 from graphveil.experiment.pages.charts import HEIGHT, WIDTH, PlotLine, plot
 from graphveil.experiment.results import Summary
 
-# Okabe and Ito's colours, which can be told apart by everybody; beyond them, lines are dashed.
+# Okabe and Ito's colors, which can be told apart by everybody; beyond them, lines are dashed.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES = ("", "6 3", "2 3", "9 3 2 3")
 _LEGEND_ROW, _LEGEND_LEFT = 18, 52
@@ -103,9 +103,9 @@ def _line(number: int, one: Series, place: int, count: int, names: dict[float, s
     )
 
 
-def _pale(colour: str) -> str:
-    """Return a colour at a fifth of its strength on white: pages of PDF know no transparency here."""
-    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+def _pale(color: str) -> str:
+    """Return a color at a fifth of its strength on white: pages of PDF know no transparency here."""
+    parts = (int(color[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{255 - (255 - part) // 5:02x}" for part in parts)
 
 

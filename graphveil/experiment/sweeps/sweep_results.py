@@ -20,7 +20,7 @@ COLUMNS = (
     "cell",
     "method",
     "settings",
-    "ceiling",
+    "include_nonprivate",
     "unit",
     "mode",
     "epsilon",

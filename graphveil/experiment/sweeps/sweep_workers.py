@@ -28,7 +28,7 @@ from graphveil.privacy import Entry, PrivacyLedger, attach_ledger
 if TYPE_CHECKING:
     from graphveil.graph import Graph
 
-_RELEASE_METHODS = ("record", "check", "holds", "commit", "withdraw", "entries")
+_RELEASE_METHODS = ("record", "check", "contains", "commit", "refund", "entries")
 _DATA_SET_METHODS = ("receipts", "accounts", "name", "place")
 
 
@@ -73,7 +73,7 @@ class RemoteLedger:
 
     def contains(self, release_id: str) -> bool:
         """Whether a release is recorded, and was not withdrawn."""
-        held = bool(self._call("holds", release_id))
+        held = bool(self._call("contains", release_id))
         if held:
             self._own.add(release_id)
         return held
@@ -84,7 +84,7 @@ class RemoteLedger:
 
     def refund(self, release_id: str) -> bool:
         """Give a release back that was never committed; whether that could be done."""
-        return bool(self._call("withdraw", release_id))
+        return bool(self._call("refund", release_id))
 
     def __len__(self) -> int:
         """How many releases are recorded."""

@@ -44,7 +44,7 @@ OGB_FILES = (
 
 
 def facebook100(root: Path, name: str) -> Fields:
-    """Read ``facebook100/<School>.mat``: label = class year 2004 to 2009, other years unlabelled.
+    """Read ``facebook100/<School>.mat``: label = class year 2004 to 2009, other years unlabeled.
 
     Features are the one-hot codes of columns 0 to 4, whose code 0 means missing and sets no bit. The
     vocabulary is that of the whole school.

@@ -18,7 +18,7 @@ import torch
 
 from graphveil import _check, tables
 from graphveil.errors import ConfigError, GraphError
-from graphveil.graph._tables import fields_of, refuse_unlabelled
+from graphveil.graph._tables import fields_of, refuse_unlabeled
 from graphveil.graph.graph import Graph
 from graphveil.graph.stored.folder import (
     SCRATCH,
@@ -109,7 +109,7 @@ def prepare(
     if not os.fspath(out):  # a path would take it for the folder where the process is
         raise ConfigError("out='' (--out) names no folder; name one that is new")
     if label is None and classes is None:
-        refuse_unlabelled()
+        refuse_unlabeled()
     files, folder = found_files(edges), Path(out)
     roles = Roles(id=id, source=source, target=target, label=label, split=split)
     choices = EncodingOptions.from_arguments(

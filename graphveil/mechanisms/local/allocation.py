@@ -62,7 +62,7 @@ class WeightedAllocation:
     >>> WeightedAllocation([0.5, 0.25])
     Traceback (most recent call last):
     graphveil.errors.ConfigError: theta adds up to 0.75 instead of 1, so a record would spend 0.75 times its \
-budget; take Weights.linear, which normalises public scores
+budget; take Weights.linear, which normalizes public scores
     """
 
     theta: tuple[float, ...]
@@ -74,28 +74,28 @@ budget; take Weights.linear, which normalises public scores
         if abs(total - 1) > _ROUNDING:
             raise ConfigError(
                 f"theta adds up to {total:.6g} instead of 1, so a record would spend {total:.6g} times its "
-                "budget; take Weights.linear, which normalises public scores"
+                "budget; take Weights.linear, which normalizes public scores"
             )
 
     @classmethod
     def linear(cls, scores: Iterable[float]) -> "WeightedAllocation":
         """Return theta proportional to public scores."""
-        return cls._normalised(np.array(_vector("scores", scores)))
+        return cls._normalized(np.array(_vector("scores", scores)))
 
     @classmethod
     def cube_root(cls, scores: Iterable[float]) -> "WeightedAllocation":
         """Return theta proportional to the cube roots of public scores w.
 
         For small budgets the variance of an unbiased estimate falls like 1/epsilon_i^2, and this is the
-        minimiser of sum w_i / epsilon_i^2 at a given sum of budgets: the least weighted squared error.
+        minimizer of sum w_i / epsilon_i^2 at a given sum of budgets: the least weighted squared error.
 
         >>> WeightedAllocation.cube_root([8.0, 1.0]).theta
         (0.6666666666666666, 0.3333333333333333)
         """
-        return cls._normalised(np.cbrt(_vector("scores", scores)))
+        return cls._normalized(np.cbrt(_vector("scores", scores)))
 
     @classmethod
-    def _normalised(cls, scores: Floats) -> "WeightedAllocation":
+    def _normalized(cls, scores: Floats) -> "WeightedAllocation":
         if not scores.sum() > 0:
             raise ConfigError("all scores are zero, so there is nothing to weigh by; take Split()")
         return cls((scores / scores.sum()).tolist())

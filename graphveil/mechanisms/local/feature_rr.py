@@ -1,4 +1,4 @@
-"""A randomised bin for every feature: FeatureRR of HeteroRR, with and without debiasing."""
+"""A randomized bin for every feature: FeatureRR of HeteroRR, with and without debiasing."""
 
 import math
 from dataclasses import dataclass, field
@@ -147,7 +147,7 @@ class Bins:
         g = (1 + rho**2) * w
         g[1:] -= rho * w[:-1]
         g[:-1] -= rho * w[1:]
-        g[[0, -1]] -= rho**2 * w[[0, -1]]  # an end has one neighbour
+        g[[0, -1]] -= rho**2 * w[[0, -1]]  # an end has one neighbor
         unbiased: Floats = g / gap
         return unbiased
 
@@ -170,7 +170,7 @@ def best_bins(epsilon: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureRR(FeatureMechanism):
-    """Every feature is put into a bin, and the bin is randomised at epsilon_i = epsilon theta_i (HeteroRR).
+    """Every feature is put into a bin, and the bin is randomized at epsilon_i = epsilon theta_i (HeteroRR).
 
     A bin u comes out for t with probability rho_i^|u-t| / C_t, rho_i = e^(-epsilon_i/(k_i-1)): see
     :class:`Bins`, which has the law, the estimate and the variance of one feature.

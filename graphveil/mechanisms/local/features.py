@@ -20,7 +20,7 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class LDPReports:
-    """What leaves the randomiser: one row per record, and which features a row is about.
+    """What leaves the randomizer: one row per record, and which features a row is about.
 
     ``values`` is an array (records, k) whose meaning the mechanism knows. ``indices`` (records, k) names the
     features, ascending in each row; None means all of them, in order.
@@ -40,7 +40,7 @@ class LDPReports:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureMechanism(ABC):
-    """A randomiser of a record's features x, shape (dim,), under one budget for the whole vector.
+    """A randomizer of a record's features x, shape (dim,), under one budget for the whole vector.
 
     Fields are public and the same for all records. ``perturb`` takes private rows and gives reports;
     ``estimate`` takes reports, as anybody can, and gives rows whose expectation is x where the mechanism says
@@ -71,7 +71,7 @@ class FeatureMechanism(ABC):
         return LocalDPClaim(self.epsilon, deviations=self.bounds.deviations)
 
     def perturb(self, x: Real, *, stream: Draws, rows: Integers | None = None) -> LDPReports:
-        """Return the randomised reports of records.
+        """Return the randomized reports of records.
 
         A row's draws depend on the stream and its number alone, so any partition of the records gives the
         same reports. A stream serves each row once: equal draws on two records cancel.

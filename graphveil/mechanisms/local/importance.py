@@ -1,7 +1,7 @@
 """Public weights for features: how much each matters to a model, and how much of what is sensitive it tells.
 
 Scores come from public records, so weights cost nothing. Weights that are computed from the record that
-they randomise are another mechanism: see ``record_rr.py``.
+they randomize are another mechanism: see ``record_rr.py``.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def shares(values: npt.ArrayLike) -> Floats:
 
 
 def combined(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, gamma: float) -> Floats:
-    """Return theta before normalisation, row by row: equation 7 of HeteroRR.
+    """Return theta before normalization, row by row: equation 7 of HeteroRR.
 
         gamma alpha_i + (1 - gamma) (beta_min + beta_max - beta_i),
 
@@ -70,14 +70,14 @@ def public_weights(
 ) -> WeightedAllocation:
     """Return one theta for all records from the scores of public ones, for :class:`FeatureRR`.
 
-    The shares of the records are averaged, combined by :func:`combined`, and normalised.
+    The shares of the records are averaged, combined by :func:`combined`, and normalized.
 
     Args:
         importance: SHAP values, or other scores of size, (records, dim) or (dim,).
         sensitivity: z - zhat, in the same shape; without it the importance alone decides.
         public_records: your word that the scores were computed from public records only.
         gamma: between 0, sensitivity alone, and 1, importance alone.
-        allocation: ``"linear"`` as in the paper, or ``"cube_root"``, which minimises the squared error of
+        allocation: ``"linear"`` as in the paper, or ``"cube_root"``, which minimizes the squared error of
             unbiased estimates, weighted by the combined scores.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What mechanisms for a label have in common, and randomised response."""
+"""What mechanisms for a label have in common, and randomized response."""
 
 import math
 from abc import ABC, abstractmethod
@@ -103,7 +103,7 @@ class LabelMechanism(ABC):
     def transition_with(self, missing: float) -> Floats:
         """Return (1 - m) T + m k/c 1 1^T: what is said for y if a share m of the labels is missing.
 
-        It is how a label of class y would have to be randomised for what all records say, if those without a
+        It is how a label of class y would have to be randomized for what all records say, if those without a
         label were like the others. Both have the same form, so m cannot be told from what is said alone: of
         shares f of the classes one sees k/c + (1 - m)(p - q)(f - 1/c). It has to be known.
 
@@ -202,12 +202,12 @@ class LabelMechanism(ABC):
 
     @abstractmethod
     def _as_they_are(self, labels: Integers) -> Integers:
-        """Return what records say if nothing is randomised."""
+        """Return what records say if nothing is randomized."""
 
     @property
     @abstractmethod
     def _words_and_width(self) -> tuple[int, int]:
-        """How many random words a record takes, and how many numbers it needs while it is randomised."""
+        """How many random words a record takes, and how many numbers it needs while it is randomized."""
 
     @abstractmethod
     def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:

@@ -18,17 +18,17 @@ _DIGITS = 9  # of information: numbers of groups that differ in less are as good
 
 @dataclass(frozen=True, kw_only=True)
 class LocalHashing(LabelMechanism):
-    """Say which of g public groups the label's class is in, by randomised response (Wang et al. 2017, OLH).
+    """Say which of g public groups the label's class is in, by randomized response (Wang et al. 2017, OLH).
 
     A public hash deals the c classes into g groups of c/g, rounded down or up, for each record anew. Its own
     group is said with probability p, each other one with q, and stands for all classes in it:
 
         p = e^epsilon / (e^epsilon + g - 1),   q = 1 / (e^epsilon + g - 1).
 
-    g is the number that tells most, 3 for 7 classes at epsilon 1; for g = c it is randomised response. The
+    g is the number that tells most, 3 for 7 classes at epsilon 1; for g = c it is randomized response. The
     paper's person draws the hash and sends it along. Here it follows from what is public about the record, so
     whoever lies chooses one of g groups and not which classes stand together: against one class a lie weighs
-    as much as (e^epsilon + g - 1)/(e^epsilon - 1) honest answers, 2.7 instead of the 5.1 of randomised
+    as much as (e^epsilon + g - 1)/(e^epsilon - 1) honest answers, 2.7 instead of the 5.1 of randomized
     response (docs/attacks.md, "False clients"; Cheu, Smith, Ullman 2021).
 
     A record without a label says each group with probability 1/g, so that who has one is not told either.

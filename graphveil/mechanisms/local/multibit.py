@@ -27,13 +27,13 @@ from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports, Si
 from graphveil.mechanisms.scalar.duchi import Duchi
 
 _PAPER = 2.18  # LPGNN's divisor
-_BEST = 2.17731898  # the root of sinh y = 2 y, which minimises y coth(y/2)^2
+_BEST = 2.17731898  # the root of sinh y = 2 y, which minimizes y coth(y/2)^2
 _CHOICES = ("best", "floor", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiBit(FeatureMechanism):
-    """m features, drawn blindly, tell one randomised bit each (Sajadmanesh, Gatica-Perez, CCS 2021).
+    """m features, drawn blindly, tell one randomized bit each (Sajadmanesh, Gatica-Perez, CCS 2021).
 
         Pr[bit_i = 1] = 1/(e^(epsilon/m) + 1) + z_i (e^(epsilon/m) - 1)/(e^(epsilon/m) + 1),
         x'_i = (alpha + beta)/2 +- d (beta - alpha)/(2 m) coth(epsilon/(2m)), without +- for the others,

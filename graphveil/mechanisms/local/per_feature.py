@@ -24,7 +24,7 @@ from graphveil.mechanisms.scalar.table import SCALARS, scalar
 class PerFeature(FeatureMechanism):
     """Spend one budget on many features with a mechanism for numbers, by an explicit allocation.
 
-    On the centred scale [-1, 1], with V the scalar mechanism's variance:
+    On the centered scale [-1, 1], with V the scalar mechanism's variance:
 
         Split():         y_i at epsilon/d each;               Var = V_{epsilon/d}(x_i)
         Weights(theta):  y_i at epsilon theta_i each;         Var = V_{epsilon theta_i}(x_i)

@@ -22,7 +22,7 @@ _SHIFT, _UNIT = np.uint64(11), 2.0**-53
 
 
 def record_weights(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, *, gamma: float = 0.5) -> Floats:
-    """Return theta of each record, (records, dim): equation 7 of HeteroRR, normalised. It is private.
+    """Return theta of each record, (records, dim): equation 7 of HeteroRR, normalized. It is private.
 
     >>> record_weights([[1.0, 1.0]], [[0.9, 0.1]]).tolist()
     [[0.3, 0.7]]
@@ -55,7 +55,7 @@ class RecordFeatureRR:
 
         t = max(1, ceil(k z)),   Pr(u|t) = rho_i^|u-t| / C_t,   rho_i = e^(-epsilon theta_i/(k-1)),
 
-    and u is read as u/k. Theta is computed from the record that it randomises, so a record loses up to
+    and u is read as u/k. Theta is computed from the record that it randomizes, so a record loses up to
     :func:`record_loss`, not epsilon, and without bound once theta is seen or used to decode.
 
     Shapes: reports have bins 0..k-1, uint8 (records, dim).
@@ -71,7 +71,7 @@ class RecordFeatureRR:
 
     >>> RecordFeatureRR(epsilon=1.0, dim=50)
     Traceback (most recent call last):
-    graphveil.errors.NeverError: weights computed from the record they randomise depend on it: a record \
+    graphveil.errors.UnsupportedGuaranteeError: weights computed from the record they randomize depend on it: a record \
 loses up to 1.0494 of a budget of 1, and any amount once the weights are seen; take FeatureRR with \
 public_weights, or mode='paper' to reproduce the paper without a guarantee
     >>> RecordFeatureRR(epsilon=1.0, dim=50, mode="paper").claim.certified
@@ -96,7 +96,7 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         self.bounds.check_dim(self.dim)
         if self.mode != "paper":
             raise UnsupportedGuaranteeError(
-                f"weights computed from the record they randomise depend on it: a record {self._loses}, "
+                f"weights computed from the record they randomize depend on it: a record {self._loses}, "
                 "and any amount once the weights are seen; take FeatureRR with public_weights, or "
                 "mode='paper' to reproduce the paper without a guarantee"
             )
@@ -109,7 +109,7 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
     @property
     def claim(self) -> LocalDPClaim:
         """What the paper claims, and why it does not hold."""
-        why = f"weights computed from the record that they randomise: it {self._loses}"
+        why = f"weights computed from the record that they randomize: it {self._loses}"
         return LocalDPClaim(self.epsilon, deviations=(why, REAL_VALUED, *self.bounds.deviations))
 
     @property
@@ -117,7 +117,7 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         return f"loses up to {math.ceil(self.loss * 1e4) / 1e4:g} of a budget of {self.epsilon:g}"
 
     def perturb(self, x: Real, theta: Floats, *, stream: Draws, rows: Integers | None = None) -> LDPReports:
-        """Return the randomised bins of records.
+        """Return the randomized bins of records.
 
         Args:
             x: features (records, dim); values outside the bounds are clipped.
@@ -152,7 +152,7 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
             raise ConfigError(f"theta must be finite numbers of at least 0, shape (records, {self.dim})")
         if (np.abs(theta.sum(axis=1) - 1) > _ROUNDING).any():
             raise ConfigError(
-                "a record's theta does not add up to one; take record_weights, which normalises"
+                "a record's theta does not add up to one; take record_weights, which normalizes"
             )
         return theta
 

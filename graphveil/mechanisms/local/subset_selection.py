@@ -18,7 +18,7 @@ class SubsetSelection(LabelMechanism):
         k = max(1, round(c / (e^epsilon + 1))),   p = k e^epsilon / (k e^epsilon + c - k).
 
     All sets with the own class are equally likely, and so are all without it. For k = 1 the law is that of
-    randomised response; where labels have many classes for the budget, a set tells more about the label than
+    randomized response; where labels have many classes for the budget, a set tells more about the label than
     one class does: 0.1215 nats instead of 0.0923 for 7 classes at epsilon 1.
 
     The first word of 64 bits decides whether the own class is among them; further ones draw the other

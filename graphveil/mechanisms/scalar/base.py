@@ -16,7 +16,7 @@ from graphveil.mechanisms.distributions import Distribution, StepDistribution
 
 @dataclass(frozen=True)
 class ScalarMechanism(ABC):
-    """A randomiser of x in [-1, 1] with output y, E[y] = x, that is epsilon-LDP: p(y|x) <= e^epsilon p(y|x').
+    """A randomizer of x in [-1, 1] with output y, E[y] = x, that is epsilon-LDP: p(y|x) <= e^epsilon p(y|x').
 
     With ``epsilon`` inf the output is x itself.
     """

@@ -8,7 +8,7 @@ def simplex_codes(classes: int) -> Tensor:
     """Return C unit vectors in R^(C-1) with pairwise inner product -1/(C-1), float64, shape (C, C-1).
 
     Of all sets of C unit vectors these are the farthest apart. A convex combination has norm at most one,
-    so soft labels need no normalisation.
+    so soft labels need no normalization.
 
     >>> codes = simplex_codes(3)
     >>> torch.round(codes @ codes.T, decimals=6).tolist()

@@ -1,4 +1,4 @@
-"""ClassCode: noisy counts of neighbours by class, steered to where a prediction is needed."""
+"""ClassCode: noisy counts of neighbors by class, steered to where a prediction is needed."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ def _gate_of(fit: FittedModel) -> tuple[float, ...]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClassCode(Estimator):
-    """Node classification from noisy rows of how many neighbours are of each class; the flagship.
+    """Node classification from noisy rows of how many neighbors are of each class; the flagship.
 
     **Edge units.** Every node is counted as a class (its label if that is public, else the likeliest one by
     its features), and an edge is counted at one of its ends, the one that needs it: a target, if it has one.
-    Row v says how many of v's neighbours are of each class, r_vk = n_vk + Z_vk, with two-sided geometric
+    Row v says how many of v's neighbors are of each class, r_vk = n_vk + Z_vk, with two-sided geometric
     noise P(Z = z) = tanh(epsilon / 2) e^(-epsilon |z|). Of two classes, undirected edges count at both ends
     from epsilon 4, with half of it at each. Where labels are few or messages have weights, codes of classes
     are summed instead, r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I), beside class-pair counts.
@@ -45,45 +45,45 @@ class ClassCode(Estimator):
     graph that has grown the new nodes alone have new rows (:meth:`predict_proba`). Labels of its training and
     validation nodes are used if it has a split; it needs none.
 
-    **Unit** ``node-owner``. A labelled node sends the code of its label, any other the mean code under the
+    **Unit** ``node-record``. A labeled node sends the code of its label, any other the mean code under the
     posterior of a privately trained encoder, each along its own edges with weights w whose squares add up to
     one per source; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I). A mixture fitted to the rows alone turns
     them into likelihoods, and the next pushes give more weight to rows that are unclear. The prediction for
     v weighs v's features and v's row, with ``read_own_edges`` also the rows of the nodes on v's own list.
 
-    Guarantee: unit ``node-owner``. Encoder, rows, combiner, and predictions for all nodes but q are mu-GDP
+    Guarantee: unit ``node-record``. Encoder, rows, combiner, and predictions for all nodes but q are mu-GDP
     for the record of q, mu = mu*(epsilon, delta); the prediction for q is only for those entitled to its
     record. Validation labels are used like training labels, unless ``private_metrics`` counts on them.
 
     Args:
-        count_share: share of a labelled pair's budget that goes to class-pair counts (rho).
+        count_share: share of a labeled pair's budget that goes to class-pair counts (rho).
         few_labels: use the two-round variant for few labels; None: when under half of the nodes have one.
-        noise: at edge level: ``"laplace"`` counts each node's neighbours by class, under discrete Laplace
+        noise: at edge level: ``"laplace"`` counts each node's neighbors by class, under discrete Laplace
             noise at the full epsilon; ``"gaussian"`` sums codes; ``"auto"`` counts wherever labels are not
             few and messages have no weights.
-        target_to_labeled_weight: weight from targets back to labelled nodes in that variant (b).
+        target_to_labeled_weight: weight from targets back to labeled nodes in that variant (b).
         self_training: train the feature networks a second time, on what the rows said, before the last decision;
-            None: with fewer than 5,000 labelled nodes, where features have the most left to learn.
+            None: with fewer than 5,000 labeled nodes, where features have the most left to learn.
         weights: at edge level, what a message counts, by what is publicly known of both ends: ``"one"``,
             ``"half_cos"``, ``"class_agree(0.2)"``, and others that ``graphveil.weights.parse_weight``
             knows. They read features or, all but ``"jaccard"``, posteriors from features: as probabilities,
             or as codes where they take cosines. The noise grows with the largest value of the weight.
         weight_rows: the posteriors that weights by cosine read: those of ``"input"``, from features, or of
             the ``"previous"`` round of rows, if there are two.
-        read_own_edges: unit ``node-owner``: predict a node from the rows of its own neighbours, too, which
+        read_own_edges: unit ``node-record``: predict a node from the rows of its own neighbors, too, which
             is worth most at small epsilon, and makes its prediction depend on its list.
-        targets: unit ``node-owner``: whose rows are released; fewer rows are less noisy. None for all, or
-            ``"unlabelled"``, ``"test"``, or node ids. Other nodes are predicted from their features. With
+        targets: unit ``node-record``: whose rows are released; fewer rows are less noisy. None for all, or
+            ``"unlabeled"``, ``"test"``, or node ids. Other nodes are predicted from their features. With
             None, rows of nodes that teach have a quarter of the weight: their class is known.
-        unlabelled_send: unit ``node-owner``: whether nodes that do not teach send messages.
-        encoder_share: unit ``node-owner``: share of mu^2 that goes to the encoder; None for 0.2 with
+        unlabeled_send: unit ``node-record``: whether nodes that do not teach send messages.
+        encoder_share: unit ``node-record``: share of mu^2 that goes to the encoder; None for 0.2 with
             ``read_own_edges``, and otherwise for what budget, records and weights suggest.
 
-    At edge level ``homophily_`` says how alike neighbours are, from the counts that were released anyway:
+    At edge level ``homophily_`` says how alike neighbors are, from the counts that were released anyway:
     where it is near zero, edges as ClassCode reads them add nothing to features, and
     :class:`~graphveil.models.spectral.Spectral` may.
 
-    Rows of labelled nodes are noisier than those of targets by design: their predictions are not to be
+    Rows of labeled nodes are noisier than those of targets by design: their predictions are not to be
     presented as if they were targets'.
 
     >>> from graphveil.graph import RECIPES, synthetic
@@ -94,7 +94,7 @@ class ClassCode(Estimator):
     """
 
     method: ClassVar[str] = "classcode"
-    node_units: ClassVar[tuple[str, ...]] = ("node-owner",)
+    node_units: ClassVar[tuple[str, ...]] = ("node-record",)
 
     count_share: float = 0.05
     few_labels: bool | None = None
@@ -104,8 +104,8 @@ class ClassCode(Estimator):
     weights: str = "one"
     weight_rows: str = "input"
     read_own_edges: bool = False
-    targets: Literal["unlabelled", "test"] | tuple[int | str, ...] | None = None
-    unlabelled_send: bool = True
+    targets: Literal["unlabeled", "test"] | tuple[int | str, ...] | None = None
+    unlabeled_send: bool = True
     encoder_share: float | None = None
 
     gate_ = FittedAttribute[tuple[float, ...]](_gate_of, tuple)
@@ -140,7 +140,7 @@ class ClassCode(Estimator):
                 device=self.device,
                 reads_own_edges=self.read_own_edges,
                 targets=self.targets,
-                unlabelled_send=self.unlabelled_send,
+                unlabeled_send=self.unlabeled_send,
                 encoder_share=self.encoder_share,
                 out_degree_bound=self.out_degree_bound or 1,
             )

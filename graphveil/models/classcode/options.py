@@ -8,9 +8,9 @@ from graphveil import _check
 from graphveil.errors import ConfigError
 from graphveil.models.privacy_config import PrivacyConfig
 
-_NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabelled_send", "encoder_share")
-_EDGE_LEVEL_OPTIONS = ("few_labels", "distil", "count_share", "back", "noise")
-_NAMED_TARGETS = ("unlabelled", "test")  # of targets
+_NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabeled_send", "encoder_share")
+_EDGE_LEVEL_OPTIONS = ("few_labels", "self_training", "count_share", "back", "noise")
+_NAMED_TARGETS = ("unlabeled", "test")  # of targets
 
 
 def check_options(
@@ -28,7 +28,7 @@ def check_options(
     """
     for name in _EDGE_LEVEL_OPTIONS if privacy_config.on_records else _NODE_LEVEL_OPTIONS:
         if given[name] != defaults[name]:
-            wanted = "edge units" if privacy_config.on_records else "unit 'node-owner'"
+            wanted = "edge units" if privacy_config.on_records else "unit 'node-record'"
             raise ConfigError(
                 f"{name}={given[name]!r} is for {wanted} and has no effect under unit {privacy_config.unit.name!r}; "
                 "drop it"
@@ -44,7 +44,7 @@ def _check_counting(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> No
     for name in ("few_labels", "count_share", "back", "weights", "weight_rows"):
         if given[name] != defaults[name]:
             raise ConfigError(
-                f"{name}={given[name]!r} is for sums of codes and has no effect where neighbours are counted "
+                f"{name}={given[name]!r} is for sums of codes and has no effect where neighbors are counted "
                 "(noise='laplace'); drop it, or pass noise='gaussian'"
             )
 

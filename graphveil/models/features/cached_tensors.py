@@ -50,10 +50,10 @@ def public_digest(graph: Graph, recipe: str, seed: int) -> str:
 
     Labels of test nodes have no part in it.
     """
-    labelled = graph.mask("train") | graph.mask("val")
+    labeled = graph.mask("train") | graph.mask("val")
     cache_key = {"recipe": recipe, "seed": seed, "torch": torch.__version__, "classes": graph.num_classes}
     hashed = hashlib.sha256(json.dumps(cache_key, sort_keys=True).encode())
-    for array in (*_arrays(graph.x), labelled.numpy(), graph.y[labelled].numpy()):
+    for array in (*_arrays(graph.x), labeled.numpy(), graph.y[labeled].numpy()):
         hashed.update(json.dumps([str(array.dtype), list(array.shape)]).encode())
         hashed.update(np.ascontiguousarray(array).data)
     return hashed.hexdigest()

@@ -3,7 +3,7 @@
 Why so: everything that comes later weighs these posteriors against noisy rows, and learns to do so on nodes
 with a label, to do it on nodes without one. A network is surer of the nodes that it was trained on, and right
 more often, than of any others. Posteriors in sample would teach likelihood, heads and gate that features know
-the answer and that rows add nothing, which is wrong where it counts. So each labelled node is judged by the
+the answer and that rows add nothing, which is wrong where it counts. So each labeled node is judged by the
 one of five networks that did not see it, and a target by the mean of all five, whose errors are of the same
 kind. Out of fold, validation labels may teach too, and stay fit for choosing the gate. Candidates are
 compared on one held-out fold, at one network each, and a network keeps its last epoch, at a step size that
@@ -153,7 +153,7 @@ def log_posterior(network: FeedForward, x: Features) -> Tensor:
 
 
 def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) -> Tensor:
-    """Return the networks' mean log-posteriors, normalised, shape (N, C); ``unit`` asks for unit rows."""
+    """Return the networks' mean log-posteriors, normalized, shape (N, C); ``unit`` asks for unit rows."""
     fast = unit_rows(densify_if_dense(x)) if unit else densify_if_dense(x)
     return torch.stack([log_posterior(network, fast) for network in networks]).mean(dim=0).log_softmax(dim=1)
 

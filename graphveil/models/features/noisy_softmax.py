@@ -77,7 +77,7 @@ def softmax_schedule(
 def fit_softmax(
     x: Features,
     labels: Tensor,
-    labelled: Tensor,
+    labeled: Tensor,
     classes: int,
     *,
     descent: DescentSchedule,
@@ -86,22 +86,22 @@ def fit_softmax(
     device: torch.device = CPU,
     on_step: OnStep = lambda done: None,
 ) -> NoisySoftmax:
-    """Train on the labelled nodes; ``labelled`` is public, and a member without a label (-1) is null.
+    """Train on the labeled nodes; ``labeled`` is public, and a member without a label (-1) is null.
 
     Args:
         x: features (N, f).
-        labels: class numbers (N); those outside ``labelled`` are not read.
-        labelled: bool (N).
+        labels: class numbers (N); those outside ``labeled`` are not read.
+        labeled: bool (N).
         classes: C.
-        descent: the schedule, for as many records as are labelled.
+        descent: the schedule, for as many records as are labeled.
         noise_multiplier: of the query that ``noise`` belongs to.
         noise: the randomness of the steps.
         device: where gradients of dense features are formed.
         on_step: called after each step with the number done.
     """
-    nodes = np.flatnonzero(labelled.numpy())
+    nodes = np.flatnonzero(labeled.numpy())
     start = np.zeros((x.shape[1] + 1, classes))
-    inputs = scaled_rows(x if len(nodes) == len(labelled) else x[nodes])
+    inputs = scaled_rows(x if len(nodes) == len(labeled) else x[nodes])
     weights = descend(inputs, labels.numpy()[nodes], start, descent, noise, on_step, device)
     return NoisySoftmax(
         torch.from_numpy(weights), noise_multiplier / descent.records * descent.averaged_noise

@@ -1,4 +1,4 @@
-"""Public posteriors from the labelled nodes whose features are most alike: a second opinion on few labels."""
+"""Public posteriors from the labeled nodes whose features are most alike: a second opinion on few labels."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from graphveil.graph import Features, Graph, to_dense
 from graphveil.models.features.rows import densify_if_dense, unit_rows
 from graphveil.models.membership import nodes_of
 
-NEIGHBOURS = 20
+NEIGHBORS = 20
 _ALL_PAIRS = 1 << 26  # node-label pairs up to which comparing them all is cheap
 _CHUNK = 1 << 22  # similarities held at once
 _MIN_PROBABILITY = 0.01  # of a similarity of one: keeps every class possible
@@ -20,36 +20,36 @@ _WEIGHTS, _TEMPERS = (0.0, 0.1, 0.2, 0.4, 0.8), (0.6, 0.8, 1.0)
 def blend_similar_nodes(log_posteriors: Tensor, graph: Graph) -> Tensor:
     """Return log-posteriors (N, C) blended with those of similar nodes, by likelihood on the public labels.
 
-    Both opinions of a labelled node leave its own label out, so the blend is chosen without bias. Large
+    Both opinions of a labeled node leave its own label out, so the blend is chosen without bias. Large
     graphs, where the networks have labels enough, come back as they are.
     """
-    labelled = nodes_of(graph.mask("train") | graph.mask("val"))
-    if graph.num_nodes * len(labelled) > _ALL_PAIRS:
+    labeled = nodes_of(graph.mask("train") | graph.mask("val"))
+    if graph.num_nodes * len(labeled) > _ALL_PAIRS:
         return log_posteriors
-    similar = similar_nodes_posterior(graph, labelled)
+    similar = similar_nodes_posterior(graph, labeled)
     best, best_loss = log_posteriors, float("inf")
     for weight in _WEIGHTS:
         for temper in _TEMPERS:
             blend = (temper * log_posteriors + weight * similar).log_softmax(dim=1)
-            loss = float(nll_loss(blend[labelled], graph.y[labelled]))
+            loss = float(nll_loss(blend[labeled], graph.y[labeled]))
             if loss < best_loss:
                 best, best_loss = blend, loss
     return best
 
 
-def similar_nodes_posterior(graph: Graph, labelled: Tensor) -> Tensor:
-    """Return each node's log-posterior from its most similar labelled nodes, itself left out, (N, C).
+def similar_nodes_posterior(graph: Graph, labeled: Tensor) -> Tensor:
+    """Return each node's log-posterior from its most similar labeled nodes, itself left out, (N, C).
 
-    Similarity is the cosine of features weighted by inverse document frequency; a neighbour votes with it.
+    Similarity is the cosine of features weighted by inverse document frequency; a neighbor votes with it.
     """
     rows = _weighted_unit_rows(graph.x)
     votes = torch.full((graph.num_nodes, graph.num_classes), _MIN_PROBABILITY)
-    k = min(NEIGHBOURS, len(labelled) - 1)
-    for nodes in torch.arange(graph.num_nodes).tensor_split(-(-graph.num_nodes * len(labelled) // _CHUNK)):
-        similarity = _products(rows, nodes, labelled)
-        similarity[nodes[:, None] == labelled[None, :]] = -1.0
+    k = min(NEIGHBORS, len(labeled) - 1)
+    for nodes in torch.arange(graph.num_nodes).tensor_split(-(-graph.num_nodes * len(labeled) // _CHUNK)):
+        similarity = _products(rows, nodes, labeled)
+        similarity[nodes[:, None] == labeled[None, :]] = -1.0
         value, index = similarity.topk(k, dim=1)
-        votes[nodes] = votes[nodes].scatter_add(1, graph.y[labelled][index], value.clamp_min(0.0))
+        votes[nodes] = votes[nodes].scatter_add(1, graph.y[labeled][index], value.clamp_min(0.0))
     return (votes / votes.sum(dim=1, keepdim=True)).log()
 
 

@@ -23,7 +23,7 @@ class GAP(NetworkKeywords, Estimator):
     """GNN with aggregation perturbation (Sajadmanesh, Shamsabadi, Bellet, Gatica-Perez: GAP, 2023).
 
     An encoder learns low-dimensional rows from features and labels alone; ``hops`` rounds of summing over the
-    in-neighbours, each with Gaussian noise, turn them into rows that know the graph; a classifier learns from
+    in-neighbors, each with Gaussian noise, turn them into rows that know the graph; a classifier learns from
     all of these and never asks the edges again:
 
         x_0 = unit(encoder(features)),   r_k = A^T x_{k-1} + N(0, s^2),   x_k = unit(r_k),
@@ -37,12 +37,12 @@ class GAP(NetworkKeywords, Estimator):
     accounting.
 
     Guarantee under node units: encoder steps, hops and classifier steps are one release, calibrated jointly.
-    With ``node-owner`` a source divides one budget over its own list,
+    With ``node-record`` a source divides one budget over its own list,
 
         r_k = W^T x_{k-1} + N(0, s^2),   w_uv = 1 / sqrt(max(out-degree of u, D)),
 
-    so its record moves the rows of a hop by at most one (GAP-NDP). With ``node-promise`` the sum is plain and
-    a node moves it by sqrt(assured_max_degree); the node's own row is not covered. Between hops a node sends
+    so its record moves the rows of a hop by at most one (GAP-NDP). With ``node-bounded-degree`` the sum is plain and
+    a node moves it by sqrt(max_degree); the node's own row is not covered. Between hops a node sends
     what the encoder's head makes of its own row and its noisy rows (:meth:`Encoder.message`). Paper mode
     samples D out-edges a node, takes one noise multiplier for steps and hops, and has the networks of the
     paper's reference: the encoder's head and the classifier's read activations of rows of norm one.
@@ -93,12 +93,12 @@ class GAP(NetworkKeywords, Estimator):
     True
     >>> len(model.plan_.queries), model.guarantee.releases, model.guarantee.epsilon <= 1.0
     (2, 1, True)
-    >>> len(GAP(unit="node-owner", out_degree_bound=5, epsilon=8.0, seed=0, epochs=5).fit(graph).plan_.queries)
+    >>> len(GAP(unit="node-record", out_degree_bound=5, epsilon=8.0, seed=0, epochs=5).fit(graph).plan_.queries)
     4
     """
 
     method: ClassVar[str] = "gap"
-    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
     needs_out_degree_bound: ClassVar[bool] = True
     paper_deviations: ClassVar[tuple[str, ...]] = ("noise calibrated by the paper's Renyi accounting",)
 

@@ -37,7 +37,7 @@ from graphveil.release import (
 from graphveil.release.rows.neighbor_sums import Keys
 from graphveil.train.null_records import finite_rows
 
-AggregateFn = Callable[[Tensor], Tensor]  # rows of norm at most one in, their sums over in-neighbours out
+AggregateFn = Callable[[Tensor], Tensor]  # rows of norm at most one in, their sums over in-neighbors out
 
 
 @dataclass(frozen=True, kw_only=True)

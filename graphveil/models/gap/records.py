@@ -35,7 +35,7 @@ class NodeLevelGap(GapMethod):
     Args:
         shares: the encoder's and the classifier's part of the squared mu.
         multiplier: the noise multiplier of both trainings instead.
-        out_degree_bound: D of unit ``node-owner``.
+        out_degree_bound: D of unit ``node-record``.
     """
 
     shares: tuple[float, float]

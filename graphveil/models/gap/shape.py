@@ -32,7 +32,7 @@ class GapArchitecture:
         layers: keywords of all layers.
         paper: whether heads are a paper's.
         paper_on_records: whether both networks are those of the paper's reference on records.
-        own_encoder, own_head: modules of the user's in place of the encoder and of the classifier.
+        custom_encoder, custom_head: modules of the user's in place of the encoder and of the classifier.
     """
 
     hops: int
@@ -116,9 +116,9 @@ class GapArchitecture:
 
 @dataclass(frozen=True)
 class HopTransform:
-    """How rows are normalised before a hop, and what is made of its answer.
+    """How rows are normalized before a hop, and what is made of its answer.
 
-    A paper normalises plainly. Otherwise a row's norm is at most one whatever the rounding, and a noisy row
+    A paper normalizes plainly. Otherwise a row's norm is at most one whatever the rounding, and a noisy row
     is shrunk by how much of it may be noise. On records rows that overflowed become zero: an error would tell
     of one protected record.
     """

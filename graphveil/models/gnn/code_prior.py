@@ -10,7 +10,7 @@ _FROM_LEAVES, _FROM_ROW, _LENGTH = 3.0, 1.0, 2.0
 class CodePriorModule(nn.Module):
     """A module on stars whose root's logits are added to a public belief that friends are of one class.
 
-    With lp the centred log-posterior on the root, z the row there, h the mean of the rows on the leaves, and
+    With lp the centered log-posterior on the root, z the row there, h the mean of the rows on the leaves, and
     A the codes, (C, C - 1), the root's logits are
 
         module(star) + lp + 3 A h' + A z',

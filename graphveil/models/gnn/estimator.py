@@ -38,28 +38,28 @@ class PrivateGNN(Estimator):
     torch_geometric.
 
     1. An encoder (softmax regression on own features) is trained by 60 noisy steps.
-    2. One noisy push is published: labelled nodes send the code of their label along their own edges, others
+    2. One noisy push is published: labeled nodes send the code of their label along their own edges, others
        the mean code under the encoder's posterior; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I).
     3. The star of v is v and at most ``leaves`` nodes of v's *own* list. Its root holds [posterior of v,
        Z_v, 1], a leaf u holds sqrt(k) (Z_u - what v wrote there) for k leaves, and edges lead from leaves
        to the root: a mean over them is their sum over sqrt(k), whose noise does not depend on k. ``inputs``
        is 2 C.
-    4. The module is trained on the stars of labelled nodes by DP-Adam: Poisson batches, every star's gradient
+    4. The module is trained on the stars of labeled nodes by DP-Adam: Poisson batches, every star's gradient
        clipped on its own. The logits at v's root, on v's star, are the prediction for v, after a public start
        is added to them: what the codes themselves say of v's class if friends resemble each other
        (:class:`~graphveil.models.gnn.code_prior.CodePriorModule`). ``module_`` is the module without it.
 
-    Guarantee: unit ``node-owner``. Encoder, rows, the module's weights of all steps, and the predictions
+    Guarantee: unit ``node-record``. Encoder, rows, the module's weights of all steps, and the predictions
     for all nodes but q are (epsilon, delta)-indistinguishable for the record of q, for any module that
     keeps no record outside its own process (each star runs on a fresh copy of it): a record is in one
     example only, since a star reads its root's own list and *published* rows. The
     prediction for q reads q's features and list, and is for those entitled to both. Proof:
     ``docs/guarantees.md``, section 9.
 
-    **Private weights** (``neighborhood="neighbours"``): the module is trained on trees of exact neighbours, of
+    **Private weights** (``neighborhood="neighbors"``): the module is trained on trees of exact neighbors, of
     ``layers`` levels. Every node keeps D = ``max_out_edges`` of its own list by its own coins, again for each
     pass, and each node then hears at most M of those that kept it. One record reaches N = 1 + D + ... + D^r
-    roots, and the noise pays for all (Theorem A; ``node-promise`` has a larger N). The guarantee covers the
+    roots, and the noise pays for all (Theorem A; ``node-bounded-degree`` has a larger N). The guarantee covers the
     weights and nothing else: a prediction would read other people's exact records, so there are none, and
     ``module_`` is for those who may read these records, such as on a graph of their own.
 
@@ -70,18 +70,18 @@ class PrivateGNN(Estimator):
 
     Args:
         module: builds the module; or the name that it was registered under (:func:`graphveil.register`).
-        neighborhood: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbours"``, which
+        neighborhood: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbors"``, which
             covers the weights alone (see below).
         encoder_share: the encoder's share of mu^2; None for what budget and public sizes suggest.
         module_share: the module's; the push has the rest.
         leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins. None is 128,
-            and under ``neighborhood="neighbours"`` four times ``max_out_edges``.
+            and under ``neighborhood="neighbors"`` four times ``max_out_edges``.
         start: on stars: ``"codes"``, or ``"none"`` for the module's logits alone.
-        layers, out_slots: r and D of ``neighborhood="neighbours"``.
+        layers, max_out_edges: r and D of ``neighborhood="neighbors"``.
         allow_high_noise: train two layers and more although each node fills more than two slots, which takes the
             noise for seven roots and more.
-        epochs: expected passes of the module over labelled records.
-        batch_size: labelled records expected in a batch; None for a twentieth of them.
+        epochs: expected passes of the module over labeled records.
+        batch_size: labeled records expected in a batch; None for a twentieth of them.
         clip: the norm that a star's gradient is clipped to.
         learning_rate: of the module's first step; it falls along a cosine, and the last 30 % of the iterates
             are averaged.
@@ -89,7 +89,7 @@ class PrivateGNN(Estimator):
     Raises:
         ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
         UnitError: the unit does not go with ``neighborhood``; it says what to use. On ``predict`` and
-            the like after ``neighborhood="neighbours"``: no guarantee covers a prediction.
+            the like after ``neighborhood="neighbors"``: no guarantee covers a prediction.
 
     >>> import torch
     >>> from graphveil.graph import RECIPES, synthetic
@@ -103,16 +103,16 @@ class PrivateGNN(Estimator):
     ...         heard = torch.zeros_like(x).index_add(0, target, x[source])
     ...         return self.out(torch.relu(self.own(x) + self.heard(heard)))
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    >>> model = PrivateGNN(module=MyGNN, unit="node-owner", epsilon=8, seed=0, epochs=2, leaves=8).fit(graph)
+    >>> model = PrivateGNN(module=MyGNN, unit="node-record", epsilon=8, seed=0, epochs=2, leaves=8).fit(graph)
     >>> model.guarantee.valid, model.guarantee.epsilon <= 8, len(model.plan_.queries)
     (True, True, 3)
     """
 
     method: ClassVar[str] = "gnn"
-    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
 
     module: Factory | str = ""
-    neighborhood: Literal["published", "neighbours"] = "published"
+    neighborhood: Literal["published", "neighbors"] = "published"
     encoder_share: float | None = None
     module_share: float = 0.15
     leaves: int | None = None
@@ -141,7 +141,7 @@ class PrivateGNN(Estimator):
         if self.leaves is not None:
             _check.integer_at_least(1, leaves=self.leaves)
         _check.integer_at_least(1, layers=self.layers, max_out_edges=self.max_out_edges)
-        if self.neighborhood == "neighbours":
+        if self.neighborhood == "neighbors":
             self._check_multi_hop()
         else:
             self._check_one_hop()
@@ -151,7 +151,7 @@ class PrivateGNN(Estimator):
         """Refuse shares that leave too little, and what has no meaning on stars."""
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
-                f"layers={self.layers} and out_slots={self.max_out_edges} are for reads='neighbours'; on a star "
+                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for reads='neighbors'; on a star "
                 "every layer of the module reads the same leaves"
             )
         encoder = _MAX_SUGGESTED_SHARE if self.encoder_share is None else self.encoder_share
@@ -166,20 +166,20 @@ class PrivateGNN(Estimator):
         """Refuse what would predict, and noise that leaves nothing to learn."""
         if self.private_metrics:
             raise ConfigError(
-                "private_metrics counts correct predictions, and under reads='neighbours' those of others "
+                "private_metrics counts correct predictions, and under reads='neighbors' those of others "
                 "read a record with all of its edges, so that nothing bounds what it changes; drop it"
             )
         if self.out_degree_bound is not None or self.encoder_share is not None:
             raise ConfigError(
-                "reads='neighbours' pushes nothing and has no encoder: drop degree_budget and encoder_share; "
-                "out_slots is how many of its own list a node tells"
+                "reads='neighbors' pushes nothing and has no encoder: drop out_degree_bound and encoder_share; "
+                "max_out_edges is how many of its own list a node tells"
             )
         self._check_reach()
         if self.layers > 1 and self.max_out_edges > 2 and not self.allow_high_noise:
             raise ConfigError(
-                f"with layers={self.layers} and out_slots={self.max_out_edges} one record reaches "
+                f"with layers={self.layers} and max_out_edges={self.max_out_edges} one record reaches "
                 f"{sum(self.max_out_edges**level for level in range(self.layers + 1))} roots, and the noise "
-                "grows like twice that; take out_slots=1 or 2, or pass accept_noise=True"
+                "grows like twice that; take max_out_edges=1 or 2, or pass allow_high_noise=True"
             )
 
     def _check_reach(self) -> None:
@@ -191,10 +191,10 @@ class PrivateGNN(Estimator):
             return
         if isinstance(unit, NodeBoundedDegree):
             why = f"an asserted degree of {unit.max_degree}"
-            way = "use unit 'node-owner', under which a node tells out_slots of its own list, or gap"
+            way = "use unit 'node-record', under which a node tells max_out_edges of its own list, or gap"
         else:
             why, way = (
-                f"layers={self.layers} and out_slots={self.max_out_edges}",
+                f"layers={self.layers} and max_out_edges={self.max_out_edges}",
                 "take fewer slots or layers",
             )
         raise ConfigError(
@@ -205,13 +205,13 @@ class PrivateGNN(Estimator):
     def _check_unit(self) -> None:
         """Refuse a unit under which what is read has no proof, with the reason."""
         unit = self.protected_unit
-        _check.one_of(("published", "neighbours"), neighborhood=self.neighborhood)
+        _check.one_of(("published", "neighbors"), neighborhood=self.neighborhood)
         _check.one_of(("codes", "none"), start=self.start)
         if isinstance(unit, NodeBoundedDegree) and self.neighborhood == "published":
             raise UnitError(
-                "gnn reads each node's own list, and under unit 'node-promise' an edge belongs to both of "
+                "gnn reads each node's own list, and under unit 'node-bounded-degree' an edge belongs to both of "
                 "its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
-                "'node-owner', or gap; or reads='neighbours', whose guarantee covers the weights alone"
+                "'node-record', or gap; or reads='neighbors', whose guarantee covers the weights alone"
             )
         if not isinstance(unit, NodeUnit):
             raise UnitError(
@@ -230,7 +230,7 @@ class PrivateGNN(Estimator):
             average=_AVERAGED,
         )
         privacy_config = self._build_privacy_config()
-        if self.neighborhood == "neighbours":
+        if self.neighborhood == "neighbors":
             return MultiHopGNN(
                 name=self.method,
                 privacy_config=privacy_config,

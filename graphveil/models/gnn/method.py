@@ -46,7 +46,7 @@ _STAGE = "module"
 
 @dataclass(frozen=True, kw_only=True)
 class OneHopGNN(Method):
-    """A module on stars of published rows, for unit ``node-owner``.
+    """A module on stars of published rows, for unit ``node-record``.
 
     Args:
         module: builds it from two public sizes, or the name of what does.
@@ -79,7 +79,7 @@ class OneHopGNN(Method):
         """Return public sizes, with the number of records that teach."""
         return replace(
             PublicSizes.from_graph(graph),
-            labelled=int(training_members(graph, metrics=self.privacy_config.private_metrics).sum()),
+            labeled=int(training_members(graph, metrics=self.privacy_config.private_metrics).sum()),
         )
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
@@ -94,8 +94,8 @@ class OneHopGNN(Method):
         """Return the questions, before the size of their noise is chosen."""
         unit = self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
-            raise UnitError(f"{self.name} on stars is for unit 'node-owner', not {unit.name!r}")
-        module, records = self.build_module(sizes.classes, PublicStreams(0)), sizes.labelled or sizes.records
+            raise UnitError(f"{self.name} on stars is for unit 'node-record', not {unit.name!r}")
+        module, records = self.build_module(sizes.classes, PublicStreams(0)), sizes.labeled or sizes.records
         return OneHopPlan(
             unit=unit,
             features=sizes.width,
@@ -130,20 +130,18 @@ class OneHopGNN(Method):
             and isinstance(steps, DPSGDQuery)
         )
         with session.stage("encoder"):
-            labelled = training_members(graph, metrics=self.privacy_config.private_metrics)
-            encoder = train_encoder(graph, first, labelled, release, session)
+            labeled = training_members(graph, metrics=self.privacy_config.private_metrics)
+            encoder = train_encoder(graph, first, labeled, release, session)
             log_posteriors = encoder.log_posteriors(graph.x)
         with session.stage("aggregate"):
-            sent = NodeMessages(graph.y, labelled, graph.num_classes, push.bounds[OTHER]).first(
-                log_posteriors
-            )
+            sent = NodeMessages(graph.y, labeled, graph.num_classes, push.bounds[OTHER]).first(log_posteriors)
             rows = release.answer(OutEdgeSumData(sent))
             stars = read_ego_graphs(graph.adjacency, self.leaves, public_randomness_key(session, "leaves"))
             inputs = OneHopInputs.from_published_rows(
                 log_posteriors, rows, push.sigma, sent, stars, push.out_degree_bound
             )
         with session.stage("classifier"):
-            proba = self._trained(module, inputs, graph, labelled, release, session)
+            proba = self._trained(module, inputs, graph, labeled, release, session)
         accuracy = dict[str, float]()
         if self.privacy_config.private_metrics:
             accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
@@ -175,12 +173,12 @@ class OneHopGNN(Method):
         module: nn.Module,
         inputs: OneHopInputs,
         graph: Graph,
-        labelled: Tensor,
+        labeled: Tensor,
         release: Release,
         session: Session,
     ) -> Tensor:
         """Train the module on the stars of those who teach, and return everybody's probabilities."""
-        nodes = labelled.nonzero()[:, 0]
+        nodes = labeled.nonzero()[:, 0]
         started, device = self._started(module, graph.num_classes), session.private_device
         route, code, dtype = choose_route(started, inputs.columns, graph.num_classes, device)
         labels = graph.y[nodes]

@@ -38,14 +38,14 @@ _STAGE = "module"
 
 @dataclass(frozen=True, kw_only=True)
 class MultiHopGNN(Method):
-    """A module on bounded trees of exact neighbours, for units of records.
+    """A module on bounded trees of exact neighbors, for units of records.
 
     Args:
         module: builds it from two public sizes, or the name of what does.
         schedule: of its steps; ``batch_size`` None for 5 % of the records that teach.
         layers: r, the depth of a tree.
         slots: D, the places on its own list that a node fills.
-        cap: M, the neighbours that a node hears at most.
+        cap: M, the neighbors that a node hears at most.
     """
 
     module: Factory | str = field(repr=False)
@@ -71,7 +71,7 @@ class MultiHopGNN(Method):
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return public sizes, with the number of records that teach."""
-        return replace(PublicSizes.from_graph(graph), labelled=int(training_members(graph).sum()))
+        return replace(PublicSizes.from_graph(graph), labeled=int(training_members(graph).sum()))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, calibrated by Theorem A, or with the least noise if that costs less."""
@@ -93,7 +93,7 @@ class MultiHopGNN(Method):
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before the size of their noise is chosen."""
-        module, records = self.build_module(sizes, PublicStreams(0)), sizes.labelled or sizes.records
+        module, records = self.build_module(sizes, PublicStreams(0)), sizes.labeled or sizes.records
         return DPSGDTraining(
             schedule=with_batch_size(self.schedule, records),
             parameters=sum(weight.numel() for weight in module.parameters() if weight.requires_grad),
@@ -101,8 +101,8 @@ class MultiHopGNN(Method):
         )
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        """Return how edges are used: weights were trained on exact neighbours."""
-        return "neighbours"
+        """Return how edges are used: weights were trained on exact neighbors."""
+        return "neighbors"
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what the statement has to add."""
@@ -230,7 +230,7 @@ class TrainedMultiHopGNN(TrainedModel):
     module: nn.Module | None = None
 
     def plan_for(self, sizes: PublicSizes) -> NoReturn:
-        """Refuse: a prediction would read exact neighbours."""
+        """Refuse: a prediction would read exact neighbors."""
         raise uncovered_weights_note()
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:

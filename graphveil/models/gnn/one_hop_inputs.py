@@ -1,7 +1,7 @@
 """What a module reads on a node's own star: the node's own record, and published rows.
 
-Under ``node-owner`` the star of v is v and at most M nodes of v's own list. On each leaf lies the
-*published* row of the node there, less what v wrote into it itself, so that a labelled node does not read
+Under ``node-record`` the star of v is v and at most M nodes of v's own list. On each leaf lies the
+*published* row of the node there, less what v wrote into it itself, so that a labeled node does not read
 its own label.
 """
 
@@ -59,11 +59,11 @@ class OneHopInputs:
             stars: the leaves.
             out_degree_bound: D of the push.
         """
-        centred = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
+        centered = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
         noisy, own = rows.to(torch.float64) / sigma, finite_rows(sent) / sigma
         weights = stars.lengths.to(torch.float64).clamp_min(out_degree_bound).rsqrt()
         constant = torch.ones(len(rows), 1, dtype=torch.float64)
-        roots = torch.cat([finite_rows(centred), _cut(noisy) / _SCALE, constant], dim=1)
+        roots = torch.cat([finite_rows(centered), _cut(noisy) / _SCALE, constant], dim=1)
         return cls(roots, noisy, weights[:, None] * own, stars)
 
     @property

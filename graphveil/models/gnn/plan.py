@@ -38,7 +38,7 @@ class OneHopPlan:
     teach pays for its message alone, which may be longer.
 
     Args:
-        unit: ``node-owner``; replaced records double every shift.
+        unit: ``node-record``; replaced records double every shift.
         features: f.
         classes: C.
         parameters: p of the module.

@@ -34,7 +34,7 @@ class TrainedOneHopGNN(TrainedModel):
             NotImplementedGuaranteeError: always.
         """
         raise NotImplementedGuaranteeError(
-            "gnn with unit 'node-owner' asks by who has a public label, which another graph need not say, "
+            "gnn with unit 'node-record' asks by who has a public label, which another graph need not say, "
             "and does not yet predict one; fit it on that graph (its own release and budget), or use gap"
         )
 

@@ -1,4 +1,4 @@
-"""HeteroRR: features and private edges randomised, each at a budget of its own, and a network on both."""
+"""HeteroRR: features and private edges randomized, each at a budget of its own, and a network on both."""
 
 from graphveil.models.heterorr.estimator import HeteroRR
 

@@ -1,4 +1,4 @@
-"""HeteroRR: randomised features, randomised private edges, and a graph convolutional network on both."""
+"""HeteroRR: randomized features, randomized private edges, and a graph convolutional network on both."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,7 +27,7 @@ _NAIVE = {"features": "feature-rr-naive", "k": "auto", "rounding": "stochastic",
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
-    """Features and private edges are randomised apart, and a network learns from both (HeteroRR).
+    """Features and private edges are randomized apart, and a network learns from both (HeteroRR).
 
         X~ = FeatureRR(X; eps_x),   G~ = EdgeRR(G; epsilon),   GCN on (X~, G~) with labels as they are.
 
@@ -47,14 +47,14 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         epsilon: of one private edge.
         eps_x: of one node's features; inf leaves them as they are.
         perturb: the mechanism of edges, with its settings in brackets: ``"edge-rr(structure=public)"``.
-        features: how features are randomised; ``"multi-bit"`` tells about few of them, and far more of each.
+        features: how features are randomized; ``"multi-bit"`` tells about few of them, and far more of each.
         hidden, activation: of the two layers, 128 and ``"relu"`` in the source.
 
     Further arguments are those of :class:`~graphveil.models.lpgnn.keywords.FeatureKeywords` and
     :class:`~graphveil.models.full_graph.FullGraphKeywords`.
 
     Raises:
-        UnitError: the unit is not ``"private-slot-edge"``; on ``fit``, the graph does not say what is public.
+        UnitError: the unit is not ``"edge-subset"``; on ``fit``, the graph does not say what is public.
         ConfigError: ``eps_x`` is missing.
 
     >>> import torch
@@ -63,7 +63,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     >>> from graphveil.perturb import public_share
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> public, listed = public_share(graph.adjacency, 0.2, seed=0), torch.ones(graph.num_nodes) > 0
-    >>> model = HeteroRR(unit="private-slot-edge", epsilon=2.0, eps_x=4.0, seed=0, epochs=3)
+    >>> model = HeteroRR(unit="edge-subset", epsilon=2.0, eps_x=4.0, seed=0, epochs=3)
     >>> promised = model.fit(graph.with_public(public, listed)).guarantee
     >>> promised.epsilon, promised.additional[0].epsilon
     (2.0, 4.0)
@@ -84,7 +84,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
     @property
     def _protects_records(self) -> bool:
-        """Whether features are randomised: columns must not be made from what all of them hold."""
+        """Whether features are randomized: columns must not be made from what all of them hold."""
         return bool(self.eps_x != float("inf"))
 
     def no_graph_baseline(self) -> MLP:
@@ -124,7 +124,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         if self.unit not in (None, EdgeSubset.name):
             raise UnitError(
                 "heterorr protects private edges beside public ones, and features: use unit "
-                f"'private-slot-edge', got {self.unit!r}; without noise there is 'gcn', unit 'none'"
+                f"'edge-subset', got {self.unit!r}; without noise there is 'gcn', unit 'none'"
             )
         if self.perturb is None:
             raise ConfigError("heterorr releases a graph: name a mechanism with perturb=, such as 'edge-rr'")
@@ -164,7 +164,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         )
 
     def _read(self) -> FeatureKeywords:
-        """Return how features are randomised; in paper mode bins are the source's, unless they are given."""
+        """Return how features are randomized; in paper mode bins are the source's, unless they are given."""
         kept = {name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__}
         given = any(kept[name] != value for name, value in _NAIVE.items() if name != "features")
         source = self.mode == "paper" and self.features == "feature-rr" and not given

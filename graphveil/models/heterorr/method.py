@@ -23,7 +23,7 @@ GRAPH_AND_FEATURE_INPUT_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class HeteroFullGraph(PerturbedFullGraph):
-    """A network over one released graph and features that their own nodes randomised.
+    """A network over one released graph and features that their own nodes randomized.
 
     Args:
         feature_randomizer: how they do.
@@ -35,7 +35,7 @@ class HeteroFullGraph(PerturbedFullGraph):
 
     @property
     def protects_features(self) -> bool:
-        """Whether features are randomised before anybody reads them."""
+        """Whether features are randomized before anybody reads them."""
         return not math.isinf(self.feature_randomizer.report_config.epsilon)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:

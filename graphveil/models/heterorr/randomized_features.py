@@ -38,7 +38,7 @@ class RandomizedFeatures:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureRandomizer:
-    """How all nodes of a graph randomise their features, whatever is learned from them.
+    """How all nodes of a graph randomize their features, whatever is learned from them.
 
     Args:
         method: the name that the ledger has for it.
@@ -78,7 +78,7 @@ class FeatureRandomizer:
         return feature_row(self.report_config.mechanism(features))
 
     def randomize(self, graph: Graph, session: Session) -> RandomizedFeatures:
-        """Have every node randomise its features, which is booked, and return what is known then.
+        """Have every node randomize its features, which is booked, and return what is known then.
 
         An interrupted fit that is resumed has what they told before.
         """
@@ -127,5 +127,5 @@ class FeatureRandomizer:
 
 
 def _released(found: State) -> State:
-    """Return what may be published: reports, and nothing where features were not randomised."""
+    """Return what may be published: reports, and nothing where features were not randomized."""
     return {f"feature_{part}": found[part] for part in _PARTS if part in found}

@@ -1,6 +1,6 @@
 """A model knows the graph that it was fitted on, by a keyed fingerprint that is never published.
 
-An unkeyed digest of a private graph would tell neighbouring graphs apart, and whoever holds both key and tag
+An unkeyed digest of a private graph would tell neighboring graphs apart, and whoever holds both key and tag
 can test any guess of the edges. So the two live with the fitted model in memory, and on disk in ``internal/``
 alone: a release, and a model that was saved by hand, hold neither.
 """
@@ -20,7 +20,7 @@ from scipy import sparse
 from graphveil.artifacts.files import StrictSchema, read_schema
 from graphveil.graph import Graph
 
-FILE = "own_graph.json"
+FILE = "graph_fingerprint.json"
 _BYTES = 32
 
 
@@ -40,7 +40,7 @@ class GraphFingerprint:
     >>> known = GraphFingerprint.from_graph(pair)
     >>> same = Graph.from_edges(torch.eye(2), [1, 0], [1], [0], directed=False)
     >>> known.matches(same), known.matches(pair.replace(x=torch.ones(2, 2))), known
-    (True, False, OwnGraph())
+    (True, False, GraphFingerprint())
     """
 
     key: bytes = field(repr=False)

@@ -109,7 +109,7 @@ class PredictionManager:
             return self._state.ledger.total_guarantee(self._state.fitted.guarantee)
 
     def _known(self, graph: Graph) -> CachedPrediction | None:
-        """Return what is kept of a graph; the fitted one is recognised though it was read anew."""
+        """Return what is kept of a graph; the fitted one is recognized though it was read anew."""
         kept = self._state.cache.find(graph.adjacency.version, graph.x)
         if kept is None and self.own is not None and self.own.matches(graph):
             fitted = self._state.fitted
@@ -123,7 +123,7 @@ class PredictionManager:
             "this model comes from a release without the run's internal/ folder, so nobody can tell whether "
             "the graph is the one that it was fitted on, whose predictions are stored and free: predict() "
             "without a graph returns them. To ask this graph again, at the price that price(graph) names, "
-            "pass accept_price=True (--accept-price), or load the run folder"
+            "pass allow_spend=True (--allow-spend), or load the run folder"
         )
 
     def _requests(

@@ -214,12 +214,12 @@ def _check_disjoint_edges(prediction_state: PredictionState, graph: Graph) -> No
     privacy_config = prediction_state.fitted.method.privacy_config
     if privacy_config.on_records:
         raise UnitError(
-            "disjoint_edges (--disjoint-edges) says nothing about records, which unit "
+            "assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit "
             f"{privacy_config.unit.name!r} protects: somebody may be in both graphs. Drop it; the two releases add up"
         )
     if prediction_state.ledger.fitted(graph.edge_set):
         raise ConfigError(
-            "disjoint_edges (--disjoint-edges) does not hold: the graph's edges belong to the edge set that "
+            "assume_disjoint_edges (--assume-disjoint-edges) does not hold: the graph's edges belong to the edge set that "
             "the model was fitted on. Drop it, or build each of the two graphs from edges of its own"
         )
 
@@ -229,12 +229,12 @@ def check_prediction_options(unit: str, options: PredictionOptions) -> None:
     of_people = unit == LocalAttributes.name
     if options.assume_disjoint_edges and of_people:
         raise UnitError(
-            f"disjoint_edges (--disjoint-edges) says nothing about records, which unit {unit!r} protects: "
-            "somebody may be in both graphs. If you know that nobody is, pass disjoint_people "
-            "(--disjoint-people); else drop it, and the reports add up"
+            f"assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit {unit!r} protects: "
+            "somebody may be in both graphs. If you know that nobody is, pass assume_disjoint_nodes "
+            "(--assume-disjoint-nodes); else drop it, and the reports add up"
         )
     if options.assume_disjoint_nodes and not of_people:
         raise UnitError(
-            "disjoint_people (--disjoint-people) is for unit 'node-features', where each person pays for its "
+            "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each person pays for its "
             f"own reports, and the unit is {unit!r}; drop it"
         )

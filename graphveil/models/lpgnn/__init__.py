@@ -1,4 +1,4 @@
-"""LPGNN: graph neural networks on records that their own nodes randomised."""
+"""LPGNN: graph neural networks on records that their own nodes randomized."""
 
 from graphveil.models.lpgnn.estimator import LPGNN
 

@@ -1,4 +1,4 @@
-"""Belief propagation: what all told labels say about each node, if neighbours are alike by chance."""
+"""Belief propagation: what all told labels say about each node, if neighbors are alike by chance."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +51,7 @@ class DirectedPairs:
 
     @cached_property
     def degrees(self) -> Tensor:
-        """How many neighbours each node has, float32 (N)."""
+        """How many neighbors each node has, float32 (N)."""
         return torch.bincount(self.target, minlength=self.edges.num_nodes).float()
 
 
@@ -61,14 +61,14 @@ def belief_propagation(
     """Return log marginals of the classes, float32 (N, C), by belief propagation (Decelle et al. 2011).
 
     The model is the degree-corrected block model with one block a class. With h the probability that
-    neighbours are alike, w_in = h C and w_out = (1 - h) C/(C - 1) are how much more often than by their
+    neighbors are alike, w_in = h C and w_out = (1 - h) C/(C - 1) are how much more often than by their
     degrees alike and other nodes have an edge. Messages along edges and a field for the pairs without one:
 
         m_{u->v}(c) = log(1 + (w_in/w_out - 1) b_{u\\v}(c)),
         b_v(c) ~ exp(evidence_v(c) + sum_u m_{u->v}(c) - (w_in - w_out) d_v D_c),   D_c = sum_u d_u b_u(c)/2m.
 
     b_{u\\v} leaves out what v said. Without the field, which says that classes of more edges explain an edge
-    less, everybody ends in the largest class: neighbours outweigh a label that is told at small budgets.
+    less, everybody ends in the largest class: neighbors outweigh a label that is told at small budgets.
 
     Args:
         evidence: log of prior times likelihood, float32 (N, C).
@@ -80,13 +80,13 @@ def belief_propagation(
     classes = evidence.shape[1]
     inside, outside = homophily * classes, (1 - homophily) * classes / (classes - 1)
     stress, field = inside / outside - 1, (inside - outside) / pairs.degrees.sum().clamp(min=1)
-    messages = _centred(torch.log1p(stress * start[pairs.source]))
+    messages = _centered(torch.log1p(stress * start[pairs.source]))
     found = evidence.softmax(dim=1)
     for _ in range(rounds):
         logits = _node_logits(evidence, found, messages, pairs, field)
         found = logits.softmax(dim=1)
         without = (logits[pairs.source] - messages[pairs.reverse]).softmax(dim=1)
-        messages.mul_(_DAMPING).add_(_centred(torch.log1p(stress * without)), alpha=1 - _DAMPING)
+        messages.mul_(_DAMPING).add_(_centered(torch.log1p(stress * without)), alpha=1 - _DAMPING)
     return _node_logits(evidence, found, messages, pairs, field).log_softmax(dim=1)
 
 
@@ -99,6 +99,6 @@ def _node_logits(
     return evidence + incoming - pairs.degrees[:, None] * field_term
 
 
-def _centred(messages: Tensor) -> Tensor:
+def _centered(messages: Tensor) -> Tensor:
     """Return messages less their mean over classes, which says nothing."""
     return messages - messages.mean(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""What devices sent, in the place of records that are randomised here: a survey's choices and its reports."""
+"""What devices sent, in the place of records that are randomized here: a survey's choices and its reports."""
 
 import math
 from collections.abc import Mapping
@@ -132,10 +132,10 @@ def as_graph(
     ids: Ids | None = None,
     public: FeatureEstimates | None = None,
 ) -> tuple[Graph, RandomizedRecords]:
-    """Return what the server has as a graph with a split, and as randomised records.
+    """Return what the server has as a graph with a split, and as randomized records.
 
     The graph's features are the estimates' deviations, or public ones where the survey asked for none, and
-    its labels the randomised ones. Nodes that have not answered are in no part of the split.
+    its labels the randomized ones. Nodes that have not answered are in no part of the split.
 
     Raises:
         GraphError: the edges are of other nodes, or fewer than two nodes have answered.

@@ -1,4 +1,4 @@
-"""LPGNN: learns from records that were randomised one by one, over public edges."""
+"""LPGNN: learns from records that were randomized one by one, over public edges."""
 
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -13,32 +13,32 @@ from graphveil.models.lpgnn.record_estimator import RecordEstimator
 class LPGNN(LpgnnKeywords, RecordEstimator):
     """Locally private graph neural network (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 
-    Every node randomises its features at ``eps_x`` and, if it is a training or validation node, its label at
-    ``eps_y``. From then on a server sees randomised records and public edges:
+    Every node randomizes its features at ``eps_x`` and, if it is a training or validation node, its label at
+    ``eps_y``. From then on a server sees randomized records and public edges:
 
         H = A^^K_x X',   P(y|x) = softmax(GNN(H)),   P(y'|x) = P(y|x) T,
         P(y~|x) = softmax(A^^K_y P(y'|x)),   learned against argmax A^^K_y Y'      (Drop),
 
-    with X' the estimated features, Y' the randomised labels, T the law of what is said for each class, and A^
-    the normalised edges without self-loops. The epoch that is kept is chosen on randomised labels alone. Test
+    with X' the estimated features, Y' the randomized labels, T the law of what is said for each class, and A^
+    the normalized edges without self-loops. The epoch that is kept is chosen on randomized labels alone. Test
     labels are read for the score of the test nodes and for nothing else.
 
-    Guarantee, unit ``node-features``: eps_x-LDP for each node's whole feature vector and eps_y-LDP for its
+    Guarantee, unit ``local-attributes``: eps_x-LDP for each node's whole feature vector and eps_y-LDP for its
     label, so eps_x + eps_y for the record; with ``features="agm"`` it is (epsilon, delta). Unit ``none`` is
     the reference without noise.
 
     Shapes: features (N, d) to probabilities (N, C).
 
-    Arguments are those of :class:`~graphveil.models.lpgnn.keywords.LocalKeywords` (how a node randomises its
+    Arguments are those of :class:`~graphveil.models.lpgnn.keywords.LocalKeywords` (how a node randomizes its
     record) and :class:`~graphveil.models.lpgnn.keywords.LpgnnKeywords` (how the network learns).
 
     Raises:
-        UnitError: the unit is neither ``"node-features"`` nor ``"none"``.
+        UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
 
     >>> from graphveil.graph.recipes import RECIPES
     >>> from graphveil.graph.synthetic import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    >>> model = LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, seed=0, epochs=5).fit(graph)
+    >>> model = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=0, epochs=5).fit(graph)
     >>> model.guarantee.epsilon, model.guarantee.local_budgets
     (3.0, (1.0, 2.0))
     """
@@ -52,7 +52,7 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
         which were paid for already. What is learned are P(y'|x) = softmax(MLP(X')) T; the width, the learning
         parameters and how the epoch is chosen are this model's own.
 
-        >>> beside = LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, hidden=8).no_graph_baseline()
+        >>> beside = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, hidden=8).no_graph_baseline()
         >>> beside.backbone, beside.x_steps, beside.y_steps, beside.hidden, beside.eps_x
         ('mlp', 0, 0, 8, 1.0)
         """

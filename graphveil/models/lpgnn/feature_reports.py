@@ -1,4 +1,4 @@
-"""Which mechanism randomises features, by the name that a configuration gives it."""
+"""Which mechanism randomizes features, by the name that a configuration gives it."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Predicting graphs that were not fitted: their nodes randomise their features first, and tell no label.
+"""Predicting graphs that were not fitted: their nodes randomize their features first, and tell no label.
 
 An edge set stands for the people of its graph, and has the ledger of what they told. The new nodes of a graph
 that has grown are people who were not there before: they tell once, and what the others told is kept.
@@ -33,7 +33,7 @@ from graphveil.release import ReleasePlan
 
 @dataclass(frozen=True, eq=False)
 class CachedReports(CachedPrediction):
-    """What is known about one graph, with the randomised records behind it."""
+    """What is known about one graph, with the randomized records behind it."""
 
     records: RandomizedRecords
 
@@ -45,7 +45,7 @@ class CachedReports(CachedPrediction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedOnReports(TrainedModel):
-    """What was learned from randomised records.
+    """What was learned from randomized records.
 
     Args:
         reports: what it was learned from; None for a model from a file, which does not hold them.
@@ -74,7 +74,7 @@ class TrainedOnRecords(TrainedOnReports):
         session: Session,
         collection_index: int,
     ) -> CachedReports:
-        """Have nodes randomise their features, which is booked, and return what is known then.
+        """Have nodes randomize their features, which is booked, and return what is known then.
 
         Args:
             graph: the graph to predict.
@@ -117,7 +117,7 @@ class CollectionRequest:
         return ledger
 
     def execute(self, prediction_state: PredictionState) -> None:
-        """Have the nodes randomise their features, which is booked, and keep what is known then."""
+        """Have the nodes randomize their features, which is booked, and keep what is known then."""
         collection_index, session = (
             prediction_state.ledger.releases,
             prediction_session(prediction_state, self),
@@ -140,7 +140,7 @@ def collection_requests(
     if fitted.guarantee.received:
         raise ConfigError(
             f"this {fitted.method.name} learned from LDP reports, and no raw features are asked here: have "
-            "the nodes of the other graph answer the survey, and learn from all LDP reports (fit_collected, "
+            "the nodes of the other graph answer the survey, and learn from all LDP reports (fit_from_collector, "
             "collect learn), which costs those who have answered nothing more"
         )
     privacy_cost = _trained(prediction_state).privacy_cost(graph, fitted.guarantee)
@@ -149,7 +149,7 @@ def collection_requests(
     )
     if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
         raise ConfigError(
-            "disjoint_people (--disjoint-people) does not hold: the graph is of the people that the model "
+            "assume_disjoint_nodes (--assume-disjoint-nodes) does not hold: the graph is of the people that the model "
             "was fitted on. Drop it, or build each of the two graphs from edges of its own"
         )
     return [found]

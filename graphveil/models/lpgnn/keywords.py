@@ -1,4 +1,4 @@
-"""Constructor keywords of the methods that learn from randomised records."""
+"""Constructor keywords of the methods that learn from randomized records."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,11 +19,11 @@ POSTERIOR_USE: tuple[PosteriorUse, ...] = ("product", "evidence")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelKeywords:
-    """How each node randomises its label.
+    """How each node randomizes its label.
 
     Args:
         eps_y: the budget of a node's label; inf sends it as it is.
-        labels: how it is randomised: ``"rr"`` (randomised response: one class is said), ``"subset"`` (subset
+        labels: how it is randomized: ``"rr"`` (randomized response: one class is said), ``"subset"`` (subset
             selection: several are, which tells more where there are many classes for the budget) or
             ``"hashing"`` (one of a few public groups of classes is, which tells nearly as much, and false
             clients least).
@@ -35,11 +35,11 @@ class LabelKeywords:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FeatureKeywords:
-    """How each node randomises its features.
+    """How each node randomizes its features.
 
     Args:
         eps_x: the budget of a node's features; inf sends them as they are.
-        features: how features are randomised: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
+        features: how features are randomized: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
             ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
             ``"feature-rr"`` or ``"feature-rr-naive"``.
         m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
@@ -69,10 +69,10 @@ class FeatureKeywords:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalKeywords(FeatureKeywords, LabelKeywords):
-    """How each node randomises its record, whatever is learned from the reports.
+    """How each node randomizes its record, whatever is learned from the reports.
 
-    Under unit ``node-features`` every node randomises its features, and training and validation nodes their
-    label, before the method sees anything. Nodes of another graph randomise their features alone. Under unit
+    Under unit ``local-attributes`` every node randomizes its features, and training and validation nodes their
+    label, before the method sees anything. Nodes of another graph randomize their features alone. Under unit
     ``none`` records are exact. Arguments are those of :class:`FeatureKeywords` and :class:`LabelKeywords`.
 
     Guarantee: eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the record;
@@ -82,30 +82,30 @@ class LocalKeywords(FeatureKeywords, LabelKeywords):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LpgnnKeywords:
-    """How a network learns from randomised records and public edges.
+    """How a network learns from randomized records and public edges.
 
     Args:
         x_steps: K_x.
         y_steps: K_y; 0 learns what each node said about itself.
         aggregator: A^: ``"gcn"`` or ``"mean"``.
         self_loops: whether A^ has them.
-        isolated: a node without neighbours gets ``"zero"`` from A^, or is left as it is (``"keep"``).
+        isolated: a node without neighbors gets ``"zero"`` from A^, or is left as it is (``"keep"``).
         backbone: ``"sage"``, ``"gcn"``, ``"gat"``, or ``"mlp"``, which sends no messages.
         forward_correction: whether the noise of labels is part of the model (T); otherwise it is learned.
         missing_labels: the share of training and validation nodes without a label, who say a class at random:
             public, since it cannot be told from what is said. It is part of T; a wrong one costs accuracy and
             no privacy.
-        posterior_steps: if above 0, the network's probabilities are multiplied by what the randomised labels
+        posterior_steps: if above 0, the network's probabilities are multiplied by what the randomized labels
             around a node say about it, from so many hops away (``log_posterior``): 16 for sparse graphs, 8
             for denser ones.
-        prior: what those labels say: ``"diffusion"`` (a guess from afar, and what neighbours are guessed to
+        prior: what those labels say: ``"diffusion"`` (a guess from afar, and what neighbors are guessed to
             be), ``"mixture"`` (with belief propagation and communities, as in
             :class:`~graphveil.models.label_posterior.LabelPosterior`) or ``"robust"`` (the same, and classes
             that false clients claim are not taken to be more common).
         posterior_use: ``"product"`` of both, or by ``"evidence"`` network, posterior or product: whatever
             makes what nodes said likeliest that neither heard. That trains a network for each of three parts.
         select: which epoch is kept: ``"paper"`` (every figure on noisy labels has to improve, none may pass
-            what is possible) or ``"likelihood"`` (the least loss on randomised validation labels).
+            what is possible) or ``"likelihood"`` (the least loss on randomized validation labels).
         hidden: width of the hidden layer (of each of four heads, for ``"gat"``).
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
         dropout: share of hidden entries dropped while training.

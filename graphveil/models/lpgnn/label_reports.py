@@ -1,4 +1,4 @@
-"""Which mechanism randomises labels, by the name that a configuration gives it."""
+"""Which mechanism randomizes labels, by the name that a configuration gives it."""
 
 import math
 from typing import Literal

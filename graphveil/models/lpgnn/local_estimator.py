@@ -1,4 +1,4 @@
-"""Estimators on randomised records: one collection a fit, further models of it for free, other graphs."""
+"""Estimators on randomized records: one collection a fit, further models of it for free, other graphs."""
 
 import dataclasses
 from abc import abstractmethod
@@ -36,7 +36,7 @@ from graphveil.privacy import Guarantee
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalEstimator(LabelKeywords, Estimator):
-    """Base of methods that learn from records which each node randomises, over public edges.
+    """Base of methods that learn from records which each node randomizes, over public edges.
 
     A fit is one collection: booked before it, resumed without another one. Its reports serve further models,
     and the new nodes of a graph that grows are asked alone. How many values lay outside the public range is
@@ -73,7 +73,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         return False
 
     def label_mechanism(self, classes: int) -> LabelMechanism:
-        """Return what randomises a label of so many classes."""
+        """Return what randomizes a label of so many classes."""
         return self._build_method().report_config.label(classes)
 
     def guarantee_for(self, features: int, classes: int) -> Guarantee:
@@ -119,7 +119,7 @@ class LocalEstimator(LabelKeywords, Estimator):
     ) -> Self:
         """Learn from what devices sent, over public edges, and predict all nodes.
 
-        Nothing is randomised here: no noise is drawn, and nothing booked, because every node paid before its
+        Nothing is randomized here: no noise is drawn, and nothing booked, because every node paid before its
         LDP report left. The guarantee is the survey's, about what had left the devices. A node that has not
         answered has the middle of every feature's range and no label. Two thirds of those that have are
         trained on, and the epoch is chosen on the others; ``seed`` says which. There is no accuracy to be
@@ -156,7 +156,7 @@ class LocalEstimator(LabelKeywords, Estimator):
     ) -> Self:
         """Learn from the reports that another model was fitted to, on the same graph, at no further cost.
 
-        Nothing is randomised here, and nothing booked: whatever is computed from reports that were paid for
+        Nothing is randomized here, and nothing booked: whatever is computed from reports that were paid for
         is free. The guarantee is the other model's. What it says about a node holds for both models together.
 
         Args:
@@ -164,7 +164,7 @@ class LocalEstimator(LabelKeywords, Estimator):
             graph: the graph it was fitted to, with the same split.
 
         Raises:
-            ConfigError: the two models randomise records differently, or the other one has no reports.
+            ConfigError: the two models randomize records differently, or the other one has no reports.
             GraphError: the nodes, or those that told their label, are not those of the reports.
         """
         reports = _reports_of(fitted._fit)
@@ -177,7 +177,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         has_report_expected = (
             label_report_nodes(graph)
             if self._build_method().protects_labels
-            else label_report_nodes(graph) & graph.labelled
+            else label_report_nodes(graph) & graph.labeled
         )
         if not torch.equal(known(reports.labels), has_report_expected):
             raise GraphError(
@@ -209,7 +209,7 @@ class LocalEstimator(LabelKeywords, Estimator):
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return the accuracy on test nodes or, on training and validation nodes, on what they said.
 
-        Their own labels are protected under ``node-features``, so it is their randomised ones, of the fitted
+        Their own labels are protected under ``local-attributes``, so it is their randomized ones, of the fitted
         graph, that predictions are compared with; the best that can be expected there is the probability that
         a label is kept.
         """

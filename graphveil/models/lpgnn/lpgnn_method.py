@@ -1,4 +1,4 @@
-"""Learning from randomised records: LPGNN as a frozen method, and what it trains."""
+"""Learning from randomized records: LPGNN as a frozen method, and what it trains."""
 
 from copy import copy
 from dataclasses import dataclass
@@ -118,10 +118,10 @@ class LpgnnMethod(LocalMethod):
     learning: LearningConfig
 
     def __post_init__(self) -> None:
-        """Refuse a share of missing labels where nobody randomises one, and missing ones are left out."""
+        """Refuse a share of missing labels where nobody randomizes one, and missing ones are left out."""
         if self.learning.missing_labels and not self.protects_labels:
             raise ConfigError(
-                f"missing_labels={self.learning.missing_labels:g} is for labels that are randomised, which "
+                f"missing_labels={self.learning.missing_labels:g} is for labels that are randomized, which "
                 "without a finite eps_y none is; drop it"
             )
 
@@ -131,11 +131,11 @@ class LpgnnMethod(LocalMethod):
         self.propagation_config.check()
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Have records randomised, propagate what was told, and learn from it."""
+        """Have records randomized, propagate what was told, and learn from it."""
         propagation_config = self.propagation_config.propagation(
             graph, session
         )  # before records pay: it may prove impossible
-        with session.stage("randomise"):
+        with session.stage("randomize"):
             collected = self.collected(graph, session)
         records = collected.records
         with session.stage("aggregate"):
@@ -188,7 +188,7 @@ class LpgnnMethod(LocalMethod):
         return choose_prediction_rule(without, found, noisy)
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
-        """Return what is known about a graph's randomised labels."""
+        """Return what is known about a graph's randomized labels."""
         label = self.report_config.label(graph.num_classes)
         keep = label.keep_with(self.learning.missing_labels)
         corrected = self.learning.forward_correction and keep < 1
@@ -241,10 +241,10 @@ class LpgnnMethod(LocalMethod):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedLpgnn(TrainedOnRecords):
-    """A trained network, and the choices by which nodes of another graph randomise what it reads.
+    """A trained network, and the choices by which nodes of another graph randomize what it reads.
 
     Args:
-        method: how records are randomised and propagated.
+        method: how records are randomized and propagated.
         network: its weights; which edges it is on is of no importance.
         rule: what predicts where labels were told: the network, the posterior or both.
     """
@@ -273,19 +273,19 @@ class TrainedLpgnn(TrainedOnRecords):
         session: Session,
         collection_index: int,
     ) -> CachedReports:
-        """Have the nodes that were not asked before randomise their features, and predict the graph."""
+        """Have the nodes that were not asked before randomize their features, and predict the graph."""
         propagation_config = self.method.propagation_config.propagation(
             graph, session
         )  # before its nodes pay
         first = 0 if before is None else before.nodes
         own = scaled(rows(graph.x, torch.arange(first, graph.num_nodes)), self.method.report_config.scaling)
-        randomiser = self.method.report_config.randomiser(graph.num_features, graph.num_classes)
+        randomizer = self.method.report_config.randomizer(graph.num_features, graph.num_classes)
         found = self.method.collect_reports(
             graph,
             session,
-            lambda: randomiser.randomize_features_only(own, session.noise_seed, collection_index),
+            lambda: randomizer.randomize_features_only(own, session.noise_seed, collection_index),
         )
-        records = concatenate_records(before, randomiser.received(found, own))
+        records = concatenate_records(before, randomizer.received(found, own))
         proba = self.proba(graph, records.features, propagation_config)
         if bool(known(records.labels).any()):  # labels are heeded if anybody told one
             proba = self.method.apply_posterior(proba, graph, records.labels, self.rule)

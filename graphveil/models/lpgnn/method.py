@@ -35,7 +35,7 @@ _Part = Literal["features", "label"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReceivedReports:
-    """Reports that a fit learns from, in the place of records that it would have randomised.
+    """Reports that a fit learns from, in the place of records that it would have randomized.
 
     Args:
         records: the reports.
@@ -58,11 +58,11 @@ class CollectionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMethod(Method):
-    """A method that learns from records which each node randomises, over public edges.
+    """A method that learns from records which each node randomizes, over public edges.
 
     Args:
-        report_config: how a node randomises its record.
-        received: reports that this one fit is given; None to have records randomised.
+        report_config: how a node randomizes its record.
+        received: reports that this one fit is given; None to have records randomized.
     """
 
     report_config: ReportConfig
@@ -84,7 +84,7 @@ class LocalMethod(Method):
 
     @property
     def protects_labels(self) -> bool:
-        """Whether labels are randomised, and with them who has one."""
+        """Whether labels are randomized, and with them who has one."""
         return self.privacy_config.protects and not math.isinf(self.report_config.eps_y)
 
     # -- the guarantee -------------------------------------------------------------------------------------
@@ -151,33 +151,33 @@ class LocalMethod(Method):
     # -- one collection ------------------------------------------------------------------------------------
 
     def collected(self, graph: Graph, session: Session) -> CollectionResult:
-        """Have every node randomise its record, and book what that costs; exact records without a unit."""
+        """Have every node randomize its record, and book what that costs; exact records without a unit."""
         if self.received is not None:
             return CollectionResult(self.received.records, self.received.clipped)
         x = scaled(graph.x, self.report_config.scaling)
         if not self.privacy_config.protects:
             return CollectionResult(exact_records(graph, x))
-        randomiser = self.report_config.randomiser(graph.num_features, graph.num_classes)
+        randomizer = self.report_config.randomizer(graph.num_features, graph.num_classes)
         folder = session.workspace
         kept = (
-            None if folder is None else ReportFile(folder / "reports.safetensors", randomiser.binding(graph))
+            None if folder is None else ReportFile(folder / "reports.safetensors", randomizer.binding(graph))
         )
         given = self.report_config.features
         clipped = None if given is None else outside(given.bounds, x)
-        found = self.collect_reports(graph, session, lambda: randomiser(graph, x, session.noise_seed), kept)
-        return CollectionResult(randomiser.received(found, x), clipped)
+        found = self.collect_reports(graph, session, lambda: randomizer(graph, x, session.noise_seed), kept)
+        return CollectionResult(randomizer.received(found, x), clipped)
 
     def collect_reports(
-        self, graph: Graph, session: Session, randomise: Callable[[], State], kept: ReportFile | None = None
+        self, graph: Graph, session: Session, randomize: Callable[[], State], kept: ReportFile | None = None
     ) -> State:
-        """Have nodes randomise what they tell, at the session's price, which is booked first."""
+        """Have nodes randomize what they tell, at the session's price, which is booked first."""
         guarantee = session.guarantee
         assert guarantee is not None  # the price is known before anybody is asked
         return collect_reports(
             graph,
             session,
             lambda release_id: Entry(release_id, self.name, guarantee.event, unit=LocalAttributes()),
-            randomise,
+            randomize,
             kept,
         )
 

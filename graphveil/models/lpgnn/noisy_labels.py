@@ -1,4 +1,4 @@
-"""Learning from randomised labels: the loss of LPGNN (Drop), the training loop, and which epoch is kept."""
+"""Learning from randomized labels: the loss of LPGNN (Drop), the training loop, and which epoch is kept."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class NoisyLabels:
     """What is known about labels, and how it came about.
 
     Args:
-        labels: randomised classes, int64 (N), or (N, k) of up to k that a node said, with -1 after them; -1
+        labels: randomized classes, int64 (N), or (N, k) of up to k that a node said, with -1 after them; -1
             where none was told.
         classes: C.
         train, val: the nodes to fit and to select on, int64.
@@ -155,7 +155,7 @@ def fit_noisy_labels(
         on_epoch: called after each epoch.
 
     Returns:
-        One record an epoch; accuracies are on randomised labels.
+        One record an epoch; accuracies are on randomized labels.
     """
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
     targets, history = noisy.targets(), list[EpochRecord]()

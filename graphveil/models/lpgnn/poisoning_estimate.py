@@ -1,4 +1,4 @@
-"""Classes that more people claim than neighbours bear out: what false clients add to everybody's counts."""
+"""Classes that more people claim than neighbors bear out: what false clients add to everybody's counts."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from graphveil.models.lpgnn.randomized_records import known
 
 _MIN_Z_SCORE = 1.5  # standard errors; a claim that is taken for a false one costs nothing that was measured
 _ROUNDS = 150
-_INITIAL_SHARE = 0.1  # of all LDP reports, where expectation maximisation begins
+_INITIAL_SHARE = 0.1  # of all LDP reports, where expectation maximization begins
 _TINY = 1e-9
 _MAX_POISONED_SHARE = 0.5  # of LDP reports are false: beyond, nothing is known of the others
 
@@ -42,8 +42,8 @@ def poisoning_estimate(noisy: NoisyLabels, predicted: Tensor) -> PoisoningEstima
 
     b_v(c) ~ g_c P_v(c), where P_v is what others' labels and public edges foretell of v. The weights g_c
     leave open how common a class is, so that counts alone show no claim: what shows it is that a class is
-    said as often where neighbours are surely of another one. g and a are the likeliest ones (expectation
-    maximisation, iterative scaling). Errors are those of the observed information.
+    said as often where neighbors are surely of another one. g and a are the likeliest ones (expectation
+    maximization, iterative scaling). Errors are those of the observed information.
 
     Args:
         noisy: the told labels.

@@ -1,4 +1,4 @@
-"""What randomised labels of the neighbourhood say about a node's class, by the exact law of their noise."""
+"""What randomized labels of the neighborhood say about a node's class, by the exact law of their noise."""
 
 import math
 
@@ -12,7 +12,7 @@ from graphveil.models.lpgnn.randomized_records import known
 from graphveil.propagation import KProp, SparseMap
 
 _MIN_CLASS_SHARE = 0.01  # no class is taken to be rarer: the estimate of its share is noisy
-_LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # of neighbours, above what chance gives
+_LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # of neighbors, above what chance gives
 _TINY = 1e-9
 _IMPOSSIBLE = 1e-30  # a likelihood: so that a certain label is certain, and no number infinite
 
@@ -20,7 +20,7 @@ _IMPOSSIBLE = 1e-30  # a likelihood: so that a certain label is certain, and no 
 def log_posterior(
     noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency, steps: int, shares: Tensor | None = None
 ) -> Tensor:
-    """Return log P(y_v | randomised labels) of every node, float32 (N, C), in two steps.
+    """Return log P(y_v | randomized labels) of every node, float32 (N, C), in two steps.
 
     A guess from afar: told labels less their mean, propagated over K lazy hops,
 
@@ -31,9 +31,9 @@ def log_posterior(
 
         log P(y_v = c) = log f_c + log T[c, y'_v] + theta sum_{u -> v} g_u(c) + const.
 
-    theta = log(h (C - 1) / (1 - h)) is the weight of a neighbour that is alike with probability h. What is
-    guessed agrees with what neighbours told with probability q + (p - q) h, which gives h; f is T^-1 times
-    the shares of told labels. All of it is computed from what left the randomiser and from public edges.
+    theta = log(h (C - 1) / (1 - h)) is the weight of a neighbor that is alike with probability h. What is
+    guessed agrees with what neighbors told with probability q + (p - q) h, which gives h; f is T^-1 times
+    the shares of told labels. All of it is computed from what left the randomizer and from public edges.
 
     Args:
         noisy: the told labels.
@@ -45,9 +45,9 @@ def log_posterior(
     guess = diffusion_prior(noisy, adjacency, steps)
     if shares is None:
         shares = class_shares(noisy.reported[known(noisy.labels)].mean(dim=0), transition)
-    neighbours = _neighbor_sum(adjacency).apply(guess)
+    neighbors = _neighbor_sum(adjacency).apply(guess)
     theta = _neighbor_weight(guess.argmax(dim=1), noisy, transition, adjacency)
-    return (shares.log() + log_likelihood(noisy) + theta * neighbours).log_softmax(dim=1)
+    return (shares.log() + log_likelihood(noisy) + theta * neighbors).log_softmax(dim=1)
 
 
 def diffusion_prior(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Tensor:
@@ -93,7 +93,7 @@ def _neighbor_sum(adjacency: Adjacency) -> SparseMap:
 
 
 def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:
-    """Return the product of a network's probabilities and a log posterior, normalised.
+    """Return the product of a network's probabilities and a log posterior, normalized.
 
     >>> product_posterior(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1]]).log())
     tensor([[0.9000, 0.1000]])

@@ -30,14 +30,14 @@ PREDICTION_RULES: tuple[PredictionRule, ...] = ("network", "posterior", "product
 HOMOPHILY_LEVELS = (
     0.45,
     0.65,
-)  # neighbours of one class: two guesses, of which evidence weighs the better one
+)  # neighbors of one class: two guesses, of which evidence weighs the better one
 RESOLUTIONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 FOLDS = 3
 
 _PRIOR_NODES = 5.0  # a community's classes are those of everybody, as if so many more nodes had told
 _TRUST = 0.5  # of what a community says: its nodes' edges say part of it again
 _ROUNDS = 15
-_BASIS = "unit 'node-features' leaves edges public"
+_BASIS = "unit 'local-attributes' leaves edges public"
 _TINY = 1e-9
 
 
@@ -99,15 +99,15 @@ def mixed_posterior(
 
     The nodes that told a label are dealt into three parts. Each part's labels are taken away in turn, and a
     guess k that hears the others gives P_k(y_v) for its nodes, so that what v said has the probability
-    e_kv = sum_c P_k(y_v = c) P(said_v | c), by the exact channel. The weights maximise sum_v log sum_k w_k
+    e_kv = sum_c P_k(y_v = c) P(said_v | c), by the exact channel. The weights maximize sum_v log sum_k w_k
     e_kv (with one node's worth of equal weights), and mix what the guesses say when they hear everything:
 
         P(y_v) = sum_k w_k P_k(y_v).
 
     A guess that the graph does not fit loses its weight. All of it is computed from what left the
-    randomisers and from public edges, so it costs nothing; no test label is read.
+    randomizers and from public edges, so it costs nothing; no test label is read.
 
-    A robust one looks at what its guesses foretold for classes that more people claim than their neighbours
+    A robust one looks at what its guesses foretold for classes that more people claim than their neighbors
     bear out (:func:`~graphveil.models.lpgnn.poisoning_estimate.poisoning_estimate`). Where there are any, it takes them out of the
     shares of the classes and guesses again.
 
@@ -208,11 +208,11 @@ def candidate_posteriors(
 
 
 def mixture_weights(likely: Tensor, rounds: int = 200) -> Tensor:
-    """Return the weights (K) of a mixture that make what was said likeliest, by expectation maximisation.
+    """Return the weights (K) of a mixture that make what was said likeliest, by expectation maximization.
 
     Args:
         likely: the probability of what each node said by each guess, (nodes, K).
-        rounds: of expectation maximisation.
+        rounds: of expectation maximization.
 
     >>> mixture_weights(torch.tensor([[0.9, 0.1]] * 50)).round(decimals=2)
     tensor([0.9900, 0.0100])
@@ -286,7 +286,7 @@ class _PosteriorContext:
         return found.mean(dim=0).log() - self.shares.log()
 
     def _shares_in(self, partition: Tensor, likelihood: Tensor) -> Tensor:
-        """Return the shares of the classes in each node's community, by expectation maximisation."""
+        """Return the shares of the classes in each node's community, by expectation maximization."""
         labeled = known(self.noisy.labels)
         place, likely = partition[labeled], likelihood[labeled]
         count = int(partition.max()) + 1

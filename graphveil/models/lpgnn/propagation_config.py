@@ -1,4 +1,4 @@
-"""What randomised features are propagated through: a public linear map of each graph, by frozen choices."""
+"""What randomized features are propagated through: a public linear map of each graph, by frozen choices."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

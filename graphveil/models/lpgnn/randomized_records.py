@@ -1,4 +1,4 @@
-"""Each node randomises its record; the server keeps what it gets. Nothing behind this sees a raw record."""
+"""Each node randomizes its record; the server keeps what it gets. Nothing behind this sees a raw record."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ class RandomizedRecords:
     """What the server has of all records.
 
     Shapes: ``labels`` int64 (N), or (N, k) where nodes say k classes; -1 for nodes that are not in train or
-    val and, where labels are not randomised, for those without one.
+    val and, where labels are not randomized, for those without one.
     """
 
     features: FeatureEstimates
@@ -38,8 +38,8 @@ class RandomizedRecords:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Randomiser:
-    """Randomises the features of all nodes, and the labels of training and validation nodes.
+class Randomizer:
+    """Randomizes the features of all nodes, and the labels of training and validation nodes.
 
     Who is asked for a label is read from the split alone: a node without one says a class at random, so that
     what is covered includes who has a label. Labels of test nodes stay where they are: they are read for the
@@ -66,7 +66,7 @@ class Randomiser:
         return self._report_tensors(labels, x, noise, "features")
 
     def randomize_features_only(self, x: Features, seed: int | None, collection_index: int) -> State:
-        """Return the randomised features of nodes that tell no label.
+        """Return the randomized features of nodes that tell no label.
 
         Args:
             x: features, one row per node.
@@ -81,7 +81,7 @@ class Randomiser:
         )
 
     def _report_tensors(self, labels: Any, x: Features, noise: LocalNoise, purpose: str) -> State:
-        """Return labels that were randomised already, beside features that are randomised here."""
+        """Return labels that were randomized already, beside features that are randomized here."""
         return {
             "labels": torch.from_numpy(labels),
             "reproducible": torch.tensor(bool(noise.deviations)),
@@ -202,7 +202,7 @@ def outside(bounds: Bounds, x: Features) -> int:
 
 
 def clipped(mechanism: FeatureMechanism, x: Features) -> Features:
-    """Return features that nobody randomises, cut to their range; zeros stay unstored if 0 is inside it."""
+    """Return features that nobody randomizes, cut to their range; zeros stay unstored if 0 is inside it."""
     low, high = np.asarray(mechanism.bounds.low), np.asarray(mechanism.bounds.high)
     if not isinstance(x, Tensor) and low.ndim == 0 and low <= 0 <= high:
         parts: Any = (x.data.clip(float(low), float(high)), x.indices, x.indptr)
@@ -217,6 +217,6 @@ def _blocks(x: Features) -> Iterator[Tensor]:
 
 
 def exact_records(graph: Graph, x: Features) -> RandomizedRecords:
-    """Return exact records in the place of randomised ones: the reference without privacy."""
+    """Return exact records in the place of randomized ones: the reference without privacy."""
     labels = torch.where(graph.mask("train") | graph.mask("val"), graph.y, UNKNOWN)
     return RandomizedRecords(FeatureEstimates(x), labels, "", False)

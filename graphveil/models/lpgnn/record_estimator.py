@@ -1,4 +1,4 @@
-"""Estimators that learn from whole records: randomised features, and a randomised label."""
+"""Estimators that learn from whole records: randomized features, and a randomized label."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +17,7 @@ from graphveil.networks.inputs import FeatureEstimates
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RecordEstimator(LocalKeywords, LocalEstimator):
-    """Base of methods whose nodes randomise their features, too."""
+    """Base of methods whose nodes randomize their features, too."""
 
     report_parameters: ClassVar[tuple[str, ...]] = (
         *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
@@ -25,7 +25,7 @@ class RecordEstimator(LocalKeywords, LocalEstimator):
     )
 
     def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return what randomises a vector of so many features."""
+        """Return what randomizes a vector of so many features."""
         found = self._report_config().mechanism(dim)
         assert found is not None  # records have features
         return found

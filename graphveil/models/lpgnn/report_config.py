@@ -1,4 +1,4 @@
-"""How each node randomises its record, as a frozen value, and what one report costs."""
+"""How each node randomizes its record, as a frozen value, and what one report costs."""
 
 import math
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from graphveil.mechanisms.claim import check_budget
 from graphveil.models.lpgnn.feature_reports import GAUSSIAN_DELTA, FeatureReportConfig, feature_row
 from graphveil.models.lpgnn.keywords import FeatureKeywords, LabelKeywords, LocalKeywords
 from graphveil.models.lpgnn.label_reports import LABELS, Labels, label_mechanism, label_row
-from graphveil.models.lpgnn.randomized_records import Randomiser
+from graphveil.models.lpgnn.randomized_records import Randomizer
 from graphveil.models.lpgnn.scaling import SCALINGS, Scaling
 from graphveil.models.privacy_config import PrivacyConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    """How a record is randomised, whatever is learned from it; see :class:`LocalKeywords`.
+    """How a record is randomized, whatever is learned from it; see :class:`LocalKeywords`.
 
     Args:
         features: how its features are; None if nothing is told about them.
@@ -54,11 +54,11 @@ class ReportConfig:
         return cls(features=None, eps_y=_budget(given.eps_y), labels=given.labels)
 
     def mechanism(self, dim: int) -> FeatureMechanism | None:
-        """Return what randomises a vector of so many features; None if nothing is told about them."""
+        """Return what randomizes a vector of so many features; None if nothing is told about them."""
         return None if self.features is None else self.features.mechanism(dim)
 
     def label(self, classes: int) -> LabelMechanism:
-        """Return what randomises a label of so many classes."""
+        """Return what randomizes a label of so many classes."""
         return label_mechanism(self.labels, self.eps_y, classes)
 
     def rows(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
@@ -66,13 +66,13 @@ class ReportConfig:
         law, label = self.mechanism(features), label_row(self.label(classes))
         return (label,) if law is None else (feature_row(law), label)
 
-    def randomiser(self, features: int, classes: int) -> Randomiser:
-        """Return what randomises records of so many features and classes."""
-        return Randomiser(mechanism=self.mechanism(features), label=self.label(classes))
+    def randomizer(self, features: int, classes: int) -> Randomizer:
+        """Return what randomizes records of so many features and classes."""
+        return Randomizer(mechanism=self.mechanism(features), label=self.label(classes))
 
 
 def feature_report_config(given: FeatureKeywords, privacy_config: PrivacyConfig) -> FeatureReportConfig:
-    """Return how features are randomised under these terms, and refuse a range that data decide unsaid."""
+    """Return how features are randomized under these terms, and refuse a range that data decide unsaid."""
     _check.one_of(SCALINGS, scaling=given.scaling)
     if (given.scaling == "columns") != given.data_dependent_bounds:
         raise ConfigError(
@@ -99,7 +99,7 @@ def _budget(epsilon: float | None) -> float:
 
 
 def _check_budgets(given: LocalKeywords, privacy_config: PrivacyConfig, name: str) -> None:
-    """Require both budgets where records are randomised, and none elsewhere."""
+    """Require both budgets where records are randomized, and none elsewhere."""
     _check_terms({"eps_x": given.eps_x, "eps_y": given.eps_y}, privacy_config, name)
     if privacy_config.protects and privacy_config.delta not in ("auto", 0) and given.features != "agm":
         raise ConfigError(
@@ -108,7 +108,7 @@ def _check_budgets(given: LocalKeywords, privacy_config: PrivacyConfig, name: st
 
 
 def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig, name: str) -> None:
-    """Require these budgets under ``node-features``, and none elsewhere."""
+    """Require these budgets under ``local-attributes``, and none elsewhere."""
     if privacy_config.epsilon is not None:
         flags = " ".join(f"--set {budget}=.." for budget in budgets)
         raise ConfigError(
@@ -122,7 +122,7 @@ def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig
     if not privacy_config.protects:
         if any(value is not None for value in budgets.values()):
             raise ConfigError(
-                f"eps_x and eps_y are budgets of unit 'node-features', and unit {privacy_config.unit.name!r} adds no "
+                f"eps_x and eps_y are budgets of unit 'local-attributes', and unit {privacy_config.unit.name!r} adds no "
                 "noise; drop them"
             )
         return
@@ -137,7 +137,7 @@ def _refuse_missing(missing: list[str], needed: tuple[str, ...]) -> None:
         flags = " ".join(f"--set {name}=1" for name in missing)
         both = len(needed) > 1
         raise ConfigError(
-            f"unit 'node-features' needs the budget{'s eps_x of features and' if both else ''} eps_y of the "
+            f"unit 'local-attributes' needs the budget{'s eps_x of features and' if both else ''} eps_y of the "
             f"label, and "
             f"{' and '.join(missing)} {verb} missing: pass {it} ({flags}; inf for no protection)"
         )

@@ -49,7 +49,7 @@ def collect_reports(
     graph: Graph,
     session: Session,
     entry: Callable[[str], Entry],
-    randomise: Callable[[], State],
+    randomize: Callable[[], State],
     report_file: ReportFile | None = None,
 ) -> State:
     """Return what nodes told, from the file of an interrupted fit or, once it is booked, from them.
@@ -61,7 +61,7 @@ def collect_reports(
         graph: of those who are asked.
         session: names the ledger, by default that of all nodes of the graph.
         entry: what is booked under an id.
-        randomise: asks them, and says in ``reproducible`` whether their noise has a seed.
+        randomize: asks them, and says in ``reproducible`` whether their noise has a seed.
         report_file: the file.
 
     Raises:
@@ -82,7 +82,7 @@ def collect_reports(
         ledger.commit(release_id_of(found))  # nobody gives back what is told from here on
         session.on_recorded()
         if "reproducible" not in found:
-            found |= randomise()
+            found |= randomize()
             if report_file is not None:
                 report_file.save(found)
     session.reproducible |= bool(found["reproducible"])

@@ -20,7 +20,7 @@ ROW_SCALED = (
 def scaled(x: Features, how: Scaling) -> Features:
     """Return the features, scaled.
 
-    ``"row"`` reads one record at a time, so it is part of what a node does before it randomises.
+    ``"row"`` reads one record at a time, so it is part of what a node does before it randomizes.
     ``"columns"`` reads all records (LPGNN's own preparation).
 
     >>> scaled(torch.tensor([[2.0, 4.0, 3.0], [5.0, 5.0, 5.0]]), "row")

@@ -22,7 +22,7 @@ class MLP(NetworkKeywords, Estimator):
     It reads no edge, so at edge level it costs nothing.
 
     **Tuned**, which it is in strict mode as long as no keyword says what the network shall be: at edge level
-    and without privacy, five networks, each trained without a fifth of the labelled nodes, their recipe
+    and without privacy, five networks, each trained without a fifth of the labeled nodes, their recipe
     chosen among three on labels held out, blended with the votes of the nodes whose features are most alike.
     Labels of validation nodes teach, too; no node's own label informs its own prediction, so accuracy on
     validation nodes means something. These are the very posteriors that ClassCode begins with.
@@ -59,14 +59,14 @@ class MLP(NetworkKeywords, Estimator):
     >>> model = MLP(unit="undirected-edge", seed=0).fit(graph)
     >>> model.predict_proba().shape[0] == graph.num_nodes, model.guarantee.epsilon
     (True, 0.0)
-    >>> private = MLP(unit="node-owner", epsilon=4.0, seed=0, epochs=20).fit(graph)
+    >>> private = MLP(unit="node-record", epsilon=4.0, seed=0, epochs=20).fit(graph)
     >>> private.guarantee.releases, private.guarantee.epsilon <= 4.0
     (1, True)
     """
 
     method: ClassVar[str] = "mlp"
     reads_edges: ClassVar[bool] = False
-    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
     paper_deviations: ClassVar[tuple[str, ...]] = (
         "noise calibrated by the paper's Renyi accounting",
         "the epoch of the best exact validation accuracy is kept, for which nobody pays",

@@ -119,8 +119,8 @@ def _steps_of(session: Session) -> DPSGDQuery:
 
 def _train_or_load(graph: Graph, query: DPSGDQuery, release: Release, session: Session) -> NoisySoftmax:
     """Ask for the steps' noise and take them, or take the weights from the workspace."""
-    labelled = torch.tensor(query.pays)[record_groups(graph)]
-    nodes = labelled.nonzero()[:, 0]
+    labeled = torch.tensor(query.pays)[record_groups(graph)]
+    nodes = labeled.nonzero()[:, 0]
     bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *device_tag(session.private_device))
     noise = release.answer(DPSGDData(*bound))
 
@@ -128,7 +128,7 @@ def _train_or_load(graph: Graph, query: DPSGDQuery, release: Release, session: S
         return fit_softmax(
             graph.x,
             graph.y,
-            labelled,
+            labeled,
             graph.num_classes,
             descent=softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
             noise_multiplier=query.noise_multiplier,

@@ -173,7 +173,7 @@ class PrivateModule(Estimator):
     >>> import torch
     >>> from graphveil.graph import RECIPES, synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    >>> model = PrivateModule(module=torch.nn.Linear, unit="node-owner", epsilon=4, seed=0, epochs=5)
+    >>> model = PrivateModule(module=torch.nn.Linear, unit="node-record", epsilon=4, seed=0, epochs=5)
     >>> model = model.fit(graph)
     >>> model.guarantee.valid, model.guarantee.epsilon <= 4
     (True, True)
@@ -181,7 +181,7 @@ class PrivateModule(Estimator):
 
     method: ClassVar[str] = "module"
     reads_edges: ClassVar[bool] = False
-    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
 
     module: Factory | str = ""
     epochs: int = 60
@@ -194,7 +194,7 @@ class PrivateModule(Estimator):
         if not isinstance(self.protected_unit, NodeUnit):
             raise NotImplementedGuaranteeError(
                 f"unit {self.unit!r} leaves features and labels public, so a module on them can be trained "
-                "in the clear, by torch itself; use 'node-owner' or 'node-promise' to protect records"
+                "in the clear, by torch itself; use 'node-record' or 'node-bounded-degree' to protect records"
             )
         if self.mode == "paper":
             raise ConfigError("module has no paper mode; use mode='strict'")

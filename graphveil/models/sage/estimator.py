@@ -35,10 +35,10 @@ class SAGE(FullGraphKeywords, Estimator):
     SAGE-EDP (``perturb="arr"``; Sajadmanesh et al.: GAP, 2023) or its like. Paper mode there has the source's
     own release (:mod:`graphveil.perturb.paper`) and network: one round, to rows of norm one.
 
-    Unit ``node-owner`` in paper mode is SAGE-NDP (Sajadmanesh et al.: GAP, 2023, after Daigavane et al.:
+    Unit ``node-record`` in paper mode is SAGE-NDP (Sajadmanesh et al.: GAP, 2023, after Daigavane et al.:
     Node-level differentially private graph neural networks, 2021): one round, rows of norm one before and
     after it, a sample of at most D edges a node, those sent and those received together; DP-Adam on clipped
-    gradients of training nodes' losses, each over the subgraph of its in-neighbours, with noise 2 z (D + 1)
+    gradients of training nodes' losses, each over the subgraph of its in-neighbors, with noise 2 z (D + 1)
     C; and one noisy aggregation of multiplier z to predict with, drawn once and kept. The last weights count.
     The theory clips the gradient of each root's loss, and the public reference what each node's row adds to
     the batch's (:class:`~graphveil.models.sage.subgraphs.RowSum`), with the same noise: see ``clip_per``.
@@ -58,7 +58,7 @@ class SAGE(FullGraphKeywords, Estimator):
             reference, whose accuracies it has; or the gradient of a ``"root"``'s loss.
 
     Raises:
-        NotImplementedGuaranteeError: the unit is not ``"none"``, and not ``"node-owner"`` in paper mode.
+        NotImplementedGuaranteeError: the unit is not ``"none"``, and not ``"node-record"`` in paper mode.
 
     >>> from graphveil.graph.recipes import RECIPES
     >>> from graphveil.graph.synthetic import synthetic
@@ -117,7 +117,7 @@ class SAGE(FullGraphKeywords, Estimator):
         shape = self._shape(unit=True)
         if shape.depth != 1:
             raise ConfigError(
-                f"layers={self.layers} lets a record reach more than its neighbours' gradients; node units "
+                f"layers={self.layers} lets a record reach more than its neighbors' gradients; node units "
                 "need layers=1"
             )
         if self.batch_norm:

@@ -40,7 +40,7 @@ CLIPPED_BY_ROW = (
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelSAGE(Method):
-    """SAGE-NDP under unit ``node-owner`` in paper mode, see :class:`~graphveil.models.sage.SAGE`.
+    """SAGE-NDP under unit ``node-record`` in paper mode, see :class:`~graphveil.models.sage.SAGE`.
 
     Args:
         shape: the network, of one round and rows of norm one.
@@ -165,6 +165,6 @@ class TrainedNodeLevelSAGE(TrainedModel):
 
     def _refusal(self) -> NotImplementedGuaranteeError:
         return NotImplementedGuaranteeError(
-            f"{self.name} under unit 'node-owner' predicts the fitted graph only; use 'gap', which predicts "
+            f"{self.name} under unit 'node-record' predicts the fitted graph only; use 'gap', which predicts "
             "others"
         )

@@ -1,6 +1,6 @@
-"""Clipped gradients over the subgraphs of roots and their in-neighbours: what SAGE-NDP sums.
+"""Clipped gradients over the subgraphs of roots and their in-neighbors: what SAGE-NDP sums.
 
-A root's loss reads its own record and those of its neighbours. :class:`RootClippedSum` clips the gradient of each
+A root's loss reads its own record and those of its neighbors. :class:`RootClippedSum` clips the gradient of each
 root's loss, as the theory has it. :class:`RowClippedSum` clips what each node's row contributes to the gradient of
 the whole batch, as the reference does.
 """
@@ -29,7 +29,7 @@ Pairs = Sequence[tuple[Features, Tensor]]  # a map's rows, and the gradient by i
 
 
 def neighbor_table(adjacency: Adjacency, roots: Tensor, max_sampled_degree: int) -> Tensor:
-    """Return each root followed by its in-neighbours, int64 (B, 1 + most), padded with -1.
+    """Return each root followed by its in-neighbors, int64 (B, 1 + most), padded with -1.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> neighbor_table(path, torch.tensor([1, 2]), 2).tolist()

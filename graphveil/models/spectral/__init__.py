@@ -1,4 +1,4 @@
-"""Spectral: who is listed alike is alike; for graphs whose neighbours differ from each other."""
+"""Spectral: who is listed alike is alike; for graphs whose neighbors differ from each other."""
 
 from graphveil.models.spectral.estimator import Spectral
 

@@ -1,4 +1,4 @@
-"""Rows that nodes with alike lists of neighbours share, from edges of which some are there by chance.
+"""Rows that nodes with alike lists of neighbors share, from edges of which some are there by chance.
 
 If every pair of nodes tells whether it is an edge, and lies with probability q, then
 

@@ -16,16 +16,16 @@ MAX_RANK = 4096
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Spectral(Estimator):
-    """Labelled nodes with a like list of neighbours vote on a node's class, beside its features.
+    """Labeled nodes with a like list of neighbors vote on a node's class, beside its features.
 
-    For graphs whose neighbours are *not* of one class, as pages of an encyclopedia that link to each other:
-    there a count of neighbours by class (ClassCode), or any mean of neighbours, says next to nothing, and two
+    For graphs whose neighbors are *not* of one class, as pages of an encyclopedia that link to each other:
+    there a count of neighbors by class (ClassCode), or any mean of neighbors, says next to nothing, and two
     pages with nearly the same list are nearly always of one class.
 
-    Every pair of nodes says by randomised response whether it is an edge; the released graph's leading
-    eigenvectors, each as long as it can be trusted, are the nodes' rows, and a labelled node u votes for its
+    Every pair of nodes says by randomized response whether it is an edge; the released graph's leading
+    eigenvectors, each as long as it can be trusted, are the nodes' rows, and a labeled node u votes for its
     class at v with max(0, cos(row_u, row_v))^p. How many directions count, the power, the weight of the
-    features among the voters, and the share of the votes maximise the likelihood of public labels, none of
+    features among the voters, and the share of the votes maximize the likelihood of public labels, none of
     which votes on its own node. So where lists tell nothing, features are left as they are.
 
     Guarantee, unit ``undirected-edge``: the whole released graph, and with it everything that follows, is
@@ -72,7 +72,7 @@ class Spectral(Estimator):
         if not isinstance(privacy_config.unit, UndirectedEdge | NoUnit):
             check_local(self, privacy_config.unit)
             raise UnitError(
-                f"spectral has no bound under unit {privacy_config.unit.name!r}: it reads whole lists of neighbours; "
+                f"spectral has no bound under unit {privacy_config.unit.name!r}: it reads whole lists of neighbors; "
                 "use unit 'undirected-edge', or 'classcode' or 'gap' for others"
             )
         if self.mode == "paper":

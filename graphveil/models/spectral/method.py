@@ -30,7 +30,7 @@ _FEATURES, _UNIT_ROWS, _RULE = "features", "unit_rows", "rule"
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborListSource:
-    """Where lists of neighbours are read: the edges as they are, or one graph that is released of them.
+    """Where lists of neighbors are read: the edges as they are, or one graph that is released of them.
 
     Args:
         unit: what is protected.
@@ -66,7 +66,7 @@ class NeighborListSource:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralMethod(Method):
-    """Votes of labelled nodes with alike lists, beside features.
+    """Votes of labeled nodes with alike lists, beside features.
 
     Args:
         list_source: where lists are read.
@@ -158,11 +158,11 @@ class TrainedSpectral(TrainedModel):
         """Refuse a graph in which nobody can vote.
 
         Raises:
-            GraphError: it has no labelled nodes, or its classes are others.
+            GraphError: it has no labeled nodes, or its classes are others.
         """
         if not graph.has_split or not bool((graph.mask("train") | graph.mask("val")).any()):
             raise GraphError(
-                "spectral predicts a node from labelled nodes of the same graph, and this one has none; give "
+                "spectral predicts a node from labeled nodes of the same graph, and this one has none; give "
                 "it a split with public labels, or use 'classcode', which needs none"
             )
         check_classes(graph, class_names, self.classes)
@@ -176,7 +176,7 @@ class TrainedSpectral(TrainedModel):
         return self.list_source.plan(sizes)
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Release the other graph, and let its labelled nodes vote."""
+        """Release the other graph, and let its labeled nodes vote."""
         released_state, rows = self.list_source.rows(graph, session)
         known = nodes_of(graph.mask("train") | graph.mask("val"))
         votes = self.rule.votes(rows, known, graph.y[known], self.classes)

@@ -1,4 +1,4 @@
-"""What labelled nodes with alike rows say about a node's class, beside what its features say."""
+"""What labeled nodes with alike rows say about a node's class, beside what its features say."""
 
 import itertools
 import math

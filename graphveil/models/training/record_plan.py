@@ -21,7 +21,7 @@ from graphveil.release import (
     Query,
     Release,
 )
-from graphveil.tables.labels import UNLABELLED
+from graphveil.tables.labels import UNLABELED
 
 _ACCURACY_GROUPS = {
     "val": VAL,
@@ -45,7 +45,7 @@ class RecordPlan:
         multiplier: the noise multiplier of all trainings instead; the scale is then the hops' mu.
         hops: K.
         dim: the width of their rows.
-        out_degree_bound: D, for unit ``node-owner``.
+        out_degree_bound: D, for unit ``node-record``.
         candidates: how many counts of correct validation nodes a selection asks for; 0 for none.
         metrics: whether accuracies are released.
     """
@@ -131,8 +131,8 @@ def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dic
     found = {}
     for split in _ACCURACY_GROUPS:
         nodes = members(graph, split)
-        correct, labelled = predicted[nodes] == graph.y[nodes], graph.y[nodes] != UNLABELLED
-        counts = release.answer(OutcomeCountData(correct, labelled & ~correct))
+        correct, labeled = predicted[nodes] == graph.y[nodes], graph.y[nodes] != UNLABELED
+        counts = release.answer(OutcomeCountData(correct, labeled & ~correct))
         found[split] = accuracy_from_counts(counts, len(nodes))
     return found
 
@@ -144,8 +144,8 @@ def accuracy_from_counts(counts: Tensor, most: int) -> float:
     (0.75, 1.0)
     """
     correct, wrong = map(float, counts)
-    labelled = min(max(1.0, correct + wrong), max(1, most))
-    return min(1.0, max(0.0, correct / labelled))
+    labeled = min(max(1.0, correct + wrong), max(1, most))
+    return min(1.0, max(0.0, correct / labeled))
 
 
 def choose_candidate(release: Release, correct: Tensor) -> int:

@@ -30,7 +30,7 @@ class DiskBackend(AggregationBackend):
         """Refuse edges that are not on disk."""
         if adjacency.folder is None:
             raise ConfigError(
-                "engine='disk' (--engine disk) reads a prepared graph, and this one is in memory: write it "
+                "engine='disk' (--backend disk) reads a prepared graph, and this one is in memory: write it "
                 "with graphveil prepare and open the folder (gv.open_graph), or use engine='memory'"
             )
 

@@ -70,7 +70,7 @@ def named(name: str | None, address: str | None = None) -> AggregationBackend | 
     if address is None:
         return name
     if name != "ray":
-        raise ConfigError("address= (--address) is that of a cluster; add engine='ray' (--engine ray)")
+        raise ConfigError("address= (--address) is that of a cluster; add engine='ray' (--backend ray)")
     return RayBackend(address=address)
 
 

@@ -17,7 +17,7 @@ from graphveil.release.backends.in_memory import InMemoryBackend
 
 @dataclass(frozen=True)
 class CudaBackend(AggregationBackend):
-    """Has sums over neighbours made on a GPU, and noise drawn in this process.
+    """Has sums over neighbors made on a GPU, and noise drawn in this process.
 
     Sums are of whole numbers that floats hold exactly, so no order of the GPU's additions shows, and noise is
     drawn here and sent there: rows have the same bytes as in memory. The table of contributions, N rows of
@@ -44,7 +44,7 @@ class CudaBackend(AggregationBackend):
         device = torch.device(self.device)
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise ConfigError(
-                f"engine='cuda' (--engine cuda) sums on {self.device!r}, and torch finds "
+                f"engine='cuda' (--backend cuda) sums on {self.device!r}, and torch finds "
                 f"{torch.cuda.device_count()} such GPUs here; use engine='memory', which has the same bytes"
             )
 

@@ -33,7 +33,7 @@ _EDGES = 1 << 22  # at a time
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeCountData(QueryData[Tensor]):
-    """Each node's class, shape (N); those outside the labelled groups are not read.
+    """Each node's class, shape (N); those outside the labeled groups are not read.
 
     The answer is float64, shape (C, C), in the upper triangle. For a directed graph the row is the source's
     class, and every cell is filled.
@@ -44,7 +44,7 @@ class EdgeCountData(QueryData[Tensor]):
 
 @dataclass(frozen=True)
 class EdgeCountQuery(Query):
-    """Noisy counts of the edges inside the labelled groups, by the classes of their two ends.
+    """Noisy counts of the edges inside the labeled groups, by the classes of their two ends.
 
     An undirected edge counts once, in one unordered cell; a differing edge moves one cell by one.
     ``sigma`` holds one number, the noise's standard deviation in edges.
@@ -56,7 +56,7 @@ class EdgeCountQuery(Query):
     data: ClassVar[type[EdgeCountData]] = EdgeCountData
 
     partition: str
-    labelled: tuple[bool, ...]
+    labeled: tuple[bool, ...]
     classes: int
     sigma: tuple[float, ...]
     grid_bits: int = GRID_BITS
@@ -77,7 +77,7 @@ class EdgeCountQuery(Query):
         )
         cost = self.sigma[0] ** -2
         return PairwiseGaussian(
-            self.partition, tuple(tuple(cost * (g and h) for h in self.labelled) for g in self.labelled)
+            self.partition, tuple(tuple(cost * (g and h) for h in self.labeled) for g in self.labeled)
         )
 
     def sensitivity(self, unit: Unit) -> float:
@@ -93,11 +93,11 @@ class EdgeCountQuery(Query):
         refuse_edges_stored_twice(unit, directed=directed)
 
     def prepare(self, data: EdgeCountData, public: PublicInputs) -> PreparedData:
-        """Check the labels of labelled groups."""
+        """Check the labels of labeled groups."""
         inside = self._inside(public)
         if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
             raise ReleaseError(
-                f"the counts take {len(inside)} labels, those of labelled groups from 0 to "
+                f"the counts take {len(inside)} labels, those of labeled groups from 0 to "
                 f"{self.classes - 1}; the release stays charged"
             )
         return PreparedData(public, (data.labels,))
@@ -108,8 +108,8 @@ class EdgeCountQuery(Query):
         return noisy_cells(private, data.arrays[0], self._inside(data.public), self, noise, RowStream(key))
 
     def _inside(self, public: PublicInputs) -> Tensor:
-        """Return which nodes are in labelled groups."""
-        return torch.tensor(self.labelled)[public.groups]
+        """Return which nodes are in labeled groups."""
+        return torch.tensor(self.labeled)[public.groups]
 
     @property
     def needs_groups(self) -> bool:
@@ -119,7 +119,7 @@ class EdgeCountQuery(Query):
     @property
     def groups(self) -> int:
         """The number of groups that the counts tell apart."""
-        return len(self.labelled)
+        return len(self.labeled)
 
     @property
     def noise(self) -> tuple[float, ...]:

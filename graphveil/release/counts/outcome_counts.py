@@ -35,7 +35,7 @@ class OutcomeCountQuery(RecordCountQuery):
 
     An accuracy has a numerator and a denominator, and under a unit of records both are secret: who has a
     label is part of a record. Correct and wrong ones are one histogram, which is cheaper than to count the
-    correct among the labelled: a record stands in one of its bars at most.
+    correct among the labeled: a record stands in one of its bars at most.
 
     Guarantee (units of records): a record that ``pays`` moves one count by one if it is nulled, and both if
     it is replaced: mu = 1 / sigma, or sqrt(2) / sigma. A record that the table has in both bars is in none.

@@ -76,7 +76,7 @@ class BoundedQuery(Query):
         if not isinstance(unit, UndirectedEdge | DirectedEdge | EdgeSubset):
             raise UnitError(
                 f"a released graph has no bound under unit {unit.name!r}: one record may have an edge to "
-                "everybody; protect edges, with 'undirected-edge', 'directed-edge' or 'private-slot-edge'"
+                "everybody; protect edges, with 'undirected-edge', 'directed-edge' or 'edge-subset'"
             )
         return 1.0
 

@@ -1,4 +1,4 @@
-"""Randomised response on every slot: a whole graph comes out."""
+"""Randomized response on every slot: a whole graph comes out."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,7 +27,7 @@ class EdgeResponseData(NodePairData):
 
 @dataclass(frozen=True)
 class EdgeResponseQuery(BoundedQuery):
-    """Every slot's randomised response (:class:`~graphveil.mechanisms.edge_response.EdgeRandomizedResponse`).
+    """Every slot's randomized response (:class:`~graphveil.mechanisms.edge_response.EdgeRandomizedResponse`).
 
     One edge is one slot, whose answer alone depends on it: epsilon-indistinguishable, exactly.
 
@@ -60,7 +60,7 @@ class EdgeResponseQuery(BoundedQuery):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PerturbedNodePairs(BlockWork):
-    """The slots of a block's rows that are edges after randomised response, int64."""
+    """The slots of a block's rows that are edges after randomized response, int64."""
 
     domain: Domain
     response: EdgeRandomizedResponse

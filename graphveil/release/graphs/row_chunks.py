@@ -128,7 +128,7 @@ class PreparedChunks(PreparedNodePairs):
 
 @dataclass(frozen=True)
 class ChunkResponseQuery(ChunkQuery):
-    """Every stored edge's randomised response, thinned by its chunk's share.
+    """Every stored edge's randomized response, thinned by its chunk's share.
 
     A friendship is stored twice and says twice whether it is there: it costs twice epsilon.
 
@@ -168,7 +168,7 @@ class ChunkResponseQuery(ChunkQuery):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PerturbedRows(BlockWork):
-    """The slots of a block's rows that are edges after randomised response, int64."""
+    """The slots of a block's rows that are edges after randomized response, int64."""
 
     domain: Domain
     epsilon: float

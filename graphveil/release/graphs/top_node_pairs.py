@@ -37,7 +37,7 @@ class TopNodePairsQuery(BoundedQuery):
     """
 
     kind: ClassVar[str] = "graph"
-    wire_name: ClassVar[str] = "TopNodePairsQuery"
+    wire_name: ClassVar[str] = "TopSlotsQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[TopNodePairsData]] = TopNodePairsData
 

@@ -1,6 +1,6 @@
 """Contributions in 16 bits and their sums, compiled: the integers of the plain way in half of its memory.
 
-A sum over neighbours waits for memory. Contributions are whole numbers of at most 2^14, so a source's row in
+A sum over neighbors waits for memory. Contributions are whole numbers of at most 2^14, so a source's row in
 16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of it holds two
 rows of sixteen columns. Eight edges are added together, in 16 bits as long as these hold their sum, and then
 in 32. What a row lacks of eight is made up by a row of zeros, which costs less than a loop that may end

@@ -1,4 +1,4 @@
-"""The un-noised sum over in-neighbours, with gradients: for models that protect nothing (unit ``none``)."""
+"""The un-noised sum over in-neighbors, with gradients: for models that protect nothing (unit ``none``)."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _ROWS, _EDGES = 1 << 17, 1 << 18  # at a time, with a weight for each edge
 
 
 def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
-    """Return A^T X: row v is the sum of x over the in-neighbours of v. Not private.
+    """Return A^T X: row v is the sum of x over the in-neighbors of v. Not private.
 
     Args:
         adjacency: the in-edges.
@@ -31,7 +31,7 @@ def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
 
 
 def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Similarity, keys: Any) -> Tensor:
-    """Return the sum over in-neighbours of w(z_u, z_v) x_u, in float32 and without gradients. Not private.
+    """Return the sum over in-neighbors of w(z_u, z_v) x_u, in float32 and without gradients. Not private.
 
     Args:
         adjacency: the in-edges.

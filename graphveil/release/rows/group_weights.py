@@ -45,7 +45,7 @@ class GroupWeights:
     def target_weighted(cls) -> "GroupWeights":
         """Return the table that spends a pair's budget on the end that needs it: train, val, target.
 
-        A labelled node sends to a target at full weight and hears nothing back; between equals each
+        A labeled node sends to a target at full weight and hears nothing back; between equals each
         direction gets 1/sqrt 2. Every pair's squared weights sum to at most one.
         """
         s = math.sqrt(0.5)
@@ -53,7 +53,7 @@ class GroupWeights:
 
     @classmethod
     def few_labels(cls, reverse_weight: float) -> "GroupWeights":
-        """Return the table for few labels: targets also speak to labelled nodes, with the reverse weight."""
+        """Return the table for few labels: targets also speak to labeled nodes, with the reverse weight."""
         _check.within(0, 1, reverse_weight=reverse_weight)
         s, forward = math.sqrt(0.5), math.sqrt(1 - reverse_weight**2)
         return cls(

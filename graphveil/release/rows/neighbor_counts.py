@@ -1,4 +1,4 @@
-"""Noisy counts of each node's neighbours by class: whole numbers, of which an edge moves one by one."""
+"""Noisy counts of each node's neighbors by class: whole numbers, of which an edge moves one by one."""
 
 import math
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ class NeighborCountData(QueryData[Tensor]):
 
 @dataclass(frozen=True)
 class NeighborCountQuery(Query):
-    """One noisy row of C whole numbers per node: how many of its in-neighbours are of each class.
+    """One noisy row of C whole numbers per node: how many of its in-neighbors are of each class.
 
     Of an undirected edge's two directions one counts: towards the end whose group has the higher rank, and
     between equal ranks towards the one that a public coin of the pair's numbers says. So the whole budget of
@@ -108,9 +108,7 @@ class NeighborCountQuery(Query):
         Raises:
             UnitError: under a unit of records, of which one may be in every count.
         """
-        require_edge_unit(
-            unit, "counts of neighbours have no bound for a record, which may be in all of them"
-        )
+        require_edge_unit(unit, "counts of neighbors have no bound for a record, which may be in all of them")
         return PureDP(self.changed(unit) * self.epsilon)
 
     def sensitivity(self, unit: Unit) -> float:

@@ -1,4 +1,4 @@
-"""Noisy sums of neighbours' vectors, each of norm at most one: a hop."""
+"""Noisy sums of neighbors' vectors, each of norm at most one: a hop."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -62,7 +62,7 @@ class _PreparedSums(PreparedData):
 
 @dataclass(frozen=True)
 class NeighborSumQuery(Query):
-    """One noisy row per node: the weighted sum of its in-neighbours' vectors, each of norm at most one.
+    """One noisy row per node: the weighted sum of its in-neighbors' vectors, each of norm at most one.
 
     ``sigma[h]`` is the noise's standard deviation in rows of group h, in units of a vector of norm one. With
     a ``similarity`` each contribution is also multiplied by w(z_u, z_v), and its bound by w's largest value.

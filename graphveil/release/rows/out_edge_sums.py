@@ -60,7 +60,7 @@ class OutEdgeSumQuery(Query):
 
         s_u = 1 / sqrt(max(sum of g_v^2 over L_u, D)),      Z_v = g_v sum_u s_u c_u + N(0, sigma^2).
 
-    Guarantee (``node-owner``): u's writes have squared length s_u^2 |c_u|^2 sum of g_v^2 <= bounds[h]^2, and
+    Guarantee (``node-record``): u's writes have squared length s_u^2 |c_u|^2 sum of g_v^2 <= bounds[h]^2, and
     no other source's writes depend on u's record. So nulling the record moves the rows by at most bounds[h],
     replacing it by at most twice that: mu = change * bounds[h] / sigma for a record of group h. Rows of level
     weight 0 are zeros, whatever was written there.
@@ -87,7 +87,7 @@ class OutEdgeSumQuery(Query):
     """
 
     kind: ClassVar[str] = "rows"
-    wire_name: ClassVar[str] = "OutEdgeSumQuery"
+    wire_name: ClassVar[str] = "PushQuery"
     stage: ClassVar[str] = "push"
     data: ClassVar[type[OutEdgeSumData]] = OutEdgeSumData
 
@@ -120,7 +120,7 @@ class OutEdgeSumQuery(Query):
         """Return mu = change * bound / sigma for each group of records.
 
         Raises:
-            UnitError: any unit but ``node-owner``.
+            UnitError: any unit but ``node-record``.
         """
         change = _change(unit)
         events = tuple(Gaussian(change * bound / self.sigma) for bound in self.bounds)
@@ -241,7 +241,7 @@ def _change(unit: Unit) -> float:
     """Return how many bounds a record may move a push by, and refuse all units but one."""
     if not isinstance(unit, NodeRecord):
         raise UnitError(
-            "a push divides one budget over each source's own list, which unit 'node-owner' protects; "
+            "a push divides one budget over each source's own list, which unit 'node-record' protects; "
             f"it has no bound under unit {unit.name!r}: ask with a NeighborSumQuery"
         )
     return unit.change

@@ -1,4 +1,4 @@
-"""Trees of exact neighbours in which a record reaches a bounded number of roots: own slots, then caps.
+"""Trees of exact neighbors in which a record reaches a bounded number of roots: own slots, then caps.
 
 An exact read beside the release path, as ``ego_graphs.py`` is, but with another rule: the tree of v is a
 function of the records of *all* nodes in it. What is computed from it is released by steps that pay for all

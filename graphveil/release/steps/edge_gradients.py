@@ -1,6 +1,6 @@
 """Gradients of edge attention, summed over targets: private until noise is added, and never seen outside.
 
-With rows z, target v and its in-neighbours u the example of v is
+With rows z, target v and its in-neighbors u the example of v is
 
     h_u = tanh(A z_u + B z_v + b),    w_u = sigmoid(w . h_u + c),    r = sum over u of w_u z_u + n_v,
     x = r / sqrt(|r|^2 + k^2),        loss = -log softmax(H z_v + G x + g)[y_v],

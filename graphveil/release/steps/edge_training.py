@@ -69,7 +69,7 @@ class _PreparedTraining(PreparedData):
 class EdgeAttentionQuery(Query):
     """Noisy gradients of a network that weighs in-edges, each target's gradient clipped to a norm C.
 
-    The example of target v is the loss of its class, given its own row and the sum of its in-neighbours'
+    The example of target v is the loss of its class, given its own row and the sum of its in-neighbors'
     rows weighed by the network (:mod:`graphveil.release.steps.edge_gradients`). Step t releases the sum of
     the clipped gradients of a batch of targets plus N(0, (z C)^2), where each target is in the batch with
     probability q, independently.

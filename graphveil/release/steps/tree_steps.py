@@ -1,4 +1,4 @@
-"""Noisy training steps on trees of exact neighbours, in which one record reaches several roots."""
+"""Noisy training steps on trees of exact neighbors, in which one record reaches several roots."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -31,7 +31,7 @@ class Reach:
     def from_unit(cls, unit: NodeUnit, *, slots: int, depth: int) -> "Reach":
         """Return the reach under a unit; under an assumption about degrees the smaller one of two mechanisms.
 
-        ``node-owner``: 1 + D + ... + D^r. ``node-promise`` with a degree of at most M: lists used whole, the
+        ``node-record``: 1 + D + ... + D^r. ``node-bounded-degree`` with a degree of at most M: lists used whole, the
         ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or slots, of which a friend fills the one that was
         for q with somebody else, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is nulling it and
         filling it again: all roots but its own count twice.

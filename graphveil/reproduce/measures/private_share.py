@@ -1,4 +1,4 @@
-"""A share of the edges is private and randomised, the others are public: unit ``private-slot-edge``."""
+"""A share of the edges is private and randomized, the others are public: unit ``edge-subset``."""
 
 import torch
 

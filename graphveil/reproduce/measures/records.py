@@ -1,4 +1,4 @@
-"""Records read back from randomised embeddings of them, by an inverse that was learned on public records."""
+"""Records read back from randomized embeddings of them, by an inverse that was learned on public records."""
 
 import numpy as np
 

@@ -39,7 +39,7 @@ FRONTIER = ReproductionTarget(
             parameters={"unit": "undirected-edge"},  # pure epsilon
             datasets=("facebook100/Reed98", *LISTED_FROM),
             starts=LISTED_FROM,
-            left_out="it reads eigenvectors of a graph that randomised response made, which little epsilon "
+            left_out="it reads eigenvectors of a graph that randomized response made, which little epsilon "
             "makes dense: a fit on Squirrel took 58 seconds of one core at 0.1 and 14 at 4, and on "
             "Berkeley13 noise alone would be 86 million edges at 0.1",
             modes=("strict",),

@@ -28,14 +28,14 @@ DEVIATIONS = (
 )
 EDGE_DELTA, NODE_DELTA = 1e-7, 1e-5
 HOPS, DEGREES = (1, 2, 3, 4, 5), (100, 200, 300, 400)
-STRICT_DEGREE = 20  # D of GAP under node-owner, fixed beforehand
+STRICT_DEGREE = 20  # D of GAP under node-record, fixed beforehand
 
 AT_EDGES = {
     "parameters": {"delta": EDGE_DELTA},
     "paper": {"unit": "directed-edge"},
     "strict": {"unit": "undirected-edge"},
 }
-AT_NODES = {"parameters": {"unit": "node-owner", "delta": NODE_DELTA}}
+AT_NODES = {"parameters": {"unit": "node-record", "delta": NODE_DELTA}}
 
 
 def _edge(name: str, method: str, panel: str, **more: Any) -> TargetLine:
@@ -72,16 +72,16 @@ def _sage_edp(panel: str, **more: Any) -> TargetLine:
 
 def _gap_ndp(panel: str, name: str = "GAP-NDP", **more: Any) -> TargetLine:
     given = {
-        "search": {"hops": HOPS, "degree_budget": DEGREES},
-        "quick": {"hops": (1, 2), "degree_budget": (100,)},
-        "strict": {"degree_budget": STRICT_DEGREE},
+        "search": {"hops": HOPS, "out_degree_bound": DEGREES},
+        "quick": {"hops": (1, 2), "out_degree_bound": (100,)},
+        "strict": {"out_degree_bound": STRICT_DEGREE},
     }
     return _node(name, "gap", panel, **_merged(given, more))
 
 
 def _sage_ndp(panel: str, **more: Any) -> TargetLine:
-    given = {"search": {"degree_budget": DEGREES}, "quick": {"degree_budget": (100,)}}
-    return _node("SAGE-NDP", "sage", panel, **_merged({**given, "strict": {"degree_budget": 100}}, more))
+    given = {"search": {"out_degree_bound": DEGREES}, "quick": {"out_degree_bound": (100,)}}
+    return _node("SAGE-NDP", "sage", panel, **_merged({**given, "strict": {"out_degree_bound": 100}}, more))
 
 
 def _mlp_dp(panel: str, **more: Any) -> TargetLine:
@@ -228,7 +228,7 @@ def _hops(panel: str, level: str, epsilon: float) -> tuple[TargetLine, ...]:
         private = _gap_edp(panel, **budget, search={}, quick={})
         alone = _gap_edp(panel, _ALONE, **budget, search={}, quick={}, measure="depth_one")
     else:
-        degrees: _ParameterSets = {"paper": {"degree_budget": 100}, "search": {}, "quick": {}}
+        degrees: _ParameterSets = {"paper": {"out_degree_bound": 100}, "search": {}, "quick": {}}
         private = _gap_ndp(panel, **budget, **degrees)
         alone = _gap_ndp(panel, _ALONE, **budget, **degrees, measure="depth_one", modes=("paper",))
     return private, _gap_inf(panel, search={}, quick={}), alone
@@ -272,7 +272,7 @@ FIGURE9 = ReproductionTarget(
     ),
     axis=Axis(
         label="degree D",
-        keyword="degree_budget",
+        keyword="out_degree_bound",
         values=published.DEGREES,
         quick=(20, 100, 400),
     ),

@@ -5,7 +5,7 @@ from graphveil.reproduce.target import Axis, ReproductionTarget, TargetLine
 from graphveil.reproduce.targets.gap import BERKELEY, DEVIATIONS, NEEDS, NODE_DELTA, SOURCE, STAND_INS
 
 INFINITE = float("inf")
-_AT_NODES = {"unit": "node-owner", "delta": NODE_DELTA}
+_AT_NODES = {"unit": "node-record", "delta": NODE_DELTA}
 TABLE3 = ReproductionTarget(
     name="gap:table3",
     title="Membership inference against GAP, SAGE and MLP at node level",
@@ -16,15 +16,15 @@ TABLE3 = ReproductionTarget(
             method="gap",
             measure="membership",
             parameters=_AT_NODES,
-            paper={"degree_budget": 100},
-            strict={"degree_budget": 20},
+            paper={"out_degree_bound": 100},
+            strict={"out_degree_bound": 20},
             free={"unit": "none"},
         ),
         TargetLine(
             name="SAGE-NDP",
             method="sage",
             measure="membership",
-            parameters={**_AT_NODES, "degree_budget": 100},
+            parameters={**_AT_NODES, "out_degree_bound": 100},
             free={"unit": "none"},
         ),
         TargetLine(

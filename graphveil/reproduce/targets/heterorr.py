@@ -1,4 +1,4 @@
-"""Targets of HeteroRR (features and private edges, both randomised), on other data than its source has."""
+"""Targets of HeteroRR (features and private edges, both randomized), on other data than its source has."""
 
 import math
 from dataclasses import replace
@@ -55,7 +55,7 @@ def _features(name: str, kind: str, steps: int) -> TargetLine:
         method="lpgnn",
         measure="scores",
         parameters={
-            "unit": "node-features",
+            "unit": "local-attributes",
             "features": kind,
             "eps_y": INF,
             "x_steps": steps,
@@ -82,7 +82,7 @@ FEATURES = ReproductionTarget(
     needs=NEEDS,
     deviations=DEVIATIONS,
     remarks=(
-        "the server does not standardise what it received; docs/local.md has what that changes, for "
+        "the server does not standardize what it received; docs/local.md has what that changes, for "
         "FeatureRR's naive decoding most of all",
     ),
     minutes=(60, 25, 60),
@@ -102,7 +102,7 @@ def _edges(share: float, **more: object) -> tuple[TargetLine, ...]:
     released = tuple(
         TargetLine(
             name=name,
-            parameters={**_GCN, **more, "unit": "private-slot-edge", "perturb": mechanism},
+            parameters={**_GCN, **more, "unit": "edge-subset", "perturb": mechanism},
             options={"fraction": share},
             **shared,
         )

@@ -11,7 +11,7 @@ from graphveil.reproduce.target import Axis, Keywords, ReproductionTarget, Targe
 SOURCE = "LPGNN (Sajadmanesh, Gatica-Perez, CCS 2021)"
 DATASETS = (CORA, PUBMED, FACEBOOK)
 INF = math.inf
-LOCAL = {"unit": "node-features"}
+LOCAL = {"unit": "local-attributes"}
 QUIET: Keywords = {
     "learning_rate": 0.01,
     "weight_decay": 0.01,
@@ -27,7 +27,7 @@ NEEDS = "LastFM Asia, the paper's fourth graph, is here without features, and it
 DEVIATIONS = (
     "learning parameters are those that the paper's search chose for the budget in question, not searched "
     "again",
-    "the epoch is chosen on randomised labels, as in the paper; steps of KProp are chosen by validation "
+    "the epoch is chosen on randomized labels, as in the paper; steps of KProp are chosen by validation "
     "accuracy on true labels, as in the paper's published search, and nobody pays for it",
     "three runs by default, of which the paper has ten",
     "PubMed's features are scaled column by column from everybody's data, as in the paper: no guarantee "
@@ -54,7 +54,7 @@ def _by_dataset(
 
 
 def _line(name: str, panel: str = "", **more: Any) -> TargetLine:
-    """Return a line on randomised records; PubMed is scaled as its mode has it."""
+    """Return a line on randomized records; PubMed is scaled as its mode has it."""
     by_dataset = more.pop("by_dataset", {})
     given = {**LOCAL, **more.pop("parameters", {})}
     scaled = {**by_dataset, PUBMED: {**by_dataset.get(PUBMED, {}), **SCALED}}
@@ -66,7 +66,7 @@ def _line(name: str, panel: str = "", **more: Any) -> TargetLine:
 
 MECHANISMS = ReproductionTarget(
     name="lpgnn:mechanisms",
-    title="What randomises features: multi-bit and its rivals",
+    title="What randomizes features: multi-bit and its rivals",
     source=f"{SOURCE}, Table of mechanisms",
     lines=tuple(
         _line(
@@ -101,7 +101,7 @@ _KINDS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
 )
 LABELS = ReproductionTarget(
     name="lpgnn:labels",
-    title="Learning from randomised labels: cross entropy, forward correction, Drop",
+    title="Learning from randomized labels: cross entropy, forward correction, Drop",
     source=f"{SOURCE}, Table of label denoising",
     lines=tuple(
         _line(
@@ -189,7 +189,7 @@ BACKBONES = ReproductionTarget(
 )
 FEATURES = ReproductionTarget(
     name="lpgnn:features",
-    title="Randomised features against features that say nothing",
+    title="Randomized features against features that say nothing",
     source=f"{SOURCE}, Table of features",
     lines=(
         _line("raw", parameters={"eps_y": 1.0, "m": "floor"}, by_dataset=_by_dataset(NOISY)),

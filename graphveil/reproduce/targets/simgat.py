@@ -5,7 +5,7 @@ from graphveil.reproduce.target import Axis, ReproductionTarget, TargetLine
 from graphveil.reproduce.targets.lpgnn import INF, OWN_ROW, QUIET, SCALED
 
 _K = (2, 4, 8, 16)
-_SHARED = {"unit": "node-features", "eps_y": INF, "y_steps": 0, **QUIET}
+_SHARED = {"unit": "local-attributes", "eps_y": INF, "y_steps": 0, **QUIET}
 _KPROP, _NAMES = "KProp(k)", {"multihop": "multihop", "deepwalk": "deepwalk(length=40, window=5)"}
 
 

@@ -19,7 +19,7 @@ def _weighted(name: str, weights: str) -> TargetLine:
 
 FIGURE3 = ReproductionTarget(
     name="weighted:figure3",
-    title="Weights of neighbours: none, by similarity, by learned attention",
+    title="Weights of neighbors: none, by similarity, by learned attention",
     source="Weighted Aggregations under Edge-Level Differential Privacy, Figure 3",
     lines=(
         _weighted(_PMA, "one"),

@@ -7,7 +7,7 @@ private: they go back to :mod:`graphveil.release.rows.private_sums`, which adds 
 compiler the slower way is taken. Places are looked up unchecked: tables must be closed
 (:attr:`graphveil.weights.tables.PairWeights.closed`), as a release makes sure.
 
-Why so. A sum over neighbours waits for memory: at random ids an edge costs one line of the cache, and the
+Why so. A sum over neighbors waits for memory: at random ids an edge costs one line of the cache, and the
 arithmetic is nearly free beside it. In torch a weighed sum is three passes (dot products, a look into the
 table, the sum): each reads the edges again, the first and the last fetch a row of the same source, and the
 weights go to memory and back. So one pass fetches the source's row once, with key and vector in it, asks for
@@ -189,7 +189,7 @@ class _WeightedSum:
         """Return the total with four edges' vectors in it, each times its weight.
 
         Vectors of two edges are interleaved: processors multiply and add such pairs in one instruction, which
-        the optimiser recognises by the products of 16-bit numbers in 32 bits whose neighbours are added.
+        the optimizer recognizes by the products of 16-bit numbers in 32 bits whose neighbors are added.
         """
         width, kind, twice = self.width, f"<{self.width} x i32>", 2 * self.width
         vectors = [code.load(f"<{width} x i16>", code.at(row, "i16", self.kernel.key)) for row in rows]

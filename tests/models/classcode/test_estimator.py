@@ -50,7 +50,7 @@ def test_a_fit_books_one_release_that_costs_the_target(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("options", [{"few_labels": True}, {"weights": "half_cos"}, {"count_share": 0.1}])
-def test_counts_of_neighbours_refuse_what_belongs_to_sums_of_codes(options: dict[str, Any]) -> None:
+def test_counts_of_neighbors_refuse_what_belongs_to_sums_of_codes(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="sums of codes"):
         make(noise="laplace", **options)
 
@@ -137,7 +137,7 @@ def test_unusable_configurations_are_refused() -> None:
         make(count_share=0)
 
 
-def test_the_neighbourhood_is_worth_its_epsilon(graph: Graph) -> None:
+def test_the_neighborhood_is_worth_its_epsilon(graph: Graph) -> None:
     from graphveil.models.mlp import MLP
 
     demo = RECIPES["gap"].split(synthetic("demo"), seed=0)

@@ -14,7 +14,7 @@ from graphveil.models.sizes import PublicSizes
 from tests.models.conftest import grouped
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
-RECORDS: dict[str, Any] = {**EDGES, "unit": "node-owner"}
+RECORDS: dict[str, Any] = {**EDGES, "unit": "node-record"}
 SIZES = {"num_nodes": 150, "num_classes": 3}
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
@@ -34,8 +34,8 @@ def test_a_public_number_of_labels_decides_about_few_labels_and_records_have_non
     graph = grouped()
     few = graph.with_split(torch.arange(150) < 9, torch.arange(150) // 9 == 1, torch.arange(150) >= 18)
     edges, records = ClassCode(**EDGES)._build_method(), ClassCode(**RECORDS)._build_method()
-    assert [edges.sizes_of(one).labelled for one in (graph, few)] == [120, 18]
-    assert records.sizes_of(few).labelled is None
+    assert [edges.sizes_of(one).labeled for one in (graph, few)] == [120, 18]
+    assert records.sizes_of(few).labeled is None
     assert [len(ClassCode(**EDGES).preview(one).plan.queries) for one in (graph, few)] == [1, 3]
 
 
@@ -54,7 +54,7 @@ def answered(trained: TrainedModel, sizes: PublicSizes) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"distil": True}, {"weights": "learned_public"}, {"few_labels": True}], ids=str
+    "options", [{}, {"self_training": True}, {"weights": "learned_public"}, {"few_labels": True}], ids=str
 )
 def test_a_fit_at_edge_level_comes_back_from_its_weights(options: dict[str, Any]) -> None:
     fit = ClassCode(**EDGES, **options).fit(grouped()).fitted

@@ -22,10 +22,10 @@ class Silent:
         return np.zeros(self._parameters, dtype=np.int64)
 
 
-def fit(x, y: torch.Tensor, labelled: torch.Tensor, noise_multiplier: float = 1.0) -> NoisySoftmax:
+def fit(x, y: torch.Tensor, labeled: torch.Tensor, noise_multiplier: float = 1.0) -> NoisySoftmax:
     silent = Silent((x.shape[1] + 1) * 2)
-    descent = encoder_schedule(60, noise_multiplier, int(labelled.sum()))
-    return fit_softmax(x, y, labelled, 2, descent=descent, noise_multiplier=noise_multiplier, noise=silent)
+    descent = encoder_schedule(60, noise_multiplier, int(labeled.sum()))
+    return fit_softmax(x, y, labeled, 2, descent=descent, noise_multiplier=noise_multiplier, noise=silent)
 
 
 @pytest.mark.parametrize(
@@ -69,21 +69,21 @@ def test_it_learns_and_sparse_rows_give_the_same() -> None:
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(200) % 2
     x = torch.randn(200, 6, generator=generator) + 1.5 * y[:, None]
-    labelled = torch.arange(200) < 150
-    encoder = fit(x, y, labelled)
-    assert (encoder.log_posteriors(x).argmax(dim=1) == y)[~labelled].float().mean() > 0.9
+    labeled = torch.arange(200) < 150
+    encoder = fit(x, y, labeled)
+    assert (encoder.log_posteriors(x).argmax(dim=1) == y)[~labeled].float().mean() > 0.9
     assert encoder.weight_noise == pytest.approx(encoder_schedule(60, 1.0, 150).averaged_noise / 150)
-    again = fit(sparse.csr_array(x.numpy()), y, labelled)
+    again = fit(sparse.csr_array(x.numpy()), y, labeled)
     torch.testing.assert_close(again.weights, encoder.weights)
 
 
 def test_labels_outside_the_group_are_not_read_and_null_members_teach_nothing() -> None:
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(40, 3, generator=generator), torch.arange(40) % 2
-    labelled = torch.arange(40) < 30
-    encoder = fit(x, y, labelled)
-    torch.testing.assert_close(fit(x, torch.where(labelled, y, -1), labelled).weights, encoder.weights)
+    labeled = torch.arange(40) < 30
+    encoder = fit(x, y, labeled)
+    torch.testing.assert_close(fit(x, torch.where(labeled, y, -1), labeled).weights, encoder.weights)
     null, other = y.clone(), to_dense(x).clone()
     null[3], other[3] = -1, 99.0
-    torch.testing.assert_close(fit(x, null, labelled).weights, fit(other, null, labelled).weights)
-    assert fit(x, null, labelled).weight_noise == encoder.weight_noise  # n is public, null records count
+    torch.testing.assert_close(fit(x, null, labeled).weights, fit(other, null, labeled).weights)
+    assert fit(x, null, labeled).weight_noise == encoder.weight_noise  # n is public, null records count

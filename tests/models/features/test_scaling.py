@@ -39,7 +39,7 @@ MODELS = {
     "classcode": lambda seed: gv.ClassCode(
         unit="undirected-edge", epsilon=1.0, seed=seed, unsafe_noise_seed=seed
     ),
-    "mlp on records": lambda seed: gv.MLP(unit="node-owner", epsilon=8.0, seed=seed, unsafe_noise_seed=seed),
+    "mlp on records": lambda seed: gv.MLP(unit="node-record", epsilon=8.0, seed=seed, unsafe_noise_seed=seed),
 }
 SEEDS = (0, 1, 2)
 
@@ -101,7 +101,7 @@ def binary(extra=None, *, as_sparse):
     )
     x = x if extra is None else np.column_stack([x, extra(rng, len(y))]).astype(np.float32)
     x = sparse.csr_array(x) if as_sparse else torch.from_numpy(x)
-    return gv.split(gv.Graph.from_edges(x, y, [0], [1], directed=False), 0.6, 0.1, unit="node-owner")
+    return gv.split(gv.Graph.from_edges(x, y, [0], [1], directed=False), 0.6, 0.1, unit="node-record")
 
 
 EXTRA = {
@@ -117,7 +117,7 @@ EXTRA = {
 @pytest.mark.parametrize("column", EXTRA)
 def test_a_large_column_does_not_dominate_records_of_few_ones(column, as_sparse):
     def score(graph):
-        models = [gv.MLP(unit="node-owner", epsilon=4.0, seed=s, unsafe_noise_seed=s) for s in SEEDS]
+        models = [gv.MLP(unit="node-record", epsilon=4.0, seed=s, unsafe_noise_seed=s) for s in SEEDS]
         return np.mean([model.fit(graph).score(graph) for model in models])
 
     assert score(binary(EXTRA[column], as_sparse=as_sparse)) > score(binary(as_sparse=as_sparse)) - 0.04
@@ -134,9 +134,9 @@ def test_dense_and_sparse_records_are_compressed_alike_and_each_by_itself(column
         assert torch.equal(scaling.apply(dense[one : one + 1])[0], scaled[one])
 
 
-@pytest.mark.parametrize("unit", ["node-owner", "node-promise"])
+@pytest.mark.parametrize("unit", ["node-record", "node-bounded-degree"])
 def test_models_on_records_scale_by_public_constants_alone(unit):
-    extra = {"assured_max_degree": 100} if unit == "node-promise" else {}
+    extra = {"max_degree": 100} if unit == "node-bounded-degree" else {}
     rows = graph(COLUMNS["money"])
     model = gv.MLP(unit=unit, epsilon=8.0, seed=0, **extra)
     other = rows.replace(x=rows.x * 3)
@@ -144,7 +144,7 @@ def test_models_on_records_scale_by_public_constants_alone(unit):
     assert model._scaling(model._build_method(), rows).bound == BOUND
 
 
-@pytest.mark.parametrize("unit", ["undirected-edge", "node-owner"])
+@pytest.mark.parametrize("unit", ["undirected-edge", "node-record"])
 def test_a_saved_model_scales_as_the_fitted_one(unit, tmp_path):
     model = gv.MLP(unit=unit, epsilon=8.0, seed=0, feature_range="0=-20:20").fit(graph(COLUMNS["money"]))
     model.save(tmp_path / "release")
@@ -172,7 +172,7 @@ def test_numbers_without_a_scale_are_as_they_are():
     [
         ("undirected-edge", None, "column 3 by median and spread, outliers clipped"),
         ("undirected-edge", "3=0:1e6", "column 3 by the public range"),
-        ("node-owner", "3=0:1e6", "column 3 by the public range; all other values beyond 3 compressed"),
+        ("node-record", "3=0:1e6", "column 3 by the public range; all other values beyond 3 compressed"),
         ("none", None, "column 3 by median and spread, outliers clipped"),
     ],
 )
@@ -201,7 +201,7 @@ def test_a_range_of_an_unknown_column_is_rejected():
 
 def test_methods_that_perturb_features_take_no_range():
     with pytest.raises(ConfigError, match="low= and high="):
-        gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0, feature_range="0:1")
+        gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, feature_range="0:1")
 
 
 def test_outliers_alone_are_clipped():

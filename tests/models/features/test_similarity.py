@@ -17,7 +17,7 @@ def twins() -> Graph:
 
 
 def test_a_node_follows_its_twin_and_never_itself(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
-    monkeypatch.setattr(similarity, "NEIGHBOURS", 1)
+    monkeypatch.setattr(similarity, "NEIGHBORS", 1)
     graph = twins()
     votes = similar_nodes_posterior(graph, nodes_of(graph.mask("train"))).argmax(dim=1)
     assert votes.tolist() == [0, 0, 1, 1, 1, 0]

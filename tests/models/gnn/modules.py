@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class Mean(nn.Module):
-    """One round of means over in-neighbours, as SAGE has it."""
+    """One round of means over in-neighbors, as SAGE has it."""
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__()

@@ -21,8 +21,8 @@ with warnings.catch_warnings():  # of torch.jit, which torch_geometric still cal
     from torch_geometric.nn import GCNConv, SAGEConv
 
 Module = Callable[[int, int], nn.Module]
-GIVEN: dict[str, Any] = {"unit": "node-owner", "epsilon": 8.0, "delta": 1e-5, "seed": 0, "epochs": 1}
-READS: list[dict[str, Any]] = [{"leaves": 4}, {"reads": "neighbours", "layers": 2}]
+GIVEN: dict[str, Any] = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0, "epochs": 1}
+READS: list[dict[str, Any]] = [{"leaves": 4}, {"neighborhood": "neighbors", "layers": 2}]
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ TRAINED: dict[str, Module] = {
 }
 
 
-@pytest.mark.parametrize("reads", READS, ids=["stars", "trees"])
+@pytest.mark.parametrize("neighborhood", READS, ids=["stars", "trees"])
 @pytest.mark.parametrize("name", TRAINED)
 def test_modules_that_torch_can_train_are_trained(
     graph: Graph, name: str, neighborhood: dict[str, Any]
@@ -215,7 +215,7 @@ REFUSED: dict[str, tuple[Module, str]] = {
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-@pytest.mark.parametrize("reads", READS, ids=["stars", "trees"])
+@pytest.mark.parametrize("neighborhood", READS, ids=["stars", "trees"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_modules_are_refused_for_the_true_reason(
     graph: Graph, name: str, neighborhood: dict[str, Any]
@@ -226,7 +226,7 @@ def test_other_modules_are_refused_for_the_true_reason(
     assert ledger_of(graph.edge_set).entries == ()
 
 
-@pytest.mark.parametrize("reads", [{"leaves": 77}, {**READS[1], "leaves": 4}], ids=["stars", "trees"])
+@pytest.mark.parametrize("neighborhood", [{"leaves": 77}, {**READS[1], "leaves": 4}], ids=["stars", "trees"])
 def test_modules_are_tried_in_the_shapes_of_the_fit(graph: Graph, neighborhood: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="too wide"):
         gv.PrivateGNN(module=Narrow, **GIVEN, **neighborhood).fit(graph)

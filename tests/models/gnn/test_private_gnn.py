@@ -25,7 +25,7 @@ from graphveil.train.ego_graphs import EgoGraphClippedSum, ego_graph_logits
 from tests.models.gnn.modules import Branching, Mean
 
 SMALL: dict[str, Any] = {
-    "unit": "node-owner",
+    "unit": "node-record",
     "epsilon": 4.0,
     "delta": 1e-5,
     "seed": 0,
@@ -44,7 +44,7 @@ def make(**changes: Any) -> gv.PrivateGNN:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"replace_one": True}, {"private_metrics": True}, {"degree_budget": 3}]
+    "changes", [{}, {"replace_one": True}, {"private_metrics": True}, {"out_degree_bound": 3}]
 )
 def test_a_fit_books_one_release_that_costs_the_target(changes: dict[str, Any]) -> None:
     fresh = RECIPES["gap"].split(synthetic("tiny"), seed=0)
@@ -313,7 +313,7 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes_and_not_with_other_code(
     [
         ({"module": ""}, ConfigError, "pass module="),
         ({"module": Mean(2, 2)}, ConfigError, "is built already"),
-        ({"unit": "node-promise", "assured_max_degree": 9}, UnitError, "belongs to both of its ends"),
+        ({"unit": "node-bounded-degree", "max_degree": 9}, UnitError, "belongs to both of its ends"),
         ({"unit": "undirected-edge"}, UnitError, r"private_hops.*GAP\(head=...\)"),
         ({"unit": "directed-edge"}, UnitError, r"private_hops.*GAP\(head=...\)"),
         ({"unit": "none", "epsilon": None}, UnitError, "private_hops"),

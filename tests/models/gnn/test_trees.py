@@ -1,4 +1,4 @@
-"""PrivateGNN on exact neighbours: what one record moves, what it costs, what is covered, what is refused."""
+"""PrivateGNN on exact neighbors: what one record moves, what it costs, what is covered, what is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ from graphveil.train.ego_graphs import EgoGraphClippedSum, Route
 from tests.models.gnn.modules import Mean
 from tests.train.stateful import KINDS
 
-SMALL: dict[str, Any] = {"unit": "node-owner", "epsilon": 4.0, "delta": 1e-5, "seed": 0, "epochs": 2}
+SMALL: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 0, "epochs": 2}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def graph() -> Graph:
 
 
 def make(**changes: Any) -> gv.PrivateGNN:
-    given = {"module": Mean, "reads": "neighbours", "unsafe_noise_seed": 0}
+    given = {"module": Mean, "reads": "neighbors", "unsafe_noise_seed": 0}
     return gv.PrivateGNN(**{**SMALL, **given, **changes})
 
 
@@ -67,7 +67,7 @@ def test_no_null_record_moves_a_sum_by_more_than_its_roots(slots: int, depth: in
     def sums(graph: SmallGraph) -> np.ndarray:
         return clipped(graph, slots, depth).numpy()
 
-    found = neighbor_test(sums, unit="node-owner", sensitivity=2 * roots - 1, pairs=40, nodes=9)
+    found = neighbor_test(sums, unit="node-record", sensitivity=2 * roots - 1, pairs=40, nodes=9)
     assert not found.broken and found.largest_mu > 1.0  # more than a record's own gradient
 
 
@@ -76,14 +76,14 @@ def test_no_module_with_state_moves_a_sum_by_more_than_its_roots(kind: type[nn.M
     def sums(graph: SmallGraph) -> np.ndarray:
         return clipped(graph, 1, 1, kind=kind, route="loop").numpy()
 
-    assert not neighbor_test(sums, unit="node-owner", sensitivity=3, pairs=6, nodes=6).broken
+    assert not neighbor_test(sums, unit="node-record", sensitivity=3, pairs=6, nodes=6).broken
 
 
 def test_a_claim_of_its_own_root_alone_is_refuted() -> None:
     def sums(graph: SmallGraph) -> np.ndarray:
         return clipped(graph, 2, 1).numpy()
 
-    assert neighbor_test(sums, unit="node-owner", sensitivity=1.0, pairs=40, nodes=9).broken
+    assert neighbor_test(sums, unit="node-record", sensitivity=1.0, pairs=40, nodes=9).broken
 
 
 # -- price, words, files -----------------------------------------------------------------------------------
@@ -93,9 +93,9 @@ def test_a_claim_of_its_own_root_alone_is_refuted() -> None:
     ("changes", "event"),
     [
         ({}, (2, "add_remove")),
-        ({"out_slots": 2, "layers": 2}, (7, "add_remove")),
+        ({"max_out_edges": 2, "layers": 2}, (7, "add_remove")),
         ({"replace_one": True}, (3, "replace")),
-        ({"unit": "node-promise", "assured_max_degree": 4}, (5, "add_remove")),
+        ({"unit": "node-bounded-degree", "max_degree": 4}, (5, "add_remove")),
     ],
 )
 def test_a_fit_books_one_release_for_all_roots_that_a_record_reaches(
@@ -110,7 +110,7 @@ def test_a_fit_books_one_release_for_all_roots_that_a_record_reaches(
     model = make(unsafe_noise_seed=None, **changes).fit(fresh)
     (entry,) = ledger_of(fresh.edge_set).entries
     (steps,) = model.plan_.event.events
-    assert entry.label == "gnn" and model.guarantee.valid and model.guarantee.edge_use == "neighbours"
+    assert entry.label == "gnn" and model.guarantee.valid and model.guarantee.edge_use == "neighbors"
     assert isinstance(steps, PoissonRoots) and (steps.roots, steps.relation) == event
     target = changes.get("epsilon", 4.0)
     assert 0.999 * target <= model.guarantee.epsilon <= target
@@ -127,7 +127,7 @@ def test_the_statement_covers_weights_and_no_prediction(graph: Graph) -> None:
     assert f"{promised.epsilon:.4g}" in words
     event = PoissonRoots(9.0, 0.1, 5, 5)
     kept = Guarantee.from_event(
-        NodeBoundedDegree(4), event, delta=1e-5, releases=1, edge_use="neighbours"
+        NodeBoundedDegree(4), event, delta=1e-5, releases=1, edge_use="neighbors"
     ).formal_statement()
     assert "no node has degree above 4" in kept and "the released weights are" in kept
     assert "own row" not in kept
@@ -280,14 +280,14 @@ def test_labels_of_nodes_that_do_not_teach_are_never_read(graph: Graph) -> None:
     [
         ({"unit": "undirected-edge"}, UnitError, "private_hops"),
         ({"private_metrics": True}, ConfigError, "nothing bounds"),
-        ({"layers": 2, "out_slots": 3}, ConfigError, "13 roots"),
-        ({"layers": 2, "out_slots": 20, "accept_noise": True}, ConfigError, "421 roots.*fewer slots"),
-        ({"unit": "node-promise", "assured_max_degree": 1110}, ConfigError, "1111 roots.*'node-owner'"),
+        ({"layers": 2, "max_out_edges": 3}, ConfigError, "13 roots"),
+        ({"layers": 2, "max_out_edges": 20, "allow_high_noise": True}, ConfigError, "421 roots.*fewer slots"),
+        ({"unit": "node-bounded-degree", "max_degree": 1110}, ConfigError, "1111 roots.*'node-record'"),
         ({"layers": 0}, ConfigError, "layers"),
-        ({"out_slots": 0}, ConfigError, "out_slots"),
-        ({"reads": "published", "layers": 2}, ConfigError, "for reads='neighbours'"),
+        ({"max_out_edges": 0}, ConfigError, "max_out_edges"),
+        ({"reads": "published", "layers": 2}, ConfigError, "for reads='neighbors'"),
         ({"reads": "friends"}, ConfigError, "reads"),
-        ({"degree_budget": 3}, ConfigError, "out_slots"),
+        ({"out_degree_bound": 3}, ConfigError, "max_out_edges"),
         ({"encoder_share": 0.2}, ConfigError, "encoder_share"),
     ],
 )

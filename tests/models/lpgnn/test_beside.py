@@ -14,7 +14,7 @@ from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.lpgnn import randomized_records
 
-LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0, "epochs": 3}
+LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "epochs": 3}
 METHODS = pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
 
 
@@ -49,7 +49,7 @@ def test_it_learns_from_the_same_tensors_and_books_nothing(graph, draws, method)
     assert len(draws) == len(gv.ledger_of(graph.edge_set).entries) == 1
     assert beside.guarantee == model.guarantee
     assert beside.proba_.shape == model.proba_.shape
-    assert "had left the randomiser" not in beside.guarantee.formal_statement()  # that is for a server's word
+    assert "had left the randomizer" not in beside.guarantee.formal_statement()  # that is for a server's word
 
 
 def test_a_limit_that_one_collection_uses_up_leaves_room_for_it(graph) -> None:
@@ -72,7 +72,7 @@ def test_it_reads_no_edge(graph, method) -> None:
 def test_it_learns_what_reports_say_of_their_own_node() -> None:
     easy = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     settings = {"epochs": 60, "learning_rate": 0.03, "select": "likelihood"}
-    model = gv.LPGNN(unit="node-features", eps_x=5e3, eps_y=3.0, seed=0, unsafe_noise_seed=0, **settings)
+    model = gv.LPGNN(unit="local-attributes", eps_x=5e3, eps_y=3.0, seed=0, unsafe_noise_seed=0, **settings)
     model.fit(easy)
     beside = model.no_graph_baseline().fit_same_reports(model, easy)
     chance = easy.y[easy.mask("test")].bincount().max() / easy.mask("test").sum()
@@ -123,7 +123,7 @@ def test_a_run_collects_once_and_a_resumed_one_never_again(tmp_path, draws, monk
             raise KeyboardInterrupt
         return whole(self, fitted, graph, **given)
 
-    monkeypatch.setattr(gv.LPGNN, "fit_reports_of", stopped)
+    monkeypatch.setattr(gv.LPGNN, "fit_same_reports", stopped)
     with pytest.raises(KeyboardInterrupt):
         run(plan, graph, folder, lambda *given: None)
     metrics = run(plan, graph, folder, lambda *given: None, resume=True).metrics

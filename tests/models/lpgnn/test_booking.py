@@ -18,7 +18,7 @@ from graphveil.models.lpgnn.report_store import ReportFile, State, collect_repor
 from graphveil.models.session import Session
 from graphveil.privacy import Entry, LocalAttributes, LocalReport, MemoryLedger
 
-STEPS = ("check", "id", "record", "commit", "randomise", "reports")
+STEPS = ("check", "id", "record", "commit", "randomize", "reports")
 
 
 class Killed(BaseException):
@@ -62,9 +62,9 @@ class Told:
     def __call__(self, graph: Graph, dies: tuple[str, str] = ("", "")) -> State:
         self.dies = dies
         session = Session(streams=PublicStreams(0), ledger=self.ledger)
-        return collect_reports(graph, session, entry_of, self._step("randomise", self._randomise), self.kept)
+        return collect_reports(graph, session, entry_of, self._step("randomize", self._randomize), self.kept)
 
-    def _randomise(self) -> State:
+    def _randomize(self) -> State:
         self.asked += 1
         return {"told": torch.tensor(self.asked), "reproducible": torch.tensor(False)}
 
@@ -116,14 +116,14 @@ def test_a_ledger_that_another_process_has_filled_meanwhile_hears_of_nothing_tol
 
 
 def test_two_fits_in_one_folder_have_one_answer(graph: Graph, told: Told) -> None:
-    randomise, begun, waited = told._randomise, Event(), Event()
+    randomize, begun, waited = told._randomize, Event(), Event()
 
     def slowly() -> State:
         begun.set()
         waited.wait(0.5)  # for a second one that is not kept out
-        return randomise()
+        return randomize()
 
-    told._randomise = slowly
+    told._randomize = slowly
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(told, graph)
         assert begun.wait(60)
@@ -143,5 +143,5 @@ def test_every_method_books_first(graph: Graph, method: type, monkeypatch: pytes
         "perturb",
         lambda *given, **named: seen.append(len(ledger)) or perturb(*given, **named),
     )
-    method(unit="node-features", eps_x=2.0, eps_y=2.0, seed=0, epochs=1).fit(graph)
+    method(unit="local-attributes", eps_x=2.0, eps_y=2.0, seed=0, epochs=1).fit(graph)
     assert seen and set(seen) == {1}

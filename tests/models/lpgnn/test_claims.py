@@ -1,4 +1,4 @@
-"""Claims that neighbours do not bear out: exact sums, shares that come back, and who is suspected."""
+"""Claims that neighbors do not bear out: exact sums, shares that come back, and who is suspected."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""From what devices sent to a model: the survey decides, and nothing is randomised again."""
+"""From what devices sent to a model: the survey decides, and nothing is randomized again."""
 
 import math
 
@@ -40,7 +40,7 @@ def collector(
     rng = np.random.default_rng(0)
     x, y = rng.random((nodes, DIM)), rng.integers(CLASSES, size=nodes)
     given = {"features": None if protocol.features is None else x, "labels": y}
-    complete_from_protocol = {"max_eps": math.inf, "open_label": True}
+    complete_from_protocol = {"max_eps": math.inf, "allow_unprotected_label": True}
     encoded_reports = randomize_records(
         protocol, nodes=range(nodes), secret=bytes(32), **given, **complete_from_protocol
     )
@@ -56,11 +56,11 @@ def edges() -> Adjacency:
 
 
 @every_law
-def test_the_estimator_randomises_as_the_survey_does(law) -> None:
+def test_the_estimator_randomizes_as_the_survey_does(law) -> None:
     model = gv.LPGNN.from_protocol(CollectionProtocol(features=law, label=LABEL), hidden=5, seed=3)
     assert model.mechanism(DIM) == law
     assert model.label_mechanism(CLASSES) == LABEL
-    assert (model.unit, model.hidden, model.seed) == ("node-features", 5, 3)
+    assert (model.unit, model.hidden, model.seed) == ("local-attributes", 5, 3)
     assert (model.eps_x, model.eps_y) == (law.epsilon, 2.0)
 
 
@@ -90,7 +90,7 @@ def test_an_unknown_keyword_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("survey", "reason"),
+    ("protocol", "reason"),
     [
         (CollectionProtocol(features=LAWS["multi-bit"]), "collects no labels"),
         (
@@ -142,7 +142,7 @@ def test_public_features_are_for_a_survey_that_asks_for_none(edges) -> None:
 
 def test_bins_belong_to_feature_rr() -> None:
     with pytest.raises(ConfigError, match="k, rounding and decode are for features='feature-rr'"):
-        gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0, k=5)
+        gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, k=5)
 
 
 @every_law
@@ -179,7 +179,7 @@ def test_a_fit_draws_no_noise_and_books_nothing(method, law, edges, monkeypatch)
     found = collector(protocol)
     monkeypatch.setattr(randomized_records, "LocalNoise", noise)
     monkeypatch.setattr(type(law), "perturb", noise)
-    monkeypatch.setattr(MultiBit, "perturb_chosen", noise)
+    monkeypatch.setattr(MultiBit, "perturb_features", noise)
     monkeypatch.setattr(LabelRR, "perturb", noise)
     model = method.from_protocol(protocol, seed=0, epochs=3).fit_from_collector(found, edges)
     assert model.predict_proba().shape == (NODES, CLASSES)
@@ -188,15 +188,15 @@ def test_a_fit_draws_no_noise_and_books_nothing(method, law, edges, monkeypatch)
     assert model.clipped_ is None
 
 
-def test_the_same_reports_make_the_same_model_as_a_fit_that_randomises(edges, monkeypatch) -> None:
+def test_the_same_reports_make_the_same_model_as_a_fit_that_randomizes(edges, monkeypatch) -> None:
     found = collector()
     collected = gv.LPGNN.from_protocol(SURVEY, seed=5, epochs=10).fit_from_collector(found, edges)
     graph, told = as_graph(found, edges, seed=5)
     raw = graph.replace(x=torch.rand(NODES, DIM))
     reproducible = {"reproducible": torch.tensor(told.reproducible)}
-    monkeypatch.setattr(randomized_records.Randomiser, "__call__", lambda *given: reproducible)
-    monkeypatch.setattr(randomized_records.Randomiser, "received", lambda *given: told)
-    fitted = gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, seed=5, epochs=10).fit(raw)
+    monkeypatch.setattr(randomized_records.Randomizer, "__call__", lambda *given: reproducible)
+    monkeypatch.setattr(randomized_records.Randomizer, "received", lambda *given: told)
+    fitted = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=5, epochs=10).fit(raw)
     assert torch.equal(fitted.predict_proba(), collected.predict_proba())
 
 
@@ -216,7 +216,7 @@ def test_the_guarantee_is_the_surveys_and_survives_a_file(edges, tmp_path) -> No
     assert again.ids_.tolist() == ids.tolist()
 
 
-def test_a_fit_that_randomises_itself_says_so_afterwards(edges) -> None:
+def test_a_fit_that_randomizes_itself_says_so_afterwards(edges) -> None:
     found = collector()
     model = gv.LPGNN.from_protocol(SURVEY, seed=0, epochs=2).fit_from_collector(found, edges)
     raw = as_graph(found, edges, seed=0)[0].replace(x=torch.rand(NODES, DIM))

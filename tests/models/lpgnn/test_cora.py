@@ -1,4 +1,4 @@
-"""Claims on Cora: what the paper reaches, and what a product of network and neighbours adds at its budget."""
+"""Claims on Cora: what the paper reaches, and what a product of network and neighbors adds at its budget."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def accuracies(root: Path, seeds: range, **parameters: object) -> list[float]:
     found = []
     for seed in seeds:
         split = RECIPE.split(graph, seed=seed)
-        model = gv.LPGNN(unit="node-features", seed=seed, unsafe_noise_seed=seed, eps_x=1.0, **parameters)
+        model = gv.LPGNN(unit="local-attributes", seed=seed, unsafe_noise_seed=seed, eps_x=1.0, **parameters)
         found.append(model.fit(split).score(split))
     return found
 

@@ -23,7 +23,7 @@ from graphveil.models.session import Session
 from graphveil.privacy import LocalAttributes, LocalReport, compose
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 4}
+LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 4}
 
 
 def model(**changed: object) -> gv.LPGNN:
@@ -74,11 +74,11 @@ class TestUnits:
     @pytest.mark.parametrize("method", ["mlp", "gap", "sage", "gcn", "gat", "classcode"])
     def test_methods_that_read_raw_records_refuse(self, method) -> None:
         with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
-            gv.METHODS[method](unit="node-features", epsilon=1.0)
+            gv.METHODS[method](unit="local-attributes", epsilon=1.0)
 
-    @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner"])
+    @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record"])
     def test_it_protects_nothing_else(self, unit) -> None:
-        with pytest.raises(UnitError, match="protects 'node-features' and not"):
+        with pytest.raises(UnitError, match="protects 'local-attributes' and not"):
             gv.LPGNN(unit=unit, eps_x=1.0, eps_y=1.0)
 
     def test_unit_none_is_exact(self) -> None:
@@ -121,7 +121,7 @@ class TestGuarantee:
         assert whole.epsilon == pytest.approx(0.9)
         assert whole.local_budgets == (0.3, 0.6)
 
-    def test_an_attacker_of_randomised_response(self, graph) -> None:
+    def test_an_attacker_of_randomized_response(self, graph) -> None:
         promise = model(eps_x=0.5, eps_y=0.5).preview(graph).guarantee
         assert promise.max_tpr == pytest.approx(math.e / 100)
 
@@ -306,7 +306,7 @@ def test_drop_learns_what_propagated_labels_say(graph) -> None:
 
 
 class TestFiles:
-    def test_an_interrupted_fit_randomises_once(self, graph, tmp_path) -> None:
+    def test_an_interrupted_fit_randomizes_once(self, graph, tmp_path) -> None:
         first = model().fit(graph, workspace=tmp_path / "w")
         second = model().fit(graph, workspace=tmp_path / "w")
         assert torch.equal(first.predict_proba(), second.predict_proba())

@@ -1,4 +1,4 @@
-"""Predicting other graphs: their people randomise their features, pay for that, and are asked once."""
+"""Predicting other graphs: their people randomize their features, pay for that, and are asked once."""
 
 import math
 from collections import defaultdict
@@ -18,7 +18,7 @@ from graphveil.models.simgat import SimilarityPropagationConfig
 from graphveil.privacy import LocalReport, compose
 from graphveil.propagation import KProp
 
-BUDGETS = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0}
+BUDGETS = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}
 LOCAL = {**BUDGETS, "seed": 0, "epochs": 2, "hidden": 4, "x_steps": 2}
 CLASSES, DIM = 3, 5
 
@@ -53,14 +53,14 @@ def fitted(graph: gv.Graph, method: type[gv.LPGNN] = gv.LPGNN, **changed: object
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """Return what becomes a list of all raw features that were randomised, one matrix a collection."""
+    """Return what becomes a list of all raw features that were randomized, one matrix a collection."""
     seen, whole = list[np.ndarray](), randomized_records.perturb_rows
 
     def watched(mechanism, x, *others):
         seen.append(to_dense(x).numpy())
         return whole(mechanism, x, *others)
 
-    monkeypatch.setattr(randomized_records, "perturbed", watched)
+    monkeypatch.setattr(randomized_records, "perturb_rows", watched)
     return seen
 
 
@@ -98,7 +98,7 @@ class TestAnotherGraph:
             heard.append(whole(*given))
             return heard[-1]
 
-        monkeypatch.setattr(TrainedLpgnn, "hear", watched)
+        monkeypatch.setattr(TrainedLpgnn, "collect", watched)
         proba = model.predict_proba(other)
         (reports,) = (each.records for each in heard)
         assert (reports.labels == -1).all()
@@ -118,7 +118,7 @@ class TestAnotherGraph:
         whole = randomized_records.estimate_features
         monkeypatch.setattr(
             randomized_records,
-            "estimated",
+            "estimate_features",
             lambda law, found, x: bins.append(found["values"].numpy()) or whole(law, found, x),
         )
         model = fitted(graph, features="feature-rr", unsafe_noise_seed=1)
@@ -193,10 +193,10 @@ class TestPeopleApart:
     def test_words_about_something_else_are_refused(self) -> None:
         model, other = fitted(made(range(30))), made(range(30, 50), seed=1)
         for execute in (model.predict, model.privacy_cost, model.guarantee_after):
-            with pytest.raises(UnitError, match="pass disjoint_people"):
+            with pytest.raises(UnitError, match="pass assume_disjoint_nodes"):
                 execute(other, assume_disjoint_edges=True)
         gap = gv.GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=1, hidden=2).fit(made(range(30)))
-        with pytest.raises(UnitError, match="is for unit 'node-features'"):
+        with pytest.raises(UnitError, match="is for unit 'local-attributes'"):
             gap.predict(other, assume_disjoint_nodes=True)
 
 
@@ -301,7 +301,7 @@ def test_nobody_has_told_more_than_is_said(seed, monkeypatch) -> None:
         return whole(collection, books)
 
     whole = CollectionRequest.execute
-    monkeypatch.setattr(CollectionRequest, "ask", watched)
+    monkeypatch.setattr(CollectionRequest, "execute", watched)
     rng, first = np.random.default_rng(seed), made(range(12))
     model = fitted(first, epochs=1)
     for person in range(12):

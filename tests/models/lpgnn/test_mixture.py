@@ -1,4 +1,4 @@
-"""Belief propagation against sums over all labellings, and weights by what is said by nodes left out."""
+"""Belief propagation against sums over all labelings, and weights by what is said by nodes left out."""
 
 from itertools import product
 
@@ -36,7 +36,7 @@ def pairs(adjacency: Adjacency) -> DirectedPairs:
     return DirectedPairs(PublicEdges(adjacency, basis="drawn here"))
 
 
-def test_on_a_tree_beliefs_are_the_marginals_of_all_labellings() -> None:
+def test_on_a_tree_beliefs_are_the_marginals_of_all_labelings() -> None:
     evidence = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 3))).float()
     start = torch.full((6, 3), 1 / 3)
     found = belief_propagation(
@@ -131,7 +131,7 @@ def test_a_robust_mixture_is_the_mixture_unless_a_class_is_claimed(monkeypatch: 
     assert float((heeded == truth).float().mean()) > float((taken == truth).float().mean()) + 0.01
     assert int((heeded == 4).sum()) < int((taken == 4).sum())
     monkeypatch.setattr(
-        posterior_mixture, "claims", lambda *_: PoisoningEstimate(torch.zeros(7), torch.ones(7))
+        posterior_mixture, "poisoning_estimate", lambda *_: PoisoningEstimate(torch.zeros(7), torch.ones(7))
     )
     assert torch.equal(found(lying, True).log_proba, found(lying, False).log_proba)
 

@@ -47,7 +47,7 @@ def test_a_node_alone_has_the_posterior_of_its_own_label() -> None:
     assert torch.allclose(found[3], shares)
 
 
-def test_labels_that_were_not_randomised_are_certain() -> None:
+def test_labels_that_were_not_randomized_are_certain() -> None:
     law = LabelRR(epsilon=math.inf, classes=GROUPS)
     adjacency, truth = groups()
     labels = truth.clone()

@@ -21,11 +21,13 @@ def graph() -> Graph:
 
 
 def make(**changes: Any) -> gv.PrivateModule:
-    return gv.PrivateModule(**{"module": Records, "unit": "node-owner", "epsilon": 8.0, "seed": 0, **changes})
+    return gv.PrivateModule(
+        **{"module": Records, "unit": "node-record", "epsilon": 8.0, "seed": 0, **changes}
+    )
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"unit": "node-promise", "assured_max_degree": 300}, {"batch_size": 40}]
+    "changes", [{}, {"unit": "node-bounded-degree", "max_degree": 300}, {"batch_size": 40}]
 )
 def test_a_fit_costs_the_target_and_learns(graph: Graph, changes: dict[str, Any]) -> None:
     model = make(**changes).fit(graph)

@@ -28,7 +28,7 @@ def test_runs_on_the_cpu():
 
 @pytest.mark.parametrize("options", [{}, {"layers": 1, "pre_layers": 1}, {"post_layers": 2, "dropout": 0.2}])
 @pytest.mark.parametrize("directed", [False, True])
-def test_learns_from_neighbours(make_graph, options, directed):
+def test_learns_from_neighbors(make_graph, options, directed):
     graph = make_graph(directed=directed)
     assert SAGE(unit="none", seed=0, epochs=60, **options).fit(graph).score(graph) > 0.85
 
@@ -40,12 +40,12 @@ def test_layers_are_at_least_one():
 
 
 class TestOverSubgraphs:
-    """SAGE-NDP: unit node-owner, in paper mode."""
+    """SAGE-NDP: unit node-record, in paper mode."""
 
     OPTIONS: ClassVar[dict[str, Any]] = {
-        "unit": "node-owner",
+        "unit": "node-record",
         "mode": "paper",
-        "degree_budget": 5,
+        "out_degree_bound": 5,
         "epsilon": 8.0,
         "delta": 1e-5,
         "seed": 0,
@@ -77,7 +77,7 @@ class TestOverSubgraphs:
 
     def test_its_parameters_are_the_papers_unless_given(self):
         """Noise 2 z (D + 1) on the sums, z on the aggregation, whose price alone is most of the budget."""
-        model = SAGE(**{**self.OPTIONS, "epochs": None, "batch_size": None, "degree_budget": 100})
+        model = SAGE(**{**self.OPTIONS, "epochs": None, "batch_size": None, "out_degree_bound": 100})
         steps, push = model.plan(num_nodes=18_939, num_classes=6).queries
         assert (steps.steps, steps.clip, steps.reach) == (554, 1.0, 100**2 + 1)
         assert steps.noise_multiplier == pytest.approx(202 * push.sigma)

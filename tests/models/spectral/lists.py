@@ -1,4 +1,4 @@
-"""A graph whose neighbours tell nothing and whose lists tell all: twelve topics, a list each."""
+"""A graph whose neighbors tell nothing and whose lists tell all: twelve topics, a list each."""
 
 import numpy as np
 import torch

@@ -19,7 +19,7 @@ from models.spectral.lists import listed
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 6.0, "seed": 0}
 
 
-def test_lists_tell_what_neighbours_do_not() -> None:
+def test_lists_tell_what_neighbors_do_not() -> None:
     graph = listed()
     alone = MLP(unit="undirected-edge", seed=0).fit(graph).score(graph)
     assert Spectral(unit="none", seed=0).fit(graph).score(graph) > alone + 0.2
@@ -76,7 +76,7 @@ def test_a_saved_model_predicts_another_graph_alike(tmp_path: Path) -> None:
 def test_a_graph_without_voters_is_refused_before_it_is_asked() -> None:
     model, other = Spectral(**EDGES).fit(listed()), listed(seed=1)
     nobody = Graph.from_edges(other.x, other.y, *other.adjacency.edge_index(), directed=False, num_classes=3)
-    with pytest.raises(GraphError, match="predicts a node from labelled nodes of the same graph"):
+    with pytest.raises(GraphError, match="predicts a node from labeled nodes of the same graph"):
         model.predict_proba(nobody)
     assert not ledger_of(nobody.edge_set).entries
 
@@ -93,8 +93,8 @@ def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path
     ("changes", "error", "words"),
     [
         ({"unit": "directed-edge"}, UnitError, "spectral has no bound under unit 'directed-edge'"),
-        ({"unit": "node-owner"}, NotImplementedGuaranteeError, "does not yet protect 'node-owner'"),
-        ({"unit": "node-features"}, UnitError, "use 'lpgnn'"),
+        ({"unit": "node-record"}, NotImplementedGuaranteeError, "does not yet protect 'node-record'"),
+        ({"unit": "local-attributes"}, UnitError, "use 'lpgnn'"),
         ({"mode": "paper"}, ConfigError, "has no paper to reproduce"),
         ({"rank": 0}, ConfigError, "rank=0 must be a whole number of at least 1"),
         ({"rank": 10_000}, ConfigError, "rank=10000"),

@@ -44,7 +44,7 @@ def by_group(plan: RecordPlan, scale: float) -> list[float]:
 
 @units
 @pytest.mark.parametrize(
-    "counted", [{}, {"metrics": True}, {"candidates": 5}, {"metrics": True, "candidates": 5}]
+    "num_counts", [{}, {"metrics": True}, {"candidates": 5}, {"metrics": True, "candidates": 5}]
 )
 @pytest.mark.parametrize("fields", [BOTH, ALONE], ids=["gap", "mlp"])
 def test_no_group_pays_more_than_the_scale(

@@ -59,12 +59,12 @@ def test_features_outside_of_the_sample_teach_nothing(
 ) -> None:
     def weights(changed: bool) -> dict[str, torch.Tensor]:
         graph = split(graph_of(NUMBERS), unit="undirected-edge")
-        labelled = torch.cat([graph.mask(part).nonzero()[:, 0] for part in ("train", "val")])
+        labeled = torch.cat([graph.mask(part).nonzero()[:, 0] for part in ("train", "val")])
         named = {
             part: sample_training_nodes(graph, graph.mask(part).nonzero()[:, 0], 20)
             for part in ("train", "val")
         }
-        among = sample_training_nodes(graph, labelled.sort().values, 20)
+        among = sample_training_nodes(graph, labeled.sort().values, 20)
         outside = torch.ones(NODES, dtype=torch.bool)
         outside[torch.cat([*named.values(), among])] = False
         assert int(outside.sum()) > 300
@@ -82,7 +82,7 @@ def test_features_outside_of_the_sample_teach_nothing(
 
 def test_a_paper_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "MOST", 20)
-    monkeypatch.setattr(nonprivate, "learned_from", lambda *_: pytest.fail("a sample was taken"))
+    monkeypatch.setattr(nonprivate, "sample_training_nodes", lambda *_: pytest.fail("a sample was taken"))
     graph = split(graph_of(NUMBERS), unit="undirected-edge")
     model = GAP(unit="undirected-edge", epsilon=1.0, mode="paper", seed=0, epochs=2)
     assert model.training_sample_note(graph) == ""
@@ -92,11 +92,11 @@ def test_a_paper_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "MOST", 20)
     graph = split(graph_of(NUMBERS), unit="undirected-edge")
-    words = "networks learn from 20 of the 300 labelled training nodes, chosen by their ids"
+    words = "networks learn from 20 of the 300 labeled training nodes, chosen by their ids"
     assert [
         model(unit="undirected-edge", epsilon=1.0).training_sample_note(graph) for model in (GAP, ClassCode)
     ] == [words] * 2
-    assert GAP(unit="node-owner", out_degree_bound=2, epsilon=1.0).training_sample_note(graph) == ""
+    assert GAP(unit="node-record", out_degree_bound=2, epsilon=1.0).training_sample_note(graph) == ""
 
 
 def test_rows_are_as_likely_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Rows of whole numbers: how many neighbours of each class, under pure noise, instead of sums of codes.
+"""Rows of whole numbers: how many neighbors of each class, under pure noise, instead of sums of codes.
 
 Why so: with steered weights an edge reaches one row. If what it brings is one class, it moves one whole
 number by one, and noise that suits a whole number, discrete Laplace at the full epsilon, has a third of the
@@ -53,11 +53,11 @@ class CountRounds:
 
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
         """Count every node as its label, or else as its likeliest class; ``seen`` and draws go unused."""
-        labelled = self._labels >= 0
-        classes = torch.where(labelled, self._labels, log_posteriors.argmax(dim=1))
+        labeled = self._labels >= 0
+        classes = torch.where(labeled, self._labels, log_posteriors.argmax(dim=1))
         self.rows.append(self._release.answer(NeighborCountData(classes)))
         known = log_posteriors.exp().to(torch.float64)
-        known[labelled] = one_hot(self._labels[labelled], known.shape[1]).to(torch.float64)
+        known[labeled] = one_hot(self._labels[labeled], known.shape[1]).to(torch.float64)
         self._count_distribution = self._count_distribution_by_group(known, classes)
 
     def affinity(self) -> Affinity:
@@ -81,24 +81,24 @@ class CountRounds:
             variance = variance + torch.diag(variance.diagonal())  # twice one number: four times its variance
         return affinity_from_endpoint_counts(endpoint_counts, variance, labels, combined_aggregates)
 
-    def combined_aggregates(self, affinity: Affinity, *, unlabelled: bool = False) -> tuple[Tensor, Signal]:
+    def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
         """Return the counts in units of their noise, and what they are expected to be.
 
         Args:
             affinity: between classes, and the mean degree.
-            unlabelled: whether most nodes are counted as a guess: then a class counts as its members are
+            unlabeled: whether most nodes are counted as a guess: then a class counts as its members are
                 guessed, instead of as itself.
         """
         groups, unit = self._groups[self._receiving], max(self.hops[0].law.sigma, _MIN_UNIT)
         length = affinity.mean_degree * (self._shares @ self._counted_fractions) / unit
-        if unlabelled:
+        if unlabeled:
             normalized_counts = (
                 self._count_distribution
                 / (self._shares @ self._counted_fractions).clamp_min(1e-9)[:, None, None]
             )
-            means = torch.einsum("kj,njd->nkd", affinity.neighbours, normalized_counts[groups])
+            means = torch.einsum("kj,njd->nkd", affinity.neighbors, normalized_counts[groups])
         else:
-            means = affinity.neighbours
+            means = affinity.neighbors
         counts = self.rows[0].to(torch.float64) / unit
         return counts, Signal(length[groups], means, torch.ones((), dtype=torch.float64))
 
@@ -108,7 +108,7 @@ class CountRounds:
         return head_inputs(start, prior, [merged * level])
 
     def _count_distribution_by_group(self, known: Tensor, classes: Tensor) -> Tensor:
-        """Return how a neighbour of each class is counted in rows of each group, (groups, C, C).
+        """Return how a neighbor of each class is counted in rows of each group, (groups, C, C).
 
         If posteriors are right on average, class j is counted as sum_u p_uj e_u / sum_u p_uj.
         """

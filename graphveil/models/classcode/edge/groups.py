@@ -25,7 +25,7 @@ def prediction_groups(graph: Graph, first: int) -> Tensor:
     """Return each node's group in a graph to predict.
 
     Nodes before ``first`` speak, and have no row: the whole budget of an edge to them goes to the other end,
-    as if they were labelled.
+    as if they were labeled.
     """
     groups = groups_of(graph)
     groups[:first] = TRAIN
@@ -33,10 +33,10 @@ def prediction_groups(graph: Graph, first: int) -> Tensor:
 
 
 def public_labels(graph: Graph, groups: Tensor) -> Tensor:
-    """Return the classes of the nodes in labelled groups, and -1 for targets."""
+    """Return the classes of the nodes in labeled groups, and -1 for targets."""
     return torch.where(groups != TARGET, graph.y, -1)
 
 
-def labelled_count(graph: Graph) -> int:
+def labeled_count(graph: Graph) -> int:
     """Return how many nodes have a public label."""
     return int((groups_of(graph) != TARGET).sum())

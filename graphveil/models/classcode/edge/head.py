@@ -15,7 +15,7 @@ from graphveil.networks.layers import FeedForward
 from graphveil.train import TrainingSchedule, train
 
 SEEDS = 3
-_MAX_SMALL_TRAINING_SET = 5000  # training nodes below which a smaller, stronger-regularised head is used
+_MAX_SMALL_TRAINING_SET = 5000  # training nodes below which a smaller, stronger-regularized head is used
 _STEPS, _SMALL_STEPS, _BATCH = 400, 160, 2048
 _CHUNK_SIZE = 1 << 17  # nodes that heads read at once
 
@@ -172,6 +172,6 @@ def fit_gate(experts: Sequence[Tensor], labels: Tensor, nodes: Tensor) -> tuple[
 
 
 def blend(experts: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """Return the normalised weighted sum of log-posteriors."""
+    """Return the normalized weighted sum of log-posteriors."""
     mixed = sum(w * e for w, e in zip(weights, experts, strict=True))
     return torch.as_tensor(mixed).log_softmax(dim=1)

@@ -1,4 +1,4 @@
-"""Whether neighbours are of one class more often than chance would have it, from noisy counts."""
+"""Whether neighbors are of one class more often than chance would have it, from noisy counts."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ _WEAK_HOMOPHILY = (
 
 @dataclass(frozen=True)
 class Homophily:
-    """(h - e) / (1 - e): h is the share of neighbours of one's own class, e what it would be by chance.
+    """(h - e) / (1 - e): h is the share of neighbors of one's own class, e what it would be by chance.
 
-    1 where all neighbours are alike, 0 where classes say nothing about edges (adjusted homophily: Platonov,
+    1 where all neighbors are alike, 0 where classes say nothing about edges (adjusted homophily: Platonov,
     Kuznedelev, Babenko, Prokhorenkova: Characterizing graph datasets for node classification, 2023). It
     follows from counts that were released, and so costs nothing more.
 
@@ -30,7 +30,7 @@ class Homophily:
         """Estimate it; None where noise may have made all that was counted.
 
         Args:
-            endpoint_counts: noisy counts of neighbours by the class that hears and the one that is heard, (C, C).
+            endpoint_counts: noisy counts of neighbors by the class that hears and the one that is heard, (C, C).
             variance: of each cell's noise, (C, C).
 
         >>> import torch
@@ -55,5 +55,5 @@ class Homophily:
 
     @property
     def is_weak(self) -> bool:
-        """Whether neighbours surely say little about a class."""
+        """Whether neighbors surely say little about a class."""
         return abs(self.adjusted) + 2 * self.error < _WEAK_HOMOPHILY

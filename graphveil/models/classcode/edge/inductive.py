@@ -1,6 +1,6 @@
 """Predicting graphs that were not fitted: what a fit knows of rows, and rounds of rows without a fit.
 
-A fit's heads and gate know its own graph: how long rows are there, how noisy, and how many neighbours have a
+A fit's heads and gate know its own graph: how long rows are there, how noisy, and how many neighbors have a
 label. The classes' affinities, the spread of degrees and the feature networks say as much about any graph of
 the same kind, so its rows are read with the likelihood alone; its mean degree is fitted to the rows.
 """
@@ -75,7 +75,7 @@ class InductivePredictor:
 
     def read(self, rounds: AnyAggregationRounds, prior: Tensor) -> Tensor:
         """Return log-posteriors of the nodes that have rows, from their features and rows."""
-        rows, signal = rounds.combined_aggregates(self.affinity, unlabelled=True)
+        rows, signal = rounds.combined_aggregates(self.affinity, unlabeled=True)
         fitted = fit_length(rows, signal, self.shape, prior)
         likelihood = row_log_likelihood(rows, fitted, self.shape.spread, self.shape.overdispersion)
         return (prior + self.shape.temperature * likelihood).log_softmax(dim=1)
@@ -115,7 +115,7 @@ class InductivePredictor:
         shape = (self.shape.spread, self.shape.overdispersion, self.shape.temperature)
         numbers = (self.affinity.mean_degree, *shape, float(self.unit_rows))
         return {
-            "affinity": self.affinity.neighbours,
+            "affinity": self.affinity.neighbors,
             "numbers": torch.tensor(numbers, dtype=torch.float64),
             **networks_state(_FEATURES, self.networks),
             **networks_state(_IMITATING, self.distilled),

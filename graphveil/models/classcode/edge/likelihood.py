@@ -20,9 +20,9 @@ DEGREE_FACTORS = torch.logspace(math.log10(0.08), math.log10(6), 14, dtype=torch
 
 @dataclass(frozen=True)
 class Affinity:
-    """How a class's neighbours are distributed over classes, the mean degree, and how alike they are."""
+    """How a class's neighbors are distributed over classes, the mean degree, and how alike they are."""
 
-    neighbours: Tensor  # (C, C), row k: the class shares among the neighbours of class k
+    neighbors: Tensor  # (C, C), row k: the class shares among the neighbors of class k
     mean_degree: float
     homophily: Homophily | None = None  # of a model from a file nobody asks
 
@@ -33,10 +33,10 @@ def affinity_from_counts(
     """Estimate affinities from noisy class-edge counts, each cell shrunk to a prior by its noise.
 
     Args:
-        cells: noisy counts of edges between labelled nodes, shape (C, C): by source and target class, or
+        cells: noisy counts of edges between labeled nodes, shape (C, C): by source and target class, or
             one per unordered pair in the upper triangle.
         sigma: standard deviation of a cell's noise.
-        labels: the labelled nodes' classes.
+        labels: the labeled nodes' classes.
         num_nodes: N.
 
     The prior has the released total and same-class share; inside each part it is proportional to the
@@ -56,13 +56,13 @@ def affinity_from_counts(
 def affinity_from_endpoint_counts(
     ordered: Tensor, variance: Tensor, labels: Tensor, share: float
 ) -> Affinity:
-    """Estimate affinities from noisy counts of neighbours, shrunk as above.
+    """Estimate affinities from noisy counts of neighbors, shrunk as above.
 
     Args:
         ordered: by the class that hears and the class that is heard, (C, C).
         variance: of each cell's noise, (C, C).
         labels: the classes of the nodes that hear.
-        share: of all their neighbours that is heard.
+        share: of all their neighbors that is heard.
     """
     classes = len(ordered)
     total = ordered.sum().clamp_min(1.0)
@@ -105,9 +105,9 @@ class Signal:
 
     Args:
         length: D, the expected length of a row per unit of mean code, (N).
-        means: b, the mean code of a neighbour of each class, (C, C-1), or (N, C, C-1) where it depends on the
+        means: b, the mean code of a neighbor of each class, (C, C-1), or (N, C, C-1) where it depends on the
             node that listens.
-        scatter: mean square over mean of a neighbour's weight, by which single neighbours add to a row's
+        scatter: mean square over mean of a neighbor's weight, by which single neighbors add to a row's
             variance: one, or (N).
     """
 
@@ -191,7 +191,7 @@ _MAX_FITTED_NODES = 1 << 12  # rows say how long rows are
 def fit_length(rows: Tensor, signal: Signal, shape: LikelihoodShape, log_posteriors: Tensor) -> Signal:
     """Return the signal with its length fitted to rows of nodes whose classes are not known.
 
-    The length is that of the signal times the factor f which maximises
+    The length is that of the signal times the factor f which maximizes
 
         log N(log f; 0, 1) + sum_v log sum_k P_vk p(r_v | k, f D_v),
 

@@ -7,7 +7,7 @@ import torch
 
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
-from graphveil.models.classcode.edge.groups import groups_of, labelled_count, public_labels
+from graphveil.models.classcode.edge.groups import groups_of, labeled_count, public_labels
 from graphveil.models.classcode.edge.head import restore_heads
 from graphveil.models.classcode.edge.inductive import InductivePredictor
 from graphveil.models.classcode.edge.likelihood import Affinity
@@ -27,7 +27,7 @@ from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.release import EdgeCountQuery, ReleasePlan
 
-_MAX_SELF_TRAINING_NODES = 5000  # labelled nodes
+_MAX_SELF_TRAINING_NODES = 5000  # labeled nodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class EdgeLevelClassCode(Method):
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return the sizes, with the number of public labels."""
-        return replace(super().sizes_of(graph), labelled=labelled_count(graph))
+        return replace(super().sizes_of(graph), labeled=labeled_count(graph))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the counts and the rounds of rows."""
@@ -131,7 +131,7 @@ class EdgeLevelClassCode(Method):
 
     def _uses_self_training(self, graph: Graph) -> bool:
         return (
-            labelled_count(graph) < _MAX_SELF_TRAINING_NODES
+            labeled_count(graph) < _MAX_SELF_TRAINING_NODES
             if self.self_training is None
             else self.self_training
         )

@@ -23,16 +23,16 @@ class EdgeReleaseConfig:
     """The public choices behind a release at edge level.
 
     Args:
-        count_share: share of a labelled pair's budget that goes to class-pair counts (rho).
+        count_share: share of a labeled pair's budget that goes to class-pair counts (rho).
         few_labels: whether the variant for few labels is used; None decides by how many nodes have one.
-        reverse_weight: weight from targets back to labelled nodes in that variant (b).
+        reverse_weight: weight from targets back to labeled nodes in that variant (b).
         edge_weighting: what weighs messages; None for weights of one.
-        noise: ``"laplace"`` for counts of neighbours under pure noise, ``"gaussian"`` for sums of codes, or
+        noise: ``"laplace"`` for counts of neighbors under pure noise, ``"gaussian"`` for sums of codes, or
             ``"auto"``: counts where labels are not few, and nothing weighs messages.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> privacy_config = PrivacyConfig(unit=UndirectedEdge(), epsilon=1.0)
-    >>> sizes = PublicSizes(nodes=1000, classes=3, labelled=100)
+    >>> sizes = PublicSizes(nodes=1000, classes=3, labeled=100)
     >>> [query.kind for query in EdgeReleaseConfig().fit_plan(privacy_config, sizes).queries]
     ['counts', 'rows', 'rows']
     >>> [query.kind for query in EdgeReleaseConfig(few_labels=False).fit_plan(privacy_config, sizes).queries]
@@ -56,10 +56,10 @@ class EdgeReleaseConfig:
         """Whether labels are few: as configured, or where under half of the nodes are known to have one."""
         if self.few_labels is not None:
             return self.few_labels
-        return sizes.labelled is not None and 2 * sizes.labelled < sizes.nodes
+        return sizes.labeled is not None and 2 * sizes.labeled < sizes.nodes
 
     def counts_neighbors(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> bool:
-        """Whether neighbours are counted by class, instead of codes summed: pure noise fits whole numbers."""
+        """Whether neighbors are counted by class, instead of codes summed: pure noise fits whole numbers."""
         if self.noise != "auto":
             return self.noise == "laplace"
         return (
@@ -92,7 +92,7 @@ class EdgeReleaseConfig:
 
 
 def neighbor_count_query(privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
-    """Return one query for counts of neighbours, which spends epsilon, or the most that is of any use.
+    """Return one query for counts of neighbors, which spends epsilon, or the most that is of any use.
 
     Two classes make short rows, and long before noise is small they fail by how little training nodes hear:
     from epsilon 4 an edge between two nodes counts at both, at half the epsilon each

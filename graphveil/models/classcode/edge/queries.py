@@ -21,7 +21,7 @@ _SOFT_CODE_QUALITY = 0.5  # what a soft code is worth beside a true label, for t
 class BudgetAllocation:
     """The public shape of the release: weights by group, shares of the rows' rounds, share of the counts.
 
-    A labelled pair pays for the counts out of its own budget (rows into labelled nodes are noisier by
+    A labeled pair pays for the counts out of its own budget (rows into labeled nodes are noisier by
     1/sqrt(1 - count_share)); a pair with a target spends everything on rows. Weights of a ``similarity``
     multiply those of the groups; every code may then be as long as its bound, and the noise grows by it.
     """
@@ -62,8 +62,8 @@ class BudgetAllocation:
     def _round(self, mu: float, classes: int) -> NeighborSumQuery:
         bound = 1.0 if self.similarity is None else self.similarity.bound
         bits = GRID_BITS if self.similarity is None else SIMILARITY_GRID_BITS
-        labelled = bound / (mu * math.sqrt(1 - self.count_share))
-        sigma = (labelled, labelled, bound / mu)
+        labeled = bound / (mu * math.sqrt(1 - self.count_share))
+        sigma = (labeled, labeled, bound / mu)
         return NeighborSumQuery(self.weights, sigma, classes - 1, bits, self.similarity)
 
 

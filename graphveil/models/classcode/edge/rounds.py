@@ -45,10 +45,10 @@ def round_queries(queries: Sequence[Query]) -> list[NeighborSumQuery]:
 def query_class_counts(
     release: Release, query: EdgeCountQuery, graph: Graph, groups: Tensor
 ) -> tuple[Tensor, Affinity]:
-    """Ask for the class-pair counts of labelled pairs; return them, and what they say."""
-    labelled = groups != TARGET
-    cells = release.answer(EdgeCountData(torch.where(labelled, graph.y, 0)))
-    labels, nodes = graph.y[labelled], graph.num_nodes
+    """Ask for the class-pair counts of labeled pairs; return them, and what they say."""
+    labeled = groups != TARGET
+    cells = release.answer(EdgeCountData(torch.where(labeled, graph.y, 0)))
+    labels, nodes = graph.y[labeled], graph.num_nodes
     return cells, affinity_from_counts(cells, query.sigma[0], labels, nodes, directed=graph.directed)
 
 
@@ -82,7 +82,7 @@ class AggregationRounds:
         self._release, self._weight_model, self._receiving = release, weight_model, slice(first, None)
         self._codes = simplex_codes(hops[0].dim + 1)
         self._moments: list[WeightMoments] = []  # one per round, of its weights
-        self._sent: list[Tensor] = []  # one per round: what a neighbour of each class sends to each group
+        self._sent: list[Tensor] = []  # one per round: what a neighbor of each class sends to each group
 
     def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
         """Send labels and posteriors along the edges; keep the rows that come in.
@@ -95,8 +95,8 @@ class AggregationRounds:
         codes = soft_codes(log_posteriors, self._codes)
         if len(self.hops) > 1:
             codes = safe_unit(codes)  # with few labels an unsure code still speaks at full voice
-        labelled = self._labels >= 0
-        codes[labelled] = self._codes[self._labels[labelled]]
+        labeled = self._labels >= 0
+        codes[labeled] = self._codes[self._labels[labeled]]
         keys = None if self._weight_model is None else self._weight_model.keys(self._graph.x, seen)
         self.rows.append(self._release.answer(NeighborSumData(codes, keys)))
         classes = self._classes(log_posteriors)
@@ -104,31 +104,31 @@ class AggregationRounds:
         if self._weight_model is not None and keys is not None:
             self._moments.append(self._weight_model.moments(keys, classes, generator)[self._receiving])
 
-    def combined_aggregates(self, affinity: Affinity, *, unlabelled: bool = False) -> tuple[Tensor, Signal]:
+    def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
         """Return the rounds' rows as one, in noise units, and what they are expected to be.
 
         Equal rounds average: the sum of n rows over sqrt n has unit noise and sqrt n times the length.
 
         Args:
             affinity: between classes, and the mean degree.
-            unlabelled: whether most messages are from nodes without a label: then a class sends what its
+            unlabeled: whether most messages are from nodes without a label: then a class sends what its
                 members send by their own posteriors, instead of its code.
         """
         groups, count = self._groups[self._receiving], len(self.rows)
         each = [in_noise_units(rows, hop, groups) for rows, hop in zip(self.rows, self.hops, strict=False)]
         merged = torch.stack(each).sum(dim=0) / math.sqrt(count)
-        if unlabelled:
+        if unlabeled:
             sent = torch.stack(self._sent).mean(dim=0)[groups]
             length = affinity.mean_degree / torch.tensor(self.hops[0].sigma, dtype=torch.float64)[groups]
-            means = torch.einsum("kj,njd->nkd", affinity.neighbours, sent)
+            means = torch.einsum("kj,njd->nkd", affinity.neighbors, sent)
         else:
-            sent, means = self._codes, affinity.neighbours @ self._codes
+            sent, means = self._codes, affinity.neighbors @ self._codes
             length = expected_length(self.hops[0], self._groups, affinity.mean_degree)[self._receiving]
         plain = Signal(length * math.sqrt(count), means, torch.ones((), dtype=torch.float64))
         if self._weight_model is None:
             return merged, plain
         moments, bound = WeightMoments.averaged(self._moments), self._weight_model.similarity.bound
-        return merged, weighted(plain, affinity.neighbours, sent, moments, bound)
+        return merged, weighted(plain, affinity.neighbors, sent, moments, bound)
 
     def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
         """Return the head's inputs: nodes receive at different weights, and one head serves them all."""
@@ -142,8 +142,8 @@ class AggregationRounds:
     def _classes(self, log_posteriors: Tensor) -> Tensor:
         """Return what is publicly known of each node's class: its label, or its posterior, (N, C)."""
         classes = log_posteriors.exp().to(torch.float64)
-        labelled = self._labels >= 0
-        classes[labelled] = one_hot(self._labels[labelled], classes.shape[1]).to(torch.float64)
+        labeled = self._labels >= 0
+        classes[labeled] = one_hot(self._labels[labeled], classes.shape[1]).to(torch.float64)
         return classes
 
     def _mean_codes(self, codes: Tensor, classes: Tensor, hop: NeighborSumQuery) -> Tensor:

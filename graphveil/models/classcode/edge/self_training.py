@@ -17,7 +17,7 @@ def distilled_posteriors(
 ) -> CrossFitPosteriors:
     """Return posteriors that imitate a decision made with the rows, blended with the public ones.
 
-    A feature network learns from every node what its neighbourhood said: targets teach it too, and unsure
+    A feature network learns from every node what its neighborhood said: targets teach it too, and unsure
     labels count less. It is cross-fitted over all nodes, so what it says of a node is independent of that
     node's own row. Post-processing of the release and public labels.
 
@@ -26,8 +26,8 @@ def distilled_posteriors(
         name: names the stage.
     """
     targets = decided.exp().to(torch.float32)
-    labelled = graph.mask("train") | graph.mask("val")
-    targets[labelled] = (targets[labelled] + one_hot(graph.y[labelled], graph.num_classes)) / 2
+    labeled = graph.mask("train") | graph.mask("val")
+    targets[labeled] = (targets[labeled] + one_hot(graph.y[labeled], graph.num_classes)) / 2
     fit = CrossFit(graph, session, name, sample_training_nodes(graph, torch.arange(graph.num_nodes)), targets)
     imitated = fit.posteriors(public.candidate)
     return replace(imitated, log=((public.log + imitated.log) / 2).log_softmax(dim=1))

@@ -7,7 +7,7 @@ import torch
 from graphveil.graph import Graph
 from graphveil.models.classcode.edge.groups import (
     groups_of,
-    labelled_count,
+    labeled_count,
     prediction_groups,
     public_labels,
 )
@@ -54,7 +54,7 @@ class TrainedEdgeLevelClassCode(TrainedModel):
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return the sizes of another graph, with the number of its own public labels."""
-        return replace(super().sizes_for(graph, fitted), labelled=labelled_count(graph))
+        return replace(super().sizes_for(graph, fitted), labeled=labeled_count(graph))
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan:
         """Return rounds of rows alone."""

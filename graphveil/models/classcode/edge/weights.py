@@ -1,7 +1,7 @@
 """Weights of pairs in ClassCode: what they read, and what a row with them is expected to be.
 
 A weight is large where two nodes look alike, so a row's mean depends on the classes of its node and of its
-neighbours, and on what its node looks like. All of that is known without an edge: the weights of pairs of
+neighbors, and on what its node looks like. All of that is known without an edge: the weights of pairs of
 *any* two nodes say how much a node listens to each class.
 """
 
@@ -49,7 +49,7 @@ class WeightMoments:
 class EdgeWeightModel:
     """A weight, and the network of ``learned_public`` if it is that.
 
-    Its keys are functions of cross-fitted posteriors and of features: a labelled node's own label has no part
+    Its keys are functions of cross-fitted posteriors and of features: a labeled node's own label has no part
     in the weights into it, and thereby none in its row.
     """
 
@@ -132,21 +132,21 @@ def _state_of(network: FeedForward | None) -> State:
 
 
 def weighted(
-    signal: Signal, neighbours: Tensor, codes: Tensor, moments: WeightMoments, bound: float
+    signal: Signal, neighbors: Tensor, codes: Tensor, moments: WeightMoments, bound: float
 ) -> Signal:
-    """Return the signal of weighted rows: a neighbour of class j counts as much as its mean weight m_vj.
+    """Return the signal of weighted rows: a neighbor of class j counts as much as its mean weight m_vj.
 
         b_vk = sum_j B_kj (m_vj / m_v) c_j,   D_v = m_v D,   q_v = (mean square) / m_v
 
     Args:
         signal: that of rows with weights of one.
-        neighbours: B, the class shares among the neighbours of each class, (C, C).
-        codes: c, what a neighbour of each class sends, (C, C-1), or (N, C, C-1).
+        neighbors: B, the class shares among the neighbors of each class, (C, C).
+        codes: c, what a neighbor of each class sends, (C, C-1), or (N, C, C-1).
         moments: those of the weights into each node.
         bound: the largest weight.
     """
     gain = moments.mean.mean(dim=1).clamp_min(_MIN_RELATIVE_WEIGHT * bound)
     relative = moments.mean / gain[:, None]
-    means = torch.einsum("kj,njd->nkd", neighbours, relative[:, :, None] * codes)
+    means = torch.einsum("kj,njd->nkd", neighbors, relative[:, :, None] * codes)
     scatter = moments.square.mean(dim=1) / gain
     return replace(signal, length=signal.length * gain, means=means, scatter=scatter)

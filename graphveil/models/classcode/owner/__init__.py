@@ -1,1 +1,1 @@
-"""ClassCode for unit ``node-owner``: labelled codes pushed along the sources' own edges."""
+"""ClassCode for unit ``node-record``: labeled codes pushed along the sources' own edges."""

@@ -45,10 +45,10 @@ def aggregate_and_decode(
 ) -> AggregatedCodes:
     """Push once for every sigma and decode all rows together.
 
-    The first push gives favoured rows four times the weight of others: nodes whose class is known need less
+    The first push gives favored rows four times the weight of others: nodes whose class is known need less
     to be told about theirs. The next ones give more of every source's bounded weight to rows that are weak
     and unclear so far: g_v = E[s_v]^-1/2 (H_v + 0.05)^1/2, rounded to public levels, and eight times that for
-    favoured ones, whose strengths are larger for their weight. Sources whose class is not known send a
+    favored ones, whose strengths are larger for their weight. Sources whose class is not known send a
     better guess each time. Rows add up by their precision.
 
     Args:

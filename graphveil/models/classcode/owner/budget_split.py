@@ -12,11 +12,11 @@ _SHARE_RANGE, _RISE, _CLASSES = (0.1, 0.6), 0.2, 6
 
 @dataclass(frozen=True)
 class NoiseScales:
-    """The noise that makes a labelled record and an unlabelled one cost the same mu each.
+    """The noise that makes a labeled record and an unlabeled one cost the same mu each.
 
     ``encoder`` and ``combiner`` are noise multipliers of single steps (0: there are no such steps),
-    ``pushes`` standard deviations beside labelled messages of norm one, and ``bound`` the norm that
-    unlabelled messages may have.
+    ``pushes`` standard deviations beside labeled messages of norm one, and ``bound`` the norm that
+    unlabeled messages may have.
     """
 
     encoder: float
@@ -27,11 +27,11 @@ class NoiseScales:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSplit:
-    """Shares of mu^2: a labelled record pays for everything, an unlabelled one for its messages only.
+    """Shares of mu^2: a labeled record pays for everything, an unlabeled one for its messages only.
 
-    With mu^2 = sum of the steps' (shift / noise)^2, a labelled record's shares are fe for T1 encoder steps,
+    With mu^2 = sum of the steps' (shift / noise)^2, a labeled record's shares are fe for T1 encoder steps,
     fc for T2 combiner steps (recipe S: steps that weigh rows) and fa = 1 - fe - fc for the pushes. An
-    unlabelled record meets the same pushes with messages of norm at most B = 1 / sqrt(fa): B^2 fa = 1, the
+    unlabeled record meets the same pushes with messages of norm at most B = 1 / sqrt(fa): B^2 fa = 1, the
     whole budget.
 
     Args:

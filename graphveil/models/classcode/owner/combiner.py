@@ -1,8 +1,8 @@
 """Recipe R: a node reads the published rows of the nodes on its own list, and a noisy combiner weighs up.
 
-Row v of a push is noisy; the rows of v's d own neighbours are noisy independently, and their sum tells v's
+Row v of a push is noisy; the rows of v's d own neighbors are noisy independently, and their sum tells v's
 class with sqrt(d) times less noise. Reading needs no budget (``release/rows/out_neighbors.py``): the prediction
-for v depends on v's own record and published values. Training the combiner on labelled nodes does, and pays.
+for v depends on v's own record and published values. Training the combiner on labeled nodes does, and pays.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def own_neighborhood_sum(
 
         r_v = sum over the own list of b_u (Z_u - w_v c_v), divided by sigma sqrt(sum of b_u^2).
 
-    A node takes out what it wrote itself, so a labelled node does not hear its own label.
+    A node takes out what it wrote itself, so a labeled node does not hear its own label.
 
     Args:
         read: sums published rows over each node's own list.
@@ -68,8 +68,8 @@ def combiner_inputs(log_posteriors: Tensor, neighborhood_sum: Tensor, log_likeli
     length = neighborhood_sum.norm(dim=1, keepdim=True).clamp_min(_TINY)
     shortened = neighborhood_sum * (_SUM_LENGTH * _SUM_SCALE / length).clamp_max(1.0) / _SUM_SCALE
     likely = (log_likelihoods / _LIKELY_SCALE).clamp(-_LIKELY_RANGE, _LIKELY_RANGE)
-    centred = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
-    return torch.cat([centred, shortened, neighborhood_sum / length, likely], dim=1).to(torch.float64)
+    centered = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
+    return torch.cat([centered, shortened, neighborhood_sum / length, likely], dim=1).to(torch.float64)
 
 
 def prior_combiner_weights(classes: int) -> Tensor:
@@ -92,10 +92,10 @@ class Combiner:
 
 
 def fit_combiner(
-    inputs: Tensor, labels: Tensor, labelled: Tensor, *, steps: int, noise: DescentNoise
+    inputs: Tensor, labels: Tensor, labeled: Tensor, *, steps: int, noise: DescentNoise
 ) -> Combiner:
-    """Train on the labelled nodes from the public start; a member without a label (-1) is null."""
-    nodes = np.flatnonzero(labelled.numpy())
+    """Train on the labeled nodes from the public start; a member without a label (-1) is null."""
+    nodes = np.flatnonzero(labeled.numpy())
     classes = (inputs.shape[1] + 2) // 4
     descent = DescentSchedule(steps=steps, rate=COMBINER_RATE, records=len(nodes))
     weights = descend(

@@ -39,7 +39,7 @@ class DecodedRows:
 def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> DecodedRows:
     """Fit the mixture to rows (n, C-1) with noise of standard deviation sigma, and read every row by it.
 
-    A row of class k and strength s is N(s h_k, sigma^2 I + s^2 S_k): its neighbours' codes have the mean
+    A row of class k and strength s is N(s h_k, sigma^2 I + s^2 S_k): its neighbors' codes have the mean
     profile h_k, which varies from node to node with covariance S_k. Ten strengths span the rows' lengths.
     EM starts from h_k = codes_k / 2, which assumes that friends are alike, and is held near it by 50
     pseudo-nodes per class. The log-likelihood leaves the classes' shares out.
@@ -127,7 +127,7 @@ class _Mixture:
         return (self.log_densities(block) + prior).flatten(1).softmax(dim=1)
 
     def read(self, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return centred log-likelihoods (n, C), expected strengths (n) and doubts (n)."""
+        """Return centered log-likelihoods (n, C), expected strengths (n) and doubts (n)."""
         weighted = self.log_densities(block) + self.strength_prior[:, None]
         likely = weighted.logsumexp(dim=1)
         posterior = (likely + self.class_prior).softmax(dim=1)

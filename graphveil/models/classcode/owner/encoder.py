@@ -31,18 +31,18 @@ def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> Desce
 
 
 def train_encoder(
-    graph: Graph, query: DPSGDQuery, labelled: Tensor, release: Release, session: Session
+    graph: Graph, query: DPSGDQuery, labeled: Tensor, release: Release, session: Session
 ) -> NoisySoftmax:
-    """Train the encoder on labelled members as the release's next question, or take it from the workspace.
+    """Train the encoder on labeled members as the release's next question, or take it from the workspace.
 
     Args:
         graph: features and labels.
         query: the steps.
-        labelled: the public members that teach, bool (N).
+        labeled: the public members that teach, bool (N).
         release: open, with the steps as its next question.
         session: where a finished stage is kept, and on which device gradients are formed.
     """
-    nodes = labelled.nonzero()[:, 0]
+    nodes = labeled.nonzero()[:, 0]
     bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *device_tag(session.private_device))
     noise = release.answer(DPSGDData(*bound))
 
@@ -50,7 +50,7 @@ def train_encoder(
         return fit_softmax(
             graph.x,
             graph.y,
-            labelled,
+            labeled,
             graph.num_classes,
             descent=encoder_schedule(query.steps, query.noise_multiplier, len(nodes)),
             noise_multiplier=query.noise_multiplier,

@@ -1,7 +1,7 @@
-"""Recipe S: how much to trust rows beside features, two numbers learned from labelled nodes by noisy steps.
+"""Recipe S: how much to trust rows beside features, two numbers learned from labeled nodes by noisy steps.
 
 Features and rows are each read as if they told the truth, and neither quite does: friends may not be alike.
-A row is written by others, so a labelled node's row does not carry its own label and may be judged by it.
+A row is written by others, so a labeled node's row does not carry its own label and may be judged by it.
 """
 
 from dataclasses import dataclass
@@ -39,17 +39,17 @@ def fit_evidence_weights(
     log_posteriors: Tensor,
     log_likelihoods: Tensor,
     labels: Tensor,
-    labelled: Tensor,
+    labeled: Tensor,
     *,
     steps: int,
     noise_multiplier: float,
     noise: DescentNoise,
 ) -> EvidenceWeights:
-    """Train on the labelled nodes, from weights of one; a member without a label (-1) is null.
+    """Train on the labeled nodes, from weights of one; a member without a label (-1) is null.
 
     The result is cut to [0, 2.5]: rows may count for nothing, but not against what they say.
     """
-    nodes = np.flatnonzero(labelled.numpy())
+    nodes = np.flatnonzero(labeled.numpy())
     experts = [part.numpy()[nodes] for part in (log_posteriors, log_likelihoods)]
     descent = evidence_weights_schedule(steps, noise_multiplier, len(nodes))
     weights = descend_weights(experts, labels.numpy()[nodes], np.ones(WEIGHTS), descent, noise, clip=_CLIP)

@@ -68,7 +68,7 @@ def fit_node_level_classcode(
         encoder = fit.encoder()
         log_posteriors = encoder.log_posteriors(graph.x)
     with session.stage("aggregate"):
-        messages = NodeMessages(graph.y, fit.labelled, graph.num_classes, fit.pushes[0].bounds[OTHER])
+        messages = NodeMessages(graph.y, fit.labeled, graph.num_classes, fit.pushes[0].bounds[OTHER])
         sigmas = [push.sigma for push in fit.pushes]
         aggregated = aggregate_and_decode(
             fit.push, sigmas, messages, log_posteriors, released, fit.prioritized
@@ -94,10 +94,10 @@ class _Fit:
         if not steps or not self.pushes:
             raise ReleaseError("a plan of ClassCode on records begins with steps and goes on with pushes")
         self.first, self.last = steps[0], steps[1] if len(steps) > 1 else None
-        self.labelled = training_members(graph, plan)
-        self._nodes = self.labelled.nonzero()[:, 0]
+        self.labeled = training_members(graph, plan)
+        self._nodes = self.labeled.nonzero()[:, 0]
         # A plan that can tell rows apart from the first push on gives more to those that nobody knows yet.
-        self.prioritized = ~self.labelled & (len(self.pushes[0].levels) > len(FLAT_LEVELS))
+        self.prioritized = ~self.labeled & (len(self.pushes[0].levels) > len(FLAT_LEVELS))
 
     def push(self, vectors: Tensor, levels: Tensor) -> Tensor:
         """Answer the next push."""
@@ -105,7 +105,7 @@ class _Fit:
 
     def encoder(self) -> NoisySoftmax:
         """Train the encoder, or take it from the workspace."""
-        return train_encoder(self._graph, self.first, self.labelled, self._release, self._session)
+        return train_encoder(self._graph, self.first, self.labeled, self._release, self._session)
 
     def combiner_inputs(self, log_posteriors: Tensor, aggregated: AggregatedCodes, sent: Tensor) -> Tensor:
         """Return what the combiner reads: for v, v's own record and published rows."""
@@ -131,7 +131,7 @@ class _Fit:
             fitted = fit_evidence_weights(
                 *read,
                 labels,
-                self.labelled,
+                self.labeled,
                 steps=query.steps,
                 noise_multiplier=query.noise_multiplier,
                 noise=noise,
@@ -148,7 +148,7 @@ class _Fit:
         noise = self._release.answer(DPSGDData(inputs[self._nodes], labels[self._nodes]))
 
         def train() -> State:
-            fitted = fit_combiner(inputs, labels, self.labelled, steps=query.steps, noise=noise)
+            fitted = fit_combiner(inputs, labels, self.labeled, steps=query.steps, noise=noise)
             return {"weights": fitted.weights}
 
         return Combiner(self._session.load_or_compute("combiner", train)["weights"])

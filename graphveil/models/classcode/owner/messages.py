@@ -12,20 +12,20 @@ _SAFETY = 1 + 1e-6  # a message stays below its bound in spite of rounding
 
 @dataclass(frozen=True)
 class NodeMessages:
-    """Who sends what: labelled nodes their class's code, of norm one; the others a soft code, or nothing.
+    """Who sends what: labeled nodes their class's code, of norm one; the others a soft code, or nothing.
 
     A record without a label pays for nothing but its messages and may use the whole budget for them: its
-    bound B is above one, so that its messages cost as much as a labelled record's everything.
+    bound B is above one, so that its messages cost as much as a labeled record's everything.
 
     Args:
-        labels: class numbers (N); those outside ``labelled`` are not read, and -1 is null: it sends nothing.
-        labelled: the public members of the labelled group, bool (N).
+        labels: class numbers (N); those outside ``labeled`` are not read, and -1 is null: it sends nothing.
+        labeled: the public members of the labeled group, bool (N).
         classes: C.
-        bound: B, the unlabelled records' norm bound; 0 makes them send nothing.
+        bound: B, the unlabeled records' norm bound; 0 makes them send nothing.
     """
 
     labels: Tensor
-    labelled: Tensor
+    labeled: Tensor
     classes: int
     bound: float
 
@@ -49,7 +49,7 @@ class NodeMessages:
 
     def _with_labels(self, soft: Tensor) -> Tensor:
         sent = soft * (self.bound / _SAFETY)
-        nodes = self.labelled.nonzero()[:, 0]
+        nodes = self.labeled.nonzero()[:, 0]
         known = self.labels[nodes]
         codes = simplex_codes(self.classes)[known.clamp_min(0)] / _SAFETY
         sent[nodes] = torch.where((known >= 0)[:, None], codes, 0.0)

@@ -1,4 +1,4 @@
-"""ClassCode for unit ``node-owner``: labelled codes pushed along the sources' own edges."""
+"""ClassCode for unit ``node-record``: labeled codes pushed along the sources' own edges."""
 
 from dataclasses import dataclass
 
@@ -28,14 +28,14 @@ class NodeLevelClassCode(Method):
     Args:
         reads_own_edges: recipe R.
         targets: whose rows are released; None for all.
-        unlabelled_send: whether nodes that do not teach send messages.
+        unlabeled_send: whether nodes that do not teach send messages.
         encoder_share: share of mu^2 that goes to the encoder; None for what suits.
         out_degree_bound: D of the pushes.
     """
 
     reads_own_edges: bool = False
     targets: Targets = None
-    unlabelled_send: bool = True
+    unlabeled_send: bool = True
     encoder_share: float | None = None
     out_degree_bound: int = 1
 
@@ -55,7 +55,7 @@ class NodeLevelClassCode(Method):
         """Return the questions, before the size of their noise is chosen."""
         unit = self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
-            raise UnitError(f"{self.name} on records is for unit 'node-owner', not {unit.name!r}")
+            raise UnitError(f"{self.name} on records is for unit 'node-record', not {unit.name!r}")
         return NodeLevelReleasePlan(
             unit=unit,
             features=sizes.width,
@@ -64,7 +64,7 @@ class NodeLevelClassCode(Method):
             reads_own_edges=self.reads_own_edges,
             fits_evidence_weights=self.targets is None,
             share=self.encoder_share,
-            unlabelled_send=self.unlabelled_send,
+            unlabeled_send=self.unlabeled_send,
             metrics=self.privacy_config.private_metrics,
             out_degree_bound=self.out_degree_bound,
         )

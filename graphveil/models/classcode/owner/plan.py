@@ -24,14 +24,14 @@ class NodeLevelReleasePlan:
     ``metrics`` for one pair of noisy counts instead.
 
     Args:
-        unit: ``node-owner``; replaced records double every shift.
+        unit: ``node-record``; replaced records double every shift.
         features: f.
         classes: C.
-        records: the public number of labelled nodes, for the encoder's share.
+        records: the public number of labeled nodes, for the encoder's share.
         reads_own_edges: recipe R in place of S.
-        fits_evidence_weights: whether S learns how much to trust rows; it needs the rows of labelled nodes.
+        fits_evidence_weights: whether S learns how much to trust rows; it needs the rows of labeled nodes.
         share: the encoder's share; None for what suits the recipe.
-        unlabelled_send: whether nodes that do not teach send messages.
+        unlabeled_send: whether nodes that do not teach send messages.
         train_on_val: whether validation labels are used like training labels.
         metrics: whether accuracies are released.
         out_degree_bound: D of the pushes.
@@ -48,7 +48,7 @@ class NodeLevelReleasePlan:
     reads_own_edges: bool = False
     fits_evidence_weights: bool = True
     share: float | None = None
-    unlabelled_send: bool = True
+    unlabeled_send: bool = True
     train_on_val: bool = True
     metrics: bool = False
     out_degree_bound: int = 1
@@ -117,4 +117,4 @@ class NodeLevelReleasePlan:
         """Return the longest message of a group's records."""
         if self._is_training_group(group):
             return 1.0
-        return float(self.unlabelled_send) * (1.0 if self.metrics else longest)
+        return float(self.unlabeled_send) * (1.0 if self.metrics else longest)

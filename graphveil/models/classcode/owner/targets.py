@@ -1,4 +1,4 @@
-"""Whose rows are released under unit ``node-owner``: all, or those that somebody asked for."""
+"""Whose rows are released under unit ``node-record``: all, or those that somebody asked for."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ Targets = str | tuple[int | str, ...] | None
 
 
 def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
-    """Return the public set of nodes whose rows are released, bool (N); ``"unlabelled"`` ones do not teach.
+    """Return the public set of nodes whose rows are released, bool (N); ``"unlabeled"`` ones do not teach.
 
     Raises:
         ConfigError: an id is no node of the graph, or nothing is left.
@@ -22,7 +22,7 @@ def released_rows(graph: Graph, plan: ReleasePlan, targets: Targets) -> Tensor:
     chosen = torch.zeros(graph.num_nodes, dtype=torch.bool)
     if targets == "test":
         chosen[members(graph, "test")] = True
-    elif targets == "unlabelled":
+    elif targets == "unlabeled":
         chosen = ~training_members(graph, plan)
     else:
         chosen[_positions(graph, targets)] = True
@@ -38,7 +38,7 @@ def _positions(graph: Graph, targets: Targets) -> list[int]:
     wanted = [str(name) for name in targets or ()]
     if not all(name in places for name in wanted):
         raise ConfigError(
-            "targets names a node that the graph does not have; give ids of its nodes, or 'unlabelled' or "
+            "targets names a node that the graph does not have; give ids of its nodes, or 'unlabeled' or "
             "'test'"
         )
     return [places[name] for name in wanted]

@@ -28,7 +28,7 @@ class TrainedNodeLevelClassCode(TrainedModel):
             NotImplementedGuaranteeError: always.
         """
         raise NotImplementedGuaranteeError(
-            "classcode with unit 'node-owner' asks by who has a public label, which another graph need not "
+            "classcode with unit 'node-record' asks by who has a public label, which another graph need not "
             "say, and does not yet predict one; fit it on that graph (its own release and budget), or use "
             "gap, which predicts other graphs"
         )

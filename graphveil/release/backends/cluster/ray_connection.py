@@ -86,6 +86,6 @@ def import_ray() -> Any:
         import ray
     except ImportError:
         raise MissingDependencyError(
-            "engine='ray' (--engine ray) needs Ray; install the extra: pip install 'graphveil[ray]'"
+            "engine='ray' (--backend ray) needs Ray; install the extra: pip install 'graphveil[ray]'"
         ) from None
     return ray

@@ -1,4 +1,4 @@
-"""Homophily: what released counts say about neighbours, and which method is named where they say little."""
+"""Homophily: what released counts say about neighbors, and which method is named where they say little."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_the_error_is_that_of_the_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "variance"),
+    ("endpoint_counts", "variance"),
     [
         (torch.full((2, 2), 5.0), 100.0),
         (torch.full((2, 2), -5.0), 1.0),
@@ -41,7 +41,7 @@ def test_what_noise_may_have_made_says_nothing(endpoint_counts: torch.Tensor, va
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_a_fit_says_how_alike_neighbours_are_from_what_it_released(noise: str) -> None:
+def test_a_fit_says_how_alike_neighbors_are_from_what_it_released(noise: str) -> None:
     model = ClassCode(unit="undirected-edge", epsilon=4.0, delta=1e-6, seed=0, noise=noise).fit(listed())
     assert model.homophily_ is not None and model.homophily_.is_weak
     before = ClassCode(unit="undirected-edge", epsilon=4.0)

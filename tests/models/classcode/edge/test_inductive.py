@@ -54,7 +54,9 @@ def grow(graph: Graph, nodes: int = 3, seed: int = 0) -> Graph:
 
 
 @pytest.mark.usefixtures("quick_classcode")
-@pytest.mark.parametrize("options", [{}, {"weights": "half_cos"}, {"weights": "jaccard"}, {"distil": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"weights": "half_cos"}, {"weights": "jaccard"}, {"self_training": True}]
+)
 def test_another_graph_is_asked_once_for_rows_alone(options: dict[str, Any]) -> None:
     graph, other = grouped(), without_labels(grouped(seed=1))
     model = ClassCode(**PUBLIC, **options).fit(graph)
@@ -128,7 +130,7 @@ def test_labels_of_other_classes_are_refused_before_anything_is_booked() -> None
 
 
 def test_records_are_not_predicted_elsewhere() -> None:
-    model = ClassCode(unit="node-owner", epsilon=4.0, delta=1e-5, seed=0).fit(grouped())
+    model = ClassCode(unit="node-record", epsilon=4.0, delta=1e-5, seed=0).fit(grouped())
     other = grouped(seed=1)
     with pytest.raises(NotImplementedGuaranteeError, match="use gap"):
         model.predict(other)
@@ -137,7 +139,7 @@ def test_records_are_not_predicted_elsewhere() -> None:
 
 @pytest.mark.usefixtures("quick_classcode")
 @pytest.mark.parametrize(
-    "options", [{}, {"distil": True}, {"weights": "learned_public"}, {"few_labels": True}]
+    "options", [{}, {"self_training": True}, {"weights": "learned_public"}, {"few_labels": True}]
 )
 def test_a_model_from_a_folder_predicts_what_the_first_one_does(
     tmp_path: Path, options: dict[str, Any]
@@ -198,7 +200,7 @@ def test_nodes_that_come_later_hear_old_ones_at_full_weight_and_pay_for_new_edge
 
 
 @pytest.mark.usefixtures("quick_classcode")
-def test_where_neighbours_are_counted_later_nodes_hear_old_ones(
+def test_where_neighbors_are_counted_later_nodes_hear_old_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     combined_aggregates: list[tuple[Tensor, Tensor, Tensor]] = []

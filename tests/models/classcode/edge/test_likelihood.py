@@ -16,23 +16,23 @@ def test_noiseless_counts_give_the_exact_affinities() -> None:
     labels = torch.tensor([0] * 100 + [1] * 100)
     affinity = affinity_from_counts(cells, 1e-6, labels, num_nodes=200)
     expected = torch.tensor([[2000 / 2200, 200 / 2200], [200 / 6200, 6000 / 6200]], dtype=torch.float64)
-    torch.testing.assert_close(affinity.neighbours, expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(affinity.neighbors, expected, rtol=1e-6, atol=1e-6)
     assert abs(affinity.mean_degree - 8400 / 200) < 1e-6
 
 
 def test_directed_counts_are_read_from_the_receiving_side() -> None:
     cells = torch.tensor([[10.0, 90.0], [0.0, 100.0]]) * 100  # rows: source class; columns: target class
     affinity = affinity_from_counts(cells, 1e-6, torch.tensor([0, 1] * 50), num_nodes=100, directed=True)
-    assert float(affinity.neighbours[0, 0]) > 0.99
-    assert abs(float(affinity.neighbours[1, 0]) - 90 / 190) < 0.01
+    assert float(affinity.neighbors[0, 0]) > 0.99
+    assert abs(float(affinity.neighbors[1, 0]) - 90 / 190) < 0.01
 
 
 def test_counts_drowned_in_noise_fall_back_to_the_class_shares() -> None:
     cells = torch.tensor([[100.0, -300.0, 80.0], [0.0, 40.0, 120.0], [0.0, 0.0, 500.0]])
     affinity = affinity_from_counts(cells, 1e6, torch.tensor([0, 1, 2] * 30), num_nodes=90)
-    assert bool((affinity.neighbours > 0).all())
-    torch.testing.assert_close(affinity.neighbours.sum(dim=1), torch.ones(3, dtype=torch.float64))
-    across = affinity.neighbours[~torch.eye(3, dtype=torch.bool)]
+    assert bool((affinity.neighbors > 0).all())
+    torch.testing.assert_close(affinity.neighbors.sum(dim=1), torch.ones(3, dtype=torch.float64))
+    across = affinity.neighbors[~torch.eye(3, dtype=torch.bool)]
     assert float(across.max() - across.min()) < 1e-3
 
 

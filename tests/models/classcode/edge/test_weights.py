@@ -29,7 +29,7 @@ QUICK: dict[str, Any] = {
     "delta": 1e-5,
     "seed": 0,
     "unsafe_noise_seed": 0,
-    "distil": False,
+    "self_training": False,
 }
 
 
@@ -255,7 +255,7 @@ def test_a_resumed_fit_is_asked_with_the_same_keys(tmp_path: Path, monkeypatch: 
         ({"weights": "given"}, "use gap"),
         ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
         ({"weights": "jaccard", "weight_rows": "previous"}, "stay the same"),
-        ({"weights": "half_cos", "unit": "node-owner", "distil": None}, "protect edges"),
+        ({"weights": "half_cos", "unit": "node-record", "self_training": None}, "protect edges"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:

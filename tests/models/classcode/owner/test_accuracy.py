@@ -9,14 +9,14 @@ from graphveil.graph import RECIPES, load_dataset
 from graphveil.models.classcode import ClassCode
 
 SPLITS = 3
-UNLABELLED: dict[str, object] = {"targets": "unlabelled"}
+UNLABELED: dict[str, object] = {"targets": "unlabeled"}
 READING: dict[str, object] = {"read_own_edges": True}
 # (data set, options, epsilon, test accuracy in percent that the mean of three splits reaches)
 CLAIMS = [
     ("facebook100/Berkeley13", {}, 1.0, 53.0),
     ("facebook100/Berkeley13", {}, 4.0, 75.5),
-    ("facebook100/Berkeley13", UNLABELLED, 1.0, 68.0),
-    ("facebook100/Berkeley13", UNLABELLED, 4.0, 82.0),
+    ("facebook100/Berkeley13", UNLABELED, 1.0, 68.0),
+    ("facebook100/Berkeley13", UNLABELED, 4.0, 82.0),
     ("facebook100/Berkeley13", READING, 1.0, 77.5),
     ("facebook100/Berkeley13", READING, 8.0, 83.3),
     ("facebook100/Rutgers89", READING, 1.0, 78.5),
@@ -36,7 +36,7 @@ def test_the_claimed_accuracy_is_reached(
     scores = []
     for seed in range(SPLITS):
         part = RECIPES["gap"].split(graph, seed)
-        model = ClassCode(unit="node-owner", epsilon=epsilon, delta=1e-5, seed=seed, **options).fit(part)  # type: ignore[arg-type]
+        model = ClassCode(unit="node-record", epsilon=epsilon, delta=1e-5, seed=seed, **options).fit(part)  # type: ignore[arg-type]
         assert model.guarantee.valid and model.guarantee.epsilon <= epsilon
         scores.append(100 * model.score(part))
     # Noise is fresh each time: two standard errors below the claim would refute it.

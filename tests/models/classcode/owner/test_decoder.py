@@ -56,12 +56,12 @@ def reference(rows: torch.Tensor, sigma: float, iterations: int):
                 means = h[k] + (rows - s * h[k]) @ gain.T
                 latent.append((r[j, k], means, S[k] - s * gain @ S[k]))
                 sums, weight = sums + r[j, k] @ means, weight + r[j, k].sum()
-            centre = (sums + 50 * 0.5 * CODES[k]) / (weight + 50)
+            center = (sums + 50 * 0.5 * CODES[k]) / (weight + 50)
             scatter = 50 * 0.03 * eye
             for share, means, covariance in latent:
-                off = means - centre
+                off = means - center
                 scatter = scatter + (share[:, None] * off).T @ off + share.sum() * covariance
-            new_h.append(centre)
+            new_h.append(center)
             new_S.append(scatter / (weight + 50))
         h, S = new_h, new_S
         by_strength = (r.sum(dim=(1, 2)) + 1) / (count + 10)
@@ -130,7 +130,7 @@ def test_rows_whose_moments_are_not_kept_give_the_same_bytes(monkeypatch: pytest
     monkeypatch.setattr(decoder, "_HELD", 256 * 8 * 7)
     again = decode(rows, 0.5, CODES)
     assert made == [256, 256, 88] * 13  # once for each step, and once to read
-    for name in ("log_likelihoods", "strengths", "doubts"):
+    for name in ("log_likelihoods", "strengths", "uncertainties"):
         assert torch.equal(getattr(kept, name), getattr(again, name))
 
 
@@ -140,7 +140,7 @@ def test_classes_a_few_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     whole = decode(rows, 0.5, codes)
     monkeypatch.setattr(decoder, "_NEAR", 2 * 10 * 8 * 36)  # two classes
     pieces = decode(rows, 0.5, codes)
-    for name in ("log_likelihoods", "strengths", "doubts"):
+    for name in ("log_likelihoods", "strengths", "uncertainties"):
         torch.testing.assert_close(getattr(pieces, name), getattr(whole, name))
 
 

@@ -44,14 +44,14 @@ def test_golden_noise_of_recipe_s(epsilon: float, golden: tuple[float, ...]) -> 
 
 
 @pytest.mark.parametrize(
-    "division",
+    "budget_split",
     [
         BudgetSplit.for_weighted_rows(0.1),
         BudgetSplit.for_weighted_rows(0.5),
         BudgetSplit.neighborhood_sum(0.4, 0.2),
     ],
 )
-def test_labelled_and_unlabelled_records_cost_the_same(budget_split: BudgetSplit) -> None:
+def test_labeled_and_unlabeled_records_cost_the_same(budget_split: BudgetSplit) -> None:
     noise = budget_split.noise(0.7)
     pushes = sum(sigma**-2 for sigma in noise.pushes)
     trained = budget_split.encoder_steps / noise.encoder**2

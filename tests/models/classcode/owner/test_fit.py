@@ -1,4 +1,4 @@
-"""ClassCode under unit node-owner, from graph to predictions."""
+"""ClassCode under unit node-record, from graph to predictions."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def demo() -> Graph:
 
 def make(**changes: object) -> ClassCode:
     settings: dict[str, object] = {
-        "unit": "node-owner",
+        "unit": "node-record",
         "epsilon": 4.0,
         "delta": 1e-5,
         "seed": 0,
@@ -137,9 +137,9 @@ class TestTargets:
         released = (make(targets="test").fit(graph).aggregates_["rows"] != 0).any(dim=1)
         assert released.nonzero()[:, 0].tolist() == test.tolist()
         assert torch.equal(
-            (make(targets="unlabelled").fit(graph).aggregates_["rows"] != 0).any(dim=1), released
+            (make(targets="unlabeled").fit(graph).aggregates_["rows"] != 0).any(dim=1), released
         )
-        counted = make(targets="unlabelled", private_metrics=True).fit(graph)  # validation nodes do not teach
+        counted = make(targets="unlabeled", private_metrics=True).fit(graph)  # validation nodes do not teach
         assert (counted.aggregates_["rows"] != 0).any(dim=1).sum() == len(test) + len(members(graph, "val"))
 
     def test_ids_are_the_graphs_own(self, graph: Graph) -> None:
@@ -147,7 +147,7 @@ class TestTargets:
         named = make(targets=("p3", "p5")).fit(graph.replace(ids=ids))
         assert (named.aggregates_["rows"] != 0).any(dim=1).nonzero()[:, 0].tolist() == [3, 5]
         with pytest.raises(
-            ConfigError, match="does not have; give ids of its nodes, or 'unlabelled' or 'test'"
+            ConfigError, match="does not have; give ids of its nodes, or 'unlabeled' or 'test'"
         ):
             make(targets=("p3", "q")).fit(graph.replace(ids=ids))
 
@@ -218,7 +218,7 @@ def test_silent_nodes_are_invisible_to_others() -> None:
     means = []
     for seen in (graph, _without(graph, q)):
         release = _Replayed(seen)
-        _run(release, make(unlabelled_send=False, encoder_share=0.3))
+        _run(release, make(unlabeled_send=False, encoder_share=0.3))
         means.append(release.means)
     for before, after in zip(*means, strict=True):
         assert torch.equal(before, after)
@@ -229,16 +229,20 @@ def test_silent_nodes_are_invisible_to_others() -> None:
     [
         ({"read_own_edges": True, "targets": "test"}, ConfigError, "drop targets"),
         ({"targets": ()}, ConfigError, "empty targets"),
-        ({"targets": "tset"}, ConfigError, "is not one of unlabelled, test; did you mean 'test'"),
-        ({"targets": 1.5}, ConfigError, "must be one of 'unlabelled', 'test' or a sequence"),
-        ({"targets": (1.5,)}, ConfigError, "must be one of 'unlabelled', 'test' or a sequence"),
+        ({"targets": "tset"}, ConfigError, "is not one of unlabeled, test; did you mean 'test'"),
+        ({"targets": 1.5}, ConfigError, "must be one of 'unlabeled', 'test' or a sequence"),
+        ({"targets": (1.5,)}, ConfigError, "must be one of 'unlabeled', 'test' or a sequence"),
         ({"targets": "tests"}, ConfigError, "did you mean 'test'"),
         ({"encoder_share": 0.9}, ConfigError, "encoder_share"),
         ({"few_labels": True}, ConfigError, "few_labels=True is for edge units"),
-        ({"unit": "undirected-edge", "targets": "test"}, ConfigError, "is for unit 'node-owner'"),
-        ({"unit": "undirected-edge", "read_own_edges": True}, ConfigError, "is for unit 'node-owner'"),
-        ({"unit": "node-promise", "assured_max_degree": 9}, NotImplementedGuaranteeError, "node-promise"),
-        ({"unit": "undirected-edge", "degree_budget": 3}, UnitError, "degree_budget"),
+        ({"unit": "undirected-edge", "targets": "test"}, ConfigError, "is for unit 'node-record'"),
+        ({"unit": "undirected-edge", "read_own_edges": True}, ConfigError, "is for unit 'node-record'"),
+        (
+            {"unit": "node-bounded-degree", "max_degree": 9},
+            NotImplementedGuaranteeError,
+            "node-bounded-degree",
+        ),
+        ({"unit": "undirected-edge", "out_degree_bound": 3}, UnitError, "out_degree_bound"),
         ({"mode": "paper"}, ConfigError, "no paper mode"),
     ],
 )
@@ -280,11 +284,11 @@ def test_replay_no_record_pays_more_than_mu(
             (float((before - after).norm()) / noise) ** 2
             for before, after, noise in zip(whole.means, replay.means, plan, strict=True)
         )
-        unlabelled = int(q in members(graph, "test").tolist())
-        worst[unlabelled] = max(worst[unlabelled], paid**0.5)
+        unlabeled = int(q in members(graph, "test").tolist())
+        worst[unlabeled] = max(worst[unlabeled], paid**0.5)
     assert max(worst) <= mu * (1 + 1e-6)
     assert worst[0] > 0.8 * mu
-    if not recipe:  # unlabelled: the first message is faint, the others (shares .3 and .3) at full voice
+    if not recipe:  # unlabeled: the first message is faint, the others (shares .3 and .3) at full voice
         assert worst[1] > (0.6**0.5 - 1e-3) * mu
 
 
@@ -374,7 +378,7 @@ def _run(release: _Replayed, model: ClassCode) -> list[float]:
         records=7,
         reads_own_edges=model.read_own_edges,
         share=model.encoder_share,
-        unlabelled_send=model.unlabelled_send,
+        unlabeled_send=model.unlabeled_send,
     )
     queries = asked.queries(0.9)
     plan = ReleasePlan(asked.unit, queries, 1e-5)

@@ -1,4 +1,4 @@
-"""Messages: labelled codes of norm one, soft codes of norm B, and nothing of a null record."""
+"""Messages: labeled codes of norm one, soft codes of norm B, and nothing of a null record."""
 
 import pytest
 import torch
@@ -6,15 +6,15 @@ import torch
 from graphveil.models.classcode.codes import simplex_codes
 from graphveil.models.classcode.owner.messages import NodeMessages
 
-LABELLED = torch.tensor([True, True, False, False])
+LABELED = torch.tensor([True, True, False, False])
 LOG = torch.tensor([[0.0, 0.0, 9.0], [0.0, 0.0, 9.0], [30.0, 0.0, 0.0], [0.0, 0.4, 0.0]]).log_softmax(dim=1)
 
 
 def messages(labels: list[int], bound: float = 1.4) -> NodeMessages:
-    return NodeMessages(torch.tensor(labels), LABELLED, 3, bound)
+    return NodeMessages(torch.tensor(labels), LABELED, 3, bound)
 
 
-def test_labelled_nodes_send_their_label_whatever_their_features_say() -> None:
+def test_labeled_nodes_send_their_label_whatever_their_features_say() -> None:
     sent = messages([0, 1, 2, 2])
     for vectors in (sent.first(LOG), sent.later(LOG)):
         torch.testing.assert_close(vectors[:2], simplex_codes(3)[:2], rtol=2e-6, atol=2e-6)
@@ -39,6 +39,6 @@ def test_a_member_without_a_label_sends_nothing() -> None:
 
 
 @pytest.mark.parametrize("log", [LOG, torch.zeros(4, 3)])
-def test_with_bound_zero_unlabelled_nodes_are_invisible(log: torch.Tensor) -> None:
+def test_with_bound_zero_unlabeled_nodes_are_invisible(log: torch.Tensor) -> None:
     sent = messages([0, 1, 2, 2], bound=0.0)
     assert (sent.first(log)[2:] == 0).all() and (sent.later(log)[2:] == 0).all()

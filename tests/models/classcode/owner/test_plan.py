@@ -30,14 +30,20 @@ def costs(plan: NodeLevelReleasePlan, mu: float) -> list[float]:
 @pytest.mark.parametrize("mu", [0.05, 0.27, 2.9])
 def test_every_group_pays_the_total(replace_one: bool, reads: bool, mu: float) -> None:
     unit = NodeRecord(replace_one=replace_one)
-    for changes in ({}, {"weighs": False}, {"val_teaches": False}, {"metrics": True}, {"share": 0.4}):
+    for changes in (
+        {},
+        {"fits_evidence_weights": False},
+        {"train_on_val": False},
+        {"metrics": True},
+        {"share": 0.4},
+    ):
         plan = make(unit=unit, reads_own_edges=reads, **changes)
         assert costs(plan, mu) == pytest.approx([mu] * 3, rel=1e-9), changes
 
 
 def test_silent_nodes_pay_nothing() -> None:
-    assert costs(make(unlabelled_send=False), 0.5) == pytest.approx([0.5, 0.5, 0.0])
-    assert costs(make(unlabelled_send=False, train_on_val=False), 0.5) == pytest.approx([0.5, 0.0, 0.0])
+    assert costs(make(unlabeled_send=False), 0.5) == pytest.approx([0.5, 0.5, 0.0])
+    assert costs(make(unlabeled_send=False, train_on_val=False), 0.5) == pytest.approx([0.5, 0.0, 0.0])
 
 
 def test_recipe_s_is_encoder_and_three_pushes() -> None:
@@ -52,7 +58,7 @@ def test_recipe_s_is_encoder_and_three_pushes() -> None:
     assert all(push.bounds == pytest.approx((1, 1.054093, 1.054093)) for push in pushes)
     assert pushes[0].levels == (0, 16) and len(pushes[1].levels) == 21
     weighed = [query for query in make().queries(0.5) if isinstance(query, OutEdgeSumQuery)]
-    assert (min(weighed[0].levels), max(weighed[0].levels)) == (0, 256)  # rows of unlabelled nodes: weight 4
+    assert (min(weighed[0].levels), max(weighed[0].levels)) == (0, 256)  # rows of unlabeled nodes: weight 4
     neighborhood_sum = [
         query for query in make(reads_own_edges=True).queries(0.5) if isinstance(query, OutEdgeSumQuery)
     ]

@@ -54,10 +54,10 @@ def test_weak_and_doubtful_rows_are_raised_and_the_smallest_weight_is_one() -> N
 
 
 def test_rows_add_up_by_precision_and_say_the_classes() -> None:
-    lists, y, labelled = setting()
+    lists, y, labeled = setting()
     push = ExactPush(lists, 90)
     heard = aggregate_and_decode(
-        push, (1.0, 0.5), NodeMessages(y, labelled, CLASSES, 1.1), torch.zeros(90, 3), labelled >= 0, NOBODY
+        push, (1.0, 0.5), NodeMessages(y, labeled, CLASSES, 1.1), torch.zeros(90, 3), labeled >= 0, NOBODY
     )
     rows = [push.mean(*asked) for asked in push.asked]
     torch.testing.assert_close(heard.rows, (rows[0] + 4 * rows[1]) / 5, rtol=1e-5, atol=1e-5)
@@ -65,65 +65,65 @@ def test_rows_add_up_by_precision_and_say_the_classes() -> None:
 
 
 def test_targets_alone_are_released_and_decoded() -> None:
-    lists, y, labelled = setting()
+    lists, y, labeled = setting()
     push = ExactPush(lists, 90, noise=0.1)
-    messages = NodeMessages(y, labelled, CLASSES, 1.1)
-    heard = aggregate_and_decode(push, (0.1, 0.1), messages, torch.zeros(90, 3), ~labelled, NOBODY)
+    messages = NodeMessages(y, labeled, CLASSES, 1.1)
+    heard = aggregate_and_decode(push, (0.1, 0.1), messages, torch.zeros(90, 3), ~labeled, NOBODY)
     for _, levels in push.asked:
-        assert (levels[labelled] == 0).all() and (levels[~labelled] > 0).all()
-    assert (heard.log_likelihoods[labelled] == 0).all() and (heard.rows[labelled] == 0).all()
+        assert (levels[labeled] == 0).all() and (levels[~labeled] > 0).all()
+    assert (heard.log_likelihoods[labeled] == 0).all() and (heard.rows[labeled] == 0).all()
     everyone = torch.ones(90, dtype=torch.bool)
     every = aggregate_and_decode(
         ExactPush(lists, 90, noise=0.1), (0.1, 0.1), messages, torch.zeros(90, 3), everyone, NOBODY
     )
-    strength = [rows.rows[~labelled].norm(dim=1).mean() for rows in (heard, every)]
+    strength = [rows.rows[~labeled].norm(dim=1).mean() for rows in (heard, every)]
     assert strength[0] > 1.3 * strength[1]  # fewer rows share each source's weight
 
 
-def test_favoured_rows_get_four_times_the_weight_of_others() -> None:
-    lists, y, labelled = setting()
+def test_favored_rows_get_four_times_the_weight_of_others() -> None:
+    lists, y, labeled = setting()
     push, everyone = ExactPush(lists, 90), torch.ones(90, dtype=torch.bool)
-    messages = NodeMessages(y, labelled, CLASSES, 1.1)
+    messages = NodeMessages(y, labeled, CLASSES, 1.1)
     alike = aggregate_and_decode(ExactPush(lists, 90), (1.0,), messages, torch.zeros(90, 3), everyone, NOBODY)
-    heard = aggregate_and_decode(push, (1.0, 1.0), messages, torch.zeros(90, 3), everyone, ~labelled)
+    heard = aggregate_and_decode(push, (1.0, 1.0), messages, torch.zeros(90, 3), everyone, ~labeled)
     (_, first), (_, later) = push.asked
-    assert first[~labelled].unique().tolist() == [9] and first[labelled].unique().tolist() == [1]
+    assert first[~labeled].unique().tolist() == [9] and first[labeled].unique().tolist() == [1]
     assert LEVELS[9] == 16 * LEVELS[1]
-    assert later[~labelled].double().mean() > later[labelled].double().mean() + 3
-    strength = [rows.rows[~labelled].norm(dim=1).mean() for rows in (heard, alike)]
+    assert later[~labeled].double().mean() > later[labeled].double().mean() + 3
+    strength = [rows.rows[~labeled].norm(dim=1).mean() for rows in (heard, alike)]
     assert strength[0] > 1.2 * strength[1]
 
 
 def test_it_hears_the_classes_of_a_graph_of_friends() -> None:
-    lists, y, labelled = setting(300, 20)
+    lists, y, labeled = setting(300, 20)
     push = ExactPush(lists, 300, noise=0.2)
     heard = aggregate_and_decode(
         push,
         (0.2, 0.2, 0.2),
-        NodeMessages(y, labelled, 3, 1.1),
+        NodeMessages(y, labeled, 3, 1.1),
         torch.zeros(300, 3),
-        labelled >= 0,
+        labeled >= 0,
         NOBODY.repeat(4)[:300],
     )
     right = heard.log_likelihoods.argmax(dim=1) == y
     assert right.float().mean() > 0.75
-    # Later guesses of unlabelled sources speak at full voice, about what the rows said.
-    later = push.asked[-1][0][~labelled]
+    # Later guesses of unlabeled sources speak at full voice, about what the rows said.
+    later = push.asked[-1][0][~labeled]
     torch.testing.assert_close(later.norm(dim=1), torch.full((len(later),), 1.1).double(), rtol=1e-5, atol=0)
-    assert ((later @ simplex_codes(3).T).argmax(dim=1) == y[~labelled]).float().mean() > 0.7
+    assert ((later @ simplex_codes(3).T).argmax(dim=1) == y[~labeled]).float().mean() > 0.7
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_replay_nulling_any_record_moves_no_push_beyond_its_bound(seed: int) -> None:
     """Run once, keep the transcript, null each record, and recompute every release given that transcript."""
     num_nodes = 12
-    lists, y, labelled = setting(num_nodes, 8, seed)
+    lists, y, labeled = setting(num_nodes, 8, seed)
     released = torch.from_numpy(np.random.default_rng(seed).random(num_nodes) < 0.8)
     log = torch.randn(num_nodes, CLASSES, generator=torch.Generator().manual_seed(seed)).log_softmax(dim=1)
     transcript = _Transcript(ExactPush(lists, num_nodes, noise=0.5, seed=seed))
     bound = 1.3
     aggregate_and_decode(
-        transcript, (0.5, 0.6, 0.6), NodeMessages(y, labelled, CLASSES, bound), log, released, ~labelled
+        transcript, (0.5, 0.6, 0.6), NodeMessages(y, labeled, CLASSES, bound), log, released, ~labeled
     )
     assert len(transcript.rows) == 3
     largest = 0.0
@@ -132,11 +132,11 @@ def test_replay_nulling_any_record_moves_no_push_beyond_its_bound(seed: int) -> 
         replay = _Transcript(ExactPush({**lists, q: []}, num_nodes), transcript.rows)
         # The null record sends whatever it likes: it has nobody to send to.
         aggregate_and_decode(
-            replay, (0.5, 0.6, 0.6), NodeMessages(null, labelled, CLASSES, bound), log, released, ~labelled
+            replay, (0.5, 0.6, 0.6), NodeMessages(null, labeled, CLASSES, bound), log, released, ~labeled
         )
         for before, after in zip(transcript.means, replay.means, strict=True):
             moved = float((before - after).norm())
-            assert moved <= (1.0 if labelled[q] else bound)
+            assert moved <= (1.0 if labeled[q] else bound)
             largest = max(largest, moved)
     assert largest > 0.999
 

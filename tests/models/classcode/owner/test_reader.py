@@ -154,13 +154,13 @@ def test_the_combiner_learns_which_evidence_to_trust() -> None:
     y = torch.arange(600) % 3
     wrong = simplex_codes(3)[(y + 1) % 3] * 2 + 0.1 * torch.randn(600, 2, generator=generator).double()
     flat = torch.zeros(600, 3).double()
-    inputs, labelled = combiner_inputs(flat, wrong, flat), torch.arange(600) < 400
-    fitted = fit_combiner(inputs, y, labelled, steps=40, noise=Silent())
+    inputs, labeled = combiner_inputs(flat, wrong, flat), torch.arange(600) < 400
+    fitted = fit_combiner(inputs, y, labeled, steps=40, noise=Silent())
     assert (
         Combiner(prior_combiner_weights(3)).log_posteriors(inputs).argmax(dim=1) == y
     ).float().mean() < 0.1
-    assert (fitted.log_posteriors(inputs).argmax(dim=1) == y)[~labelled].float().mean() > 0.9
-    again = fit_combiner(inputs, torch.where(labelled, y, -1), labelled, steps=40, noise=Silent())
+    assert (fitted.log_posteriors(inputs).argmax(dim=1) == y)[~labeled].float().mean() > 0.9
+    again = fit_combiner(inputs, torch.where(labeled, y, -1), labeled, steps=40, noise=Silent())
     torch.testing.assert_close(again.weights, fitted.weights)
 
 

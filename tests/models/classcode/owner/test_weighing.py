@@ -33,15 +33,15 @@ def evidence(count: int, strength: float, seed: int = 0) -> tuple[torch.Tensor, 
 
 def fit(count: int, strength: float, z: float = 1.0, noise: float = 0.0) -> list[float]:
     features, rows, y = evidence(count, strength)
-    labelled = torch.arange(count) < count // 2
+    labeled = torch.arange(count) < count // 2
     evidence_weights = fit_evidence_weights(
-        features, rows, y, labelled, steps=20, noise_multiplier=z, noise=Noise(noise)
+        features, rows, y, labeled, steps=20, noise_multiplier=z, noise=Noise(noise)
     )
     again = fit_evidence_weights(
         features,
         rows,
-        torch.where(labelled, y, -1),
-        labelled,
+        torch.where(labeled, y, -1),
+        labeled,
         steps=20,
         noise_multiplier=z,
         noise=Noise(noise),

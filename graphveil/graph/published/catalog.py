@@ -1,4 +1,4 @@
-"""The catalogue of data sets: one record each, saying how large it is and how it is read or fetched."""
+"""The catalog of data sets: one record each, saying how large it is and how it is read or fetched."""
 
 from __future__ import annotations
 

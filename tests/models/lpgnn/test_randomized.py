@@ -1,4 +1,4 @@
-"""What leaves a node is randomised, by the law that the guarantee is about."""
+"""What leaves a node is randomized, by the law that the guarantee is about."""
 
 import math
 
@@ -12,37 +12,37 @@ from graphveil.graph import Graph, to_dense
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
 from graphveil.models.lpgnn.feature_reports import FeatureReportConfig, feature_row
 from graphveil.models.lpgnn.posterior import class_shares
-from graphveil.models.lpgnn.randomized_records import UNKNOWN, Randomiser, estimate_features
+from graphveil.models.lpgnn.randomized_records import UNKNOWN, Randomizer, estimate_features
 from tests.models.conftest import CLASSES, FEATURES, grouped
 
 GRAPH = grouped(nodes=3000)
-RANDOMISER = Randomiser(
+RANDOMIZER = Randomizer(
     mechanism=MultiBit(epsilon=2.0, dim=FEATURES, m=1), label=LabelRR(epsilon=1.0, classes=CLASSES)
 )
 DEVIATIONS = 5  # standard deviations that a mean may be off
 
 
 def test_labels_are_kept_as_often_as_the_law_says() -> None:
-    labels = RANDOMISER(GRAPH, GRAPH.x, 0)["labels"]
+    labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
     told = labels != UNKNOWN
     kept = (labels == GRAPH.y)[told].double().mean().item()
-    keep = RANDOMISER.label.keep
+    keep = RANDOMIZER.label.keep
     assert abs(kept - keep) < DEVIATIONS * math.sqrt(keep * (1 - keep) / int(told.sum()))
 
 
 def test_no_label_of_a_test_node_is_told() -> None:
-    labels = RANDOMISER(GRAPH, GRAPH.x, 0)["labels"]
+    labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
     assert torch.equal(labels == UNKNOWN, GRAPH.mask("test"))
 
 
 def test_a_node_tells_one_bit_and_estimates_are_unbiased() -> None:
-    estimates = estimate_features(RANDOMISER.mechanism, RANDOMISER(GRAPH, GRAPH.x, 0), GRAPH.x)
+    estimates = estimate_features(RANDOMIZER.mechanism, RANDOMIZER(GRAPH, GRAPH.x, 0), GRAPH.x)
     told = estimates.deviations
     assert not isinstance(told, torch.Tensor)
     assert np.array_equal(np.diff(told.indptr), np.ones(GRAPH.num_nodes))
     assert len(np.unique(np.abs(told.data).round(4))) == 1, "a bit has two values"
     error = (estimates.dense() - to_dense(GRAPH.x)).double().mean(dim=0).numpy()
-    variance = RANDOMISER.mechanism.variance(to_dense(GRAPH.x).numpy()).mean(axis=0)
+    variance = RANDOMIZER.mechanism.variance(to_dense(GRAPH.x).numpy()).mean(axis=0)
     assert (np.abs(error) < DEVIATIONS * np.sqrt(variance / GRAPH.num_nodes)).all()
 
 
@@ -64,22 +64,22 @@ def without_labels(graph: Graph, share: float, seed: int = 0) -> Graph:
 
 def test_who_has_no_label_says_a_class_like_everybody_who_is_asked() -> None:
     graph = without_labels(GRAPH, 0.5)
-    labels = RANDOMISER(graph, graph.x, 0)["labels"]
+    labels = RANDOMIZER(graph, graph.x, 0)["labels"]
     assert torch.equal(labels == UNKNOWN, GRAPH.test_mask), "a missing label must not be told by -1"
     missing = (graph.y == UNKNOWN) & ~GRAPH.test_mask
     said = torch.bincount(labels[missing], minlength=CLASSES).double() / int(missing.sum())
     chance = 1 / CLASSES
     spread = DEVIATIONS * math.sqrt(chance * (1 - chance) / int(missing.sum()))
     assert (said - chance).abs().max() < spread
-    whole = RANDOMISER(GRAPH, GRAPH.x, 0)["labels"]
+    whole = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
     assert torch.equal(labels[~missing], whole[~missing]), "one's label changed what another said"
 
 
 def test_who_is_trained_on_does_not_depend_on_who_has_a_label(graph: Graph) -> None:
-    local = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 2}
+    local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 2}
     local |= {"unsafe_noise_seed": 3}
     whole = gv.LPGNN(**local).fit(graph).aggregates_["labels"]
-    for share in (0.3, 1.0):  # a graph of which nobody is labelled learns, too: noise
+    for share in (0.3, 1.0):  # a graph of which nobody is labeled learns, too: noise
         some = gv.LPGNN(**local).fit(without_labels(graph, share))
         told = some.aggregates_["labels"]
         assert torch.equal(told == UNKNOWN, whole == UNKNOWN)
@@ -90,7 +90,7 @@ def test_who_is_trained_on_does_not_depend_on_who_has_a_label(graph: Graph) -> N
 
 
 def test_the_statement_says_that_it_is_covered(graph: Graph) -> None:
-    local = {"unit": "node-features", "eps_x": 1.0, "seed": 0, "epochs": 2}
+    local = {"unit": "local-attributes", "eps_x": 1.0, "seed": 0, "epochs": 2}
     words = "a training or validation node without a label says a class at random"
     assert words in gv.LPGNN(**local, eps_y=2.0).fit(graph).guarantee.formal_statement()
     open_labels = without_labels(graph.replace(), 0.3)
@@ -101,7 +101,7 @@ def test_the_statement_says_that_it_is_covered(graph: Graph) -> None:
 
 
 def test_a_share_of_missing_labels_is_part_of_the_channel(graph: Graph) -> None:
-    local = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0}
+    local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}
     labels = torch.where(graph.test_mask, UNKNOWN, graph.y)
     plain, mixed = (gv.LPGNN(**local, missing_labels=m)._build_method() for m in (0.0, 0.4))
     noisy, fewer = plain.noisy(graph, labels), mixed.noisy(graph, labels)

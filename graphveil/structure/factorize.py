@@ -1,4 +1,4 @@
-"""The matrix that DeepWalk factorises without saying so, and its singular vectors."""
+"""The matrix that DeepWalk factorizes without saying so, and its singular vectors."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from graphveil.structure.nearest import Vectors
 _ROWS = 256
 
 
-def factorised(
+def factorized(
     matrix: Matrix, *, dim: int, window: int, negative: int, first: npt.NDArray[np.float64]
 ) -> Vectors:
     """Return U sqrt(Sigma), float32 (N, dim), of the clipped logarithms; ``first`` starts the iteration."""
