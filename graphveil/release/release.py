@@ -347,7 +347,9 @@ def _public_commitment(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, obj
         "version": _VERSION,
         "unit": _NAMES_IN_KEYS.get(plan.unit.name, plan.unit.name),
         **asdict(plan.unit),
-        "queries": [{_NAMES_IN_KEYS.get(name, name): one for name, one in query.items()} for query in queries],
+        "queries": [
+            {_NAMES_IN_KEYS.get(name, name): one for name, one in query.items()} for query in queries
+        ],
         "sampler": plan.sampler.__name__,
         "nodes": adjacency.num_nodes,
         "directed": adjacency.directed,

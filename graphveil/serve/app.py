@@ -92,9 +92,7 @@ def _add_pages(
 
     app.add_api_route("/healthz", healthz, methods=["HEAD"], include_in_schema=False)
 
-    @app.get(
-        "/metrics", responses=openapi.METRICS, summary="Counters in the text format of Prometheus"
-    )
+    @app.get("/metrics", responses=openapi.METRICS, summary="Counters in the text format of Prometheus")
     async def metrics() -> Response:
         return Response(admission.counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -102,9 +100,7 @@ def _add_pages(
     async def docs() -> Response:
         return HTMLResponse(page, headers=_NO_SCRIPTS)
 
-    page = render_docs(
-        openapi.complete(app, keyed=admission.keys is not None)
-    )  # once all pages are there
+    page = render_docs(openapi.complete(app, keyed=admission.keys is not None))  # once all pages are there
 
 
 def _json(record: object) -> Response:

@@ -13,4 +13,13 @@ from graphveil.audit.query_canaries.context import (
     insert_canaries,
 )
 
-__all__ = ["WITHOUT_CANARIES", "CanaryContext", "CanaryResult", "counts", "insert_canaries", "rows", "slots", "steps"]
+__all__ = [
+    "WITHOUT_CANARIES",
+    "CanaryContext",
+    "CanaryResult",
+    "counts",
+    "insert_canaries",
+    "rows",
+    "slots",
+    "steps",
+]
