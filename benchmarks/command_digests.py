@@ -93,7 +93,8 @@ COMMANDS: dict[str, str] = {
     "check": f"check {TABLES}",
     "prepare": f"prepare {TABLES} --out prepared",
     "calibrate gap": f"calibrate gap --unit undirected-edge {BUDGET}",
-    "calibrate gap owner": f"calibrate gap --unit node-record {BUDGET} --nodes-count 400 --out-degree-bound 5",
+    "calibrate gap owner": f"calibrate gap --unit node-record {BUDGET} --nodes-count 400"
+    " --out-degree-bound 5",
     "calibrate lpgnn": "calibrate lpgnn --unit local-attributes --set eps_x=1 --set eps_y=1"
     " --features-count 8 --classes-count 4",
     "ledger init": f"ledger init tiny --ledger ledger.db {TINY} {EDGE} --epsilon 40 --delta 1e-5",

@@ -13,8 +13,8 @@ Rows ``sage``, ``gat`` and ``gin``: one layer of torch_geometric of width 16 and
 GraphSAGE where every list is a list of random people, and ``random-encoder`` the encoder of that same fit,
 which reads no list. ``neighbors``: a GraphSAGE of the same size trained on exact trees (four own slots),
 whose weights are released and nothing else; its figure is what the weights say to somebody who may read
-every record, on the exact graph, and no release. ``promised``: the same under node-bounded-degree, where stars are
-refused and exact trees are all there is, one slot, with the graph's own largest degree promised.
+every record, on the exact graph, and no release. ``promised``: the same under node-bounded-degree, where
+stars are refused and exact trees are all there is, one slot, with the graph's own largest degree promised.
 ``mlp``, ``gap``, ``classcode`` and ``reading`` are this
 library's methods on the same
 splits (ClassCode with all rows released, and reading own edges). ``rows``: unit undirected-edge,

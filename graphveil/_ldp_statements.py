@@ -1,4 +1,5 @@
-"""The sentences of unit ``local-attributes``, whose records are randomized one by one before anybody sees them.
+"""The sentences of unit ``local-attributes``, whose records are randomized one by one before anybody sees
+them.
 
 They are fixed; only figures go in: the given budgets, in full, and their decimal sum. They stand in the
 ground layer because a device reads them, which has no more than NumPy.

@@ -1,7 +1,8 @@
 """Encrypted messages: what is sent through machinery that writes down what passes through it.
 
-A :class:`SecretBox` seals with a key that two sides share (AES-256-GCM). Who has none yet is sent one: it makes a
-:class:`RecipientKey` and publishes one end, for which :func:`seal_to` seals (X25519, HKDF-SHA256, and a box).
+A :class:`SecretBox` seals with a key that two sides share (AES-256-GCM). Who has none yet is sent one: it
+makes a :class:`RecipientKey` and publishes one end, for which :func:`seal_to` seals (X25519, HKDF-SHA256, and
+a box).
 """
 
 import secrets

@@ -72,7 +72,8 @@ def attack_bound_text(guarantee: Guarantee) -> str:
     """Return the attacker's figure in words.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> attack_bound_text(Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1))
+    >>> attack_bound_text(Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7,
+    ...     releases=1))
     'true-positive rate at 1 % false positives: at most 1.74 %'
     """
     figure = f"true-positive rate at 1 % false positives: at most {percent_up(guarantee.max_tpr)} %"
@@ -102,7 +103,8 @@ def guarantee_summary(guarantee: Guarantee) -> str:
     """Return what the guarantee means for somebody who does not know differential privacy.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> void = Guarantee.from_event(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1, deviations=("a flaw",))
+    >>> void = Guarantee.from_event(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1,
+    ...     deviations=("a flaw",))
     >>> guarantee_summary(void).startswith("No valid guarantee")
     True
     """
@@ -153,7 +155,8 @@ def _summary_of_records(guarantee: Guarantee) -> str:
         attacker_question = f"whether a particular person's record ({record}) was used"
         classes = "people who were left out", "those who were not"
     return (
-        f"Suppose that an attacker knows everybody else's record and asks {attacker_question}. The attacker sees all that "
+        f"Suppose that an attacker knows everybody else's record and asks {attacker_question}. The attacker "
+        "sees all that "
         "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
         f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr)} in 100 of "
         f"{classes[1]}; guessing blindly finds 1. "

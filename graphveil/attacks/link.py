@@ -77,7 +77,8 @@ class LinkSettings:
         _check.switch(supervised=self.supervised)
         if self.nodes > MAX_ATTACKED_NODES:
             raise ConfigError(
-                f"nodes={self.nodes} must be at most {MAX_ATTACKED_NODES:,}: all pairs of them are judged; draw fewer"
+                f"nodes={self.nodes} must be at most {MAX_ATTACKED_NODES:,}: all pairs of them are judged; "
+                "draw fewer"
             )
 
 
@@ -120,7 +121,8 @@ class LinkReport:
     Args:
         pairs: what was judged.
         attackers: by name.
-        theoretical_bound: the attack bound that the guarantee implies for one edge (:func:`theoretical_bound_of`).
+        theoretical_bound: the attack bound that the guarantee implies for one edge
+            (:func:`theoretical_bound_of`).
         edge_source: what the model's answers read.
         settings: what was asked.
     """

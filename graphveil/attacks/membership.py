@@ -65,8 +65,8 @@ class MembershipReport:
 
     Args:
         attackers: rankings by name: members are there.
-        theoretical_bound: the attack bound that the guarantee implies for one record; nothing under a unit that
-            protects edges alone.
+        theoretical_bound: the attack bound that the guarantee implies for one record; nothing under a unit
+            that protects edges alone.
         unit: what it protects.
         judged: how many nodes were judged.
         settings: what was asked.

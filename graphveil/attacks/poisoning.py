@@ -92,7 +92,8 @@ class PoisonedCollection:
         """Have the nodes of a graph randomize their records, and learn from them.
 
         Raises:
-            NotImplementedGuaranteeError: the model tells several classes, or features of another kind than the collection's.
+            NotImplementedGuaranteeError: the model tells several classes, or features of another kind than
+                the collection's.
         """
         if model.unit != "local-attributes":
             raise ConfigError(
@@ -180,7 +181,8 @@ def attack_collection(
         seed: of who lies, and of random lies.
 
     Raises:
-        NotImplementedGuaranteeError: the model tells several classes, or features of another kind than the collection's.
+        NotImplementedGuaranteeError: the model tells several classes, or features of another kind than the
+            collection's.
     """
     _check.one_of(POISONING_STRATEGIES, strategy=strategy)
     return PoisonedCollection.from_model(model, graph).with_malicious_clients(

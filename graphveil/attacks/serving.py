@@ -34,9 +34,9 @@ class ServedModel:
 
     Args:
         predict: probabilities for features that are sent; the server holds the edges.
-        edge_source: what an answer is computed from: exact edges, a released graph, or released rows. In the last
-            case answers are stored, and other features are another question at a price of its own: no nudge
-            moves anybody's answer, and every influence is zero by construction.
+        edge_source: what an answer is computed from: exact edges, a released graph, or released rows. In the
+            last case answers are stored, and other features are another question at a price of its own: no
+            nudge moves anybody's answer, and every influence is zero by construction.
         proba: the probabilities of the graph's own features.
         released: what was published besides, rows by name.
     """

@@ -60,9 +60,9 @@ def theoretical_bound_of(
 
     Args:
         guarantee: the guarantee.
-        attacked_object: what the attacker is after. Where the unit does not protect it, nothing is excluded: edges are
-            public where nodes randomize their features, and so are records where edges are protected. By
-            default it is what the unit protects.
+        attacked_object: what the attacker is after. Where the unit does not protect it, nothing is excluded:
+            edges are public where nodes randomize their features, and so are records where edges are
+            protected. By default it is what the unit protects.
     """
     if (
         not guarantee.valid

@@ -1,8 +1,8 @@
 """What single steps of a mechanism draw, and what two laws of one step tell apart, from below.
 
-A :class:`LossLowerBound` never says more than is true: a privacy loss of ``pure`` happens with probability ``mass`` at
-least, on top of it stands a Gaussian of parameter mu, and with probability ``certain`` everything is told.
-``alone`` is the epsilon that some event of a single step shows.
+A :class:`LossLowerBound` never says more than is true: a privacy loss of ``pure`` happens with probability
+``mass`` at least, on top of it stands a Gaussian of parameter mu, and with probability ``certain`` everything
+is told. ``alone`` is the epsilon that some event of a single step shows.
 """
 
 import math

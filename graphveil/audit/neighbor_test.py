@@ -44,10 +44,10 @@ def neighbor_test(
     """Try to refute a claim: run a mechanism on random neighbors, and compare what is told with it.
 
     The mechanism is ``function(graph, noise)``: it draws all its noise from ``noise``
-    (:class:`~graphveil.audit.noise.NoiseRecorder`) and may return anything else that it gives out. The neighbor is
-    run with the outcomes of the first graph's run, so each step is compared given the same answers before
-    it. With ``sensitivity=`` it is ``function(graph)``, which returns what noise is added to, and the claim
-    is that no neighbor moves it further, in L2.
+    (:class:`~graphveil.audit.noise.NoiseRecorder`) and may return anything else that it gives out. The
+    neighbor is run with the outcomes of the first graph's run, so each step is compared given the same
+    answers before it. With ``sensitivity=`` it is ``function(graph)``, which returns what noise is added to,
+    and the claim is that no neighbor moves it further, in L2.
 
     A refutation is a proof up to rounding, or up to chance of one in ten million where secret samples are
     drawn. No refutation is no proof.

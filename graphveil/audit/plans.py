@@ -27,7 +27,8 @@ class PlanAudit:
         claimed: the plan's own epsilon at its delta.
         delta, confidence: of the bound, over all queries together.
         planted: query by query.
-        without_canaries: stages without canaries, which count as if they told nothing, each with why it has none.
+        without_canaries: stages without canaries, which count as if they told nothing, each with why it has
+            none.
     """
 
     epsilon: float

@@ -134,9 +134,9 @@ def _edges_of(kind: str, n: int, some: list[Pair]) -> list[Pair]:
 def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
     """Return what draws two neighbors under a unit.
 
-    ``undirected-edge`` and ``directed-edge`` toggle one edge. ``node-record`` nulls one node's features, label
-    and own list; ``node`` its record and all its edges, whoever declares them. ``local-attributes`` puts another
-    record in a node's place and leaves the edges.
+    ``undirected-edge`` and ``directed-edge`` toggle one edge. ``node-record`` nulls one node's features,
+    label and own list; ``node`` its record and all its edges, whoever declares them. ``local-attributes``
+    puts another record in a node's place and leaves the edges.
 
     >>> first, second = neighbors_of("undirected-edge")(np.random.default_rng(0))
     >>> len(set(first.edges) ^ set(second.edges))

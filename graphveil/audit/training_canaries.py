@@ -34,7 +34,8 @@ class CanaryGraph:
 
     Args:
         graph: with the canaries whose coin said so.
-        query_graph: the graph whose predictions are scored: for edges the same, for records with all of them in.
+        query_graph: the graph whose predictions are scored: for edges the same, for records with all of them
+            in.
         places: an edge's two ends (m, 2), or a record's node (m,).
         present: who is in.
     """

@@ -107,8 +107,8 @@ AssumeDisjointNodes = Annotated[
     bool,
     typer.Option(
         "--assume-disjoint-nodes",
-        help="Unit local-attributes: you assert that nobody in this graph was trained on or asked before: the "
-        "larger figure counts, not the sum.",
+        help="Unit local-attributes: you assert that nobody in this graph was trained on or asked before: "
+        "the larger figure counts, not the sum.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -258,7 +258,8 @@ Unit = Annotated[
     typer.Option(
         "--unit",
         help="What is protected: undirected-edge or directed-edge (who is connected), node-record (a node's "
-        "features, label and own edges), node-bounded-degree (all its edges, if no degree exceeds an asserted one), "
+        "features, label and own edges), node-bounded-degree (all its edges, if no degree exceeds an "
+        "asserted one), "
         "local-attributes (features and label, which each node randomizes: --set eps_x=.. --set eps_y=..), "
         "edge-subset (of a released graph: each pair on a public list that is no public edge), "
         "or none.",
@@ -335,8 +336,8 @@ MaxDegree = Annotated[
         "--max-degree",
         min=1,
         metavar="D",
-        help="Largest number of edges of a node, an assumption that you assert. Required for node-bounded-degree; a "
-        "graph that violates it is rejected.",
+        help="Largest number of edges of a node, an assumption that you assert. Required for "
+        "node-bounded-degree; a graph that violates it is rejected.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -368,8 +369,8 @@ Theta = Annotated[
     Path | None,
     typer.Option(
         "--theta",
-        help="Unit local-attributes: a JSON list of public weights, one a feature, that add up to 1: how a node "
-        "divides eps_x among its features. Weights computed from its own records depend on them.",
+        help="Unit local-attributes: a JSON list of public weights, one a feature, that add up to 1: how a "
+        "node divides eps_x among its features. Weights computed from its own records depend on them.",
         rich_help_panel=_PRIVACY,
     ),
 ]

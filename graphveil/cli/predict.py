@@ -98,7 +98,8 @@ def predict(
         described = described or ledger is not None or chosen is not None or bool(public.given)
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
-                "column flags, --assume-disjoint-nodes, --assume-disjoint-edges, --allow-spend, --ledger and --backend "
+                "column flags, --assume-disjoint-nodes, --assume-disjoint-edges, --allow-spend, --ledger and "
+                "--backend "
                 "are about another graph; add its --nodes and --edges, or drop them"
             )
         restore_earlier_predictions(run, model)

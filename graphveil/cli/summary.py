@@ -311,7 +311,8 @@ def _additional_cost(metrics: dict[str, Any]) -> list[str]:
             else f"; all {metrics['runs']} runs: {format_upper_bound(sum_.epsilon)}"
         )
         lines.append(
-            f"Features have a guarantee of their own, which is never added: epsilon {format_upper_bound(cost.epsilon)}"
+            "Features have a guarantee of their own, which is never added: epsilon "
+            f"{format_upper_bound(cost.epsilon)}"
             f"{cost.mark}{runs}. True-positive rate at 1 % false positives: at most "
             f"{percent_up(cost.max_tpr)} %{cost.mark}."
         )
@@ -340,7 +341,8 @@ def _total_cost(metrics: dict[str, Any]) -> list[str]:
     rate = percent_up(metrics["max_tpr_at_1pct_fpr_all_runs"])
     return [
         f"Epsilon is that of one model; {names} on these {data} together: epsilon "
-        f"{format_upper_bound(total['epsilon'])} at delta {format_delta(total['delta'])}, true-positive rate at most "
+        f"{format_upper_bound(total['epsilon'])} at delta {format_delta(total['delta'])}, true-positive rate "
+        "at most "
         f"{rate} %"
         f"{Cost.from_guarantee(metrics['guarantee']).mark}.",
         *tested,

@@ -113,7 +113,8 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
 
     Under node-level units it queries the same records and adds to the total, so it is off by default there.
 
-    >>> trains_baseline("undirected-edge", None), trains_baseline("node-record", None), trains_baseline("node-record", True)
+    >>> trains_baseline("undirected-edge", None), trains_baseline("node-record",
+    ...     None), trains_baseline("node-record", True)
     (True, False, True)
     """
     return unit not in ("node-record", "node-bounded-degree") if baseline is None else baseline

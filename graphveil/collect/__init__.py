@@ -5,7 +5,8 @@ Everything here needs NumPy only. The format is documented in ``docs/local.md``.
 >>> import numpy as np
 >>> from graphveil.collect import Collector, CollectionProtocol, randomize_record
 >>> from graphveil.mechanisms import LabelRR, MultiBit
->>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=1.0, classes=3))
+>>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=1.0,
+...     classes=3))
 >>> secret = bytes(32)  # on a device: client_secret()
 >>> encoded_report = randomize_record(protocol, node=1, secret=secret, features=np.full(8, 0.3), label=2)
 >>> collector = Collector(protocol, nodes=4)

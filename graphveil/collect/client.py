@@ -39,18 +39,20 @@ def randomize_record(
 ) -> bytes:
     """Randomize one record and return the LDP report to send.
 
-    The guarantee of the LDP report is what ``protocol.statement()`` says, whatever becomes of it. Called again
-    with the same record it is the same LDP report, and tells nothing more. A changed record gives
+    The guarantee of the LDP report is what ``protocol.statement()`` says, whatever becomes of it. Called
+    again with the same record it is the same LDP report, and tells nothing more. A changed record gives
     another one, and the two together tell twice as much.
 
     Args:
-        protocol: the public parameters; look at them before you answer (``statement``, ``unprotected_parts``).
+        protocol: the public parameters; look at them before you answer (``statement``,
+            ``unprotected_parts``).
         node: the public id by which the survey knows whose LDP report this is; it is bound to it.
         secret: from :func:`~graphveil.collect.client_secret`, and never sent.
         features: the record's features, shape (dim,); values outside the bounds are clipped.
         label: the record's class, or -1 if it has none, which says a class at random.
         max_eps: how much the whole record may tell. A survey that asks for more is not answered.
-        allow_unprotected_label: send the label as it is, if the survey asks for that: nothing protects it then.
+        allow_unprotected_label: send the label as it is, if the survey asks for that: nothing protects it
+            then.
 
     Raises:
         BudgetError: the survey asks for more than ``max_eps``, or for the label as it is.
@@ -110,7 +112,8 @@ def randomize_records(
     >>> from graphveil.mechanisms import MultiBit
     >>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2))
     >>> x = np.array([[0.1, 0.9], [0.5, 0.0]])
-    >>> [len(encoded_report) for encoded_report in randomize_records(protocol, nodes=["ann", "bob"], secret=bytes(32), features=x)]
+    >>> [len(encoded_report) for encoded_report in randomize_records(protocol, nodes=["ann", "bob"],
+    ...     secret=bytes(32), features=x)]
     [42, 42]
     """
     fitting("protocol", protocol, CollectionProtocol)
@@ -143,7 +146,8 @@ def check_limits(
     Args:
         protocol: the public parameters.
         max_eps: how much a whole record may tell.
-        allow_unprotected_label: whether the label may leave as it is; its budget, infinite, does not count then.
+        allow_unprotected_label: whether the label may leave as it is; its budget, infinite, does not count
+            then.
 
     Raises:
         BudgetError: it asks for more.
@@ -161,14 +165,17 @@ nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
         if not allow_unprotected_label:
             raise BudgetError(
                 "the survey asks for the label as it is, which nothing protects: nothing was sent; ask for a "
-                "survey that randomizes it, or agree by allow_unprotected_label=True (--allow-unprotected-label)"
+                "survey that randomizes it, or agree by allow_unprotected_label=True "
+                "(--allow-unprotected-label)"
             )
         budgets.pop()
     # As decimals, as they are written, 0.1 and 0.2 are 0.3; and what a claim says is allowed by naming it.
     if exact_sum(budgets) > exact_sum([max_eps]) and sum(budgets) > max_eps:
         raise BudgetError(
-            f"the survey asks for epsilon {exact_sum_text(*budgets)} of a record, and this device tells up to "
-            f"{exact_sum_text(max_eps)}: nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)"
+            f"the survey asks for epsilon {exact_sum_text(*budgets)} of a record, and this device tells up "
+            "to "
+            f"{exact_sum_text(max_eps)}: nothing was sent; ask for a survey of less, or raise max_eps= "
+            "(--max-eps)"
         )
 
 

@@ -46,8 +46,8 @@ class Collector:
         """Take the LDP report of a node.
 
         Raises:
-            LDPReportError: see :func:`decode`; or an LDP report of this node was taken before. The collector is
-                unchanged then.
+            LDPReportError: see :func:`decode`; or an LDP report of this node was taken before. The collector
+                is unchanged then.
         """
         if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
             raise LDPReportError(

@@ -35,7 +35,8 @@ def largest_share(protocol: CollectionProtocol) -> float:
     """Return the most that one feature has of the budget of all, theta's largest; 0 without features.
 
     >>> from graphveil.mechanisms import FeatureRR, Weights
-    >>> largest_share(CollectionProtocol(features=FeatureRR(epsilon=8.0, dim=2, allocation=Weights([0.75, 0.25]))))
+    >>> largest_share(CollectionProtocol(features=FeatureRR(epsilon=8.0, dim=2, allocation=Weights([0.75,
+    ...     0.25]))))
     0.75
     """
     budgets = feature_budgets(protocol)

@@ -108,7 +108,8 @@ class Cost:
     def from_guarantee(cls, guarantee: Mapping[str, Any]) -> "Cost":
         """Read a guarantee as plain values: what was proved, which a paper's budget is not.
 
-        >>> Cost.from_guarantee({"epsilon": 86.2, "max_tpr_at_1pct_fpr": 1.0, "valid": False, "unit": "node-record"})
+        >>> Cost.from_guarantee({"epsilon": 86.2, "max_tpr_at_1pct_fpr": 1.0, "valid": False,
+        ...     "unit": "node-record"})
         Cost(epsilon=86.2, max_tpr=1.0, mark=' (not valid)')
         """
         mark = invalid_mark(valid=guarantee["valid"], unit=guarantee["unit"])

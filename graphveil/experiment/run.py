@@ -359,8 +359,8 @@ def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
 def _covers_accuracies(guarantee: Guarantee) -> bool:
     """Whether exact accuracies follow from what was released and from labels that are not protected.
 
-    Under ``local-attributes`` those of training and validation nodes are on what the nodes said, and test labels
-    are not covered by anything.
+    Under ``local-attributes`` those of training and validation nodes are on what the nodes said, and test
+    labels are not covered by anything.
     """
     if guarantee.unit == LocalAttributes.name:
         return True

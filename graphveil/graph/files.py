@@ -78,10 +78,10 @@ def read_graph(
         categories: columns that become one 0/1 column per value: ``"plan=free|pro"`` with a public list,
             ``"country=hash:32"`` hashed into so many places, or ``"plan"`` with the values that occur, which
             units that protect records refuse. A mapping of names to lists, numbers or None does, too.
-        missing: ``"raise_problems"``; ``"indicator"``, 0 and one more column for each that says so; ``"constant=V"``;
-            or ``"median"`` of the table, which units that protect records refuse.
-        unknown_ids: ``"raise_problems"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the nodes that
-            they name, which is for unit ``none`` alone: one secret edge would publish a node.
+        missing: ``"refuse"``; ``"indicator"``, 0 and one more column for each that says so;
+            ``"constant=V"``; or ``"median"`` of the table, which units that protect records refuse.
+        unknown_ids: ``"refuse"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the
+            nodes that they name, which is for unit ``none`` alone: one secret edge would publish a node.
         null_values: the words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
             pandas, ``\\N``, ``?`` and ``-``. An empty field is always missing. They never apply to ids.
         delimiter, decimal: what stands between the columns of CSV files (one character, or ``"tab"``), and

@@ -1,7 +1,7 @@
 """Who a set of edges is, and which state of a graph: identities that hold no edge.
 
-A budget hangs on an :class:`EdgeSet` and kept answers on a :class:`AdjacencyVersion`. Both are compared as objects,
-because any digest of the edges would tell neighboring graphs apart.
+A budget hangs on an :class:`EdgeSet` and kept answers on a :class:`AdjacencyVersion`. Both are compared as
+objects, because any digest of the edges would tell neighboring graphs apart.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ class History:
     >>> ledger.init("friends", "undirected-edge")
     >>> for name in "ab":
     ...     ledger.data_set("friends").record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
-    >>> [step.total.epsilon(0.0) for step in History.from_rows(ledger.export("friends")).of_unit("undirected-edge")]
+    >>> history = History.from_rows(ledger.export("friends"))
+    >>> [step.total.epsilon(0.0) for step in history.of_unit("undirected-edge")]
     [0.1, 0.2]
     >>> ledger.close(); folder.cleanup()
     """

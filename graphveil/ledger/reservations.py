@@ -403,13 +403,15 @@ def _budget_error(account: Account, entry: Entry, cost: PrivacyCost) -> str:
     delta = format_delta(float(limit.delta))
     message = (
         f"data set {account.data_set!r} refuses the release {entry.label!r}: it asks for epsilon "
-        f"{format_upper_bound(cost.epsilon(limit.delta))}, and {format_upper_bound(account.total.epsilon(limit.delta))} of "
+        f"{format_upper_bound(cost.epsilon(limit.delta))}, and "
+        f"{format_upper_bound(account.total.epsilon(limit.delta))} of "
         f"{limit.epsilon} at delta {delta} are spent under unit {account.unit!r}. "
     )
     remaining_epsilon = account.total.remaining_epsilon(limit, entry)
     if remaining_epsilon:
         return message + (
-            f"For a release like it, epsilon {remaining_epsilon:g} at that delta would still fit. Reduce epsilon, or "
+            f"For a release like it, epsilon {remaining_epsilon:g} at that delta would still fit. Reduce "
+            "epsilon, or "
             "raise the limit (graphveil ledger raise). No privacy budget was spent."
         )
     if math.isinf(account.total.plus(cost).epsilon(limit.delta)):

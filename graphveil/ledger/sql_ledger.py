@@ -61,8 +61,8 @@ class Ledger:
     """A ledger in a database: SQLite in a file, or PostgreSQL for several machines.
 
     Args:
-        location: a path, or a URL; by default the user's own ledger (GRAPHVEIL_LEDGER, else a file in the data
-            folder).
+        location: a path, or a URL; by default the user's own ledger (GRAPHVEIL_LEDGER, else a file in the
+            data folder).
 
     Raises:
         ConfigError: it lies on a file system without locks, or its URL is of another kind of database.
@@ -413,7 +413,8 @@ def restore(
 def _older(kept: Ledger, file: Path, missing_receipts: list[IntegrityViolation]) -> str:
     """Return what a backup lacks of a ledger that was there, or of receipts; empty if nothing."""
     if missing_receipts:
-        return f"it lacks {missing_receipts[0].data_set}, entry {missing_receipts[0].entry}, which a run has a receipt of"
+        first = missing_receipts[0]
+        return f"it lacks {first.data_set}, entry {first.entry}, which a run has a receipt of"
     seen, (ident, count) = HighWaterMark(file).read(), kept._store.size
     if seen is not None and (seen[0] != ident or seen[1] > count):
         what = "another ledger" if seen[0] != ident else f"{seen[1]:,} entries, and this one has {count:,}"

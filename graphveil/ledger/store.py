@@ -207,20 +207,23 @@ class Store:
             if not newer:
                 raise self.corruption_error("its version cannot be read")
             raise LedgerError(
-                f"the ledger at {self.display_url} is of version {str(content)[:20]}, and this program reads versions "
+                f"the ledger at {self.display_url} is of version {str(content)[:20]}, and this program reads "
+                "versions "
                 f"up to {VERSION}. Update graphveil. No privacy budget was spent."
             )
 
     def _missing(self) -> ConfigError:
         return ConfigError(
-            f"there is no ledger at {self.display_url}. Correct --ledger, or make one with `graphveil ledger init "
+            f"there is no ledger at {self.display_url}. Correct --ledger, or make one with `graphveil ledger "
+            "init "
             "NAME --unit UNIT --epsilon E --delta D`."
         )
 
     def corruption_error(self, why: str) -> LedgerError:
         """Return that the database does not hold what a ledger wrote."""
         return LedgerError(
-            f"the ledger at {self.display_url} is damaged: {why}. Restore a backup (graphveil ledger restore), or "
+            f"the ledger at {self.display_url} is damaged: {why}. Restore a backup (graphveil ledger "
+            "restore), or "
             "see `graphveil ledger verify`. No privacy budget was spent."
         )
 
@@ -338,7 +341,8 @@ class Store:
         """Refuse a file that was removed or replaced: who has it open would go on in it unseen."""
         if self._file is not None and _identity(self._file) != self._identity:
             raise LedgerError(
-                f"the ledger at {self.display_url} was removed or replaced by another file while it was in use; "
+                f"the ledger at {self.display_url} was removed or replaced by another file while it was in "
+                "use; "
                 "nothing was recorded by this step, so nothing may be released. Restore it, and start again"
             )
 
@@ -448,7 +452,8 @@ def _make_folder(store: Store) -> None:
         _create_private_file(store._file)
     except OSError as error:
         raise LedgerError(
-            f"the ledger at {store.display_url} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER name a "
+            f"the ledger at {store.display_url} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER "
+            "name a "
             "file or a database that may be written"
         ) from None
 
@@ -529,6 +534,7 @@ def _database_message(error: DBAPIError | sqlite3.Error, store: Store) -> str:
     words = str(origin).strip().splitlines()
     content = words[0] if words else type(origin).__name__
     return (
-        f"the ledger at {store.display_url} cannot be used: {content}; nothing was recorded by this step, so nothing "
+        f"the ledger at {store.display_url} cannot be used: {content}; nothing was recorded by this step, so "
+        "nothing "
         "may be released. Mend the database, or name another ledger (--ledger)"
     )

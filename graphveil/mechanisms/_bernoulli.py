@@ -33,7 +33,8 @@ def bernoulli_positions(stream: RowStream, threshold: int, start: int, stop: int
     """Return the marked places of start .. stop - 1, ascending; each is marked with threshold / 2^64.
 
     >>> found = bernoulli_positions(RowStream(bytes(32)), 1 << 62, 0, 1000)
-    >>> parts = [bernoulli_positions(RowStream(bytes(32)), 1 << 62, *ends) for ends in ((0, 333), (333, 1000))]
+    >>> parts = [bernoulli_positions(RowStream(bytes(32)), 1 << 62, *ends) for ends in ((0, 333), (333,
+    ...     1000))]
     >>> bool(200 < len(found) < 300), bool((np.concatenate(parts) == found).all())
     (True, True)
     """

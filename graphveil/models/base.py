@@ -75,8 +75,8 @@ class Estimator(DisplayMixin, ABC):
     """Base of all models. Every constructor keyword is public configuration; data are call arguments.
 
     A fit takes a frozen copy of the configuration (:class:`~graphveil.models.method.Method`) and leaves a
-    value (:class:`~graphveil.models.fitted_model.FittedModel`). Parameters that are set later are for the next fit:
-    predictions, prices and saved files follow the one that was made.
+    value (:class:`~graphveil.models.fitted_model.FittedModel`). Parameters that are set later are for the
+    next fit: predictions, prices and saved files follow the one that was made.
 
     Args:
         unit: what is protected; never guessed.
@@ -86,8 +86,8 @@ class Estimator(DisplayMixin, ABC):
         seed: fixes public randomness (splits, weights, batches); None draws a fresh one.
         unsafe_noise_seed: also fixes the noise, for tests and paper mode, and voids the guarantee.
         max_units: public bound on the number of protected units, for ``delta="auto"``.
-        out_degree_bound: D of unit ``node-record``: a node of at most D own edges sends at full weight, one of
-            more shares the weight of D. Any public D is safe.
+        out_degree_bound: D of unit ``node-record``: a node of at most D own edges sends at full weight, one
+            of more shares the weight of D. Any public D is safe.
         max_degree: the largest degree that the data owner asserts, for unit ``node-bounded-degree``.
         replace_one: for node units: hide which of two records a node has, not only whether it has one.
         private_metrics: for node units: also release noisy counts of correct predictions, so that accuracies

@@ -78,7 +78,8 @@ class TrainingConfig:
             _refuse_for_records(given, privacy_config)
         elif given.selection != "last":
             raise ConfigError(
-                f"selection={given.selection!r} is for node units; under unit {privacy_config.unit.name!r} validation "
+                f"selection={given.selection!r} is for node units; under unit {privacy_config.unit.name!r} "
+                "validation "
                 "labels are public, and the best epoch is chosen at no cost; drop it"
             )
         paper = privacy_config.on_records and privacy_config.paper
@@ -134,7 +135,8 @@ def _refuse_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -
     """Refuse what mixes records, or asks validation records without paying."""
     if given.batch_norm:
         raise ConfigError(
-            f"batch_norm mixes the records of a batch, and unit {privacy_config.unit.name!r} protects each of them; "
+            f"batch_norm mixes the records of a batch, and unit {privacy_config.unit.name!r} protects each "
+            "of them; "
             "use LayerNorm or GroupNorm in networks of your own, and here leave batch_norm out"
         )
     if given.dropout:

@@ -53,8 +53,8 @@ class LabelPosterior(LocalEstimator):
 
     in several ways: a guess from afar and its neighbors, belief propagation, and either with communities of
     the public edges as a prior. They are mixed by how likely each makes told labels that it was not told
-    (:func:`~graphveil.models.lpgnn.posterior_mixture.mixed_posterior`), so that what does not fit a graph loses its
-    weight. There is no network, and nothing to fit but these weights (``weights_``).
+    (:func:`~graphveil.models.lpgnn.posterior_mixture.mixed_posterior`), so that what does not fit a graph
+    loses its weight. There is no network, and nothing to fit but these weights (``weights_``).
 
     Guarantee, unit ``local-attributes``: eps_y-LDP for each node's label; nothing is told about its features.
     Unit ``none`` is the reference without noise.
@@ -96,8 +96,8 @@ class LabelPosterior(LocalEstimator):
     def no_graph_baseline(self) -> "LabelPosterior":
         """Return the unfitted baseline that reads no edge: the posterior of a node's own label.
 
-        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP reports).
-        A node that told nothing gets the most frequent class.
+        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP
+        reports). A node that told nothing gets the most frequent class.
 
         >>> LabelPosterior(unit="local-attributes", eps_y=1.0).no_graph_baseline().prior
         'nothing'
@@ -113,7 +113,8 @@ class LabelPosterior(LocalEstimator):
                 would be told for nothing.
 
         >>> from graphveil.mechanisms import SubsetSelection
-        >>> LabelPosterior.from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0, classes=7))).labels
+        >>> LabelPosterior.from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0,
+        ...     classes=7))).labels
         'subset'
         """
         return cls(**complete_label_from_protocol(protocol, configuration))

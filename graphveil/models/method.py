@@ -1,8 +1,8 @@
 """The contracts of a method: it is frozen, what it trained is a value, and both are told public sizes only.
 
 An estimator chooses its :class:`Method` by unit and mode, once; nothing below asks for the unit again. The
-method plans from public sizes, fits a graph in a session, and leaves a :class:`TrainedModel`, which answers for
-other graphs. ``docs/architecture.md`` has the path of one fit.
+method plans from public sizes, fits a graph in a session, and leaves a :class:`TrainedModel`, which answers
+for other graphs. ``docs/architecture.md`` has the path of one fit.
 """
 
 from abc import ABC, abstractmethod

@@ -67,11 +67,11 @@ class Predictor:
 
         Args:
             graph: by default the fitted one.
-            assume_disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any other
-                that this model has predicted: its release is then charged to its own edges only, and counts
-                beside the others, not on top of them. Without it, it counts on top of all of them.
-            assume_disjoint_nodes: the same for people, under unit ``local-attributes``: your word that nobody in the
-                graph is in the fitted one, nor in any other that this model has predicted.
+            assume_disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any
+                other that this model has predicted: its release is then charged to its own edges only, and
+                counts beside the others, not on top of them. Without it, it counts on top of all of them.
+            assume_disjoint_nodes: the same for people, under unit ``local-attributes``: your word that nobody
+                in the graph is in the fitted one, nor in any other that this model has predicted.
             allow_spend: ask a graph, and record it, although it may be the fitted one: a model that was
                 loaded without its run's ``internal`` folder cannot know.
             workspace: a private folder of this question alone, for methods that ask edges. A process that is

@@ -80,8 +80,10 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
         )
     if model.out_degree_bound is not None and not isinstance(unit, NodeRecord):
         raise UnitError(
-            f"out_degree_bound={model.out_degree_bound} divides one record among the edges that it declares, and "
-            f"unit {unit.name!r} protects no such record; drop it (--out-degree-bound), or use unit 'node-record'"
+            f"out_degree_bound={model.out_degree_bound} divides one record among the edges that it declares, "
+            "and "
+            f"unit {unit.name!r} protects no such record; drop it (--out-degree-bound), or use unit "
+            "'node-record'"
         )
     if model.max_degree is not None and not isinstance(unit, NodeBoundedDegree):
         raise UnitError(
@@ -97,7 +99,8 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
     if model.needs_out_degree_bound and isinstance(unit, NodeRecord) and model.out_degree_bound is None:
         raise UnitError(
             f"{model.method} with unit 'node-record' needs a degree budget D, which a node of more than D "
-            "edges shares among them: pass out_degree_bound= (--out-degree-bound). Any D keeps the guarantee; "
+            "edges shares among them: pass out_degree_bound= (--out-degree-bound). Any D keeps the "
+            "guarantee; "
             "about half of the expected degree serves accuracy"
         )
 
@@ -220,9 +223,11 @@ def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
     )  # to compare at
     actual = epsilon_of(2**0.5 * mu_of(privacy_config.epsilon, delta), delta)
     raise UnitError(
-        f"unit 'directed-edge' at epsilon {format_upper_bound(privacy_config.epsilon)} protects one stored edge, and this "
+        f"unit 'directed-edge' at epsilon {format_upper_bound(privacy_config.epsilon)} protects one stored "
+        "edge, and this "
         "graph is undirected: every friendship is stored as two edges, which are protected together at "
-        f"epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use unit='undirected-edge' (--unit "
+        f"epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use "
+        "unit='undirected-edge' (--unit "
         "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
         "listed"
     )

@@ -57,8 +57,8 @@ class Session:
         configuration: the public parameters as text: private training binds its noise to them.
         device: where networks are trained in the clear.
         private_device: where gradients of protected records are formed.
-        collection_index: the number of this prediction of another graph: no two have the same noise, whatever the
-            seed. None in a fit.
+        collection_index: the number of this prediction of another graph: no two have the same noise, whatever
+            the seed. None in a fit.
     """
 
     streams: PublicStreams

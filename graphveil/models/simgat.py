@@ -35,7 +35,8 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
     KProp(k'), to the last bit. The source leaves open how S enters, its threshold and its normalization;
     these are the project's choices (docs/simgat.md, with what they measure).
 
-    Guarantee: LPGNN's, unit ``local-attributes``. Edges are public under that unit, so S costs nothing; it never
+    Guarantee: LPGNN's, unit ``local-attributes``. Edges are public under that unit, so S costs nothing; it
+        never
     reads features or labels.
 
     Shapes: features (N, d) to probabilities (N, C).
@@ -48,8 +49,8 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
         combine: ``"post"`` or ``"union"``.
         weight: of ``"post"``: ``"one"``, or ``"similarity"`` for a mean weighted by similarity, in which the
             node itself weighs one.
-        max_union_degree: of ``"union"``: the degree above which a node takes no further neighbors; None for no
-            limit.
+        max_union_degree: of ``"union"``: the degree above which a node takes no further neighbors; None for
+            no limit.
 
     Further arguments are those of :class:`~graphveil.models.lpgnn.LPGNN`.
 

@@ -77,7 +77,8 @@ class ARR(GraphMechanism):
             ("density", f"the number of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
             (
                 "graph",
-                f"each of {domain.size:,} slots says the truth with probability {self.keep_probability:.6g}, and then "
+                f"each of {domain.size:,} slots says the truth with probability {self.keep_probability:.6g}, "
+                "and then "
                 "as large a share of the edges is kept as leaves the noisy density",
             ),
             (

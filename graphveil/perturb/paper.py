@@ -175,7 +175,8 @@ class PaperARR(ARR):
             ("density", f"of each {self.chunk:,} rows, with noise of {densities.noise[0]:,.4g} edges"),
             (
                 "graph",
-                f"each of {directed_domain.size:,} directed slots says the truth with probability {self.keep_probability:.6g}, "
+                f"each of {directed_domain.size:,} directed slots says the truth with probability "
+                f"{self.keep_probability:.6g}, "
                 "and then as large a share of the edges is kept as leaves the noisy density of its rows",
             ),
             ("expected", f"about as many edges as there are, and at most {self.max_edges:,}"),

@@ -254,8 +254,8 @@ class WorstCurve(Curve):
 class PldCurve(Curve):
     """A pessimistic curve from a privacy-loss distribution.
 
-    ``delta_error`` is what the distribution's delta may miss: composing n steps by Fourier transforms rounds, which
-    is not pessimistic, by up to about 2.5e-16 n as measured against exact Gaussian compositions.
+    ``delta_error`` is what the distribution's delta may miss: composing n steps by Fourier transforms rounds,
+    which is not pessimistic, by up to about 2.5e-16 n as measured against exact Gaussian compositions.
     """
 
     pld: Any

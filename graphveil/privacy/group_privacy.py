@@ -29,8 +29,8 @@ def node_group_epsilon(
 ) -> float:
     """Return epsilon for all of one person's k friendships together.
 
-    Shifts add up at worst in length: k mu. Rows of equal weight and noise (``linear_group_scaling`` False) leave less: k
-    edges meet in one row only, and k other rows move by one edge each.
+    Shifts add up at worst in length: k mu. Rows of equal weight and noise (``linear_group_scaling`` False)
+    leave less: k edges meet in one row only, and k other rows move by one edge each.
 
     >>> round(node_group_epsilon(Gaussian(0.2), 2, 1e-7, directed=False, linear_group_scaling=True), 3)
     1.956

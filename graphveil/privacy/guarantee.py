@@ -117,7 +117,8 @@ class Guarantee:
             mode: strict, or a paper's.
             deviations: why the guarantee is not valid, if it is not.
             notes: what the statement says besides.
-            linear_group_scaling: False marks rows alone, of equal weights and noise in both directions of an edge.
+            linear_group_scaling: False marks rows alone, of equal weights and noise in both directions of an
+                edge.
             edge_use: under node units: whether edges are ``never`` read, ``asked`` through noisy answers
                 alone, or also ``read`` where a prediction is made, from its node's own list; or those of
                 ``neighbors`` are read, too, so that weights alone are covered and no prediction.
@@ -141,7 +142,8 @@ class Guarantee:
         _check.within(0, 1, delta=delta)
         if isinstance(unit, NodeBoundedDegree) and edge_use == "read":
             raise UnitError(
-                "under unit 'node-bounded-degree' an edge belongs to both of its ends, so a prediction that reads "
+                "under unit 'node-bounded-degree' an edge belongs to both of its ends, so a prediction that "
+                "reads "
                 "its node's list depends on the others on it; use 'node-record', or do not read own edges"
             )
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
@@ -214,9 +216,11 @@ class Guarantee:
 
         >>> from graphveil.privacy import Gaussian, UndirectedEdge
         >>> one, two = (
-        ...     Guarantee.from_event(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1) for mu in (0.1, 0.2)
+        ...     Guarantee.from_event(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1)
+        ...     for mu in (0.1, 0.2)
         ... )
-        >>> Guarantee.compose_parallel([one, two]).epsilon == two.epsilon < Guarantee.compose([one, two]).epsilon
+        >>> Guarantee.compose_parallel([one, two]).epsilon == two.epsilon < Guarantee.compose([one,
+        ...     two]).epsilon
         True
         """
         first = guarantees[0]
@@ -253,7 +257,7 @@ class Guarantee:
 
     @property
     def local_budgets(self) -> tuple[float, float] | None:
-        """Under ``local-attributes``: what the reports on one record's features cost, and those on its label."""
+        """Under ``local-attributes``: what LDP reports on one record's features and on its label cost."""
         if self.unit != LocalAttributes.name:
             return None
         features, label = budgets_of(self.event, "features"), budgets_of(self.event, "label")

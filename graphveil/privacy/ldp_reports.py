@@ -27,7 +27,8 @@ def worst_case_ldp_reports(events: Sequence[Event]) -> Composed:
     one of them, nor about its label.
 
     >>> one = compose(LocalReport("features", 1.0), LocalReport("label", 0.5))
-    >>> [report.epsilon for report in ldp_reports_of(worst_case_ldp_reports([one, LocalReport("label", 2.0)]))]
+    >>> [report.epsilon for report in ldp_reports_of(worst_case_ldp_reports([one, LocalReport("label",
+    ...     2.0)]))]
     [1.0, 2.0]
     """
     found = (_largest(events, part) for part in PARTS)

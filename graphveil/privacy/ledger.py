@@ -194,8 +194,10 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         if not after <= self._epsilon:  # what is no number fits no limit
             spent = _epsilon(self._entries, self._delta)
             raise BudgetError(
-                f"the release {entry.label!r} would bring the total to epsilon {format_upper_bound(after)} at delta "
-                f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {format_upper_bound(spent)}; ask for "
+                f"the release {entry.label!r} would bring the total to epsilon {format_upper_bound(after)} "
+                "at delta "
+                f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {format_upper_bound(spent)}; "
+                "ask for "
                 "a smaller epsilon, or raise the limit"
             )
 

@@ -151,7 +151,8 @@ class LocalAttributes(Unit):
 
     >>> LocalAttributes().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'local-attributes' protects what each node says about itself, before any \
+    graphveil.errors.UnitError: unit 'local-attributes' protects what each node says about itself, before any
+    \
 sum: nothing is left to protect in sums of what was said
     """
 
@@ -165,7 +166,8 @@ sum: nothing is left to protect in sums of what was said
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: edges are public under this unit."""
         raise UnitError(
-            "unit 'local-attributes' protects what each node says about itself, before any sum: nothing is left "
+            "unit 'local-attributes' protects what each node says about itself, before any sum: nothing is "
+            "left "
             "to protect in sums of what was said"
         )
 

@@ -1,7 +1,7 @@
 """Public linear maps of rows, one row per node, with gradients: what a server does to reports it may read.
 
-Under unit ``local-attributes`` edges are public and records arrive randomized, so these maps cost nothing. They
-are not for protected edges: nothing here adds noise.
+Under unit ``local-attributes`` edges are public and records arrive randomized, so these maps cost nothing.
+They are not for protected edges: nothing here adds noise.
 """
 
 from collections.abc import Sequence

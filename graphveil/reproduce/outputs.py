@@ -128,7 +128,8 @@ class Results:
         target, run_options = self.target, self.run_options
         yield from (f"# {target.title}", "")
         runs = "one run" if run_options.runs == 1 else f"{run_options.runs} runs"
-        yield f"{target.source}. {run_options.mode.capitalize()} mode, {runs} from seed {run_options.seed}. {self._description()}"
+        mode, seed = run_options.mode.capitalize(), run_options.seed
+        yield f"{target.source}. {mode} mode, {runs} from seed {seed}. {self._description()}"
         yield from ("", next(iter(target.metrics.values())).capitalize() + ".", "")
         yield from (f"{words[0].upper()}{words[1:]}.\n" for words in target.remarks)
         for block in self.blocks:

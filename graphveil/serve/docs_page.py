@@ -50,7 +50,8 @@ def render_docs(described: dict[str, Any]) -> str:
 
 def _section(described: dict[str, Any], path: str, method: str, operation: dict[str, Any]) -> str:
     parts = [
-        f'<section id="{html(operation["operationId"])}"><h2><span class="method {method}">{method.upper()}</span>'
+        f'<section id="{html(operation["operationId"])}"><h2>'
+        f'<span class="method {method}">{method.upper()}</span>'
         f"<code>{html(path)}</code></h2><p>{html(operation['summary'])}.</p>"
     ]
     if "security" in operation:

@@ -151,7 +151,8 @@ class RequestMiddleware:
         except TimeoutError:
             raise error_responses.request_timeout() from None
         if not any(name == b"content-type" and _JSON.match(value) for name, value in headers):
-            raise error_responses.unsupported_media_type()  # browsers send this type to another site only after a preflight request
+            # browsers send this type to another site only after a preflight request
+            raise error_responses.unsupported_media_type()
         return body
 
     async def _read_body(self, receive: Receive, clock: asyncio.Timeout) -> bytes | None:

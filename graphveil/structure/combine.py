@@ -40,8 +40,9 @@ def union(edges: PublicEdges, similar: Matrix, *, max_union_degree: int | None =
 
         A_S = 1[A + S A > 0] without the diagonal.
 
-    With ``max_union_degree`` a node keeps its own neighbors and takes further ones up to that number, first those
-    that more of its similar nodes hear from, then lower node numbers. With S = 0 the graph stays as it is.
+    With ``max_union_degree`` a node keeps its own neighbors and takes further ones up to that number, first
+    those that more of its similar nodes hear from, then lower node numbers. With S = 0 the graph stays as it
+    is.
 
     Args:
         edges: A.

@@ -42,7 +42,8 @@ class PublicEdges:
             raise UnitError("public edges are made from an Adjacency, such as graph.adjacency")
         if not self.basis.strip():
             raise UnitError(
-                "edges are public for a reason: pass basis=, like \"unit 'local-attributes' leaves them public\""
+                "edges are public for a reason: pass basis=, like \"unit 'local-attributes' leaves them "
+                'public"'
             )
 
     @classmethod

@@ -25,7 +25,8 @@ class RandomWalk:
 
     >>> from graphveil.graph import Adjacency
     >>> pair = PublicEdges(Adjacency.from_edges([0], [1], num_nodes=2, directed=False), basis="drawn current")
-    >>> RandomWalk(length=4).paths(pair, np.array([0, 1], dtype=np.int32), rng=np.random.default_rng(0)).tolist()
+    >>> RandomWalk(length=4).paths(pair, np.array([0, 1], dtype=np.int32),
+    ...     rng=np.random.default_rng(0)).tolist()
     [[0, 1, 0, 1], [1, 0, 1, 0]]
     """
 

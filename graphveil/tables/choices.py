@@ -129,7 +129,8 @@ class EncodingOptions:
     ) -> EncodingOptions:
         """Return choices from names, comma lists, or a mapping of categories.
 
-        >>> EncodingOptions.from_arguments(drop="a,b", categories={"plan": ["free", "pro"], "country": 32}).flags()
+        >>> EncodingOptions.from_arguments(drop="a,b", categories={"plan": ["free", "pro"],
+        ...     "country": 32}).flags()
         ['--drop', 'a,b', '--categories', 'plan=free|pro,country=hash:32']
         """
         return cls(

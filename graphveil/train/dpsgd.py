@@ -118,8 +118,8 @@ def train_private(
     value that is no class keeps a record out, or class probabilities (N, C).
 
     Args:
-        network: a :class:`GhostModule` network, with closed-form norms; or a torch module that treats records one
-            by one, whose per-record gradients are formed by ``vmap(grad)``.
+        network: a :class:`GhostModule` network, with closed-form norms; or a torch module that treats records
+            one by one, whose per-record gradients are formed by ``vmap(grad)``.
         inputs: the records.
         labels: their classes.
         schedule: steps, rates, clipping.

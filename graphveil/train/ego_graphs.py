@@ -1,7 +1,8 @@
 """Clipped sums of a message-passing module on stars: a record is the root of one, and of one alone.
 
 Star i is a graph of public size: the root, ``leaves`` places for its leaves, and one more node that edges
-without a leaf run around. Every shape is public (``train/clipped_sums.py``). No record reaches another's gradient:
+without a leaf run around. Every shape is public (``train/clipped_sums.py``). No record reaches another's
+gradient:
 
 * The module is called with one star, in a loop, or under ``vmap``, where torch keeps a batch's records apart.
   Rows that are picked by an index lie below each other there, and each index is checked (``gathered.py``).

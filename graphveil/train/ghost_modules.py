@@ -56,8 +56,8 @@ class GhostModule(ABC):
     """A part of a network: a row-wise map with a manual backward pass.
 
     ``forward`` returns the output (width, B) and what ``backward`` needs; ``backward`` takes that and the
-    gradient by the output, adds a :class:`GradientFactors` an affine map to ``gradient_factors``, and returns the gradient by the
-    input if that is asked for. It may overwrite what it is given.
+    gradient by the output, adds a :class:`GradientFactors` an affine map to ``gradient_factors``, and returns
+    the gradient by the input if that is asked for. It may overwrite what it is given.
     """
 
     @abstractmethod

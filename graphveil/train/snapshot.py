@@ -28,7 +28,8 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
         tensors, words = load_checked(path)
     except ArtifactError:
         raise ArtifactError(
-            f"{path} is no checkpoint, or a damaged one; {_restart_hint(path)}, and what has to be asked again is "
+            f"{path} is no checkpoint, or a damaged one; {_restart_hint(path)}, and what has to be asked "
+            "again is "
             "charged again"
         ) from None
     if words.get("binding") != _describe_binding(binding):

@@ -70,7 +70,8 @@ def test_the_owner_statement_is_verbatim() -> None:
         "(4, 1e-05)-indistinguishable. Edges pointing to q that are declared by other nodes belong to those "
         "nodes' records and are not hidden by this statement; if friendships are mutual they also stand in "
         "the friends' records: q's friend list is then protected only edge by edge, at eps = "
-        f"{format_upper_bound(epsilon_of(edge_mu, 1e-5))}. The prediction for q uses q's own features and must only "
+        f"{format_upper_bound(epsilon_of(edge_mu, 1e-5))}. The prediction for q uses q's own features and "
+        "must only "
         f"be shown to parties entitled to them.{NULLED}{ADDS_UP}"
     )
 

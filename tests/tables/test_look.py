@@ -93,7 +93,7 @@ def test_fills(missing, age):
     ],
     ids=["infinite", "gap in a list", "ragged", "struct", "time of day"],
 )
-@pytest.mark.parametrize("missing", ["raise_problems", "indicator"])
+@pytest.mark.parametrize("missing", ["refuse", "indicator"])
 def test_what_no_fill_mends_is_to_be_dropped(column, words, missing):
     found = seen(nodes={"age": column}, features="age,member", missing=missing, unknown_ids="drop")
     assert [words in said for said in found.problems if "'age'" in said] == [True]

@@ -127,8 +127,8 @@ BROKEN = (
     PublishedMechanism(
         name="sampled neighbors",
         source="GAP at node level (Sajadmanesh et al., USENIX Security 2023)",
-        explanation="Every node keeps D random neighbors, so that one node is said to change D messages. A hub "
-        "that everybody knows is drawn in half of the samples of people with one other friend, and "
+        explanation="Every node keeps D random neighbors, so that one node is said to change D messages. A "
+        "hub that everybody knows is drawn in half of the samples of people with one other friend, and "
         "takes the place of their other messages. Mend: weigh messages by their sender's own list, "
         "and protect lists (unit node-record).",
         unit="node",
@@ -147,8 +147,8 @@ BROKEN = (
     PublishedMechanism(
         name="one direction",
         source="GAP at edge level, on friendships (ibid., Lemma 1 and Proposition 2)",
-        explanation="Noise for one stored edge. A friendship is stored in both directions and moves two rows, "
-        "which even the loose noise of the proposition does not cover. Mend: sqrt(2) times the noise.",
+        explanation="Noise for one stored edge. A friendship is stored in both directions and moves two "
+        "rows, which even the loose noise of the proposition does not cover. Mend: sqrt(2) times the noise.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=noise_for_one_direction,
@@ -170,8 +170,8 @@ BROKEN = (
     PublishedMechanism(
         name="a node's own row",
         source="GAP at node level (ibid., Lemmas 2 and 3)",
-        explanation="A node of D friends is charged for the D rows that it is part of. Its own row, the sum over "
-        "all its friends, is given out too and may move by D alone, however well degrees are bounded. "
+        explanation="A node of D friends is charged for the D rows that it is part of. Its own row, the sum "
+        "over all its friends, is given out too and may move by D alone, however well degrees are bounded. "
         "Mend: withhold a node's own row from everybody else (unit node-bounded-degree), or protect lists.",
         unit="node",
         claim={"epsilon": EPSILON, "delta": DELTA},
@@ -247,8 +247,8 @@ BROKEN = (
     PublishedMechanism(
         name="both directions apart",
         source="ARR in the repository of GAP",
-        explanation="(u, v) and (v, u) are randomized independently, so a friendship is asked twice, and what "
-        "comes out is not symmetric. Mend: one answer a pair.",
+        explanation="(u, v) and (v, u) are randomized independently, so a friendship is asked twice, and "
+        "what comes out is not symmetric. Mend: one answer a pair.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
         mechanism=both_directions_apart,
@@ -270,8 +270,8 @@ BROKEN = (
     PublishedMechanism(
         name="rate times epsilon",
         source="accounting that multiplies by the sampling rate",
-        explanation="A sample at rate q of what costs epsilon 4 is sold at 4 q. A sample costs ln(1 + q (e^4 - "
-        "1)). Mend: that formula.",
+        explanation="A sample at rate q of what costs epsilon 4 is sold at 4 q. A sample costs ln(1 + q (e^4 "
+        "- 1)). Mend: that formula.",
         unit="undirected-edge",
         claim={"epsilon": 0.1 * 4.0},
         mechanism=sampling_times_epsilon,

@@ -16,8 +16,8 @@ class PublishedValue:
 
     Args:
         what: it is.
-        location: where: a statement, formula, program or pseudo-code of the source; of a cost, what it follows
-            from.
+        location: where: a statement, formula, program or pseudo-code of the source; of a cost, what it
+            follows from.
         published: the figure.
         restated: returns what the restatement has.
         tolerance: relative: as many digits as are known.

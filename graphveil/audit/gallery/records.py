@@ -157,8 +157,8 @@ BROKEN = (
     PublishedMechanism(
         name="weights that do not sum to one",
         source="HeteroRR, equation 7 (FeatureRR)",
-        explanation="Each feature is randomized at epsilon theta_i, and theta is said to share epsilon out. It "
-        "sums to gamma + (1 - gamma)(d (beta_min + beta_max) - 1). Mend: normalize, as the paper's "
+        explanation="Each feature is randomized at epsilon theta_i, and theta is said to share epsilon out. "
+        "It sums to gamma + (1 - gamma)(d (beta_min + beta_max) - 1). Mend: normalize, as the paper's "
         "appendix does.",
         unit="local-attributes",
         claim={"epsilon": EPSILON},
@@ -175,8 +175,8 @@ BROKEN = (
     PublishedMechanism(
         name="bit flipping",
         source="HeteroRR's released program for features",
-        explanation="Nine bits a feature are flipped with log odds that are each a share of epsilon, not shares "
-        "that sum to it: bits and features add up. Mend: a budget for each bit.",
+        explanation="Nine bits a feature are flipped with log odds that are each a share of epsilon, not "
+        "shares that sum to it: bits and features add up. Mend: a budget for each bit.",
         unit="local-attributes",
         claim={"epsilon": EPSILON},
         mechanism=flipped_bits,
@@ -210,8 +210,9 @@ BROKEN = (
         name="a clipping norm from the gradients",
         source="node-level DP-SGD of a one-hop network (Daigavane et al., arXiv 2111.15521), its program "
         "differentially_private_gnns",
-        explanation="Clipping norms are the 75th percentile of the gradients' norms at the training nodes before "
-        "the first step, and nothing is paid for them: the length of the noise tells them. Mend: a public "
+        explanation="Clipping norms are the 75th percentile of the gradients' norms at the training nodes "
+        "before the first step, and nothing is paid for them: the length of the noise tells them. Mend: a "
+        "public "
         "norm, or a noisy quantile that is paid for.",
         unit="local-attributes",
         claim={"mu": 1 / MULTIPLIER},

@@ -167,8 +167,8 @@ BROKEN = (
     PublishedMechanism(
         name="exponent without the factor two",
         source="HeteroRR, equation 14 (structure search of EdgeRR)",
-        explanation="Trees are drawn with exponent epsilon L / Delta. L is not monotone in edges, so numerator "
-        "and normalizer both move: the exponential mechanism needs epsilon / (2 Delta). Mend: the "
+        explanation="Trees are drawn with exponent epsilon L / Delta. L is not monotone in edges, so "
+        "numerator and normalizer both move: the exponential mechanism needs epsilon / (2 Delta). Mend: the "
         "factor two.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
@@ -192,8 +192,8 @@ BROKEN = (
     PublishedMechanism(
         name="who has private edges",
         source="HeteroRR (V_pri and block sizes from the data)",
-        explanation="Only nodes that have a private edge get a place in the tree. One edge more or less changes "
-        "who that is, and what comes out has another shape. Mend: a public list of nodes that may "
+        explanation="Only nodes that have a private edge get a place in the tree. One edge more or less "
+        "changes who that is, and what comes out has another shape. Mend: a public list of nodes that may "
         "have one.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},
@@ -210,8 +210,8 @@ BROKEN = (
     PublishedMechanism(
         name="a draw for every descendant",
         source="HeteroRR, CalculateNoisyProb as printed",
-        explanation="A subtree that is small enough is counted as one block, but its noise is drawn again for "
-        "each of its inner nodes, and the answers are averaged away. Mend: one draw, as the "
+        explanation="A subtree that is small enough is counted as one block, but its noise is drawn again "
+        "for each of its inner nodes, and the answers are averaged away. Mend: one draw, as the "
         "authors' program does.",
         unit="undirected-edge",
         claim={"epsilon": EPSILON},

@@ -122,8 +122,8 @@ class CanaryResult:
 def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
     """Return what canaries in a query say, or why there are none.
 
-    A new kind of query registers here; a kind that cannot have canaries stands in ``WITHOUT_CANARIES`` with its
-    reason.
+    A new kind of query registers here; a kind that cannot have canaries stands in ``WITHOUT_CANARIES`` with
+    its reason.
     """
     return WITHOUT_CANARIES[type(query).__name__]
 

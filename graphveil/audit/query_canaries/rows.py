@@ -115,7 +115,8 @@ def _of_rows(
 ) -> CanaryResult:
     """Score each canary along what it moves, in noise units, and bound mu.
 
-    ``query_rows`` returns rows in noise units for those canaries that are in; ``owner`` says whose row each is.
+    ``query_rows`` returns rows in noise units for those canaries that are in; ``owner`` says whose row each
+    is.
     """
     none = query_rows(context.exact, np.zeros(count, dtype=bool))
     moved = query_rows(context.exact, np.ones(count, dtype=bool)) - none

@@ -1,8 +1,9 @@
 """The account of a survey's answers: what each of some people has told about its record, over all surveys.
 
-Randomizing a table of records is recorded under unit ``local-attributes``, before the LDP reports are written.
-The same LDP reports again cost nothing more, and a record that has changed since is told about a second time,
-so an entry is known by the LDP reports and the records that they are about. Whoever receives them holds no
+Randomizing a table of records is recorded under unit ``local-attributes``, before the LDP reports are
+written. The same LDP reports again cost nothing more, and a record that has changed since is told about a
+second time, so an entry is known by the LDP reports and the records that they are about. Whoever receives
+them holds no
 record: that a survey was answered is booked only for people who are named, once a survey however many
 LDP reports come in later.
 """

@@ -265,7 +265,8 @@ def _only_data_set(ledger_store: Ledger, unit: str) -> str:
     if len(found) != 1:
         listed = ", ".join(found) or "none"
         raise ConfigError(
-            f"the ledger at {ledger_store.location} should have exactly one data set with a budget under unit {unit!r}, "
+            f"the ledger at {ledger_store.location} should have exactly one data set with a budget under "
+            f"unit {unit!r}, "
             f"and has {len(found)} ({listed}); name one: --ledger URL#NAME"
         )
     return found[0]

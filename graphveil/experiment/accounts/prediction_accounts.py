@@ -37,7 +37,8 @@ class PredictionAccounts:
         own: of the graph that is asked.
         training: of the data that the model was fitted on; None where they are in no ledger, or nobody knows.
         earlier: how many predictions the run's folder remembers.
-        possibly_shared: data sets that are charged although a word was given, because nothing shows that it is true.
+        possibly_shared: data sets that are charged although a word was given, because nothing shows that it
+            is true.
     """
 
     own: RunAccount
@@ -117,7 +118,8 @@ class PredictionAccounts:
             rows.append(
                 (
                     "no proof",
-                    f"{', '.join(self.possibly_shared)} charged all the same: the ids do not show that nothing is "
+                    f"{', '.join(self.possibly_shared)} charged all the same: the ids do not show that "
+                    "nothing is "
                     "shared, and their limit is not for a word",
                 )
             )
@@ -240,7 +242,8 @@ def _possibly_shared(
     if own.ledger in others:
         raise ConfigError(
             f"the ledger knows these data as {own.ledger.name!r}, which the model was trained on or has "
-            "predicted before, so they are not disjoint; drop --assume-disjoint-edges or --assume-disjoint-nodes"
+            "predicted before, so they are not disjoint; drop --assume-disjoint-edges or "
+            "--assume-disjoint-nodes"
         )
     most = 0 if privacy_cost.unit == LocalAttributes.name else 1
     here = None if graph.ids is None else hash_ids(graph.ids.tolist())

@@ -77,8 +77,8 @@ class Sweep:
         recipe: how to prepare and split, as in :class:`Experiment`.
         runs: R of each cell.
         seed: S of each cell, so that all cells have the same splits.
-        include_nonprivate: whether to add non-private references: each method under unit ``none``, where it has such a
-            form.
+        include_nonprivate: whether to add non-private references: each method under unit ``none``, where it
+            has such a form.
         public: under ``edge-subset``: which edges are public, and who may have private ones.
 
     Raises:

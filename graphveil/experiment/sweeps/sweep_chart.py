@@ -50,7 +50,8 @@ class Series:
 def sweep_chart(series: Sequence[Series], *, title: str = "Test accuracy over epsilon") -> str | None:
     """Return the figure, on a logarithmic axis of epsilon; None if no series has an epsilon to place.
 
-    >>> gap = Series.from_points("gap", [(1.0, Summary.from_values([0.7, 0.8])), (4.0, Summary.from_values([0.8, 0.9]))])
+    >>> gap = Series.from_points("gap", [(1.0, Summary.from_values([0.7, 0.8])), (4.0,
+    ...     Summary.from_values([0.8, 0.9]))])
     >>> sweep_chart([gap])[:4], sweep_chart([Series.from_points("mlp", [(None, Summary.from_values([0.5]))])])
     ('<svg', None)
     """

@@ -85,7 +85,7 @@ def prepare(
         id, source, target, directed, label, split, features, drop, categories, missing, null_values,
             delimiter, decimal, classes: as for
             :func:`~graphveil.graph.files.read_graph`.
-        unknown_ids: ``"raise_problems"`` edges to ids that no node has, or ``"drop"`` them.
+        unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
         memory: what sorting may take, as ``"1GB"``; it spills the rest into the folder while it lasts.
         block_rows: rows a block; it changes no result.
 

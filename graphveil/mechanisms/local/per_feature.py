@@ -31,8 +31,8 @@ class PerFeature(FeatureMechanism):
         Sample(k):       (d/k) y_i at epsilon/k for k of the features, 0 for the others;
                          Var = (d/k) (V_{epsilon/k}(x_i) + x_i^2) - x_i^2
 
-    and the estimate is unbiased. LPM of LPGNN is ``scalar="laplace"`` with ``EvenAllocation()``: noise of scale
-    (beta - alpha) d/epsilon on every feature.
+    and the estimate is unbiased. LPM of LPGNN is ``scalar="laplace"`` with ``EvenAllocation()``: noise of
+    scale (beta - alpha) d/epsilon on every feature.
 
     Guarantee: epsilon-LDP for the whole vector by composition; which features are sampled does not depend on
     their values.

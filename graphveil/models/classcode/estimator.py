@@ -62,7 +62,8 @@ class ClassCode(Estimator):
             noise at the full epsilon; ``"gaussian"`` sums codes; ``"auto"`` counts wherever labels are not
             few and messages have no weights.
         target_to_labeled_weight: weight from targets back to labeled nodes in that variant (b).
-        self_training: train the feature networks a second time, on what the rows said, before the last decision;
+        self_training: train the feature networks a second time, on what the rows said, before the last
+            decision;
             None: with fewer than 5,000 labeled nodes, where features have the most left to learn.
         weights: at edge level, what a message counts, by what is publicly known of both ends: ``"one"``,
             ``"half_cos"``, ``"class_agree(0.2)"``, and others that ``graphveil.weights.parse_weight``

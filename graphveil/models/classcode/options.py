@@ -30,7 +30,8 @@ def check_options(
         if given[name] != defaults[name]:
             wanted = "edge units" if privacy_config.on_records else "unit 'node-record'"
             raise ConfigError(
-                f"{name}={given[name]!r} is for {wanted} and has no effect under unit {privacy_config.unit.name!r}; "
+                f"{name}={given[name]!r} is for {wanted} and has no effect under unit "
+                f"{privacy_config.unit.name!r}; "
                 "drop it"
             )
     if privacy_config.on_records:

@@ -117,7 +117,8 @@ def _run(name: str, network: nn.Module, inputs: object) -> Tensor:
         return cast(Tensor, network(inputs))
     except Exception as error:
         raise ConfigError(
-            f"{name} fails on {_NUM_RANDOM_RECORDS} random records: {type(error).__name__}: {error}; it takes rows "
+            f"{name} fails on {_NUM_RANDOM_RECORDS} random records: {type(error).__name__}: {error}; it "
+            "takes rows "
             "(B, inputs) and returns rows (B, outputs)"
         ) from error
 

@@ -41,11 +41,11 @@ class GAP(NetworkKeywords, Estimator):
 
         r_k = W^T x_{k-1} + N(0, s^2),   w_uv = 1 / sqrt(max(out-degree of u, D)),
 
-    so its record moves the rows of a hop by at most one (GAP-NDP). With ``node-bounded-degree`` the sum is plain and
-    a node moves it by sqrt(max_degree); the node's own row is not covered. Between hops a node sends
-    what the encoder's head makes of its own row and its noisy rows (:meth:`Encoder.message`). Paper mode
-    samples D out-edges a node, takes one noise multiplier for steps and hops, and has the networks of the
-    paper's reference: the encoder's head and the classifier's read activations of rows of norm one.
+    so its record moves the rows of a hop by at most one (GAP-NDP). With ``node-bounded-degree`` the sum is
+    plain and a node moves it by sqrt(max_degree); the node's own row is not covered. Between hops a node
+    sends what the encoder's head makes of its own row and its noisy rows (:meth:`Encoder.message`). Paper
+    mode samples D out-edges a node, takes one noise multiplier for steps and hops, and has the networks of
+    the paper's reference: the encoder's head and the classifier's read activations of rows of norm one.
 
     A prediction for another graph asks that graph's edges: it is a new release, recorded once
     (:meth:`predict_proba`). The total is then ``guarantee_with_predictions``. Of a graph that has grown, the
@@ -93,7 +93,8 @@ class GAP(NetworkKeywords, Estimator):
     True
     >>> len(model.plan_.queries), model.guarantee.releases, model.guarantee.epsilon <= 1.0
     (2, 1, True)
-    >>> len(GAP(unit="node-record", out_degree_bound=5, epsilon=8.0, seed=0, epochs=5).fit(graph).plan_.queries)
+    >>> len(GAP(unit="node-record", out_degree_bound=5, epsilon=8.0, seed=0,
+    ...     epochs=5).fit(graph).plan_.queries)
     4
     """
 
@@ -198,7 +199,8 @@ class GAP(NetworkKeywords, Estimator):
             check_factory(module, name)
             if privacy_config.on_records:
                 raise NotImplementedGuaranteeError(
-                    f"{name}= is a module of your own, and unit {privacy_config.unit.name!r} protects the records "
+                    f"{name}= is a module of your own, and unit {privacy_config.unit.name!r} protects the "
+                    "records "
                     "that it would learn from in the clear: use an edge unit, or PrivateGNN, which trains "
                     "modules by noisy steps"
                 )

@@ -59,9 +59,9 @@ class PrivateGNN(Estimator):
     **Private weights** (``neighborhood="neighbors"``): the module is trained on trees of exact neighbors, of
     ``layers`` levels. Every node keeps D = ``max_out_edges`` of its own list by its own coins, again for each
     pass, and each node then hears at most M of those that kept it. One record reaches N = 1 + D + ... + D^r
-    roots, and the noise pays for all (Theorem A; ``node-bounded-degree`` has a larger N). The guarantee covers the
-    weights and nothing else: a prediction would read other people's exact records, so there are none, and
-    ``module_`` is for those who may read these records, such as on a graph of their own.
+    roots, and the noise pays for all (Theorem A; ``node-bounded-degree`` has a larger N). The guarantee
+    covers the weights and nothing else: a prediction would read other people's exact records, so there are
+    none, and ``module_`` is for those who may read these records, such as on a graph of their own.
 
     A module that mixes the rows of a batch, draws at random, changes as it runs, fails in its backward pass,
     or holds long tensors that are not trained is refused before anything is charged (``docs/own_models.md``
@@ -70,16 +70,16 @@ class PrivateGNN(Estimator):
 
     Args:
         module: builds the module; or the name that it was registered under (:func:`graphveil.register`).
-        neighborhood: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbors"``, which
-            covers the weights alone (see below).
+        neighborhood: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbors"``,
+            which covers the weights alone (see below).
         encoder_share: the encoder's share of mu^2; None for what budget and public sizes suggest.
         module_share: the module's; the push has the rest.
         leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins. None is 128,
             and under ``neighborhood="neighbors"`` four times ``max_out_edges``.
         start: on stars: ``"codes"``, or ``"none"`` for the module's logits alone.
         layers, max_out_edges: r and D of ``neighborhood="neighbors"``.
-        allow_high_noise: train two layers and more although each node fills more than two slots, which takes the
-            noise for seven roots and more.
+        allow_high_noise: train two layers and more although each node fills more than two slots, which takes
+            the noise for seven roots and more.
         epochs: expected passes of the module over labeled records.
         batch_size: labeled records expected in a batch; None for a twentieth of them.
         clip: the norm that a star's gradient is clipped to.
@@ -151,7 +151,8 @@ class PrivateGNN(Estimator):
         """Refuse shares that leave too little, and what has no meaning on stars."""
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
-                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for reads='neighbors'; on a star "
+                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for reads='neighbors'; on "
+                "a star "
                 "every layer of the module reads the same leaves"
             )
         encoder = _MAX_SUGGESTED_SHARE if self.encoder_share is None else self.encoder_share
@@ -171,7 +172,8 @@ class PrivateGNN(Estimator):
             )
         if self.out_degree_bound is not None or self.encoder_share is not None:
             raise ConfigError(
-                "reads='neighbors' pushes nothing and has no encoder: drop out_degree_bound and encoder_share; "
+                "reads='neighbors' pushes nothing and has no encoder: drop out_degree_bound and "
+                "encoder_share; "
                 "max_out_edges is how many of its own list a node tells"
             )
         self._check_reach()
@@ -209,7 +211,8 @@ class PrivateGNN(Estimator):
         _check.one_of(("codes", "none"), start=self.start)
         if isinstance(unit, NodeBoundedDegree) and self.neighborhood == "published":
             raise UnitError(
-                "gnn reads each node's own list, and under unit 'node-bounded-degree' an edge belongs to both of "
+                "gnn reads each node's own list, and under unit 'node-bounded-degree' an edge belongs to "
+                "both of "
                 "its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
                 "'node-record', or gap; or reads='neighbors', whose guarantee covers the weights alone"
             )

@@ -161,7 +161,8 @@ def _probed(
 ) -> Tensor:
     """Return a sum of clipped gradients and all logits on random stars of different lengths.
 
-    With ``null_records`` the last star has no label, and its numbers are multiplied by it: the sum alone is told.
+    With ``null_records`` the last star has no label, and its numbers are multiplied by it: the sum alone is
+    told.
     """
     x, edges = _random_ego_graphs(inputs)
     labels = torch.arange(_STARS) % classes

@@ -88,7 +88,8 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         return bool(self.eps_x != float("inf"))
 
     def no_graph_baseline(self) -> MLP:
-        """Return the unfitted baseline: as many layers, for the features as they were told (:meth:`with_reported_features`).
+        """Return the unfitted baseline: as many layers, for the features as they were told
+        (:meth:`with_reported_features`).
 
         It reads no edge, and learns from what was told already, so it costs nothing.
         """

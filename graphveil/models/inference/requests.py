@@ -215,11 +215,13 @@ def _check_disjoint_edges(prediction_state: PredictionState, graph: Graph) -> No
     if privacy_config.on_records:
         raise UnitError(
             "assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit "
-            f"{privacy_config.unit.name!r} protects: somebody may be in both graphs. Drop it; the two releases add up"
+            f"{privacy_config.unit.name!r} protects: somebody may be in both graphs. Drop it; the two "
+            "releases add up"
         )
     if prediction_state.ledger.fitted(graph.edge_set):
         raise ConfigError(
-            "assume_disjoint_edges (--assume-disjoint-edges) does not hold: the graph's edges belong to the edge set that "
+            "assume_disjoint_edges (--assume-disjoint-edges) does not hold: the graph's edges belong to the "
+            "edge set that "
             "the model was fitted on. Drop it, or build each of the two graphs from edges of its own"
         )
 
@@ -229,12 +231,14 @@ def check_prediction_options(unit: str, options: PredictionOptions) -> None:
     of_people = unit == LocalAttributes.name
     if options.assume_disjoint_edges and of_people:
         raise UnitError(
-            f"assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit {unit!r} protects: "
+            "assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit "
+            f"{unit!r} protects: "
             "somebody may be in both graphs. If you know that nobody is, pass assume_disjoint_nodes "
             "(--assume-disjoint-nodes); else drop it, and the reports add up"
         )
     if options.assume_disjoint_nodes and not of_people:
         raise UnitError(
-            "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each person pays for its "
+            "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each "
+            "person pays for its "
             f"own reports, and the unit is {unit!r}; drop it"
         )

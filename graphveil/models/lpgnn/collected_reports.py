@@ -30,7 +30,8 @@ def complete_from_protocol(protocol: CollectionProtocol, configuration: Mapping[
         ConfigError: a keyword contradicts the survey, or it is none to learn from.
 
     >>> from graphveil.mechanisms import LabelRR
-    >>> asked = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0, classes=3))
+    >>> asked = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0,
+    ...     classes=3))
     >>> complete_from_protocol(asked, {"eps_x": 3.0})
     Traceback (most recent call last):
     graphveil.errors.ConfigError: eps_x=3.0 contradicts the survey, whose answers have eps_x=1.0; drop it
@@ -47,7 +48,8 @@ def complete_label_from_protocol(
         ConfigError: a keyword contradicts the survey, or it asks for no label, or for features, too.
 
     >>> from graphveil.mechanisms import SubsetSelection
-    >>> complete_label_from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0, classes=7)), {})["labels"]
+    >>> complete_label_from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0, classes=7)),
+    ...     {})["labels"]
     'subset'
     """
     if protocol.features is not None:

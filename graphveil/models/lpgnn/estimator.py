@@ -48,9 +48,9 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
     def no_graph_baseline(self) -> "LPGNN":
         """Return the unfitted baseline that reads no edge: an MLP on each node's own X' and Y'.
 
-        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP reports),
-        which were paid for already. What is learned are P(y'|x) = softmax(MLP(X')) T; the width, the learning
-        parameters and how the epoch is chosen are this model's own.
+        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP
+        reports), which were paid for already. What is learned are P(y'|x) = softmax(MLP(X')) T; the width,
+        the learning parameters and how the epoch is chosen are this model's own.
 
         >>> beside = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, hidden=8).no_graph_baseline()
         >>> beside.backbone, beside.x_steps, beside.y_steps, beside.hidden, beside.eps_x

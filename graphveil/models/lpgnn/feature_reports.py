@@ -41,8 +41,8 @@ class FeatureReportConfig:
         bounds: the public range of features.
         m: of ``"multi-bit"``: how many features tell a bit.
         theta: public weights of the features, which add up to one: feature i tells at epsilon theta_i. Of
-            those in :data:`WEIGHTED_MECHANISMS`, where each feature has a mechanism of its own; None for equal weights,
-            or for a sample of features.
+            those in :data:`WEIGHTED_MECHANISMS`, where each feature has a mechanism of its own; None for
+            equal weights, or for a sample of features.
         delta: of ``"agm"``.
         k, rounding, decode: of ``"feature-rr"``, see :class:`FeatureRR` (rounding is its mode).
 
@@ -65,7 +65,8 @@ class FeatureReportConfig:
         _check.one_of(tuple(FEATURES), features=self.name)
         if self.theta is not None and self.name not in WEIGHTED_MECHANISMS:
             raise ConfigError(
-                f"theta weighs the features of {', '.join(WEIGHTED_MECHANISMS)}, and features={self.name!r} has no "
+                f"theta weighs the features of {', '.join(WEIGHTED_MECHANISMS)}, and features={self.name!r} "
+                "has no "
                 "budget for each; drop it"
             )
         if self.m != "best" and self.name != "multi-bit":

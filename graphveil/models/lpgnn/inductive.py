@@ -140,7 +140,8 @@ def collection_requests(
     if fitted.guarantee.received:
         raise ConfigError(
             f"this {fitted.method.name} learned from LDP reports, and no raw features are asked here: have "
-            "the nodes of the other graph answer the survey, and learn from all LDP reports (fit_from_collector, "
+            "the nodes of the other graph answer the survey, and learn from all LDP reports "
+            "(fit_from_collector, "
             "collect learn), which costs those who have answered nothing more"
         )
     privacy_cost = _trained(prediction_state).privacy_cost(graph, fitted.guarantee)
@@ -149,7 +150,8 @@ def collection_requests(
     )
     if options.assume_disjoint_nodes and prediction_state.ledger.fitted(found.edge_sets):
         raise ConfigError(
-            "assume_disjoint_nodes (--assume-disjoint-nodes) does not hold: the graph is of the people that the model "
+            "assume_disjoint_nodes (--assume-disjoint-nodes) does not hold: the graph is of the people that "
+            "the model "
             "was fitted on. Drop it, or build each of the two graphs from edges of its own"
         )
     return [found]

@@ -71,9 +71,10 @@ class FeatureKeywords:
 class LocalKeywords(FeatureKeywords, LabelKeywords):
     """How each node randomizes its record, whatever is learned from the reports.
 
-    Under unit ``local-attributes`` every node randomizes its features, and training and validation nodes their
-    label, before the method sees anything. Nodes of another graph randomize their features alone. Under unit
-    ``none`` records are exact. Arguments are those of :class:`FeatureKeywords` and :class:`LabelKeywords`.
+    Under unit ``local-attributes`` every node randomizes its features, and training and validation nodes
+    their label, before the method sees anything. Nodes of another graph randomize their features alone. Under
+    unit ``none`` records are exact. Arguments are those of :class:`FeatureKeywords` and
+    :class:`LabelKeywords`.
 
     Guarantee: eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the record;
     eps_x for one of another graph. With ``features="agm"`` it is (epsilon, delta).

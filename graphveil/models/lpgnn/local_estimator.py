@@ -98,7 +98,8 @@ class LocalEstimator(LabelKeywords, Estimator):
 
         >>> from graphveil.mechanisms import LabelRR, MultiBit
         >>> from graphveil.models.lpgnn import LPGNN
-        >>> label_report_nodes = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0, classes=3))
+        >>> label_report_nodes = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8),
+        ...     label=LabelRR(epsilon=2.0, classes=3))
         >>> model = LPGNN.from_protocol(label_report_nodes, x_steps=16)
         >>> model.eps_x, model.eps_y, model.mechanism(8) == label_report_nodes.features
         (1.0, 2.0, True)
@@ -209,9 +210,9 @@ class LocalEstimator(LabelKeywords, Estimator):
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return the accuracy on test nodes or, on training and validation nodes, on what they said.
 
-        Their own labels are protected under ``local-attributes``, so it is their randomized ones, of the fitted
-        graph, that predictions are compared with; the best that can be expected there is the probability that
-        a label is kept.
+        Their own labels are protected under ``local-attributes``, so it is their randomized ones, of the
+        fitted graph, that predictions are compared with; the best that can be expected there is the
+        probability that a label is kept.
         """
         if not self.fitted.method.privacy_config.protects or split == "test":
             return super().score(graph, split)

@@ -108,8 +108,8 @@ def mixed_posterior(
     randomizers and from public edges, so it costs nothing; no test label is read.
 
     A robust one looks at what its guesses foretold for classes that more people claim than their neighbors
-    bear out (:func:`~graphveil.models.lpgnn.poisoning_estimate.poisoning_estimate`). Where there are any, it takes them out of the
-    shares of the classes and guesses again.
+    bear out (:func:`~graphveil.models.lpgnn.poisoning_estimate.poisoning_estimate`). Where there are any, it
+    takes them out of the shares of the classes and guesses again.
 
     Args:
         noisy: the told labels.

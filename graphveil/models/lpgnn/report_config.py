@@ -122,7 +122,8 @@ def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig
     if not privacy_config.protects:
         if any(value is not None for value in budgets.values()):
             raise ConfigError(
-                f"eps_x and eps_y are budgets of unit 'local-attributes', and unit {privacy_config.unit.name!r} adds no "
+                "eps_x and eps_y are budgets of unit 'local-attributes', and unit "
+                f"{privacy_config.unit.name!r} adds no "
                 "noise; drop them"
             )
         return
@@ -137,7 +138,8 @@ def _refuse_missing(missing: list[str], needed: tuple[str, ...]) -> None:
         flags = " ".join(f"--set {name}=1" for name in missing)
         both = len(needed) > 1
         raise ConfigError(
-            f"unit 'local-attributes' needs the budget{'s eps_x of features and' if both else ''} eps_y of the "
+            f"unit 'local-attributes' needs the budget{'s eps_x of features and' if both else ''} eps_y of "
+            "the "
             f"label, and "
             f"{' and '.join(missing)} {verb} missing: pass {it} ({flags}; inf for no protection)"
         )

@@ -90,7 +90,8 @@ def _check_constant(what: str, tensor: Tensor) -> None:
     if tensor.layout != torch.strided or tensor.numel() > MAX_CONSTANT_NUMBERS:
         raise ConfigError(
             f"{what} of {tensor.numel():,} numbers that is not trained: what is long enough to be about the "
-            f"graph's nodes is refused; make it at most {MAX_CONSTANT_NUMBERS:,} numbers, from public constants"
+            f"graph's nodes is refused; make it at most {MAX_CONSTANT_NUMBERS:,} numbers, from public "
+            "constants"
         )
 
 

@@ -3,9 +3,9 @@
 A root's gradient may be a function of its own tree alone. Whether it is shows in what else changes it: other
 trees in the batch, their number, the place in the batch, the batch before. A module that mixes rows or keeps
 state only when a feature equals 17 is not found; private training and prediction therefore run every tree on
-its own, on a fresh copy of the module (``train/ego_graphs.py``), so that the proof does not rest on this check. It
-is there because such a module means something else in a batch than alone, and because its author should
-know before a budget is spent.
+its own, on a fresh copy of the module (``train/ego_graphs.py``), so that the proof does not rest on this
+check. It is there because such a module means something else in a batch than alone, and because its author
+should know before a budget is spent.
 """
 
 from collections.abc import Callable

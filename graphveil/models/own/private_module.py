@@ -168,7 +168,8 @@ class PrivateModule(Estimator):
 
     Raises:
         ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
-        NotImplementedGuaranteeError: the unit does not protect records, and the module can be trained in the clear.
+        NotImplementedGuaranteeError: the unit does not protect records, and the module can be trained in the
+            clear.
 
     >>> import torch
     >>> from graphveil.graph import RECIPES, synthetic

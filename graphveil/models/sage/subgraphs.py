@@ -1,8 +1,8 @@
 """Clipped gradients over the subgraphs of roots and their in-neighbors: what SAGE-NDP sums.
 
-A root's loss reads its own record and those of its neighbors. :class:`RootClippedSum` clips the gradient of each
-root's loss, as the theory has it. :class:`RowClippedSum` clips what each node's row contributes to the gradient of
-the whole batch, as the reference does.
+A root's loss reads its own record and those of its neighbors. :class:`RootClippedSum` clips the gradient of
+each root's loss, as the theory has it. :class:`RowClippedSum` clips what each node's row contributes to the
+gradient of the whole batch, as the reference does.
 """
 
 from abc import abstractmethod

@@ -72,7 +72,8 @@ class Spectral(Estimator):
         if not isinstance(privacy_config.unit, UndirectedEdge | NoUnit):
             check_local(self, privacy_config.unit)
             raise UnitError(
-                f"spectral has no bound under unit {privacy_config.unit.name!r}: it reads whole lists of neighbors; "
+                f"spectral has no bound under unit {privacy_config.unit.name!r}: it reads whole lists of "
+                "neighbors; "
                 "use unit 'undirected-edge', or 'classcode' or 'gap' for others"
             )
         if self.mode == "paper":

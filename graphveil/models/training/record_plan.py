@@ -140,7 +140,8 @@ def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dic
 def accuracy_from_counts(counts: Tensor, most: int) -> float:
     """Return the accuracy from noisy counts of correct and wrong ones, of which there are at most so many.
 
-    >>> accuracy_from_counts(torch.tensor([30.0, 10.0]), 50), accuracy_from_counts(torch.tensor([3.0, -9.0]), 50)
+    >>> accuracy_from_counts(torch.tensor([30.0, 10.0]), 50), accuracy_from_counts(torch.tensor([3.0, -9.0]),
+    ...     50)
     (0.75, 1.0)
     """
     correct, wrong = map(float, counts)

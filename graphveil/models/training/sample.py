@@ -39,7 +39,10 @@ def training_sample_description(graph: Graph) -> str:
     training = int(graph.mask("train").sum())
     if training <= MAX_TRAINING_NODES:
         return ""
-    return f"networks learn from {MAX_TRAINING_NODES:,} of the {training:,} labeled training nodes, chosen by their ids"
+    return (
+        f"networks learn from {MAX_TRAINING_NODES:,} of the {training:,} labeled training nodes, "
+        "chosen by their ids"
+    )
 
 
 def _hashes(ids: npt.NDArray[np.generic]) -> _UInt64Array:

@@ -93,7 +93,8 @@ class NeighborSumQuery(Query):
         """Return what the hop does to each pair of groups.
 
         Raises:
-            NotImplementedGuaranteeError: a similarity under a unit of records, where the rows that it reads are not public.
+            NotImplementedGuaranteeError: a similarity under a unit of records, where the rows that it reads
+                are not public.
         """
         shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
         return PairwiseGaussian(self.weights.partition, tuple(tuple(x * x for x in row) for row in shifts))

@@ -20,7 +20,8 @@ class Reach:
     ``slots`` is None where lists are used whole, which an asserted degree bounds.
 
     >>> from graphveil.privacy import NodeRecord
-    >>> Reach.from_unit(NodeRecord(), slots=2, depth=2), Reach.from_unit(NodeRecord(replace_one=True), slots=2, depth=1)
+    >>> Reach.from_unit(NodeRecord(), slots=2, depth=2), Reach.from_unit(NodeRecord(replace_one=True),
+    ...     slots=2, depth=1)
     (Reach(slots=2, roots=7), Reach(slots=2, roots=5))
     """
 
@@ -31,10 +32,10 @@ class Reach:
     def from_unit(cls, unit: NodeUnit, *, slots: int, depth: int) -> "Reach":
         """Return the reach under a unit; under an assumption about degrees the smaller one of two mechanisms.
 
-        ``node-record``: 1 + D + ... + D^r. ``node-bounded-degree`` with a degree of at most M: lists used whole, the
-        ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or slots, of which a friend fills the one that was
-        for q with somebody else, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is nulling it and
-        filling it again: all roots but its own count twice.
+        ``node-record``: 1 + D + ... + D^r. ``node-bounded-degree`` with a degree of at most M: lists used
+        whole, the ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or slots, of which a friend fills the one
+        that was for q with somebody else, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is
+        nulling it and filling it again: all roots but its own count twice.
         """
         _check.integer_at_least(1, slots=slots, depth=depth)
         below = sum(slots**level for level in range(depth))

@@ -45,7 +45,8 @@ class ServerLedger:
         if not any(one.unit == self._unit for one in self._data_set.accounts):
             raise ConfigError(
                 f"Dataset {self._data_set.name!r} has no budget under unit {self._unit!r}. Register one: "
-                f"graphveil ledger init {quote(self._data_set.name)} --unit {self._unit} --epsilon E --delta D"
+                f"graphveil ledger init {quote(self._data_set.name)} --unit {self._unit} --epsilon E --delta "
+                "D"
             )
         own = Ledger(folder / "ledger.sqlite")
         if _OWN not in own.names():

@@ -30,7 +30,8 @@ class Homophily:
         """Estimate it; None where noise may have made all that was counted.
 
         Args:
-            endpoint_counts: noisy counts of neighbors by the class that hears and the one that is heard, (C, C).
+            endpoint_counts: noisy counts of neighbors by the class that hears and the one that is heard, (C,
+                C).
             variance: of each cell's noise, (C, C).
 
         >>> import torch

@@ -37,7 +37,8 @@ class EdgeReleaseConfig:
     ['counts', 'rows', 'rows']
     >>> [query.kind for query in EdgeReleaseConfig(few_labels=False).fit_plan(privacy_config, sizes).queries]
     ['neighbor_counts']
-    >>> [query.kind for query in EdgeReleaseConfig(few_labels=False, noise="gaussian").prediction_plan(privacy_config, sizes).queries]
+    >>> [query.kind for query in EdgeReleaseConfig(few_labels=False,
+    ...     noise="gaussian").prediction_plan(privacy_config, sizes).queries]
     ['rows']
     """
 
@@ -99,7 +100,8 @@ def neighbor_count_query(privacy_config: PrivacyConfig, sizes: PublicSizes) -> R
     (``docs/decisions/028-both-ends.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> plan = neighbor_count_query(PrivacyConfig(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000, classes=2))
+    >>> plan = neighbor_count_query(PrivacyConfig(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000,
+    ...     classes=2))
     >>> plan.queries[0].ranks, plan.queries[0].epsilon, round(plan.epsilon, 3)
     (None, 2.0, 4.0)
     """

@@ -39,7 +39,8 @@ class PosteriorEstimator:
         graph: labels and split.
         session: randomness and progress.
         public: posteriors from features.
-        self_training: whether features are learned a second time, from what was decided, before a last decision.
+        self_training: whether features are learned a second time, from what was decided, before a last
+            decision.
     """
 
     def __init__(

@@ -169,7 +169,7 @@ def build_rounds(
     weight_model: EdgeWeightModel | None = None,
     first: int = 0,
 ) -> AnyAggregationRounds:
-    """Return the rounds that a plan's queries of rows ask for, before the first; see :class:`AggregationRounds`."""
+    """Return the rounds of a plan's queries of rows, before the first; see :class:`AggregationRounds`."""
     if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
         return CountRounds(graph, groups, labels, (queries[0],), release, first)
     return AggregationRounds(graph, groups, labels, round_queries(queries), release, weight_model, first)

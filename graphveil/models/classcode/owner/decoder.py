@@ -27,7 +27,8 @@ _COPIES = 4  # of what there is a moment of for each component: its weights, and
 class DecodedRows:
     """What the rows say of each node.
 
-    Shapes: ``log_likelihoods`` (n, C), zero in the mean over classes; ``strengths`` and ``uncertainties`` (n): the
+    Shapes: ``log_likelihoods`` (n, C), zero in the mean over classes; ``strengths`` and ``uncertainties``
+        (n): the
     expected strength of a row, and the entropy of its class posterior as a share of the largest possible.
     """
 

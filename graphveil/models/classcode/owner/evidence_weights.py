@@ -59,7 +59,8 @@ def fit_evidence_weights(
 def evidence_weights_schedule(steps: int, noise_multiplier: float, records: int) -> DescentSchedule:
     """Return the schedule: step size one, or less where the noise would move a weight by more than 0.25.
 
-    >>> evidence_weights_schedule(20, 118.0, 14000).rate, round(evidence_weights_schedule(20, 118.0, 300).rate, 2)
+    >>> evidence_weights_schedule(20, 118.0, 14000).rate, round(evidence_weights_schedule(20, 118.0,
+    ...     300).rate, 2)
     (1.0, 0.17)
     """
     unit = DescentSchedule(steps=steps, rate=1.0, records=records, momentum=0.0)

@@ -61,7 +61,8 @@ class RayWorkerPool:
     """The workers of one process on one cluster, which stay until the process ends.
 
     All parcels are sealed under one key, which each worker is sent sealed to its own lock. Engines share a
-    worker_pool: it grows to what the greediest of them wants, and each query is dealt to as many as its own does.
+    worker_pool: it grows to what the greediest of them wants, and each query is dealt to as many as its own
+        does.
     """
 
     def __init__(self, config: PoolConfig) -> None:
