@@ -3,12 +3,12 @@
 ::
 
     GraphveilError
-    ├── InputError                             (ValueError)        the caller can fix it; nothing was computed or spent
+    ├── InputError                             (ValueError) the caller can fix it; nothing was spent
     │   ├── ConfigError                        a parameter: unknown name, wrong type, outside its range
     │   ├── GraphError                         the data: columns, ids, features, labels, shapes
-    │   │   └── TableError                     two tables: everything that is wrong with them, and what would pass
+    │   │   └── TableError                     two tables: all that is wrong, and what would pass
     │   ├── ArtifactError                      a file or run folder: missing, damaged, hostile, other version
-    │   └── LDPReportError                     an LDP report: malformed, replayed, of another survey or version
+    │   └── LDPReportError                     an LDP report: malformed, replayed, of another protocol
     ├── PrivacyError                           the guarantee asked for cannot be given; nothing was spent
     │   ├── UnitError                          the unit is missing, or does not fit the data
     │   ├── UnsupportedGuaranteeError          no proof can exist: a counterexample is known
@@ -16,7 +16,7 @@
     │   ├── CalibrationError                   no noise meets the budget
     │   └── BudgetError                        the privacy ledger refuses: requested, remaining, difference
     ├── ReleaseError                           a release went wrong after it was recorded; it stays charged
-    ├── LedgerError                            the ledger's database cannot be used; nothing is released unbooked
+    ├── LedgerError                            the ledger's database cannot be used; nothing was released
     ├── RunError                               a run failed; what was saved can be resumed
     └── MissingDependencyError                 an optional package is needed: names the extra
 

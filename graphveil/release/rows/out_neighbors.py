@@ -4,8 +4,8 @@ Lengths and integer sums stay in the release path. :func:`read_out_neighbor_sums
 it, under unit ``node-record``: sums of published rows over each node's own list, without noise. The answer
 for v is a function of published rows and of v's own list, so it tells nobody but v's own audience anything
 about a list: a mechanism whose output for v is computed from the mechanism's public outputs and v's own
-record gives every coalition without v the guarantee of the public outputs alone (the billboard argument). It must
-therefore never enter anything that is published, unless through a mechanism that pays for v's record.
+record gives every coalition without v the guarantee of the public outputs alone (the billboard argument).
+It must therefore never enter anything that is published, unless through a mechanism that pays for v's record.
 """
 
 from dataclasses import dataclass
