@@ -339,7 +339,7 @@ def local_cases() -> Iterator[Case]:
     yield Case("simgat", "local-attributes", LOCAL | {"weight": "similarity"})
     yield Case("simgat", "local-attributes", LOCAL | {"similarity": "multihop(n=3, delta=0.1)"})
     yield Case("simgat", "local-attributes", LOCAL | {"similarity": "factorized"})
-    yield Case("simgat", "local-attributes", LOCAL | {"combine": "union", "max_degree": 12})
+    yield Case("simgat", "local-attributes", LOCAL | {"combine": "union", "max_union_degree": 12})
     yield Case("simgat", "none", QUICK, other=True)
 
 

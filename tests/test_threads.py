@@ -15,7 +15,7 @@ from torch import Tensor
 
 import graphveil as gv
 from graphveil import _threads as sharing
-from graphveil._threads import all_threads, one_thread, together
+from graphveil._threads import all_threads, one_thread, run_in_all_threads
 from graphveil.models.classcode.edge import head
 from graphveil.models.features import crossfit
 
@@ -139,7 +139,7 @@ def test_threads_share_work_out_among_themselves(threads: int, monkeypatch: pyte
             with suppress(IndexError):  # another thread took the last
                 done.append(left.pop())
 
-    together(work, 100)
+    run_in_all_threads(work, 100)
     assert sorted(done) == list(range(500))
 
 
@@ -151,7 +151,7 @@ def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard
     for _ in range(3):
         sharing.pool(3).submit(busy.wait)  # all of the pool's threads
     calls: list[int] = []
-    together(lambda: calls.append(1), 3)
+    run_in_all_threads(lambda: calls.append(1), 3)
     assert calls == [1]
     busy.set()
 
@@ -160,7 +160,7 @@ def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard
             raise ValueError("one of three")
 
     with pytest.raises(ValueError, match="one of three"):
-        together(fails, 3)
+        run_in_all_threads(fails, 3)
 
 
 def test_nobody_is_heard_before_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,5 +176,5 @@ def test_nobody_is_heard_before_all_have_ended(monkeypatch: pytest.MonkeyPatch) 
         ended.append(turn)
 
     with pytest.raises(ValueError, match="one of three"):
-        together(work, 3)
+        run_in_all_threads(work, 3)
     assert sorted(ended) == [0, 2]
