@@ -699,7 +699,7 @@ def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str
     for runs in groups.values():
         first = runs[0]
         cells = [first["mode"], first["attack"], f"{first['share']:g}", first["kind"]]
-        for own, lying in (("honest", ("poisoned", "checked")), ("unpoisoned_robust", ("robust",))):
+        for own, lying in (("unpoisoned", ("poisoned", "checked")), ("unpoisoned_robust", ("robust",))):
             cells.append(shown([100 * run[own] for run in runs], 1))
             cells += [shown([100 * (run[name] - run[own]) for run in runs], 1) for name in lying]
         lost = [100 * (run["robust"] - run["unpoisoned_robust"]) for run in runs]

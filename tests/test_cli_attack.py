@@ -26,7 +26,7 @@ def test_linkteller_on_a_run(invoke: Invoke, run: Path) -> None:
     again = invoke("attack", "linkteller", run, "--count", 40, "--json")
     found = again.json
     assert found["internal"] is True
-    assert {"auc", "max_tpr_at_1pct_fpr", "baseline", "ceiling"} <= set(found)
+    assert {"auc", "max_tpr_at_1pct_fpr", "baseline", "theoretical_bound"} <= set(found)
     assert found["auc"] > found["baseline"]["auc"]
     kept = run / "internal" / "attacks"
     assert json.loads((kept / "linkteller.json").read_text()) == found

@@ -23,11 +23,11 @@ def trained(invoke: Invoke, files: Files) -> dict[str, Any]:
 
 
 def test_both_budgets_stand_apart_in_the_json(trained: dict[str, Any]) -> None:
-    (features,) = trained["guarantee"]["beside"]
+    (features,) = trained["guarantee"]["additional"]
     assert (trained["epsilon"], trained["eps_x"], trained["unit"]) == (2.0, 3.0, "edge-subset")
     assert (features["unit"], features["epsilon"], features["valid"]) == ("local-attributes", 3.0, True)
     together = trained["guarantee_all_runs"]
-    assert (together["epsilon"], together["beside"][0]["epsilon"]) == (4.0, 6.0)
+    assert (together["epsilon"], together["additional"][0]["epsilon"]) == (4.0, 6.0)
     assert trained["edges_stored"] is None and trained["covered"] is True
     assert trained["baseline_guarantee"] is None and trained["mlp_test_accuracy"] is not None
 
@@ -43,7 +43,7 @@ def test_pages_and_explain_tell_of_both(trained: dict[str, Any], invoke: Invoke)
     report = " ".join(Path("run/internal/report.html").read_text().split())
     assert "about edges" in report and "about records" in report
     assert "randomized on their own at eps_x = 3" in Path("run/release/MODEL_CARD.md").read_text()
-    assert invoke("explain", "run", "--json").json["guarantee"]["beside"][0]["epsilon"] == 3.0
+    assert invoke("explain", "run", "--json").json["guarantee"]["additional"][0]["epsilon"] == 3.0
 
 
 def test_the_plan_shows_both_and_what_predictions_read(invoke: Invoke, files: Files) -> None:
@@ -68,8 +68,8 @@ def test_a_finished_run_resumes_and_predicts_for_nothing(
     head, *rows = read(files.edges)
     write(files.edges, [head, *rows[1:]])
     other = invoke("predict", "run", "--nodes", files.nodes, "--edges", files.edges, *ALL, "--json").json
-    assert (other["charged"]["epsilon"], other["charged"]["beside"][0]["epsilon"]) == (2.0, 3.0)
-    assert other["guarantee_with_predictions"]["beside"][0]["epsilon"] == 6.0
+    assert (other["charged"]["epsilon"], other["charged"]["additional"][0]["epsilon"]) == (2.0, 3.0)
+    assert other["guarantee_with_predictions"]["additional"][0]["epsilon"] == 6.0
 
 
 def test_networks_on_released_graphs_tell_public_edges_from_private_ones(

@@ -45,7 +45,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {"weights", "train"},
     {"dendrogram"},
     {"release"},
-    {"collect", "perturb", "networks", "artifacts", "aggregate", "engines"},
+    {"collect", "perturb", "networks", "artifacts", "aggregate", "backends"},
     {"models"},
     {"attacks", "audit", "fidelity"},
     {"experiment"},

@@ -45,7 +45,7 @@ def listed(invoke: Invoke) -> dict[str, int]:
 
 def of_guarantees(first: dict[str, Any]) -> dict[str, int]:
     """Return how many releases guarantees count, by unit, of those that count any."""
-    counts = {one["unit"]: one["releases"] for one in (first, *first.get("beside", ()))}
+    counts = {one["unit"]: one["releases"] for one in (first, *first.get("additional", ()))}
     return {unit: count for unit, count in counts.items() if count}
 
 

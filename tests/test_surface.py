@@ -39,7 +39,7 @@ PUBLIC = {
     "ledger_of",
     "calibrate",
     "compare",
-    "engines",
+    "backends",
     "errors",
     "list_datasets",
     "load_dataset",

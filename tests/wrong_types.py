@@ -108,20 +108,20 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "Ensemble.without": (ensemble.without, {"number": 0}),
         "AdversaryKnowledge": (a.AdversaryKnowledge, {"rows": {"a": records}, "influence": None}),
         "AdversaryKnowledge.columns": (knowledge.columns, {"one": np.array([0]), "other": np.array([1])}),
-        "LinkReport": (a.LinkReport, {"pairs": pairs(), "attackers": {}, "ceiling": ceiling, "reads": ""}),
+        "LinkReport": (a.LinkReport, {"pairs": pairs(), "attackers": {}, "theoretical_bound": ceiling, "edge_source": ""}),
         "LinkSettings": (a.LinkSettings, a.LinkSettings().__dict__),
         "MembershipReport": (
             a.MembershipReport,
-            {"attackers": {"a": ranking}, "ceiling": ceiling, "unit": "none", "judged": 3},
+            {"attackers": {"a": ranking}, "theoretical_bound": ceiling, "unit": "none", "judged": 3},
         ),
         "MembershipSettings": (a.MembershipSettings, a.MembershipSettings().__dict__),
         "Pairs": (a.Pairs, pairs().__dict__),
         "PoisoningReport": (
             a.PoisoningReport,
             {
-                "lie": "random",
+                "strategy": "random",
                 **dict.fromkeys(
-                    ("share", "honest", "poisoned", "checked", "robust", "unpoisoned_robust"), 0.1
+                    ("share", "unpoisoned", "poisoned", "checked", "robust", "unpoisoned_robust"), 0.1
                 ),
             },
         ),
@@ -138,13 +138,13 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "SecretEdges.from_adjacency": (a.SecretEdges.from_adjacency, {"adjacency": graph().adjacency}),
         "SecretEdges.joined": (held.joined, {"one": np.array([0]), "other": np.array([1])}),
         "ServedModel": (a.ServedModel, answers.__dict__),
-        "PairTest": (a.PairTest, {"threshold": 0.5, "hits": 3, "alarms": 1, "repeats": 9}),
+        "PairTest": (a.PairTest, {"threshold": 0.5, "tp": 3, "fp": 1, "repeats": 9}),
         "PairTest.from_scores": (a.PairTest.from_scores, {"joined": scores, "apart": scores + 0.1}),
         "MeanInterval": (a.MeanInterval, {"mean": 0.5, "error": 0.1, "low": 0.4, "high": 0.6, "runs": 3}),
         "MeanInterval.from_values": (a.MeanInterval.from_values, {"values": [0.5, 0.6]}),
         "attack_collection": (
             a.attack_collection,
-            {"model": lpgnn, "graph": graph(), "lie": "random", "share": 0.05, "hubs": False, "seed": 0},
+            {"model": lpgnn, "graph": graph(), "strategy": "random", "share": 0.05, "hubs": False, "seed": 0},
         ),
         "attack_links": (
             a.attack_links,
@@ -225,7 +225,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             a.influences,
             {"predict": _predict, "x": x, "nodes": nodes[:3], "step": 1e-4, "nudge": "either"},
         ),
-        "largest_advantage": (a.largest_advantage, {"ranking": ranking}),
+        "largest_advantage": (a.largest_advantage, {"roc": ranking}),
         "link_scores": (a.link_scores, {"found": found, "pairs": pairs(), "direction": "max"}),
         "lira_scores": (a.lira_scores, {"ensemble": ensemble, "confidences": rng.random(30)}),
         "network_predict": (a.network_predict, {"network": _network(), "adjacency": graph().adjacency}),
@@ -254,10 +254,10 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     plan = gv.GAP(unit="undirected-edge", epsilon=1.0, hops=1).plan(num_nodes=40, num_classes=2)
     report = a.neighbor_test_query(query, UndirectedEdge(), pairs=2)
     scores = rng.random(40)
-    runs = {"hits": 30, "with_canary": 40, "alarms": 4, "without": 40, "confidence": 0.99}
+    runs = {"tp": 30, "with_canary": 40, "fp": 4, "without": 40, "confidence": 0.99}
     noise = NoiseRecorder(rng)
     return {
-        "Claim": (a.Claim, {"epsilon": 1.0, "delta": 0.0, "mu": None}),
+        "LocalDPClaim": (a.Claim, {"epsilon": 1.0, "delta": 0.0, "mu": None}),
         "Finding": (
             a.Finding,
             {"kind": "a", "epsilon": 1.0, "mu": 1.0, "first": small, "second": small},
@@ -396,7 +396,7 @@ def sweep_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
         "recipe": None,
         "runs": 1,
         "seed": 0,
-        "ceiling": False,
+        "include_nonprivate": False,
         "resume": False,
         "jobs": 1,
         "engine": None,
@@ -560,7 +560,7 @@ def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             p.Guarantee.from_event,
             {"unit": unit, "event": event, "delta": 1e-7, "releases": 1},
         ),
-        "group_epsilon": (guarantee.group_epsilon, {"friendships": 2}),
+        "group_epsilon": (guarantee.group_epsilon, {"num_edges": 2}),
         "repeated": (guarantee.repeated, {"runs": 2}),
         "auto_delta": (p.auto_delta, {"unit": unit, "bound": 10}),
         "check_delta": (p.check_delta, {"unit": unit, "delta": 1e-7, "bound": 10}),

@@ -94,7 +94,7 @@ class GuaranteeSchema(StrictSchema):
     linear_group_scaling: bool
     replace_one: bool = False
     max_degree: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
-    edge_use: Literal["never", "asked", "read", "neighbors"] = "asked"
+    edge_use: Literal["never", "queried", "read", "neighbors"] = "queried"
     edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     received: bool = False
     graph: bool = False

@@ -298,7 +298,7 @@ def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
         computed.keys() == written.keys()  # the last of each are there under node units only
         and all(computed.get(name) == written.get(name) for name in exact)
         and all(_close(computed.get(name), written.get(name)) for name in figures)
-        and _additional_agree(computed.get("beside", []), written.get("beside", []))
+        and _additional_agree(computed.get("additional", []), written.get("additional", []))
     )
 
 

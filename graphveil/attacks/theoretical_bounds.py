@@ -19,7 +19,7 @@ _TRIVIAL_BOUND = {
     "advantage": 1.0,
     "tpr_at_01pct_fpr": 1.0,
     "max_tpr_at_1pct_fpr": 1.0,
-    "holds": False,
+    "valid": False,
 }
 
 
@@ -79,7 +79,7 @@ def theoretical_bound_of(
         "advantage": min(guarantee.curve.delta(0.0) + guarantee.slack, _advantage(most)),
         "tpr_at_01pct_fpr": most(0.001),
         "max_tpr_at_1pct_fpr": most(0.01),
-        "holds": True,
+        "valid": True,
     }
 
 

@@ -20,7 +20,7 @@ _BOUND_NOTE = (
     "The attack bound limits what the release tells about one edge to an attacker who knows everything "
     "else; over many pairs public features may tell more."
 )
-_SERVERS = {"honest": "nobody lies", "unpoisoned_robust": "robust, and nobody lies"}
+_SERVERS = {"unpoisoned": "nobody lies", "unpoisoned_robust": "robust, and nobody lies"}
 _NO_BOUND_NOTE = "No valid guarantee holds for {things}, so nothing about them is excluded."
 
 Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=_ATTACK)]
@@ -167,7 +167,7 @@ def membership(
     record = report.as_dict()
     rows = [(one["attacker"], *_cells(one)) for one in record["attackers"]]
     screen.table(_HEAD[:-1], [*rows, _bound_row(report.theoretical_bound, "record")[:-1]], right=_RIGHT[:-1])
-    if not report.theoretical_bound["holds"]:
+    if not report.theoretical_bound["valid"]:
         screen.print_line(_NO_BOUND_NOTE.format(things="records"))
     _finish("membership", record, list(report.attackers.items()), attack_target, screen)
 
@@ -236,7 +236,7 @@ def poisoning(
             attack_target.model, attack_target.graph, strategy=strategy, share=share, hubs=hubs, seed=seed
         )
     screen.print_line(INTERNAL, style="bold")
-    accuracies = ("honest", "poisoned", "checked", "robust", "unpoisoned_robust")
+    accuracies = ("unpoisoned", "poisoned", "checked", "robust", "unpoisoned_robust")
     rows = [(_SERVERS.get(name, name), f"{100 * getattr(report, name):.1f}") for name in accuracies]
     screen.table(("server", "test accuracy"), rows, right=(1,))
     _finish("poisoning", report.as_dict(), (), attack_target, screen)
@@ -295,7 +295,7 @@ def _show_links(report: "LinkReport", screen: Screen) -> None:
         if one["note"]:
             screen.print_line(f"{one['attacker']}: {one['note']}")
     screen.print_line(
-        _BOUND_NOTE if report.theoretical_bound["holds"] else _NO_BOUND_NOTE.format(things="edges")
+        _BOUND_NOTE if report.theoretical_bound["valid"] else _NO_BOUND_NOTE.format(things="edges")
     )
 
 

@@ -212,7 +212,7 @@ def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
     cells = len({cell.work.name for cell in cells_of(target, run_options)})
     rows = [
         ("data", ", ".join(target.datasets)),
-        ("beside", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))),
+        ("compared with", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))),
         ("grid", f"{counted(cells, 'cell')}; runs of a setting: {run_options.runs}"),
         ("mode", _MODES[run_options.mode]),
     ]

@@ -136,7 +136,7 @@ def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
     same = []
     if metrics["mlp_test_accuracy"] is not None:
         same += [SAME_REPORTS] if metrics["unit"] == LocalAttributes.name else []
-        same += [SAME_FEATURES] if metrics["guarantee"].get("beside") else []
+        same += [SAME_FEATURES] if metrics["guarantee"].get("additional") else []
     return [*same, *_paper_epsilon_remark(metrics)]
 
 

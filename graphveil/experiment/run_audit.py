@@ -64,7 +64,7 @@ class RunAudit:
             found.append(f"canaries certify epsilon {self.canaries.epsilon:.4g}, above the claim")
         found += [f"a replay of {stage} breaks its price" for stage, report in self.replays if report.broken]
         found += [
-            f"reports on the {one['part']} tell more than claimed" for one in self.reports if not one["holds"]
+            f"reports on the {one['part']} tell more than claimed" for one in self.reports if not one["valid"]
         ]
         return tuple(found)
 
@@ -204,6 +204,6 @@ def _report(part: str, claimed: float, bound: LowerBound) -> dict[str, Any]:
         "part": part,
         "epsilon_at_least": bound.epsilon,
         "claimed": claimed,
-        "ceiling": bound.max_certifiable,
-        "holds": bound.epsilon <= claimed,
+        "max_certifiable_epsilon": bound.max_certifiable,
+        "valid": bound.epsilon <= claimed,
     }

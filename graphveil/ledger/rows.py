@@ -33,7 +33,7 @@ SAME_NODES_SHARE = (
     0.5  # share of the smaller of two data sets from which on their people are taken to be the same
 )
 INIT, BIND, UNBIND, RAISE_LIMIT = "init", "bind", "unbind", "raise"
-RESERVE, COMMIT, REFUND = "reserve", "commit", "withdraw"
+RESERVE, COMMIT, REFUND = "reserve", "commit", "refund"
 _TEXTS = {  # what entries of each kind hold as text
     INIT: ("unit",),
     BIND: (),

@@ -187,7 +187,7 @@ class Method(ABC):
             deviations=(() if plan is None else self.deviations(graph)) + graph.deviations,
             notes=self.notes(graph),
             linear_group_scaling=plan is None or plan.linear_group_scaling,
-            edge_use="asked" if plan is None else self.edge_use(plan),
+            edge_use="queried" if plan is None else self.edge_use(plan),
             edge_mu=None if plan is None else edge_level_mu(plan, graph.num_nodes),
         )
         return guarantee if plan is None else with_undirected_edge_deviation(guarantee, graph)
@@ -203,7 +203,7 @@ class Method(ABC):
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
-        return "asked" if queries_edges(plan) else "never"
+        return "queried" if queries_edges(plan) else "never"
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
         """Return what a fit under a plan releases, in order."""

@@ -66,7 +66,7 @@ class Guarantee:
     linear_group_scaling: bool = True
     replace_one: bool = False
     max_degree: int | None = None
-    edge_use: EdgeUse = "asked"
+    edge_use: EdgeUse = "queried"
     edge_mu: float | None = None
     received: bool = False
     graph: bool = False
@@ -98,7 +98,7 @@ class Guarantee:
         deviations: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         linear_group_scaling: bool = True,
-        edge_use: EdgeUse = "asked",
+        edge_use: EdgeUse = "queried",
         edge_mu: float | None = None,
         received: bool = False,
         graph: bool = False,

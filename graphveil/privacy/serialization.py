@@ -57,7 +57,7 @@ _KINDS: dict[str, type[_Simple]] = {
 _GROUPS, _CASES = "by_group", "one_of"
 _MAX_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
-_GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
+_GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "linear_group_scaling")
 _RECORD_UNIT_FIELDS = ("edge_use", "edge_mu", "received", "graph", "labels_public")
 _UNIT_FIELDS = ("replace_one", "max_degree")  # of the unit, besides its name
 _MAX_COUNT = 1 << 62  # of steps, releases or degrees; a larger one may not even fit into a float
@@ -150,7 +150,7 @@ _VALIDATORS: dict[str, Callable[[object], bool]] = {
     "mode": lambda value: value in ("strict", "paper"),
     "deviations": _strings,
     "notes": _strings,
-    "one_way": _flag,
+    "linear_group_scaling": _flag,
     "replace_one": _flag,
     "max_degree": lambda value: value is None or _count(value),
     "edge_use": lambda value: value in EDGE_USES,

@@ -11,8 +11,8 @@ from graphveil._ldp_statements import RAW_DATA_HELD, exact_sum_text
 from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
 from graphveil.privacy.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
 
-EdgeUse = Literal["never", "asked", "read", "neighbors"]
-EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read", "neighbors")  # each tells more than those before
+EdgeUse = Literal["never", "queried", "read", "neighbors"]
+EDGE_USES: tuple[EdgeUse, ...] = ("never", "queried", "read", "neighbors")  # each tells more than those before
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
@@ -103,7 +103,7 @@ _NODE_RECORD_NEIGHBORS = (
 )
 NODE_RECORD = {  # by what reads the edges
     "never": _NODE_RECORD_NEVER,
-    "asked": _NODE_RECORD_QUERIED,
+    "queried": _NODE_RECORD_QUERIED,
     "read": _NODE_RECORD_READ,
     "neighbors": _NODE_RECORD_NEIGHBORS,
 }

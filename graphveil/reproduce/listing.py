@@ -48,7 +48,7 @@ def _facts(target: ReproductionTarget, root: Path | None) -> Iterator[tuple[str,
     yield "from", target.source
     away = missing(target, root)
     yield "data sets", ", ".join(f"{name}{' (not here)' if name in away else ''}" for name in target.datasets)
-    yield "beside", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))
+    yield "compared with", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))
     if target.needs:
         yield "needs", target.needs
     if target.axis is not None:

@@ -70,7 +70,7 @@ def test_an_overfitted_model_gives_its_training_nodes_away(evaluate_on: Any) -> 
         found.append(report.attackers[SHADOW_MLP].auc)
     assert np.mean(found) > 0.6
     assert report.attackers[CONFIDENCE].auc > 0.62
-    assert not report.theoretical_bound["holds"]
+    assert not report.theoretical_bound["valid"]
     if evaluate_on == "target":
         assert report.judged == len(select_evaluated_nodes(HARD)[0])
 
@@ -80,7 +80,7 @@ def test_a_private_model_does_not() -> None:
     private = gv.MLP(unit="node-record", epsilon=1.0, seed=0, unsafe_noise_seed=0).fit(graph)
     report = attack_membership(private, graph, MembershipSettings(per_class=60, disjoint=False))
     assert report.attackers[CONFIDENCE].auc < 0.6
-    assert report.unit == "node-record" and not report.theoretical_bound["holds"]  # its noise has a seed
+    assert report.unit == "node-record" and not report.theoretical_bound["valid"]  # its noise has a seed
     assert report.as_dict()["internal"] is True
 
 

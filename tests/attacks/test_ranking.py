@@ -96,7 +96,7 @@ def test_without_a_valid_guarantee_nothing_is_excluded() -> None:
         "advantage": 1.0,
         "tpr_at_01pct_fpr": 1.0,
         "max_tpr_at_1pct_fpr": 1.0,
-        "holds": False,
+        "valid": False,
     }
 
 
@@ -110,7 +110,7 @@ def test_a_guarantee_excludes_nothing_about_what_its_unit_does_not_protect(
 ) -> None:
     release = Guarantee.from_event(unit, PureDP(1.0), delta=0.0, releases=1)
     assert (
-        theoretical_bound_of(release, "edge")["holds"],
-        theoretical_bound_of(release, "record")["holds"],
+        theoretical_bound_of(release, "edge")["valid"],
+        theoretical_bound_of(release, "record")["valid"],
     ) == (edges, records)
-    assert theoretical_bound_of(release)["holds"]
+    assert theoretical_bound_of(release)["valid"]

@@ -2061,7 +2061,7 @@ BUGS = [
             (
                 "graphveil.serve.releases.server_ledger:RequestLedger.begun",
                 "self._shared[0].holds",
-                "self._own.holds",
+                "self._own.contains",
             ),
         ],
         test="tests/serve/test_releases.py::test_what_does_not_fit_is_refused_before_anything_is_read[9-1.2]",

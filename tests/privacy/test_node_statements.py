@@ -193,7 +193,7 @@ def test_a_method_and_its_baseline_together_cost_both() -> None:
     method, baseline = of(NodeRecord(), edge_mu=0.1), of(NodeRecord(), Gaussian(0.5), edge_use="never")
     both = Guarantee.compose([method, baseline])
     assert both.epsilon == pytest.approx(epsilon_of(math.hypot(MU, 0.5), 1e-5))
-    assert (both.edge_use, both.edge_mu) == ("asked", 0.1)  # the baseline reads no edge
+    assert (both.edge_use, both.edge_mu) == ("queried", 0.1)  # the baseline reads no edge
     unknown = Guarantee.compose([method, of(NodeRecord())])
     assert unknown.edge_epsilon is None
 

@@ -35,7 +35,7 @@ def test_every_kind_of_query_and_of_work_has_the_same_bytes(ray_here: Path, tmp_
     for name in ASKED:
         here = asked(name, InMemoryBackend())
         assert torch.equal(asked(name, many), here), name
-    assert torch.equal(asked("steered", RowRange(9, many)), asked("steered", InMemoryBackend())[9:])
+    assert torch.equal(asked("target_weighted", RowRange(9, many)), asked("target_weighted", InMemoryBackend())[9:])
     graph = star(5)
     for work in works():
         one, other = (
@@ -44,7 +44,7 @@ def test_every_kind_of_query_and_of_work_has_the_same_bytes(ray_here: Path, tmp_
         )
         assert torch.equal(one, other), type(work)
     found = stored(tmp_path, drawn()).adjacency
-    for name in ("steered", "push", "SigmoidCos", "counted"):
+    for name in ("target_weighted", "push", "SigmoidCos", "counted"):
         here = _pending(name, drawn().adjacency, InMemoryBackend())
         assert torch.equal(_pending(name, found, many), here), name
         assert torch.equal(_pending(name, found, RowRange(9, few)), here[9:]), name
@@ -66,10 +66,10 @@ def test_a_worker_that_dies_changes_nothing_and_no_secret_is_left(
     on_ray.by_value()
     monkeypatch.setattr(on_ray, "seen", [])
     backend, kill = on_ray.DeadlyRay(**TWO, block_rows=5), tmp_path / "kill"
-    here = asked("steered", InMemoryBackend())
+    here = asked("target_weighted", InMemoryBackend())
     on_ray.kills(kill, 1)
     monkeypatch.setattr(on_ray, "plan", (str(kill), "end", 7))
-    assert torch.equal(asked("steered", backend), here)
+    assert torch.equal(asked("target_weighted", backend), here)
     assert not list(kill.iterdir()), "nobody was killed"
     keys = {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}
     assert len(keys) == 2
@@ -83,7 +83,7 @@ def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
     on_ray.by_value()
     on_ray.kills(tmp_path / "kill", 1)
     monkeypatch.setattr(on_ray, "plan", (str(tmp_path / "kill"), "start", 7))
-    unit, query, data = ASKED["steered"]
+    unit, query, data = ASKED["target_weighted"]
     ledger = MemoryLedger()
     backend = on_ray.DeadlyRay(**TWO, block_rows=5, losses=0)
     plan = ReleasePlan(unit, (query,), delta=1e-3)
@@ -92,7 +92,7 @@ def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
         release.answer(data)
     assert len(ledger.entries) == 1
     monkeypatch.setattr(on_ray, "plan", None)
-    assert torch.equal(asked("steered", backend), asked("steered", InMemoryBackend()))  # who is left goes on
+    assert torch.equal(asked("target_weighted", backend), asked("target_weighted", InMemoryBackend()))  # who is left goes on
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,7 +126,7 @@ def test_a_query_that_is_left_changes_nothing_of_the_next_one(
     interrupted = backend.run(Held(work, str(file)), graph)
     assert torch.equal(next(interrupted), here[:16])  # others are under way, and wait
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as kept:
-        patch.setattr(worker_pool.RayWorkerPool, "next_of", interrupt)
+        patch.setattr(worker_pool.RayWorkerPool, "wait_for_any", interrupt)
         list(interrupted)
     file.touch()
     assert torch.equal(torch.cat(list(backend.run(work, graph))), here)

@@ -238,7 +238,7 @@ def test_words_of_a_worker_are_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         def run(self, *asked: object) -> Iterator[str]:
             yield "it failed with MemoryError"
 
-    monkeypatch.setattr(RayBackend, "_crew", lambda self: WorkerPool())
+    monkeypatch.setattr(RayBackend, "_worker_pool", lambda self: WorkerPool())
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
     with pytest.raises(ReleaseError, match="it failed with MemoryError; the release stays charged"):
         list(RayBackend().run(lambda edges: torch.zeros(0), adjacency))

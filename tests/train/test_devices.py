@@ -177,7 +177,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTensorMode:
     monkeypatch.setattr(gather_mode, "within", lambda index, rows: True)
     monkeypatch.setattr(ego_graphs, "rows_read", lambda delta, parents: 1)
     monkeypatch.setattr(ego_graphs, "alike", lambda found, others: True)
-    monkeypatch.setattr(ego_graphs, "without_failing", lambda run, records: (run(*records), None))
+    monkeypatch.setattr(ego_graphs, "run_masking_failures", lambda run, records: (run(*records), None))
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 

@@ -81,7 +81,7 @@ def test_features_outside_of_the_sample_teach_nothing(
 
 
 def test_a_paper_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "MOST", 20)
+    monkeypatch.setattr(sample, "MAX_TRAINING_NODES", 20)
     monkeypatch.setattr(nonprivate, "sample_training_nodes", lambda *_: pytest.fail("a sample was taken"))
     graph = split(graph_of(NUMBERS), unit="undirected-edge")
     model = GAP(unit="undirected-edge", epsilon=1.0, mode="paper", seed=0, epochs=2)
@@ -90,7 +90,7 @@ def test_a_paper_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "MOST", 20)
+    monkeypatch.setattr(sample, "MAX_TRAINING_NODES", 20)
     graph = split(graph_of(NUMBERS), unit="undirected-edge")
     words = "networks learn from 20 of the 300 labeled training nodes, chosen by their ids"
     assert [

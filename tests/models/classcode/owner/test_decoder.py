@@ -127,7 +127,7 @@ def test_rows_whose_moments_are_not_kept_give_the_same_bytes(monkeypatch: pytest
         return make(block)
 
     monkeypatch.setattr(decoder, "_moments", noting)
-    monkeypatch.setattr(decoder, "_HELD", 256 * 8 * 7)
+    monkeypatch.setattr(decoder, "_MAX_STORED_BYTES", 256 * 8 * 7)
     again = decode(rows, 0.5, CODES)
     assert made == [256, 256, 88] * 13  # once for each step, and once to read
     for name in ("log_likelihoods", "strengths", "uncertainties"):
