@@ -111,6 +111,7 @@ def invoke(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("GRAPHVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     return calling(capsys)
 
