@@ -6,7 +6,7 @@
 
 Directed edges with power-law targets and random sources, from parquet. A size is measured in a process of
 its own: processor nanoseconds an edge of ``prepare``, the most anonymous memory it held (``RssAnon``) and the
-most that its folder held on the disk, both sampled, and a private hop of 16 columns with either engine, in
+most that its folder held on the disk, both sampled, and a private hop of 16 columns with either backend, in
 turns, with the file in the page cache; its rows are mapped from a file, as node arrays may be. Then a hop
 from the disk: before it the system is asked to let go of the file (``posix_fadvise``, ``DONTNEED``), and what
 is left in the page cache is counted (``fincore``). The exponent is the slope of log CPU on log edges over all
@@ -198,7 +198,7 @@ def copied(graph: Adjacency) -> Adjacency:
 def hopping(
     graph: Adjacency, backend: AggregationBackend, rows: torch.Tensor, rounds: int
 ) -> Callable[[], object]:
-    """Return private hops by an engine, of which one was made."""
+    """Return private hops by a backend, of which one was made."""
     queries = hops(1.0, 1, DIM, DirectedEdge()) * (rounds + 2)
     plan = ReleasePlan(DirectedEdge(), queries, delta=1e-3)
     release = Release.open(plan, graph, budget=MemoryLedger(), backend=backend)

@@ -1,13 +1,13 @@
-"""Engines: where edges are read, and who sums over them. The choice changes no bit of a result.
+"""Backends: where edges are read, and who sums over them. The choice changes no bit of a result.
 
-``engine=`` of an estimator or of its ``fit``, and ``--backend`` of commands, take a name (``"memory"``,
+``backend=`` of an estimator or of its ``fit``, and ``--backend`` of commands, take a name (``"memory"``,
 ``"disk"``, ``"ray"``, ``"cuda"``) or one of these objects. By default edges are summed where they are: in
 memory, or of a graph of :func:`graphveil.open_graph` on disk. :func:`using` is for whatever takes no
-``engine=``.
+``backend=``.
 
 >>> import graphveil as gv
->>> engine = gv.backends.Memory(block_rows=4096)
->>> gv.GAP(unit="undirected-edge", epsilon=1.0, engine=engine).engine
+>>> backend = gv.backends.Memory(block_rows=4096)
+>>> gv.GAP(unit="undirected-edge", epsilon=1.0, backend=backend).backend
 InMemoryBackend(block_rows=4096)
 """
 

@@ -19,7 +19,7 @@ def without_label(files: Files) -> list[str]:
 
 
 def answers(invoke: Invoke, files: Files, folder: Path, *backend: object) -> list[object]:
-    """Return what each command finds with an engine."""
+    """Return what each command finds with a backend."""
     folder.mkdir()
     other = Files.written(_made(folder / "other"), seed=1)
     train = invoke(*TRAIN, *files.flags, *backend, "--out", folder / "run", "--json")
@@ -57,8 +57,8 @@ def test_no_answer_depends_on_the_engine(
     [
         (("--backend", "dask"), "'dask' is not one of memory, disk, ray"),
         (("--backend", "disk"), "graphveil prepare"),
-        (("--address", "here:1"), "add engine='ray' (--backend ray)"),
-        (("--backend", "memory", "--address", "here:1"), "add engine='ray' (--backend ray)"),
+        (("--address", "here:1"), "add backend='ray' (--backend ray)"),
+        (("--backend", "memory", "--address", "here:1"), "add backend='ray' (--backend ray)"),
         (("--backend", "ray", "--address", "ray://here:1"), "ray job submit"),
     ],
 )
@@ -93,7 +93,7 @@ def test_copies_of_a_graph_are_not_on_disk(tmp_path: Path) -> None:
 def test_an_engine_is_no_setting_and_is_about_another_graph(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
-    done = invoke(*TRAIN, "--set", "engine=memory", *files.flags, "--out", tmp_path / "run")
+    done = invoke(*TRAIN, "--set", "backend=memory", *files.flags, "--out", tmp_path / "run")
     assert done.code == 2 and "no such parameter" in done.err
     assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
     done = invoke("predict", tmp_path / "run", "--backend", "memory")

@@ -35,7 +35,7 @@ def test_check_says_so_and_its_command_trains(invoke: Invoke) -> None:
     facts = {fact["name"]: fact["becomes"] for fact in checked.json["columns"]}
     assert facts["(constant)"] == "feature: 1 for every node, since no column is a feature"
     words = shlex.split(checked.json["command"])[1:]
-    trained = invoke(*words, "--out", "run", "--set", "distil=false")
+    trained = invoke(*words, "--out", "run", "--set", "self_training=false")
     assert trained.code == 0, trained.err
     plan = " ".join((trained.out + trained.err).split())
     assert "every node gets one constant feature" in plan and "1 features" not in plan

@@ -85,5 +85,5 @@ def uncovered_weights_note() -> UnitError:
         "this model was trained on exact neighbors, and its guarantee covers the weights alone: a "
         "prediction reads the records of all nodes that reach its own, and nothing hides them. Run "
         "model.module_ where whoever sees the result is entitled to all of these records, or fit with "
-        "reads='published', whose predictions are covered"
+        "neighborhood='published', whose predictions are covered"
     )

@@ -89,7 +89,7 @@ class PairTest:
         """Choose by the first half of scores of either kind, and count in the second.
 
         >>> PairTest.from_scores([2.0, 3.0, 2.0, 1.0], [1.0, 0.0, 1.0, 3.0])
-        PairTest(threshold=1.5, hits=1, alarms=1, repeats=2)
+        PairTest(threshold=1.5, tp=1, fp=1, repeats=2)
         """
         there, away = np.asarray(joined, dtype=np.float64), np.asarray(apart, dtype=np.float64)
         _check.shape((-1,), joined=there, apart=away)

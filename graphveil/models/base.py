@@ -386,7 +386,7 @@ class Estimator(DisplayMixin, ABC):
     # -- shared parts --------------------------------------------------------------------------------------
 
     def _with_backend(self) -> AbstractContextManager[None]:
-        """Have the configured engine read the edges of graphs that are predicted."""
+        """Have the configured backend read the edges of graphs that are predicted."""
         return using(self.backend)
 
     def _build_privacy_config(self) -> PrivacyConfig:

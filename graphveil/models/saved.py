@@ -99,7 +99,7 @@ def parameter_types(cls: type[Estimator]) -> dict[str, Any]:
     """Return the type of every constructor keyword of a method that a result may depend on."""
     hints = get_type_hints(cls)
     named = [field.name for field in dataclasses.fields(cls) if field.init]
-    return {name: hints[name] for name in named if name != "engine"}
+    return {name: hints[name] for name in named if name != "backend"}
 
 
 def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estimator:

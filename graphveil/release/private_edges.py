@@ -21,7 +21,7 @@ Counts = npt.NDArray[np.int64]
 
 
 class PrivateEdges:
-    """What queries see of a graph: work is done on its blocks, through an engine.
+    """What queries see of a graph: work is done on its blocks, through a backend.
 
     :meth:`rows` and :meth:`pieces` return what has noise already. The other methods return exact numbers
     about the edges, which live in the release path only: whoever asks for them adds noise before anything is

@@ -567,7 +567,7 @@ def _certified(plan: ReleasePlan) -> float:
 
 
 class Broken(AggregationBackend):
-    """An engine that fails, or that must not be reached."""
+    """A backend that fails, or that must not be reached."""
 
     def __init__(self) -> None:
         self.reached = False
@@ -591,7 +591,7 @@ def a_release_is_booked_before_it_is_computed() -> None:
 
 
 def a_refused_release_computes_nothing() -> None:
-    """Over the limit, nothing is booked and no engine is reached."""
+    """Over the limit, nothing is booked and no backend is reached."""
     budget, backend = MemoryLedger(epsilon=0.5, delta=1e-5), Broken()
     with pytest.raises(BudgetError):
         Release.open(plan_of(), path(), budget=budget, backend=backend)

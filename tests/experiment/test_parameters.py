@@ -42,8 +42,8 @@ def test_other_text_is_refused_with_what_is_expected(text: str, hint: Any) -> No
         parse_value("key", text, hint)
 
 
-# of text, "none" is a text: no mechanism, engine or module of one's own is said by leaving it out
-NO_TEXT = (("feature_range", None), ("perturb", None), ("encoder", None), ("head", None), ("engine", None))
+# of text, "none" is a text: no mechanism, backend or module of one's own is said by leaving it out
+NO_TEXT = (("feature_range", None), ("perturb", None), ("encoder", None), ("head", None), ("backend", None))
 
 
 def test_every_default_of_every_method_can_be_written_as_text() -> None:

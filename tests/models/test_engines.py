@@ -1,4 +1,4 @@
-"""The engine is a choice in every estimator: no result, no saved file and no resumed run depends on it."""
+"""The backend is a choice in every estimator: no result, no saved file and no resumed run depends on it."""
 
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,9 @@ def test_every_estimator_has_an_engine_that_is_no_part_of_what_is_saved(method: 
     assert model.get_params()["backend"] == "memory" and "backend" not in model.recorded_params()
     assert "backend" not in model._configuration() and "backend" not in parameter_types(cls)
     for wrong in ("dask", 3, object()):
-        with pytest.raises(ConfigError, match="engine="):
+        with pytest.raises(ConfigError, match="backend="):
             cls(**keywords, backend=wrong)
-    with pytest.raises(ConfigError, match="engine="):
+    with pytest.raises(ConfigError, match="backend="):
         model.backend = "dask"
 
 
@@ -114,7 +114,7 @@ def test_what_has_no_engine_of_its_own_takes_that_of_the_block() -> None:
     assert torch.equal(plain.rows, there.rows) and set(asked) == {"Watched"}
     here = gv.perturb.edge_rand(graph, unit="undirected-edge", epsilon=4.0, unsafe_noise_seed=1)
     assert torch.equal(noisy.graph.adjacency.indices, here.graph.adjacency.indices)
-    with pytest.raises(ConfigError, match="engine="), using("dask"):
+    with pytest.raises(ConfigError, match="backend="), using("dask"):
         raise AssertionError
     assert type(backend_for(None, graph.adjacency)) is gv.backends.Memory
 

@@ -57,7 +57,7 @@ def test_parameters_set_after_a_fit_reach_no_file(
     model.set_params(**later)
     model.save(tmp_path / "model")
     stored = json.loads((tmp_path / "model" / "model.json").read_text())["parameters"]
-    assert stored == {name: value for name, value in fitted.items() if name != "engine"}
+    assert stored == {name: value for name, value in fitted.items() if name != "backend"}
     assert load_model(tmp_path / "model").predict().equal(model.predict())
 
 

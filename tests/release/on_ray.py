@@ -1,4 +1,4 @@
-"""What tests of the engine on Ray share: work that kills its worker, and a search for secrets in files."""
+"""What tests of the backend on Ray share: work that kills its worker, and a search for secrets in files."""
 
 import base64
 import os

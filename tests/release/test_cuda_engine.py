@@ -104,7 +104,7 @@ def test_the_table_is_there_and_what_comes_back_is_here(device: str) -> None:
 
 def test_a_gpu_that_is_not_here_is_refused_before_anything_is_spent() -> None:
     graph = gv.load_dataset("synthetic/tiny")
-    with pytest.raises(ConfigError, match=r"torch finds \d+ such GPUs here; use engine='memory'"):
+    with pytest.raises(ConfigError, match=r"torch finds \d+ such GPUs here; use backend='memory'"):
         gv.GAP(unit="undirected-edge", epsilon=1.0).fit(graph, backend=gv.backends.Cuda("cuda:99"))
     assert not ledger_of(graph.edge_set).entries
 

@@ -1,4 +1,4 @@
-"""The engine is a choice of where edges lie: every query answers with the same bytes."""
+"""The backend is a choice of where edges lie: every query answers with the same bytes."""
 
 import os
 from collections.abc import Callable
@@ -134,7 +134,7 @@ def test_a_folder_may_be_opened_by_a_relative_name(tmp_path: Path, monkeypatch: 
 
 def test_names_are_of_a_closed_table(tmp_path: Path) -> None:
     found = stored(tmp_path, drawn()).adjacency
-    with pytest.raises(ConfigError, match="engine='dask'"):
+    with pytest.raises(ConfigError, match="backend='dask'"):
         backend_for("dask", found)
     assert set(BACKENDS) == {"memory", "disk", "ray", "cuda"}
     assert {name: type(backend_for(name, found)) for name in ("memory", "disk")} == {

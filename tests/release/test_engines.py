@@ -133,7 +133,7 @@ def test_the_edges_of_a_block_do_not_show() -> None:
 
 
 class Sent(InMemoryBackend):
-    """Sends work and every block as bytes, as an engine on other machines would."""
+    """Sends work and every block as bytes, as a backend on other machines would."""
 
     def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[torch.Tensor]:
         sent = pickle.dumps(work)

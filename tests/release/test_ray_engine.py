@@ -1,4 +1,4 @@
-"""The engine on Ray: every query answers with the same bytes, whoever dies, and no key is left anywhere."""
+"""The backend on Ray: every query answers with the same bytes, whoever dies, and no key is left anywhere."""
 
 import re
 import sys

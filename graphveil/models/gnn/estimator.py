@@ -151,7 +151,7 @@ class PrivateGNN(Estimator):
         """Refuse shares that leave too little, and what has no meaning on stars."""
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
-                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for reads='neighbors'; on "
+                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for neighborhood='neighbors'; on "
                 "a star "
                 "every layer of the module reads the same leaves"
             )
@@ -167,12 +167,12 @@ class PrivateGNN(Estimator):
         """Refuse what would predict, and noise that leaves nothing to learn."""
         if self.private_metrics:
             raise ConfigError(
-                "private_metrics counts correct predictions, and under reads='neighbors' those of others "
+                "private_metrics counts correct predictions, and under neighborhood='neighbors' those of others "
                 "read a record with all of its edges, so that nothing bounds what it changes; drop it"
             )
         if self.out_degree_bound is not None or self.encoder_share is not None:
             raise ConfigError(
-                "reads='neighbors' pushes nothing and has no encoder: drop out_degree_bound and "
+                "neighborhood='neighbors' pushes nothing and has no encoder: drop out_degree_bound and "
                 "encoder_share; "
                 "max_out_edges is how many of its own list a node tells"
             )
@@ -214,7 +214,7 @@ class PrivateGNN(Estimator):
                 "gnn reads each node's own list, and under unit 'node-bounded-degree' an edge belongs to "
                 "both of "
                 "its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
-                "'node-record', or gap; or reads='neighbors', whose guarantee covers the weights alone"
+                "'node-record', or gap; or neighborhood='neighbors', whose guarantee covers the weights alone"
             )
         if not isinstance(unit, NodeUnit):
             raise UnitError(

@@ -1,6 +1,6 @@
-"""The contract of an aggregation engine: it schedules destination blocks and sees no private sum.
+"""The contract of an aggregation backend: it schedules destination blocks and sees no private sum.
 
-An engine says where the edges lie and where work on them is done. The work is a frozen value, a pure function
+A backend says where the edges lie and where work on them is done. The work is a frozen value, a pure function
 of one block, that can be sent to another process; what comes back of a block of rows has its noise. In this
 process, out of core and on a cluster it is the same work on the same blocks, so the bytes are the same.
 """
@@ -43,7 +43,7 @@ class AggregationBackend(ABC):
         return False
 
     def check(self, adjacency: Adjacency) -> None:
-        """Refuse edges that the engine cannot read, before anything is spent; by default it reads all."""
+        """Refuse edges that the backend cannot read, before anything is spent; by default it reads all."""
         return
 
     @abstractmethod
@@ -57,7 +57,7 @@ class AggregationBackend(ABC):
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
         """Yield what the work makes of the blocks from row ``first`` on, in their order.
 
-        What the work returns has its noise. An engine that reads edges elsewhere sends only the work there.
+        What the work returns has its noise. A backend that reads edges elsewhere sends only the work there.
         """
         return self.map(work, self.blocks(adjacency, first))
 

@@ -30,8 +30,8 @@ class DiskBackend(AggregationBackend):
         """Refuse edges that are not on disk."""
         if adjacency.folder is None:
             raise ConfigError(
-                "engine='disk' (--backend disk) reads a prepared graph, and this one is in memory: write it "
-                "with graphveil prepare and open the folder (gv.open_graph), or use engine='memory'"
+                "backend='disk' (--backend disk) reads a prepared graph, and this one is in memory: write it "
+                "with graphveil prepare and open the folder (gv.open_graph), or use backend='memory'"
             )
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:

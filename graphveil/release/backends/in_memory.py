@@ -1,4 +1,4 @@
-"""The in-memory engine: the plainest one, and the oracle for the others."""
+"""The in-memory backend: the plainest one, and the oracle for the others."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

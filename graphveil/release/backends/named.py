@@ -1,4 +1,4 @@
-"""Engines by name, for one call or for all that is asked within a block of code.
+"""Backends by name, for one call or for all that is asked within a block of code.
 
 The table is closed, since a name may come from a command line.
 """
@@ -24,17 +24,17 @@ BACKENDS: dict[str, type[AggregationBackend]] = {
     "cuda": CudaBackend,
 }
 
-_chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil engine", default=None)
+_chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil backend", default=None)
 
 
 @contextmanager
 def using(backend: AggregationBackend | str | None) -> Iterator[None]:
-    """Have an engine do what is asked within, where no other one is named; None leaves all as it is.
+    """Have a backend do what is asked within, where no other one is named; None leaves all as it is.
 
     It is for whatever takes no ``backend=`` of its own: predictions, released graphs, rows of hops.
 
     Raises:
-        ConfigError: there is no engine of the name.
+        ConfigError: there is no backend of the name.
 
     >>> with using("memory"):
     ...     pass
@@ -48,7 +48,7 @@ def using(backend: AggregationBackend | str | None) -> Iterator[None]:
 
 
 def check_backend(backend: object) -> None:
-    """Refuse what is neither an engine nor the name of one.
+    """Refuse what is neither a backend nor the name of one.
 
     Raises:
         ConfigError: it is something else.
@@ -58,10 +58,10 @@ def check_backend(backend: object) -> None:
 
 
 def named(name: str | None, address: str | None = None) -> AggregationBackend | str | None:
-    """Return an engine by its name and, of a cluster, its address, as a command line has them.
+    """Return a backend by its name and, of a cluster, its address, as a command line has them.
 
     Raises:
-        ConfigError: there is no engine of the name, or the address of an engine that has none.
+        ConfigError: there is no backend of the name, or the address of a backend that has none.
 
     >>> named("ray", "10.0.0.1:6379").address
     '10.0.0.1:6379'
@@ -70,15 +70,15 @@ def named(name: str | None, address: str | None = None) -> AggregationBackend | 
     if address is None:
         return name
     if name != "ray":
-        raise ConfigError("address= (--address) is that of a cluster; add engine='ray' (--backend ray)")
+        raise ConfigError("address= (--address) is that of a cluster; add backend='ray' (--backend ray)")
     return RayBackend(address=address)
 
 
 def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) -> AggregationBackend:
-    """Return an engine that can read these edges: as given, by name, or by where the edges are.
+    """Return a backend that can read these edges: as given, by name, or by where the edges are.
 
     Raises:
-        ConfigError: there is no engine of the name, or it cannot read these edges; nothing is spent.
+        ConfigError: there is no backend of the name, or it cannot read these edges; nothing is spent.
         GraphError: the edges are mapped from files that have changed.
     """
     check_unchanged(adjacency)

@@ -44,8 +44,8 @@ class CudaBackend(AggregationBackend):
         device = torch.device(self.device)
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise ConfigError(
-                f"engine='cuda' (--backend cuda) sums on {self.device!r}, and torch finds "
-                f"{torch.cuda.device_count()} such GPUs here; use engine='memory', which has the same bytes"
+                f"backend='cuda' (--backend cuda) sums on {self.device!r}, and torch finds "
+                f"{torch.cuda.device_count()} such GPUs here; use backend='memory', which has the same bytes"
             )
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:

@@ -110,7 +110,7 @@ class RayBackend(AggregationBackend):
                 known.shut_down()
 
     def _worker_pool(self) -> RayWorkerPool:
-        """Return this process's workers on the cluster, which engines of as many threads share."""
+        """Return this process's workers on the cluster, which backends of as many threads share."""
         config = PoolConfig(address=self.address, workers=self.workers, threads=self.threads, wait=self.wait)
         known = _pools.get(os.getpid())
         if known is not None and known.reconfigure(config):

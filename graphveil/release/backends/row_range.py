@@ -33,25 +33,25 @@ class RowRange(AggregationBackend):
 
     @property
     def yields_borrowed_memory(self) -> bool:
-        """Whether the inner engine does."""
+        """Whether the inner backend does."""
         return self.inner.yields_borrowed_memory
 
     def check(self, adjacency: Adjacency) -> None:
-        """Leave it to the inner engine."""
+        """Leave it to the inner backend."""
         self.inner.check(adjacency)
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield the inner engine's blocks."""
+        """Yield the inner backend's blocks."""
         return self.inner.blocks(adjacency, first)
 
     def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
-        """Leave the work to the inner engine."""
+        """Leave the work to the inner backend."""
         return self.inner.map(work, blocks)
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
-        """Leave the work to the inner engine."""
+        """Leave the work to the inner backend."""
         return self.inner.run(work, adjacency, first)
 
     def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
-        """Leave it to the inner engine."""
+        """Leave it to the inner backend."""
         return self.inner.in_edges(adjacency, nodes)

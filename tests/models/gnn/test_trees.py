@@ -285,7 +285,7 @@ def test_labels_of_nodes_that_do_not_teach_are_never_read(graph: Graph) -> None:
         ({"unit": "node-bounded-degree", "max_degree": 1110}, ConfigError, "1111 roots.*'node-record'"),
         ({"layers": 0}, ConfigError, "layers"),
         ({"max_out_edges": 0}, ConfigError, "max_out_edges"),
-        ({"reads": "published", "layers": 2}, ConfigError, "for reads='neighbors'"),
+        ({"reads": "published", "layers": 2}, ConfigError, "for neighborhood='neighbors'"),
         ({"reads": "friends"}, ConfigError, "reads"),
         ({"out_degree_bound": 3}, ConfigError, "max_out_edges"),
         ({"encoder_share": 0.2}, ConfigError, "encoder_share"),

@@ -1,7 +1,7 @@
 """Ray, joined to a cluster: one that runs, or one of this process's own on this machine.
 
 Ray joins one cluster a process. Of a cluster that this process started for itself, processors are not
-reserved: nobody else is there whom that would keep off them, and two engines that want different crews would
+reserved: nobody else is there whom that would keep off them, and two backends that want different crews would
 wait for each other.
 """
 
@@ -86,6 +86,6 @@ def import_ray() -> Any:
         import ray
     except ImportError:
         raise MissingDependencyError(
-            "engine='ray' (--backend ray) needs Ray; install the extra: pip install 'graphveil[ray]'"
+            "backend='ray' (--backend ray) needs Ray; install the extra: pip install 'graphveil[ray]'"
         ) from None
     return ray

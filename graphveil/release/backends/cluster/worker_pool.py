@@ -60,7 +60,7 @@ class GraphPlacement:
 class RayWorkerPool:
     """The workers of one process on one cluster, which stay until the process ends.
 
-    All parcels are sealed under one key, which each worker is sent sealed to its own lock. Engines share a
+    All parcels are sealed under one key, which each worker is sent sealed to its own lock. Backends share a
     worker_pool: it grows to what the greediest of them wants, and each query is dealt to as many as its own
         does.
     """
@@ -118,7 +118,7 @@ class RayWorkerPool:
         """Whether this process is still joined to the cluster as it was."""
         return bool(self._ray.is_initialized() and process_identity(self._ray) == self._joined)
 
-    # -- what an engine asks -------------------------------------------------------------------------------
+    # -- what a backend asks -------------------------------------------------------------------------------
 
     def members(self, workers: int | None = None) -> list[WorkerHandle]:
         """Return the workers that are there, or so many of them."""
