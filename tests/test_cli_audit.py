@@ -90,7 +90,9 @@ def test_reports_of_records_are_audited(invoke: Invoke, files: Files, tmp_path: 
     found = invoke("audit", trained(invoke, files, tmp_path / "run", "lpgnn", *budget), "--json").json
     parts = {one["part"]: one for one in found["reports"]}
     assert set(parts) == {"label", "features"}
-    assert all(0.8 < one["epsilon_at_least"] <= 1.0 < one["max_certifiable_epsilon"] for one in parts.values())
+    assert all(
+        0.8 < one["epsilon_at_least"] <= 1.0 < one["max_certifiable_epsilon"] for one in parts.values()
+    )
 
 
 def test_what_promises_nothing_is_refused(invoke: Invoke, files: Files, run: Path, tmp_path: Path) -> None:

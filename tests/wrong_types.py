@@ -108,7 +108,10 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "Ensemble.without": (ensemble.without, {"number": 0}),
         "AdversaryKnowledge": (a.AdversaryKnowledge, {"rows": {"a": records}, "influence": None}),
         "AdversaryKnowledge.columns": (knowledge.columns, {"one": np.array([0]), "other": np.array([1])}),
-        "LinkReport": (a.LinkReport, {"pairs": pairs(), "attackers": {}, "theoretical_bound": ceiling, "edge_source": ""}),
+        "LinkReport": (
+            a.LinkReport,
+            {"pairs": pairs(), "attackers": {}, "theoretical_bound": ceiling, "edge_source": ""},
+        ),
         "LinkSettings": (a.LinkSettings, a.LinkSettings().__dict__),
         "MembershipReport": (
             a.MembershipReport,

@@ -12,7 +12,12 @@ from graphveil.privacy.formatting import counted, format_delta, format_upper_bou
 from graphveil.privacy.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
 
 EdgeUse = Literal["never", "queried", "read", "neighbors"]
-EDGE_USES: tuple[EdgeUse, ...] = ("never", "queried", "read", "neighbors")  # each tells more than those before
+EDGE_USES: tuple[EdgeUse, ...] = (
+    "never",
+    "queried",
+    "read",
+    "neighbors",
+)  # each tells more than those before
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "

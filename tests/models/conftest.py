@@ -65,7 +65,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
             seen.append((data.vectors, data.keys))
         return ask(self, data)
 
-    monkeypatch.setattr(Release, "ask", noting)
+    monkeypatch.setattr(Release, "answer", noting)
     return seen
 
 

@@ -67,7 +67,7 @@ class Replay:
         """Answer all releases."""
         with patch.context() as here:
             shipped = Release.answer
-            here.setattr(Release, "ask", lambda release, data: self.ask(release, data, shipped))
+            here.setattr(Release, "answer", lambda release, data: self.ask(release, data, shipped))
             yield
 
     def prices(self, unit: Unit, pair: Pair) -> list[float]:

@@ -37,7 +37,7 @@ def fitted(method: str, counts: Iterable[list[float]], patch: Patch, **options: 
         return torch.tensor(next(own)).double() if counted else answer
 
     with patch.context() as here:
-        here.setattr(Release, "ask", instead)
+        here.setattr(Release, "answer", instead)
         settings = {
             **CASES[method],
             "unit": "node-record",

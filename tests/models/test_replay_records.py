@@ -157,7 +157,7 @@ def run(model: Estimator, graph: Graph, known: Transcript | None) -> Transcript:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dpsgd, "_noisy_mean", replay.step)
         patch.setattr(descent, "_descend", replay.descend)
-        patch.setattr(Release, "ask", lambda release, data: replay.ask(release, data))
+        patch.setattr(Release, "answer", lambda release, data: replay.ask(release, data))
         model.fit(graph)
     return replay.seen
 

@@ -35,7 +35,9 @@ def test_every_kind_of_query_and_of_work_has_the_same_bytes(ray_here: Path, tmp_
     for name in ASKED:
         here = asked(name, InMemoryBackend())
         assert torch.equal(asked(name, many), here), name
-    assert torch.equal(asked("target_weighted", RowRange(9, many)), asked("target_weighted", InMemoryBackend())[9:])
+    assert torch.equal(
+        asked("target_weighted", RowRange(9, many)), asked("target_weighted", InMemoryBackend())[9:]
+    )
     graph = star(5)
     for work in works():
         one, other = (
@@ -92,7 +94,9 @@ def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
         release.answer(data)
     assert len(ledger.entries) == 1
     monkeypatch.setattr(on_ray, "plan", None)
-    assert torch.equal(asked("target_weighted", backend), asked("target_weighted", InMemoryBackend()))  # who is left goes on
+    assert torch.equal(
+        asked("target_weighted", backend), asked("target_weighted", InMemoryBackend())
+    )  # who is left goes on
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -4,11 +4,11 @@ import sys
 
 import numpy as np
 import pytest
-from graphveil.structure.factorize import logarithms
 
 from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.structure import DeepWalk, Embedding, Factorized, Node2Vec, PublicEdges
+from graphveil.structure.factorize import logarithms
 from graphveil.structure.nearest import nearest
 from tests.structure.conftest import random_edges
 

@@ -291,7 +291,8 @@ def run_sweep(
     _check.integer_at_least(1, jobs=jobs)
     if jobs > 1 and backend == "disk":
         raise ConfigError(
-            "jobs= (--jobs) sends each process a copy of the graph in memory, which backend='disk' (--backend "
+            "jobs= (--jobs) sends each process a copy of the graph in memory, which backend='disk' "
+            "(--backend "
             "disk) does not read; drop one of them, or use backend='ray'"
         )
     fresh = folder.missing

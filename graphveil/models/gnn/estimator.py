@@ -151,7 +151,8 @@ class PrivateGNN(Estimator):
         """Refuse shares that leave too little, and what has no meaning on stars."""
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
-                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for neighborhood='neighbors'; on "
+                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for "
+                "neighborhood='neighbors'; on "
                 "a star "
                 "every layer of the module reads the same leaves"
             )
@@ -167,7 +168,8 @@ class PrivateGNN(Estimator):
         """Refuse what would predict, and noise that leaves nothing to learn."""
         if self.private_metrics:
             raise ConfigError(
-                "private_metrics counts correct predictions, and under neighborhood='neighbors' those of others "
+                "private_metrics counts correct predictions, and under neighborhood='neighbors' those of "
+                "others "
                 "read a record with all of its edges, so that nothing bounds what it changes; drop it"
             )
         if self.out_degree_bound is not None or self.encoder_share is not None:
