@@ -90,7 +90,7 @@ def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     from graphveil.models.own import code
     from graphveil.weights import registry
 
-    for module, name in ((registry, "_NAMED"), (models, "_REGISTERED"), (code, "_KNOWN")):
+    for module, name in ((registry, "_NAMED"), (models, "_REGISTERED"), (code, "_REGISTERED")):
         monkeypatch.setattr(module, name, dict(getattr(module, name)))
 
 

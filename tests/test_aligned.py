@@ -21,7 +21,7 @@ MIB = 1 << 20
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[_aligned._MemoryPool]:
     kept = _aligned._MemoryPool()
-    monkeypatch.setattr(_aligned, "_kept", kept)
+    monkeypatch.setattr(_aligned, "_pool", kept)
     yield kept
 
 

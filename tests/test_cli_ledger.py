@@ -167,7 +167,7 @@ def test_what_was_booked_and_never_drawn_is_given_back(
         raise ConfigError("not these")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "ask", refused)
+        patch.setattr(Release, "answer", refused)
         assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 2
     assert not Path("a").exists()
     again = invoke(*gap, "--epsilon", "1", "--out", "a", "--json").json["ledger"]

@@ -41,7 +41,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         losses = {"val_accuracy": {"mean": PLANTED, "values": [PLANTED]}, "ledger": {"place": SECRET}}
         return real(experiment, metrics | secret | losses, guarantee)
 
-    monkeypatch.setattr(PublicRecord, "of", planted)
+    monkeypatch.setattr(PublicRecord, "from_experiment", planted)
 
 
 def test_what_is_logged_is_public(

@@ -46,7 +46,7 @@ class Transcript:
             return self.answers[self.handed_out - 1]
 
         with patch.context() as here:
-            here.setattr(Release, "ask", instead)
+            here.setattr(Release, "answer", instead)
             yield
 
     def again(self) -> "Transcript":

@@ -148,8 +148,10 @@ def test_threads_sleep_between_works_for_ten_times_what_was_lost(
     now, processor = iter([0.0, passed, passed, 100 * passed, 100 * passed]), iter([0.0, computed] * 3)
     clocks = SimpleNamespace(perf_counter=lambda: next(now), thread_time=lambda: next(processor))
     monkeypatch.setattr(_team, "time", clocks)
-    together = _team.together
-    monkeypatch.setattr(_team, "together", lambda work, most: slept.append(most) or together(work, most))
+    run_in_all_threads = _team.run_in_all_threads
+    monkeypatch.setattr(
+        _team, "run_in_all_threads", lambda work, most: slept.append(most) or run_in_all_threads(work, most)
+    )
     counted(2, 10)
     if asleep:
         assert _team._own.team._asleep_until == pytest.approx(passed + 10 * (passed - computed))

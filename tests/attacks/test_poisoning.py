@@ -102,7 +102,7 @@ def test_a_server_without_checks_pays_for_it() -> None:
     little_noise = {"eps_x": 30.0, "eps_y": 30.0, "x_steps": 2, "y_steps": 0, "select": "likelihood"}
     plenty = gv.LPGNN(**{**KEYWORDS, **little_noise, "epochs": 60})
     collection = PoisonedCollection.from_model(plenty, TINY)
-    sent = _poison_reports(collection.told, TINY, LAW, WHO, "unbounded", np.random.default_rng(0))
+    sent = _poison_reports(collection.reports_sent, TINY, LAW, WHO, "unbounded", np.random.default_rng(0))
     assert collection.accuracy(_drop_reports(sent, WHO)) >= collection.accuracy(sent) + 0.2
 
 

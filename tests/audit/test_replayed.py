@@ -138,7 +138,7 @@ def test_a_row_that_the_pair_does_not_reach_is_found(monkeypatch: Patch) -> None
 def test_a_shape_that_follows_the_edges_is_found(monkeypatch: Patch) -> None:
     ask = Release.answer
     monkeypatch.setattr(
-        Release, "ask", lambda self, data: ask(self, data)[self._private._adjacency.indptr.diff() > 0]
+        Release, "answer", lambda self, data: ask(self, data)[self._private._adjacency.indptr.diff() > 0]
     )
     assert replayed(EDGE, HOP).kinds == ("shape",)
 

@@ -38,17 +38,17 @@ import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {"torch", "scipy", "cryptography", "pyarrow", "dp_accounting", "pydantic"}:
-            raise ImportError(f"{name} is not on a device")
+            raise ImportError(f"{name} is not on a client_randomness")
 sys.meta_path.insert(0, Block())
 from pathlib import Path
-from graphveil.collect import Collector, Survey, answer, client_secret
-survey = Survey.from_json(sys.argv[1])
-collector = Collector(survey, 1)
+from graphveil.collect import Collector, CollectionProtocol, randomize_record, client_secret
+protocol = CollectionProtocol.from_json(sys.argv[1])
+collector = Collector(protocol, 1)
 agreed = {"max_eps": 20.0, "allow_unprotected_label": True}
 secret = client_secret(Path(sys.argv[2]))
-message = answer(survey, node=0, secret=secret, features=[0.5] * survey.features.dim, label=1, **agreed)
-collector.accept(message, 0)
-print(collector.features().shape, survey.statement()[:24])
+encoded_report = randomize_record(protocol, node=0, secret=secret, features=[0.5] * protocol.features.dim, label=1, **agreed)
+collector.accept(encoded_report, 0)
+print(collector.features().shape, protocol.formal_statement()[:24])
 """
 
 

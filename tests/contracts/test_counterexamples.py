@@ -115,7 +115,7 @@ def test_a_hubs_own_record_moves_our_rows_by_one() -> None:
 
 def test_a_hub_breaks_a_promise_of_small_degrees() -> None:
     graph = directed([*PAIRS, *mutual(TO_HUB)], PEOPLE + 1)
-    with pytest.raises(UnitError, match="promise"):
+    with pytest.raises(UnitError, match="assumption"):
         Release.open(
             ReleasePlan(NodeBoundedDegree(max_degree=2), hops(MU, 1, 1), delta=DELTA),
             graph,

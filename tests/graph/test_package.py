@@ -25,11 +25,11 @@ HEAVY = ("torch_geometric", "pyarrow", "scipy.io")
 SURFACE = [
     "RECIPES",
     "Adjacency",
+    "DatasetRecipe",
     "EdgeSet",
     "Features",
     "Graph",
     "PublicPart",
-    "Recipe",
     "Split",
     "dataset_info",
     "hash_split",

@@ -14,7 +14,9 @@ def sees_the_released_graph_alone(graph: Graph, made: Callable[[], Estimator]) -
     """With one and the same graph drawn, true edges make no difference to anything that comes out."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EdgeRand, "ask", lambda self, release, domain: torch.arange(0, domain.size, 37))
+        patch.setattr(
+            EdgeRand, "sample_edges", lambda self, release, domain: torch.arange(0, domain.size, 37)
+        )
         patch.setattr("graphveil.release.release.Release.close", lambda self: None)
         for kept in (1.0, 0.1):
             few = torch.rand(graph.num_nodes, generator=torch.Generator().manual_seed(0)) < kept

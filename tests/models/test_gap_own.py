@@ -64,7 +64,7 @@ def _sparse(x: Any) -> Any:
 def test_a_saved_model_needs_the_code_and_then_predicts_other_graphs(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code, "_KNOWN", {})
+    monkeypatch.setattr(code, "_REGISTERED", {})
     model = gv.GAP(**{**EDGE, "unsafe_noise_seed": None, "epochs": 2}, encoder=Wide, head=Wide).fit(graph)
     model.save(tmp_path / "release")
     with pytest.raises(GraphveilError, match=r"graphveil.register\(Wide\)"):

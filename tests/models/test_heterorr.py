@@ -136,7 +136,9 @@ def predicts_from_what_was_released_alone() -> None:
     found = list[Tensor]()
     for kept, loud in ((1.0, 0.0), (0.1, 1.0)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(EdgeRR, "ask", lambda self, release, domain: torch.arange(0, domain.size, 37))
+            patch.setattr(
+                EdgeRR, "sample_edges", lambda self, release, domain: torch.arange(0, domain.size, 37)
+            )
             patch.setattr("graphveil.release.release.Release.close", lambda self: None)
             patch.setattr(
                 randomized_features, "randomize_features", lambda mechanism, x, *rest: _fixed(*x.shape)

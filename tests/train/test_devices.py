@@ -153,7 +153,7 @@ class Silent:
 def test_a_descent_elsewhere_is_the_descent_here(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from graphveil.train import descent
 
-    monkeypatch.setattr(descent, "_AT_ONCE", 4)
+    monkeypatch.setattr(descent, "_ROWS_PER_CHUNK", 4)
     x = records(kind)
     x = x.astype(np.float64) if kind == "sparse" else x.double().numpy()
     if kind == "dense":
@@ -176,7 +176,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTensorMode:
     monkeypatch.setattr(clipped_sums, "all_finite", lambda values: True)
     monkeypatch.setattr(gather_mode, "within", lambda index, rows: True)
     monkeypatch.setattr(ego_graphs, "rows_read", lambda delta, parents: 1)
-    monkeypatch.setattr(ego_graphs, "alike", lambda found, others: True)
+    monkeypatch.setattr(ego_graphs, "are_close", lambda found, others: True)
     monkeypatch.setattr(ego_graphs, "run_masking_failures", lambda run, records: (run(*records), None))
     return FakeTensorMode(allow_non_fake_inputs=True)
 

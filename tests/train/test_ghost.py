@@ -208,7 +208,7 @@ def test_chunks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     ):
         whole = total(route, ALL, 1.0)
         with monkeypatch.context() as patch:
-            patch.setattr(clipped_sums, "_TOGETHER", 60)
+            patch.setattr(clipped_sums, "_PIECE_NUMBERS", 60)
             torch.testing.assert_close(total(route, ALL, 1.0), whole, rtol=1e-12, atol=1e-12)
 
 

@@ -63,7 +63,7 @@ def summed(records: Inputs, labels: Tensor, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_one_record_stores_changes_no_bit_of_the_others(
     together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clipped_sums, "_TOGETHER", together)
+    monkeypatch.setattr(clipped_sums, "_PIECE_NUMBERS", together)
     rows = hostile_rows()
     null, more = LABELS.masked_fill(~OTHERS, -1), rows.copy()
     more[ONE] = HUGE

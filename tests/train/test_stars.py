@@ -291,8 +291,8 @@ def test_rooms_and_pieces_change_no_sum(route: Any, monkeypatch: Patch) -> None:
     x[3] = torch.inf
     looped = summed(module, x, edges, torch.arange(20), route="loop")
     monkeypatch.setattr(gather_mode, "_LARGE", 1)
-    monkeypatch.setattr(clipped_sums, "_NEAR", 2000)  # two records' gradients
-    monkeypatch.setattr(clipped_sums, "_TOGETHER", 1 << 13)  # several chunks
+    monkeypatch.setattr(clipped_sums, "_CHUNK_NUMBERS", 2000)  # two records' gradients
+    monkeypatch.setattr(clipped_sums, "_PIECE_NUMBERS", 1 << 13)  # several chunks
     found = summed(module, x, edges, torch.arange(20), route=route)
     torch.testing.assert_close(found, looped, rtol=1e-11, atol=1e-11)
     for record in (0, 7, 19):

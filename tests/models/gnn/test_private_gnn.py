@@ -274,7 +274,7 @@ def test_a_saved_model_holds_a_name_and_no_code(
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     with pytest.raises(ConfigError, match=r"graphveil.register\(Mean\)"):
         loaded.fit(graph)
-    monkeypatch.setattr(code, "_KNOWN", {})
+    monkeypatch.setattr(code, "_REGISTERED", {})
     gv.register(Mean)
     own = gv.load_model(tmp_path / "release")
     assert own.aggregates_["rows"].equal(model.aggregates_["rows"])

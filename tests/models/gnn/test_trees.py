@@ -152,7 +152,7 @@ def test_nothing_is_predicted(graph: Graph, tmp_path: Path) -> None:
 
 
 def test_weights_travel_without_rows(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "_KNOWN", {})
+    monkeypatch.setattr(code, "_REGISTERED", {})
     model = make(unsafe_noise_seed=None).fit(graph)
     model.save(tmp_path / "release")
     assert not (tmp_path / "release" / "predictions.parquet").exists()

@@ -40,7 +40,7 @@ def test_a_fit_costs_the_target_and_learns(graph: Graph, changes: dict[str, Any]
 
 
 def test_files_hold_the_name(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "_KNOWN", {})
+    monkeypatch.setattr(code, "_REGISTERED", {})
     model = make(epochs=2).fit(graph)
     model.save(tmp_path / "release", per_node=tmp_path / "rows")
     with pytest.raises(GraphveilError, match=r"graphveil.register\(Records\)"):

@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
             seen.append((data.vectors, self._public.groups, tuple(answer.shape)))
         return answer
 
-    monkeypatch.setattr(Release, "ask", noting)
+    monkeypatch.setattr(Release, "answer", noting)
     return seen
 
 
@@ -211,7 +211,7 @@ def test_where_neighbors_are_counted_later_nodes_hear_old_ones(
         combined_aggregates.append((data.classes, self._public.groups, answer))  # type: ignore[arg-type]
         return answer
 
-    monkeypatch.setattr(Release, "ask", noting)
+    monkeypatch.setattr(Release, "answer", noting)
     graph = grouped()
     model = ClassCode(**PUBLIC).fit(graph)
     grown = grow(graph)
