@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from graphveil import GCN, MLP, HeteroRR, perturb
-from graphveil.graph import RECIPES, Graph, load_dataset
+from graphveil.data import RECIPES, Graph, load_dataset
 
 DATASETS, FRACTION = ("facebook_pages", "twitch/DE"), 0.2
 EPS_X, EPS_EDGES = (1.0, 3.0, 9.0), (0.5, 2.0, 8.0)

@@ -24,8 +24,14 @@ import torch
 from scipy.stats import norm, t
 
 import graphveil as gv
-from graphveil._random import PublicStreams
-from graphveil.attacks import (
+from graphveil._util.random import PublicStreams
+from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from graphveil.data.synthetic import synthetic
+from graphveil.estimators.classcode.edge.groups import groups_of, public_labels
+from graphveil.estimators.classcode.edge.rounds import build_rounds
+from graphveil.estimators.features.crossfit import public_posteriors
+from graphveil.estimators.session import Session
+from graphveil.lab.attacks import (
     Ensemble,
     LinkSettings,
     MeanInterval,
@@ -43,8 +49,8 @@ from graphveil.attacks import (
     pair_scores,
     roc_auc,
 )
-from graphveil.attacks.influence import influences
-from graphveil.attacks.inverses import (
+from graphveil.lab.attacks.influence import influences
+from graphveil.lab.attacks.inverses import (
     image_encoder,
     in_unit_range,
     principal_axes,
@@ -52,7 +58,7 @@ from graphveil.attacks.inverses import (
     ridge,
     up_convolution,
 )
-from graphveil.attacks.link import (
+from graphveil.lab.attacks.link import (
     BY_FEATURES,
     BY_POSTERIOR,
     CONTROL,
@@ -60,9 +66,9 @@ from graphveil.attacks.link import (
     SUPERVISED,
     SUPERVISED_PUBLIC,
 )
-from graphveil.attacks.matrices import features_of
-from graphveil.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
-from graphveil.attacks.poisoning import (
+from graphveil.lab.attacks.matrices import features_of
+from graphveil.lab.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
+from graphveil.lab.attacks.poisoning import (
     POISONING_STRATEGIES,
     PoisonedCollection,
     _drop_reports,
@@ -70,16 +76,10 @@ from graphveil.attacks.poisoning import (
     _poison_reports,
     _reports_of,
 )
-from graphveil.attacks.posteriors import confidence, select_evaluated_nodes, standardized
-from graphveil.attacks.serving import network_predict
-from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
-from graphveil.graph.synthetic import synthetic
+from graphveil.lab.attacks.posteriors import confidence, select_evaluated_nodes, standardized
+from graphveil.lab.attacks.serving import network_predict
+from graphveil.local.lpgnn.method import ReceivedReports
 from graphveil.mechanisms import FeatureRR, MultiBit
-from graphveil.models.classcode.edge.groups import groups_of, public_labels
-from graphveil.models.classcode.edge.rounds import build_rounds
-from graphveil.models.features.crossfit import public_posteriors
-from graphveil.models.lpgnn.method import ReceivedReports
-from graphveil.models.session import Session
 from graphveil.privacy import ledger_of
 from graphveil.propagation.normalize import safe_unit
 from graphveil.release import NeighborSumData, Release

@@ -23,9 +23,9 @@ import torch
 from graphveil import GAP, METHODS, register
 from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan
 from graphveil.errors import PrivacyError
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.private_hops import plan_hops
 from graphveil.mechanisms import FeatureRR, LabelRR, LocalHashing, MultiBit, SubsetSelection
-from graphveil.models.privacy_config import PrivacyConfig
-from graphveil.models.private_hops import plan_hops
 from graphveil.privacy import parse_unit
 from graphveil.release import ReleasePlan
 

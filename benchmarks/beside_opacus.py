@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 import graphveil as gv
-from graphveil.graph import RECIPES, Graph, to_dense
+from graphveil.data import RECIPES, Graph, to_dense
 
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 DELTA, BATCH, EPOCHS, CLIP, RATE = 1e-5, 256, 10, 1.0, 0.01

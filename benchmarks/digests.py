@@ -501,7 +501,7 @@ def calibrated(*where: Any, **options: Any) -> Parts:
 
 def randomized() -> dict[str, Parts]:
     """Return digests of each local mechanism's reports and estimates, and of messages to a server."""
-    from graphveil.collect import CollectionProtocol, Collector, randomize_records
+    from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 
     local, count, dim = gv.mechanisms, 40, 6
     records, labels = np.random.default_rng(5).random((count, dim)), np.arange(count) % 3

@@ -18,14 +18,14 @@ from _measure import fastest
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._random import PublicStreams
+from graphveil._util.random import PublicStreams
 from graphveil.mechanisms import StepNoise
-from graphveil.networks.layers import FeedForward, SparseRows, batch_of
-from graphveil.train import Activation, Affine, GhostSequential, PrivateSchedule
-from graphveil.train.adam import Adam
-from graphveil.train.clipped_sums import GhostClippedSum
-from graphveil.train.dpsgd import _noisy_mean, _TrainingState
-from graphveil.train.heads import MULTICLASS
+from graphveil.nn.layers import FeedForward, SparseRows, batch_of
+from graphveil.training import Activation, Affine, GhostSequential, PrivateSchedule
+from graphveil.training.adam import Adam
+from graphveil.training.clipped_sums import GhostClippedSum
+from graphveil.training.dpsgd import _noisy_mean, _TrainingState
+from graphveil.training.heads import MULTICLASS
 
 N, CLASSES = 20_000, 6
 WIDTHS = (500, 16, 16, CLASSES)

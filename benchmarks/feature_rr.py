@@ -24,7 +24,11 @@ import numpy as np
 import torch
 from scipy import sparse, stats
 
-from graphveil.graph import RECIPES, Graph, load_dataset, to_dense
+from graphveil.data import RECIPES, Graph, load_dataset, to_dense
+from graphveil.estimators.session import Session
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.lpgnn.lpgnn_method import LpgnnMethod
+from graphveil.local.lpgnn.method import CollectionResult
 from graphveil.mechanisms import (
     AnalyticGaussian,
     EvenAllocation,
@@ -38,11 +42,7 @@ from graphveil.mechanisms import (
 )
 from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.local.importance import combined
-from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.lpgnn_method import LpgnnMethod
-from graphveil.models.lpgnn.method import CollectionResult
-from graphveil.models.session import Session
-from graphveil.networks.inputs import FeatureEstimates
+from graphveil.nn.inputs import FeatureEstimates
 
 BUDGETS = (0.5, 1.0, 3.0, 5.0, 9.0)
 DIMS = (16, 50, 500)

@@ -23,9 +23,9 @@ import torch
 from _measure import medians, memcpy, peak_rss_mb
 
 from graphveil._llvm import can_compile
-from graphveil._random import RowStream
-from graphveil.graph import Adjacency, EdgeSet
-from graphveil.graph.blocks import blocks
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency, EdgeSet
+from graphveil.data.blocks import blocks
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, NodeRecord, UndirectedEdge, calibrate_mu
 from graphveil.propagation import safe_unit, shrink_unit

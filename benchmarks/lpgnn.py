@@ -31,10 +31,10 @@ import numpy as np
 import torch
 from scipy import stats
 
-from graphveil.graph import RECIPES, Graph, load_dataset
-from graphveil.models.label_posterior import LabelPosterior
-from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.local_estimator import LocalEstimator
+from graphveil.data import RECIPES, Graph, load_dataset
+from graphveil.local.label_posterior import LabelPosterior
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.lpgnn.local_estimator import LocalEstimator
 
 INF = math.inf
 SCALED = {"pubmed": {"scaling": "columns", "data_dependent_bounds": True}}

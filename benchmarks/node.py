@@ -96,7 +96,7 @@ def beside_the_floor(options: argparse.Namespace) -> None:
 
 def make(name: str, split: int, cells: list[Cell], out: Path) -> None:
     """Make the missing runs of one split of a data set."""
-    from graphveil.graph import RECIPES, load_dataset
+    from graphveil.data import RECIPES, load_dataset
 
     done = read(out)
     missing = [cell for cell in cells if split not in done.get(cell, {})]
@@ -170,14 +170,14 @@ def timing(rows: dict[str, tuple[str, dict[str, Any]]]) -> None:
 
 
 def _model(method: str, parameters: dict[str, Any], epsilon: float, seed: int) -> Any:
-    from graphveil.models import METHODS
+    from graphveil.estimators import METHODS
 
     return METHODS[method](unit="node-record", epsilon=epsilon, delta=DELTA, seed=seed, **parameters)
 
 
 def _graph(parameters: dict[str, Any], seed: int) -> Any:
     """Return Berkeley13 as the mode prepares it, with the split of a seed."""
-    from graphveil.graph import RECIPES, load_dataset
+    from graphveil.data import RECIPES, load_dataset
 
     root = Path(os.environ.get("GRAPHVEIL_DATA", BESIDE))
     raw = load_dataset(DATA, root, recipe=None)

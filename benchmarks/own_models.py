@@ -41,10 +41,10 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil.graph import RECIPES, Adjacency, Graph, to_dense
-from graphveil.models.base import Estimator
-from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.gnn.trained import TrainedOneHopGNN
+from graphveil.data import RECIPES, Adjacency, Graph, to_dense
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.classcode.codes import simplex_codes
+from graphveil.estimators.gnn.trained import TrainedOneHopGNN
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)

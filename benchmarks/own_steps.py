@@ -25,12 +25,12 @@ from torch_geometric.nn import (
     TransformerConv,
 )
 
-from graphveil.graph import RECIPES, load_dataset
+from graphveil.data import RECIPES, load_dataset
+from graphveil.estimators.gnn.execution_route import choose_route
+from graphveil.estimators.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.mechanisms import StepNoise
-from graphveil.models.gnn.execution_route import choose_route
-from graphveil.models.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.release.steps.bounded_trees import BoundedTrees
-from graphveil.train.ego_graphs import EgoGraphClippedSum, EgoGraphs
+from graphveil.training.ego_graphs import EgoGraphClippedSum, EgoGraphs
 
 _HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64
 

@@ -41,8 +41,8 @@ import pyarrow.parquet
 import torch
 from _measure import medians
 
-from graphveil.graph import Adjacency, open_graph, prepare
-from graphveil.graph.stored.manifest import MANIFEST, SOURCES
+from graphveil.data import Adjacency, open_graph, prepare
+from graphveil.data.stored.manifest import MANIFEST, SOURCES
 from graphveil.privacy import DirectedEdge, MemoryLedger
 from graphveil.propagation import safe_unit
 from graphveil.release import (

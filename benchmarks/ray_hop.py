@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from hop import DIM, SIZES, random_graph
 
-from graphveil.graph import Adjacency, load_dataset, open_graph
+from graphveil.data import Adjacency, load_dataset, open_graph
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch_geometric.nn import MLP, SimpleConv
 
-from graphveil.graph import Graph, to_dense
+from graphveil.data import Graph, to_dense
 
 HIDDEN, EPOCHS, RATE, HOPS = 16, 100, 0.01, 2
 

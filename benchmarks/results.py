@@ -13,12 +13,12 @@ from pathlib import Path
 
 import trends
 
-from graphveil.reproduce.cells import ReproductionOptions, cells_of
-from graphveil.reproduce.figures import figures_of
-from graphveil.reproduce.outputs import Results
-from graphveil.reproduce.results_csv import read_results_csv
-from graphveil.reproduce.target import MODES, Mode
-from graphveil.reproduce.targets import TARGETS
+from graphveil.lab.papers.cells import ReproductionOptions, cells_of
+from graphveil.lab.papers.figures import figures_of
+from graphveil.lab.papers.outputs import Results
+from graphveil.lab.papers.results_csv import read_results_csv
+from graphveil.lab.papers.target import MODES, Mode
+from graphveil.lab.papers.targets import TARGETS
 
 _COLUMNS = 72  # letters of a command in a line
 HEAD = """# Results

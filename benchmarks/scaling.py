@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import graphveil as gv
-from graphveil.graph import Graph
+from graphveil.data import Graph
 
 SEEDS = (0, 1, 2)
 STUDENT = 4.303  # 97.5 % quantile of Student's t with 2 degrees of freedom

@@ -26,14 +26,14 @@ import torch
 from _measure import peak_rss_mb
 from scipy import sparse, stats
 
-from graphveil._random import PublicStreams
-from graphveil.graph import RECIPES, Graph, load_dataset
-from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.local_estimator import LocalEstimator
-from graphveil.models.session import Session
-from graphveil.models.simgat import SimGAT, SimilarityPropagationConfig
+from graphveil._util.random import PublicStreams
+from graphveil.data import RECIPES, Graph, load_dataset
+from graphveil.estimators.session import Session
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.lpgnn.local_estimator import LocalEstimator
+from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig
+from graphveil.local.structure import PublicEdges, averaging, parse_similarity
 from graphveil.propagation import ComposedPropagation, KProp, Propagation, SparseMap
-from graphveil.structure import PublicEdges, averaging, parse_similarity
 
 KPROP = "kprop"
 SIMILARITIES = {

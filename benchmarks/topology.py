@@ -46,18 +46,18 @@ from _measure import peak_rss_mb
 from _topology_tables import Record, tables
 
 from graphveil import METHODS, perturb
-from graphveil._random import RowStream
-from graphveil.dendrogram.chain import ChainSchedule, DendrogramChain
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util.random import RowStream
+from graphveil.data import RECIPES, Adjacency, Graph, load_dataset
+from graphveil.data.domain import Domain
+from graphveil.data.tables import write
 from graphveil.errors import ConfigError
-from graphveil.fidelity import SimpleGraph, compare
-from graphveil.fidelity.measures import kl_divergence
-from graphveil.graph import RECIPES, Adjacency, Graph, load_dataset
-from graphveil.graph.domain import Domain
+from graphveil.lab.fidelity import SimpleGraph, compare
+from graphveil.lab.fidelity.measures import kl_divergence
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.perturb.folder import edge_table
-from graphveil.tables import write
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
+from graphveil.release.dendrogram.tree import Dendrogram
 
 COMMANDS = ("accuracy", "queries", "structure", "heterorr")
 BERKELEY, DEEP = "facebook100/Berkeley13", ("priv-hrg", "edge-rr")

@@ -7,7 +7,7 @@ whose file is not there is left out.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from graphveil.reproduce.outputs import Results
+from graphveil.lab.papers.outputs import Results
 
 HEAD = """# Which trends of the papers hold here
 

@@ -20,12 +20,12 @@ from _measure import fastest
 from hop import DIM, SIZES, random_graph
 from scipy import sparse
 
-from graphveil.graph import Adjacency, Features
+from graphveil.data import Adjacency, Features
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import NeighborSumData, Release, ReleasePlan
 from graphveil.release.plan import hops
-from graphveil.weights import parse_weight
+from graphveil.release.weights import parse_weight
 
 FAST = (
     "one",

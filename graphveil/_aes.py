@@ -1,9 +1,9 @@
 """AES-256 in the processor's own instructions, as lines of a compiled program.
 
-The keystream is that of :class:`graphveil._random.RowStream`, bit for bit; what is compiled here draws and
-uses it in registers, where it would otherwise be written to memory and read again. A register holds one, two
-or four blocks (AES-NI, and VAES with 256 or 512 bits). Other processors have no lines here, and the cipher is
-then that of ``cryptography``: another cipher would be other noise.
+The keystream is that of :class:`graphveil._util.random.RowStream`, bit for bit; what is compiled here draws
+and uses it in registers, where it would otherwise be written to memory and read again. A register holds one,
+two or four blocks (AES-NI, and VAES with 256 or 512 bits). Other processors have no lines here, and the
+cipher is then that of ``cryptography``: another cipher would be other noise.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from graphveil._escape import html
+from graphveil._util.escape import html
 
 
 def card(title: str, facts: Iterable[tuple[str, str]], note: str = "") -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from graphveil._llvm import Code, Compiled, compile_for_host
 from graphveil._team import in_threads
-from graphveil._threads import available_threads
+from graphveil._util.threads import available_threads
 
 _SHARES = 16  # of a thread at most, since some rows are longer than others,
 _ROWS = 1 << 10  # and of so many rows at least

@@ -21,7 +21,7 @@ from threading import local
 import numpy as np
 
 from graphveil._llvm import Code, Compiled, compile_for_host, host_features
-from graphveil._threads import pool, run_in_all_threads
+from graphveil._util.threads import pool, run_in_all_threads
 
 _LOOKS = 1 << 15  # for work, before a thread sleeps: half a millisecond, or longer where a pause is
 _GLANCES = 1 << 14  # for those who have not ended, before the caller naps,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from graphveil import _caches
+from graphveil._util import caches
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,5 @@ def test_the_second_level_is_as_large_as_the_system_says(
         folder.mkdir()
         (folder / "level").write_text(f"{level}\n")
         (folder / "size").write_text(f"{size}\n")
-    monkeypatch.setattr(_caches, "_SYSTEM", tmp_path)
-    assert _caches.second_level.__wrapped__() == known
+    monkeypatch.setattr(caches, "_SYSTEM", tmp_path)
+    assert caches.second_level.__wrapped__() == known

@@ -14,10 +14,10 @@ from command import NODES, SECRET, Answer, Files, Invoke, bookings, other_of, re
 
 import graphveil as gv
 from graphveil.cli.console import ProgressBars, Screen
-from graphveil.models.classcode.edge.plan import EdgeReleaseConfig
-from graphveil.models.gap.method import TrainedGap
+from graphveil.data.tables.labels import CLASSES_FROM_LABELS
+from graphveil.estimators.classcode.edge.plan import EdgeReleaseConfig
+from graphveil.estimators.gap.method import TrainedGap
 from graphveil.privacy.formatting import format_upper_bound
-from graphveil.tables.labels import CLASSES_FROM_LABELS
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 QUICK = ["--set", "epochs=3"]
@@ -65,7 +65,7 @@ def test_help_is_instant_because_nothing_heavy_is_imported() -> None:
 
 
 def test_help_names_every_recipe_and_method(invoke: Invoke) -> None:
-    from graphveil.graph.recipes import RECIPES
+    from graphveil.data.recipes import RECIPES
 
     text = invoke("train", "--help").out
     for name in [*RECIPES, *gv.METHODS]:

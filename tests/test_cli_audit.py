@@ -60,7 +60,7 @@ def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: F
 
 
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
-    from graphveil.experiment.pages.audit_chart import Bar, bar_chart
+    from graphveil.runs.pages.audit_chart import Bar, bar_chart
 
     chart = bar_chart([Bar("a <stage>", 1.5, 1.0), Bar("free", 0.0, float("inf"))])
     assert chart.count('class="above"') == 1 and chart.count('class="claimed"') == 1
@@ -78,7 +78,7 @@ def test_a_run_with_too_little_noise_fails(
 
 
 def test_a_claim_that_the_configuration_does_not_make_is_found(invoke: Invoke, run: Path) -> None:
-    from graphveil.experiment import run_audit
+    from graphveil.runs import run_audit
 
     found = run_audit.audit_run(run, pairs=5)
     lying = run_audit.RunAudit(**{**vars(found), "claimed": found.claimed / 2})

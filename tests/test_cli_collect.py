@@ -14,8 +14,8 @@ import pytest
 from command import NODES, SECRET, Files, Invoke, read, write
 
 from graphveil.cli import collect
-from graphveil.collect import MAX_EPS, CollectionProtocol, decode
 from graphveil.errors import ConfigError
+from graphveil.local.collect import MAX_EPS, CollectionProtocol, decode
 from graphveil.mechanisms import LabelRR, MultiBit
 
 ASK = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
@@ -210,7 +210,7 @@ def test_the_statement_comes_before_the_messages(
     def full(*given: object) -> None:
         raise ConfigError("the disk is full")
 
-    monkeypatch.setattr("graphveil.tables.write", full)
+    monkeypatch.setattr("graphveil.data.tables.write", full)
     nodes = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
     answer = invoke("collect", "answer", *nodes)
     assert (answer.code, "the disk is full" in answer.err) == (1, True)

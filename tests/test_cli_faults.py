@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from command import NODES, SECRET, Answer, Files, Invoke, read, spend_nothing, write
 
-from graphveil import tables
 from graphveil.cli.console import ProgressBars
+from graphveil.data import tables
 from graphveil.errors import ConfigError
-from graphveil.experiment import run
-from graphveil.experiment.accounts import preview
-from graphveil.experiment.artifacts import RunFolder, default_folder
-from graphveil.experiment.inputs.source import Source
 from graphveil.release import KeyStore
+from graphveil.runs import run
+from graphveil.runs.accounts import preview
+from graphveil.runs.artifacts import RunFolder, default_folder
+from graphveil.runs.inputs.source import Source
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
 ESCAPE = "\x1b]0;owned\x07"
@@ -318,7 +318,7 @@ def test_what_explain_shows_follows_from_the_events(invoke: Invoke, files: Files
 DEMO = """
 import sys
 from graphveil.cli import main, train
-from graphveil.experiment.inputs.source import Source
+from graphveil.runs.inputs.source import Source
 read = Source.load
 def named(self, *given):
     graph = read(self, *given)

@@ -7,8 +7,8 @@ import torch
 from command import NODES, SECRET, Files, Invoke, changed, read, write
 
 import graphveil as gv
-from graphveil.experiment.results import SAME_REPORTS
 from graphveil.mechanisms import LabelRR, LocalNoise
+from graphveil.runs.results import SAME_REPORTS
 
 ASK = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
 LABEL = ["--eps-y", 2, "--classes", "t0,t1,t2"]

@@ -139,7 +139,7 @@ def test_a_budget_refuses_and_says_what_would_fit(invoke: Invoke, gap: list[str]
 
 
 def test_a_resumed_run_is_paid_once(invoke: Invoke, gap: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphveil.experiment import run
+    from graphveil.runs import run
 
     def broken(*given: object) -> None:
         raise OSError("no more")

@@ -9,7 +9,7 @@ import pytest
 from command import NODES, Files, Invoke, read
 
 import graphveil as gv
-from graphveil.experiment.results import SAME_REPORTS
+from graphveil.runs.results import SAME_REPORTS
 
 LOCAL = ["lpgnn", "--unit", "local-attributes", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
 

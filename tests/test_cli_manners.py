@@ -11,8 +11,8 @@ from command import Invoke
 from graphveil.cli import app, console
 from graphveil.cli.console import ProgressBars, Screen
 from graphveil.cli.method_help import parameters_page
-from graphveil.graph import datasets
-from graphveil.models import METHODS
+from graphveil.data import datasets
+from graphveil.estimators import METHODS
 
 
 def test_the_help_of_a_method_lists_its_parameters(invoke: Invoke) -> None:

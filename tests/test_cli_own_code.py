@@ -10,8 +10,8 @@ import pytest
 from command import Invoke
 
 import graphveil as gv
-from graphveil import models
-from graphveil.models.own import code
+from graphveil import estimators
+from graphveil.estimators.own import code
 
 OWN = """
 from dataclasses import dataclass
@@ -61,9 +61,9 @@ OWNER = [
 @pytest.fixture(autouse=True)
 def tables() -> Iterator[None]:
     """Leave the tables of names as they were."""
-    kept, known = dict(models._REGISTERED), dict(code._REGISTERED)
+    kept, known = dict(estimators._REGISTERED), dict(code._REGISTERED)
     yield
-    for table, before in ((models._REGISTERED, kept), (code._REGISTERED, known)):
+    for table, before in ((estimators._REGISTERED, kept), (code._REGISTERED, known)):
         table.clear()
         table.update(before)
 
@@ -114,7 +114,7 @@ def test_a_method_of_ones_own_is_trained_by_its_name(invoke: Invoke, own: Path, 
     done = invoke("train", "mine", *DATA, *edges, "--module", f"{own}:Mine")
     assert done.code == 0, done.err
     assert done.json["hops"] == 1
-    models._REGISTERED.clear()
+    estimators._REGISTERED.clear()
     refused = invoke("train", "mine", *DATA, *edges)
     assert refused.code == 2 and "METHOD" in refused.err
 

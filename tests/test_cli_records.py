@@ -208,7 +208,7 @@ def test_replacing_doubles_the_noise(invoke: Invoke, files: Files) -> None:
 
 def split_of(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, flags: list[Any]) -> list[Any]:
     """Return the training masks of the fits that a call makes."""
-    from models.doubles import Double
+    from estimators.doubles import Double
 
     masks = []
     fit = Double.fit

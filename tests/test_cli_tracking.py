@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from command import SECRET, Files, Invoke
 
-from graphveil.experiment import tracking
-from graphveil.experiment.tracking import PublicRecord
+from graphveil.runs import tracking
+from graphveil.runs.tracking import PublicRecord
 
 GAP = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2", "--runs", "2"]
 PLANTED = 4711.25  # a number that no public figure is

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphveil._files import as_path, atomic_folder, can_create, write_atomic, writing_folder
+from graphveil._util.files import as_path, atomic_folder, can_create, write_atomic, writing_folder
 from graphveil.errors import ConfigError
 
 

@@ -104,8 +104,8 @@ def test_a_released_graph_states_one_release(invoke: Invoke, files: Files, mecha
 
 
 def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> None:
-    from graphveil.collect import CollectionProtocol
-    from graphveil.experiment.accounts.collection_account import protocol_guarantee
+    from graphveil.local.collect import CollectionProtocol
+    from graphveil.runs.accounts.collection_account import protocol_guarantee
 
     asked = ("--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20")
     label = ("--eps-y", 2, "--classes", "t0,t1,t2", "--purpose", "pilot")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from graphveil import _sealed
-from graphveil._sealed import SLACK, RecipientKey, SecretBox, seal_to
+from graphveil._util import sealed
+from graphveil._util.sealed import SLACK, RecipientKey, SecretBox, seal_to
 from graphveil.errors import ReleaseError
 
 Patch = pytest.MonkeyPatch
@@ -65,5 +65,5 @@ def test_no_key_shows() -> None:
 def test_the_key_of_an_exchange_follows_from_what_is_secret() -> None:
     one, other = bytes(32), bytes([1]) * 32
     exchanges = ((one, one, one), (other, one, one), (one, other, one), (one, one, other))
-    keys = {_sealed._box_of(*exchange).key for exchange in exchanges}
+    keys = {sealed._box_of(*exchange).key for exchange in exchanges}
     assert len(keys) == 4, "who sees both public halves can open what was sealed"

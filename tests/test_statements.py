@@ -11,8 +11,8 @@ from prose import ROOT, Prose, pages, sources
 import graphveil as gv
 from graphveil.artifacts import cards
 from graphveil.artifacts.release_folder import withheld_files
-from graphveil.experiment.finished_run import FinishedRun
 from graphveil.privacy import Gaussian, Guarantee, NodeRecord, UndirectedEdge
+from graphveil.runs.finished_run import FinishedRun
 
 MISLEADING = (
     "any computing power",
@@ -49,12 +49,12 @@ def test_every_page_and_kind_of_text_is_searched(everything: list[Prose]) -> Non
 # -- 6: one word, one meaning ------------------------------------------------------------------------------
 
 REPORTS = (  # where a message would be an LDP report
-    "graphveil/collect/",
+    "graphveil/local/collect/",
     "graphveil/cli/collect.py",
     "graphveil/cli/learn.py",
-    "graphveil/attacks/poisoning.py",
-    "graphveil/experiment/accounts/collection_account.py",
-    "graphveil/experiment/inputs/collected_data.py",
+    "graphveil/lab/attacks/poisoning.py",
+    "graphveil/runs/accounts/collection_account.py",
+    "graphveil/runs/inputs/collected_data.py",
     "docs/local.md",
     "docs/ledger.md",
 )

@@ -12,7 +12,7 @@ import pytest
 
 import graphveil as gv
 import graphveil.privacy as gv_privacy
-from graphveil import models
+from graphveil import estimators
 
 PUBLIC = {
     "ClassCode",
@@ -99,7 +99,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
     in_the_clear = ["sage", "gcn", "gat"]
     local, own = ["lpgnn", "label-posterior", "heterorr", "simgat"], ["gnn", "module"]
-    assert [name for name in gv.METHODS if name not in models._REGISTERED] == [
+    assert [name for name in gv.METHODS if name not in estimators._REGISTERED] == [
         "mlp",
         "gap",
         *in_the_clear,

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
-from graphveil import _threads as sharing
-from graphveil._threads import all_threads, one_thread, run_in_all_threads
-from graphveil.models.classcode.edge import head
-from graphveil.models.features import crossfit
+from graphveil._util import threads as sharing
+from graphveil._util.threads import all_threads, one_thread, run_in_all_threads
+from graphveil.estimators.classcode.edge import head
+from graphveil.estimators.features import crossfit
 
 NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum between threads
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}

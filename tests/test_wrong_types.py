@@ -9,8 +9,8 @@ import pytest
 import wrong_types
 
 import graphveil as gv
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphveilError
-from graphveil.graph import Graph
 from graphveil.privacy import ledger_of
 
 TABLES: dict[str, Callable[[], dict[str, Any]]] = {

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 import graphveil as gv
-from graphveil import attacks, audit
+from graphveil import audit
 from graphveil.audit.noise import NoiseRecorder
 from graphveil.errors import ConfigError, GraphveilError
+from graphveil.lab import attacks
 from graphveil.mechanisms import LabelRR, MultiBit
 from graphveil.privacy import UndirectedEdge
 
@@ -441,7 +442,8 @@ def wrongly(function: Callable[..., Any], given: Given) -> Iterator[tuple[str, G
 
 def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
     """Return functions of ``graphveil`` and methods of estimators with arguments that they take."""
-    from graphveil import fidelity, perturb
+    from graphveil import perturb
+    from graphveil.lab import fidelity
 
     local: Given = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
     edge: Given = {"unit": "undirected-edge", "epsilon": 1.0}
@@ -578,7 +580,8 @@ def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
 
 def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     """Return functions of ``gv.collect`` and mechanisms on records with arguments that they take."""
-    from graphveil import collect, mechanisms
+    from graphveil import mechanisms
+    from graphveil.local import collect
 
     protocol = collect.CollectionProtocol(
         features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=1.0, classes=3)

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 import graphveil as gv
-from graphveil.experiment.pages.charts import HEIGHT, WIDTH, PlotLine, plot
-from graphveil.experiment.results import Summary
-from graphveil.experiment.sweeps.sweep_chart import Series, sweep_chart
 from graphveil.privacy import calibrate_mu
+from graphveil.runs.pages.charts import HEIGHT, WIDTH, PlotLine, plot
+from graphveil.runs.results import Summary
+from graphveil.runs.sweeps.sweep_chart import Series, sweep_chart
 
 HERE = Path(__file__).parent
 TABLES = HERE.parent / "topology-tables.md"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from graphveil._escape import markdown
+from graphveil._util.escape import markdown
 from graphveil.artifacts.rows import ReleaseRow, charged_to_text
 from graphveil.privacy import (
     DirectedEdge,

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphveil._files import write_atomic
+from graphveil._util.files import write_atomic
 from graphveil.errors import ArtifactError
 
 VERSION: Literal[1] = 1

@@ -13,7 +13,7 @@ from graphveil.artifacts.cards import Card, model_card, protected_parts
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot
 
-LOADER = "graphveil.models.pyfunc"  # what MLflow imports to read the folder
+LOADER = "graphveil.estimators.pyfunc"  # what MLflow imports to read the folder
 TASK = "node-classification"
 
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphveil import tables
-from graphveil._files import atomic_folder, write_atomic
+from graphveil._util.files import atomic_folder, write_atomic
 from graphveil.artifacts import cards, packaging
 from graphveil.artifacts.cards import Card
 from graphveil.artifacts.files import (
@@ -36,10 +35,11 @@ from graphveil.artifacts.files import (
 from graphveil.artifacts.predictions import predictions_table, read_predictions
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.artifacts.snapshot import Snapshot
+from graphveil.data import tables
+from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee, NodeBoundedDegree, NodeRecord
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.tables.encoding import Encoding
 
 MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet"
 WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"

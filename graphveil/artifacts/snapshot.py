@@ -8,9 +8,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil.artifacts.rows import ReleaseRow
+from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, UnitError
 from graphveil.privacy import Guarantee
-from graphveil.tables.encoding import Encoding
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import betaincinv
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 
 CONFIDENCE = 0.99
 _REACH = 60.0  # standard deviations of counts, beyond which nothing is left of their law
@@ -114,7 +114,7 @@ def repeated_runs(
     >>> round(repeated_runs(900, 1000, 100, 1000, delta=1e-5).epsilon, 4)
     1.9288
     """
-    _check.within(0, 1, delta=delta)
+    checks.within(0, 1, delta=delta)
     _check_confidence(confidence)
     epsilon = _from_counts(tp, with_canary, fp, without_canary, delta, 1 - confidence)
     max_certifiable = _from_counts(with_canary, with_canary, 0, without_canary, delta, 1 - confidence)
@@ -208,10 +208,10 @@ def _log_ratio(likely: float, unlikely: float, delta: float) -> float:
 
 
 def _check_counts(successes: int, trials: int) -> None:
-    _check.integer_at_least(1, trials=trials)
-    _check.integer_at_least(0, successes=successes)
-    _check.within(0, trials, successes=successes)
+    checks.integer_at_least(1, trials=trials)
+    checks.integer_at_least(0, successes=successes)
+    checks.within(0, trials, successes=successes)
 
 
 def _check_confidence(confidence: float) -> None:
-    _check.positive(confidence=confidence, significance=1 - confidence)
+    checks.positive(confidence=confidence, significance=1 - confidence)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence, odds_of_runs, repeated_runs
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, LocalNoise, MultiBit
 from graphveil.mechanisms.local.feature_rr import Bins
@@ -72,7 +72,7 @@ def audit_feature_mechanism(
         most: features of one law that are told by either of the worst records, at most.
     """
     _check_num_records(num_records, confidence)
-    _check.integer_at_least(1, most=most)
+    checks.integer_at_least(1, most=most)
     if isinstance(mechanism, FeatureRR) and mechanism.dim > 1:
         return _by_feature(mechanism, confidence, noise or LocalNoise(), most)
     if not isinstance(mechanism, MultiBit) and mechanism.dim > 1:
@@ -93,7 +93,7 @@ def audit_feature_mechanism(
 
 
 def _check_num_records(num_records: int, confidence: float) -> None:
-    _check.within(1, _MAX_RECORDS, num_records=num_records)
+    checks.within(1, _MAX_RECORDS, num_records=num_records)
     _check_confidence(confidence)
 
 

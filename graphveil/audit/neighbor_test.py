@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.certify import Mechanism, certified
 from graphveil.audit.laws import Exact, Law, LossLowerBound, same
 from graphveil.audit.noise import DivergedError, NoiseRecorder, NoiseStep, arrays_of
@@ -75,10 +75,10 @@ def neighbor_test(
     False
     """
     if sensitivity is not None:
-        _check.positive(sensitivity=sensitivity)
+        checks.positive(sensitivity=sensitivity)
         mu = sensitivity
-    _check.integer_at_least(0, seed=seed)
-    _check.integer_at_least(1, nodes=nodes, runs=runs, **({} if pairs is None else {"pairs": pairs}))
+    checks.integer_at_least(0, seed=seed)
+    checks.integer_at_least(1, nodes=nodes, runs=runs, **({} if pairs is None else {"pairs": pairs}))
     search = _Search(
         _mechanism(function, sensitivity is not None),
         PrivacyClaim(epsilon=epsilon, delta=delta, mu=mu),

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.privacy.gaussian import epsilon_of
 
@@ -40,7 +40,7 @@ def one_run(
     epsilon >= 3.055 at delta = 0 with confidence 99 % (one run; maximum certifiable 3.055)
     """
     _check_guesses(canaries, guesses, correct)
-    _check.within(0, 1, delta=delta)
+    checks.within(0, 1, delta=delta)
     _check_confidence(confidence)
 
     def certified(right: int) -> float:
@@ -93,7 +93,7 @@ def one_run_gaussian(
     True
     """
     _check_guesses(canaries, guesses, correct)
-    _check.positive(delta=delta)
+    checks.positive(delta=delta)
     _check_confidence(confidence)
 
     def certified(right: int) -> float:
@@ -149,7 +149,7 @@ def _largest_rejected(p_of: Callable[[float], float], significance: float, most:
 
 
 def _check_guesses(canaries: int, guesses: int, correct: int) -> None:
-    _check.integer_at_least(1, canaries=canaries, guesses=guesses)
-    _check.integer_at_least(0, correct=correct)
-    _check.within(1, canaries, guesses=guesses)
-    _check.within(0, guesses, correct=correct)
+    checks.integer_at_least(1, canaries=canaries, guesses=guesses)
+    checks.integer_at_least(0, correct=correct)
+    checks.within(1, canaries, guesses=guesses)
+    checks.within(0, guesses, correct=correct)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, _check_confidence
 from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
 from graphveil.privacy import PairwiseGaussian, compose, privacy_curve
@@ -100,7 +100,7 @@ def audit_plan(
     _check_confidence(confidence)
     for name, number in (("seed", seed), ("unsafe_noise_seed", unsafe_noise_seed)):
         if number is not None:
-            _check.integer_at_least(0, **{name: number})
+            checks.integer_at_least(0, **{name: number})
     groups = range(max(query.groups for query in plan.queries) if isinstance(plan.unit, NodeUnit) else 1)
     num_tests = len(set(plan.queries)) * len(groups)
     rng, pair = np.random.default_rng(seed), _worst_pair(plan)

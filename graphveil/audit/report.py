@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.laws import LossLowerBound
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.errors import ConfigError
@@ -91,8 +91,8 @@ class PrivacyClaim:
         """Require one of both."""
         if (self.epsilon is None) == (self.mu is None):
             raise ConfigError("a claim is epsilon= (with delta=) or mu=, one of both")
-        _check.within(0, 1, delta=self.delta)
-        _check.non_negative(
+        checks.within(0, 1, delta=self.delta)
+        checks.non_negative(
             **{k: v for k, v in (("epsilon", self.epsilon), ("mu", self.mu)) if v is not None}
         )
 

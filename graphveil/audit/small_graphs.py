@@ -8,8 +8,8 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
 
 Pair = tuple[int, int]
@@ -53,7 +53,7 @@ class SmallGraph:
         cls, nodes: int, edges: list[Pair], *, directed: bool, rng: np.random.Generator | None = None
     ) -> "SmallGraph":
         """Build one; features and labels are drawn, or zero."""
-        _check.within(1, MAX_NODES, nodes=nodes)
+        checks.within(1, MAX_NODES, nodes=nodes)
         both = {pair for u, v in edges for pair in ([(u, v)] if directed else [(u, v), (v, u)]) if u != v}
         x, y = np.zeros((nodes, FEATURES)), np.zeros(nodes, dtype=np.int64)
         if rng is not None:
@@ -84,10 +84,10 @@ class SmallGraph:
     @checked
     def with_record(self, node: int, x: npt.ArrayLike, y: int) -> "SmallGraph":
         """Return it with another record of a node."""
-        _check.within(0, self.nodes - 1, node=node)
+        checks.within(0, self.nodes - 1, node=node)
         features, labels = self.x.copy(), self.y.copy()
         if np.ndim(x):
-            _check.shape(features[node].shape, x=x)
+            checks.shape(features[node].shape, x=x)
         features[node], labels[node] = x, y
         return replace(self, x=features, y=labels)
 
@@ -144,10 +144,10 @@ def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
     """
     if unit not in _DRAWINGS:
         raise ConfigError(
-            f"unit={unit!r} has no neighbors to draw{_check.suggestion(unit, _DRAWINGS)}; take one of "
+            f"unit={unit!r} has no neighbors to draw{checks.suggestion(unit, _DRAWINGS)}; take one of "
             f"{', '.join(_DRAWINGS)}, or pass neighbors="
         )
-    _check.integer_at_least(2, nodes=nodes)
+    checks.integer_at_least(2, nodes=nodes)
     return partial(_DRAWINGS[unit], most=nodes)
 
 

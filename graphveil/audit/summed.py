@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from scipy.special import chdtri, logsumexp, ndtri
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.errors import ConfigError
 from graphveil.privacy import PoissonGaussian, privacy_curve
@@ -47,7 +47,7 @@ def summed_gaussian(
     >>> 0.4 < found.mu < 0.5
     True
     """
-    _check.positive(delta=delta)
+    checks.positive(delta=delta)
     _check_confidence(confidence)
     difference = _mean(with_canary) - _mean(without_canary)
     half = (1 - confidence) / 2
@@ -82,7 +82,7 @@ def blur(count: int, confidence: float = CONFIDENCE) -> float:
     >>> round(blur(10_000), 4)
     0.0364
     """
-    _check.integer_at_least(1, count=count)
+    checks.integer_at_least(1, count=count)
     return -float(ndtri((1 - confidence) / 2)) * math.sqrt(2 / count)
 
 
@@ -120,9 +120,9 @@ def sampled_training(
     Raises:
         ConfigError: no scores, or parameters out of range.
     """
-    _check.positive(noise_multiplier=noise_multiplier, delta=delta, sampling_rate=sampling_rate)
-    _check.within(0, 1, sampling_rate=sampling_rate, delta=delta)
-    _check.integer_at_least(1, steps=steps)
+    checks.positive(noise_multiplier=noise_multiplier, delta=delta, sampling_rate=sampling_rate)
+    checks.within(0, 1, sampling_rate=sampling_rate, delta=delta)
+    checks.integer_at_least(1, steps=steps)
     _check_confidence(confidence)
     for part in (scores, without_canary):
         _mean(part)

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound
 from graphveil.audit.one_run import one_run, one_run_gaussian
+from graphveil.data import Adjacency, Graph
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency, Graph
-from graphveil.models.base import Estimator
+from graphveil.estimators.base import Estimator
 from graphveil.privacy import NodeUnit
 
 Floats = npt.NDArray[np.float64]
@@ -160,8 +160,8 @@ def audit_training(
     Raises:
         ConfigError: the graph has no room for the canaries.
     """
-    _check.integer_at_least(10, canaries=canaries)
-    _check.integer_at_least(0, seed=seed)
+    checks.integer_at_least(10, canaries=canaries)
+    checks.integer_at_least(0, seed=seed)
     rng, records = np.random.default_rng(seed), isinstance(model.protected_unit, NodeUnit)
     inserted = (insert_records if records else insert_edges)(graph, canaries, rng)
     ready = split(inserted.graph)

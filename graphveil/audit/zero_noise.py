@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.mechanisms import IntegerNoise, StepNoise
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import Unit

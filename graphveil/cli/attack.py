@@ -10,8 +10,8 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.attacks import LinkReport, LinkSettings, RocCurve
-    from graphveil.experiment.attack_target import AttackTarget
+    from graphveil.lab.attacks import LinkReport, LinkSettings, RocCurve
+    from graphveil.runs.attack_target import AttackTarget
 
 _ATTACK = "Attack"
 _HEAD = ("attacker", "AUC", "AP", "TPR at 0.1 %", "at 1 % FPR", "F1 at k")
@@ -78,7 +78,7 @@ def linkteller(
     json: options.Json = False,
 ) -> None:
     """Infer edges from a run's predictions: LinkTeller, beside attackers who read less; internal."""
-    from graphveil.attacks import LinkSettings
+    from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
     settings = LinkSettings(
@@ -104,7 +104,7 @@ def topology(
     json: options.Json = False,
 ) -> None:
     """Infer the whole graph: all pairs of a run's nodes, by attackers who may know half of them; internal."""
-    from graphveil.attacks import LinkSettings
+    from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
@@ -151,9 +151,9 @@ def membership(
     json: options.Json = False,
 ) -> None:
     """Infer who was trained on: a shadow model and an attack model, LiRA and Bayes posterior; internal."""
-    from graphveil.attacks import MembershipSettings, attack_membership
-    from graphveil.experiment.attack_target import INTERNAL
+    from graphveil.lab.attacks import MembershipSettings, attack_membership
     from graphveil.privacy.formatting import counted
+    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     settings = MembershipSettings(
@@ -181,7 +181,7 @@ def reconstruction(
     json: options.Json = False,
 ) -> None:
     """Reconstruct features from randomized ones, of a run where nodes randomize their records; internal."""
-    from graphveil.experiment.attack_target import INTERNAL, attack_features
+    from graphveil.runs.attack_target import INTERNAL, attack_features
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
@@ -220,10 +220,10 @@ def poisoning(
     json: options.Json = False,
 ) -> None:
     """Let false clients choose their LDP reports to a run of lpgnn, which is fitted again; internal."""
-    from graphveil.attacks import attack_collection
     from graphveil.errors import ConfigError
-    from graphveil.experiment.attack_target import INTERNAL
-    from graphveil.models.lpgnn import LPGNN
+    from graphveil.lab.attacks import attack_collection
+    from graphveil.local.lpgnn import LPGNN
+    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
@@ -247,7 +247,7 @@ def _figure(value: float | None) -> str:
 
 
 def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSettings", screen: Screen) -> None:
-    from graphveil.attacks import attack_links
+    from graphveil.lab.attacks import attack_links
 
     with screen.spinner("attacking"):
         report = attack_links(attack_target.model, attack_target.graph, settings)
@@ -257,7 +257,7 @@ def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSetti
 
 
 def _load_target(run: Path, screen: Screen, **data: Any) -> "AttackTarget":
-    from graphveil.experiment.attack_target import load_attack_target
+    from graphveil.runs.attack_target import load_attack_target
 
     with screen.spinner(f"reading {run}"):
         return load_attack_target(run, data)
@@ -271,7 +271,7 @@ def _finish(
     screen: Screen,
 ) -> None:
     """Write figures and curves under the run's ``internal/``, and print the JSON object."""
-    from graphveil.experiment.pages.roc import roc_lines
+    from graphveil.runs.pages.roc import roc_lines
 
     lines = roc_lines([(title, roc.curve()) for title, roc in curves]) if curves else ()
     path = attack_target.write(name, record, lines)
@@ -282,8 +282,8 @@ def _finish(
 
 
 def _show_links(report: "LinkReport", screen: Screen) -> None:
-    from graphveil.experiment.attack_target import INTERNAL
     from graphveil.privacy.formatting import counted
+    from graphveil.runs.attack_target import INTERNAL
 
     screen.print_line(INTERNAL, style="bold")
     size = f"{counted(len(report.pairs.nodes), 'node')}, {counted(len(report.pairs.joined), 'pair')}"

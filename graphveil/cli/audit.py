@@ -8,7 +8,7 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.experiment.run_audit import RunAudit
+    from graphveil.runs.run_audit import RunAudit
 
 _ANY = 100.0  # a ceiling above it says nothing
 _HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
@@ -23,7 +23,7 @@ def audit(
     json: options.Json = False,
 ) -> None:
     """Audit a run: test its queries on neighboring graphs and certify a lower bound on epsilon."""
-    from graphveil.experiment.run_audit import audit_run
+    from graphveil.runs.run_audit import audit_run
 
     screen = Screen(as_json=json)
     with screen.spinner("auditing"):
@@ -38,8 +38,8 @@ def audit(
 
 
 def _show(found: "RunAudit", screen: Screen) -> None:
-    from graphveil.experiment.run_audit import INTERNAL
     from graphveil.privacy.formatting import counted
+    from graphveil.runs.run_audit import INTERNAL
 
     screen.print_line(INTERNAL, style="bold")
     screen.print_line(f"{found.method}, unit {found.unit}, claimed epsilon {found.claimed:.4g}")

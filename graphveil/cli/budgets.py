@@ -15,7 +15,7 @@ def epsilon_of(account: "Account") -> float | None:
 
 def delta_of(account: "Account") -> float:
     """Return where totals are read off: at the limit's delta, or at the unit's default one."""
-    from graphveil.experiment.accounts.ledger_account import unit_delta
+    from graphveil.runs.accounts.ledger_account import unit_delta
 
     return unit_delta(account.unit) if account.limit is None else float(account.limit.delta)
 

@@ -11,17 +11,17 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.groups import ColumnOptions, TableOptions, grouped
 from graphveil.cli.suggested_command import suggested_command
-from graphveil.errors import ConfigError
-from graphveil.tables.labels import UNLABELED
-from graphveil.tables.split_parts import (
+from graphveil.data.tables.labels import UNLABELED
+from graphveil.data.tables.split_parts import (
     SINGLE_TRAIN_NODE_MESSAGE,
     empty_part_message,
     empty_parts,
     has_single_train_node,
 )
+from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.tables.inspect_tables import ColumnFact, TableInspection
+    from graphveil.data.tables.inspect_tables import ColumnFact, TableInspection
 
 _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon", "1"]}
 _DEFAULT_UNIT = "undirected-edge"
@@ -35,11 +35,11 @@ def check(
 
     Columns of ids and ends that are not named are guessed, and the guess is said.
     """
-    from graphveil.tables.choices import REFUSE, EncodingOptions
-    from graphveil.tables.encoding import Encoding
-    from graphveil.tables.guess import guess_roles
-    from graphveil.tables.inspect_tables import inspect_tables
-    from graphveil.tables.table_files import edges_file, file_sources, listed_ids
+    from graphveil.data.tables.choices import REFUSE, EncodingOptions
+    from graphveil.data.tables.encoding import Encoding
+    from graphveil.data.tables.guess import guess_roles
+    from graphveil.data.tables.inspect_tables import inspect_tables
+    from graphveil.data.tables.table_files import edges_file, file_sources, listed_ids
 
     screen, nodes, edges = Screen(as_json=json), tables.nodes, tables.edges
     if nodes is None or edges is None:
@@ -86,7 +86,7 @@ def _scaled(found: "TableInspection", *, private: bool) -> str:
     """Return which columns a fit scales, as the plan says it."""
     import torch
 
-    from graphveil.models.features.scaling import FeatureScaling
+    from graphveil.estimators.features.scaling import FeatureScaling
 
     x = torch.from_numpy(found.matrix())
     names = [rule.name for rule in found.rules for _ in range(rule.columns)]

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from graphveil._escape import one_line
+from graphveil._util.escape import one_line
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.collect import CollectionProtocol
-    from graphveil.collect.files import ReceivedReports
-    from graphveil.experiment.accounts.ledger_account import RunAccount
+    from graphveil.local.collect import CollectionProtocol
+    from graphveil.local.collect.files import ReceivedReports
     from graphveil.mechanisms import LocalDPClaim
+    from graphveil.runs.accounts.ledger_account import RunAccount
 
 _SURVEY, _PRIVACY, _FILES = "CollectionProtocol", "Privacy", "Files"
 _MAX_SHOWN_REJECTIONS = 20  # refused rows that are told one by one
@@ -125,8 +125,8 @@ def protocol(
     json: options.Json = False,
 ) -> None:
     """Write the public parameters of a collection: what is asked, and how answers are randomized."""
-    from graphveil.collect.encoded_report import report_bytes
-    from graphveil.experiment.inputs.protocol_builder import ProtocolBuilder
+    from graphveil.local.collect.encoded_report import report_bytes
+    from graphveil.runs.inputs.protocol_builder import ProtocolBuilder
 
     loaded_protocol = ProtocolBuilder(
         eps_x=eps_x,
@@ -156,8 +156,8 @@ def protocol(
 
 def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
     """Show what a survey asks for and how little it protects, before anything is answered."""
-    from graphveil.collect import MAX_EPS
-    from graphveil.collect.summary import largest_share
+    from graphveil.local.collect import MAX_EPS
+    from graphveil.local.collect.summary import largest_share
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=True)
@@ -190,11 +190,11 @@ def randomize(
     json: options.Json = False,
 ) -> None:
     """Randomize each record of a table of nodes on its own: a row with its id and its LDP report."""
-    from graphveil import tables
-    from graphveil.collect import check_limits, client_secret
-    from graphveil.collect.files import REPORT_COLUMN, read_records
-    from graphveil.experiment.accounts.collection_account import CollectionAccount
+    from graphveil.data import tables
+    from graphveil.local.collect import check_limits, client_secret
+    from graphveil.local.collect.files import REPORT_COLUMN, read_records
     from graphveil.privacy.formatting import format_count_with_verb
+    from graphveil.runs.accounts.collection_account import CollectionAccount
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=False)
@@ -246,8 +246,8 @@ def decode(
     json: options.Json = False,
 ) -> None:
     """Check LDP reports and write a table of nodes, estimated features and randomized labels, to train on."""
-    from graphveil import tables
-    from graphveil.collect.files import read_reports, receive_reports
+    from graphveil.data import tables
+    from graphveil.local.collect.files import read_reports, receive_reports
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     tables.check_output(out)
@@ -272,7 +272,7 @@ def decode(
 @contextmanager
 def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterator[RunAccount | None]":
     """Charge named people for a survey, once, and report the charge if the block fails."""
-    from graphveil.experiment.accounts.collection_account import CollectionAccount
+    from graphveil.runs.accounts.collection_account import CollectionAccount
 
     if named is None:
         yield None
@@ -285,7 +285,7 @@ def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterat
 
 def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> str:
     """Return what an answer to a survey has charged, for a command that fails afterwards."""
-    from graphveil._ldp_statements import exact_sum_text
+    from graphveil.privacy.ldp_statements import exact_sum_text
 
     budgets = [claim.epsilon for claim in protocol.claims]
     retry = "; the same command again sends the same LDP reports and charges nothing more" if again else ""
@@ -320,7 +320,7 @@ def print_warnings(screen: Screen, protocol: "CollectionProtocol") -> None:
 
 def _show_protocol(screen: Screen, protocol: "CollectionProtocol", *, on_clients: bool) -> None:
     """Show a survey; its texts are those of whoever wrote it, and are shown, not obeyed."""
-    from graphveil.collect.summary import feature_rows, overview
+    from graphveil.local.collect.summary import feature_rows, overview
 
     screen.table(("the survey", ""), [(name, one_line(value)) for name, value in overview(protocol)])
     if rows := feature_rows(protocol):
@@ -332,7 +332,7 @@ def _show_protocol(screen: Screen, protocol: "CollectionProtocol", *, on_clients
 
 def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
     """Say so if a device does not answer a survey unless its limit is raised."""
-    from graphveil.collect import check_limits
+    from graphveil.local.collect import check_limits
 
     try:
         check_limits(protocol)
@@ -376,8 +376,8 @@ def _finite(claim: "LocalDPClaim") -> float | None:
 
 def read_protocol(path: Path) -> "CollectionProtocol":
     """Read a survey, or refuse the file."""
-    from graphveil.collect import CollectionProtocol
-    from graphveil.collect.protocol import MAX_TEXT
+    from graphveil.local.collect import CollectionProtocol
+    from graphveil.local.collect.protocol import MAX_TEXT
 
     try:
         with path.open("rb") as file:  # a few more bytes than the longest has, and no gigabytes
@@ -388,7 +388,7 @@ def read_protocol(path: Path) -> "CollectionProtocol":
 
 def check_not_existing(path: Path, why: str) -> None:
     """Refuse to write over a file, or where none can be made: what is written may have cost a budget."""
-    from graphveil._files import can_create
+    from graphveil._util.files import can_create
 
     if path.exists():
         raise ConfigError(f"{path} is there already: {why}")
@@ -397,7 +397,7 @@ def check_not_existing(path: Path, why: str) -> None:
 
 
 def _write(path: Path, text: str, *, private: bool = True) -> None:
-    from graphveil._files import write_atomic
+    from graphveil._util.files import write_atomic
 
     try:
         write_atomic(path, text.encode(), private=private)

@@ -12,7 +12,7 @@ from graphveil.cli.edge_list import EdgeListOptions, read_edge_list
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.graph import Graph
+    from graphveil.data import Graph
 
 _INTERNAL = "Internal: exact answers about the true graph, which no guarantee covers. Do not publish them."
 
@@ -51,8 +51,8 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Compare the structure of a released graph with the true one, in 15 queries; internal."""
-    from graphveil.fidelity import HEAD
-    from graphveil.fidelity import compare as compare_graphs
+    from graphveil.lab.fidelity import HEAD
+    from graphveil.lab.fidelity import compare as compare_graphs
 
     screen = Screen(as_json=json)
     columns = EdgeListOptions(
@@ -95,8 +95,8 @@ def _select_graphs(
 
 def _read_released_edges(graph: "Graph", columns: EdgeListOptions, place: Path) -> "Graph":
     """Return the released edges between the nodes of the true graph."""
-    from graphveil.experiment.inputs.public_flags import ids_of
-    from graphveil.graph.files import read_edges
+    from graphveil.data.files import read_edges
+    from graphveil.runs.inputs.public_flags import ids_of
 
     source, target = columns.source or "source", columns.target or "target"
     edges = read_edges(place, ids_of(graph), source=source, target=target, directed=graph.directed)

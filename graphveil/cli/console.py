@@ -14,7 +14,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from graphveil._escape import terminal
+from graphveil._util.escape import terminal
 from graphveil.cli.failures import MISUSE, CommandError, unwritable_output_error
 
 if TYPE_CHECKING:

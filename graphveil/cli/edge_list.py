@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.graph import Graph
-    from graphveil.tables.files import CsvFormat
+    from graphveil.data import Graph
+    from graphveil.data.tables.files import CsvFormat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,9 @@ def read_edge_list(
     dataset: str | None, root: Path | None, columns: EdgeListOptions, csv_format: "CsvFormat | None" = None
 ) -> "Graph":
     """Read who is connected with whom; of a table of nodes, their ids alone."""
-    from graphveil.graph import load_dataset
-    from graphveil.graph.files import read_topology
-    from graphveil.tables.files import COMMAS
+    from graphveil.data import load_dataset
+    from graphveil.data.files import read_topology
+    from graphveil.data.tables.files import COMMAS
 
     if dataset is not None:
         if columns.given:

@@ -9,7 +9,7 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.experiment.accounts.calibration import Calibration
+    from graphveil.runs.accounts.calibration import Calibration
 
 
 def datasets(
@@ -29,7 +29,7 @@ def datasets(
 
 
 def _list_datasets(root: Path | None, screen: Screen) -> None:
-    from graphveil.graph import list_datasets
+    from graphveil.data import list_datasets
 
     rows = list_datasets(root)
     cells = [
@@ -48,7 +48,7 @@ def _list_datasets(root: Path | None, screen: Screen) -> None:
 
 
 def _describe_dataset(name: str, root: Path | None, screen: Screen) -> None:
-    from graphveil.graph import dataset_info
+    from graphveil.data import dataset_info
 
     info = dataset_info(name, root)
     screen.table(
@@ -131,8 +131,8 @@ def calibrate(
 ) -> None:
     """Answer the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
     from graphveil.cli.train import configuration, load_custom_module
-    from graphveil.experiment.accounts import calibration
     from graphveil.privacy import parse_unit
+    from graphveil.runs.accounts import calibration
 
     parse_unit(unit, max_degree=max_degree)
     own = None if module is None else load_custom_module(module)
@@ -164,8 +164,8 @@ def calibrate(
 
 def _show_calibration(found: "Calibration", given: float | None, screen: Screen) -> None:
     from graphveil.artifacts import cards
-    from graphveil.experiment.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
     from graphveil.privacy.formatting import format_epsilon_delta, format_upper_bound
+    from graphveil.runs.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
 
     mu = "" if found.mu is None else f", mu {format_upper_bound(found.mu, 6)}"
     screen.print_line(
@@ -231,11 +231,11 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_guarantee
-    from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
-    from graphveil.experiment.accounts.ledger_account import receipts_in
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.pages.event_table import event_cells, event_lines
     from graphveil.privacy.formatting import format_delta, format_upper_bound
+    from graphveil.runs.accounts.earlier_predictions import earlier_predictions
+    from graphveil.runs.accounts.ledger_account import receipts_in
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.pages.event_table import event_cells, event_lines
 
     promise = read_guarantee(run)
     guarantee, screen = promise.guarantee, Screen(as_json=json)

@@ -11,8 +11,8 @@ from graphveil.cli.failures import report_output_failure
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.collect import CollectionProtocol
-    from graphveil.models.lpgnn.local_estimator import LocalEstimator
+    from graphveil.local.collect import CollectionProtocol
+    from graphveil.local.lpgnn.local_estimator import LocalEstimator
 
 _DATA, _RUN = "Data", "Run"
 
@@ -58,9 +58,9 @@ def learn(
     json: options.Json = False,
 ) -> None:
     """Check LDP reports and learn from them over public edges; nothing is randomized a second time."""
-    from graphveil.experiment.inputs.collected_data import receive_on_edges
+    from graphveil.data.tables import id_array
     from graphveil.privacy.formatting import counted
-    from graphveil.tables import id_array
+    from graphveil.runs.inputs.collected_data import receive_on_edges
 
     loaded_protocol, screen = collect.read_protocol(protocol), Screen(as_json=json)
     collect.check_not_existing(out, "a model goes to a new folder; choose another --out")
@@ -114,7 +114,7 @@ def _agreements(models: "list[LocalEstimator]", protocol: "CollectionProtocol") 
 
 def _show(found: dict[str, Any], screen: Screen) -> None:
     """Print the models side by side: by what was said, since no exact label is here."""
-    from graphveil.experiment.results import SAME_REPORTS
+    from graphveil.runs.results import SAME_REPORTS
 
     names = {"val_agreement": "the model", "mlp_val_agreement": "mlp (no graph)"}
     rows = [(name, f"{100 * found[key]:.1f}") for key, name in names.items() if found[key] is not None]
@@ -129,7 +129,7 @@ def _show(found: dict[str, Any], screen: Screen) -> None:
 
 
 def _model(method: str, protocol: "CollectionProtocol", settings: list[str], seed: int) -> "LocalEstimator":
-    from graphveil.experiment.inputs.parameters import method_class, parse_settings
+    from graphveil.runs.inputs.parameters import method_class, parse_settings
 
     cls = cast("type[LocalEstimator]", method_class(method))
     parameters = parse_settings(cls, settings)

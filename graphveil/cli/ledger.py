@@ -26,7 +26,7 @@ from graphveil.cli.groups import ColumnOptions, SourceOptions, TableOptions, gro
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.graph import Graph
+    from graphveil.data import Graph
     from graphveil.ledger import Account, IntegrityViolation, Ledger
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", show_default=False)]
@@ -56,8 +56,8 @@ def init(
     Given again with the files of data that have grown, it registers the new version, which adds to the same
     budget.
     """
-    from graphveil.experiment.accounts.graph_tags import fingerprint_parts
     from graphveil.ledger import Ledger, unit_key
+    from graphveil.runs.accounts.graph_tags import fingerprint_parts
 
     if unit is None:
         raise ConfigError("a budget protects something: pass --unit (undirected-edge, node-record, ...)")
@@ -150,7 +150,7 @@ def check_runs(
     """Compare the receipts in run folders with the ledger; exit 1 if it lacks one."""
     from dataclasses import asdict
 
-    from graphveil.experiment.accounts.run_receipts import receipts_below
+    from graphveil.runs.accounts.run_receipts import receipts_below
 
     screen = Screen(as_json=json)
     found = [receipt for folder in folders for receipt in receipts_below(folder)]
@@ -207,8 +207,8 @@ def restore(
     json: options.Json = False,
 ) -> None:
     """Verify a backup and put it in the place of the ledger, which is kept next to it."""
-    from graphveil.experiment.accounts.run_receipts import receipts_below
     from graphveil.ledger import restore as restored
+    from graphveil.runs.accounts.run_receipts import receipts_below
 
     receipts = [receipt for folder in runs or [] for receipt in receipts_below(folder)]
     opened_ledger = restored(path, ledger_location(ledger), receipts=receipts, force=force)
@@ -224,7 +224,7 @@ def export(
     json: options.Json = False,
 ) -> None:
     """Write a data set's entries with their hashes, for an auditor who checks the chain alone."""
-    from graphveil._files import write_atomic
+    from graphveil._util.files import write_atomic
 
     check_not_existing(out, "an export is a new file; choose another --out")
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
@@ -294,7 +294,7 @@ def ledger_location(named: str | None) -> str | None:
 
 def _read(tables: TableOptions, columns: ColumnOptions, origin: SourceOptions) -> "Graph":
     """Read the data that are registered: with labels as a run would read them, else who is connected."""
-    from graphveil.tables.choices import EncodingOptions
+    from graphveil.data.tables.choices import EncodingOptions
 
     if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:
         return origin.source(tables, columns).load()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphveil.cli.command import Command
-from graphveil.models import METHODS
+from graphveil.estimators import METHODS
 
 if TYPE_CHECKING:
-    from graphveil.models.base import Estimator
+    from graphveil.estimators.base import Estimator
 
 _FLAGS = ("unit", "epsilon", "delta", "mode", "seed", "max_units", "out_degree_bound", "max_degree")
 _SKIPPED = {*_FLAGS, "replace_one", "private_metrics", "unsafe_noise_seed", "perturb", "max_edges"}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from graphveil.errors import ConfigError
-from graphveil.models import METHODS
+from graphveil.estimators import METHODS
 
 GRAPH_MECHANISMS = (
     "edge-rand",

@@ -11,13 +11,13 @@ from graphveil.cli.failures import report_charge_on_failure, report_output_failu
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.graph import Graph
-    from graphveil.graph.domain import Domain
+    from graphveil.data import Graph
+    from graphveil.data.domain import Domain
     from graphveil.perturb import GraphMechanism
     from graphveil.perturb.mechanism import ReleaseOptions
     from graphveil.privacy import Guarantee, Unit
     from graphveil.privacy.guarantee import Mode
+    from graphveil.runs.accounts.ledger_account import RunAccount
 
 _FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
 
@@ -51,12 +51,12 @@ def perturb(
     json: options.Json = False,
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
-    from graphveil.experiment.inputs.public_flags import GraphTableColumns as PublicColumns
-    from graphveil.experiment.inputs.public_flags import PublicFlags
     from graphveil.perturb import release_graph
     from graphveil.privacy import ledger_of
     from graphveil.privacy.formatting import counted
     from graphveil.release.backends.named import backend_for, named, using
+    from graphveil.runs.inputs.public_flags import GraphTableColumns as PublicColumns
+    from graphveil.runs.inputs.public_flags import PublicFlags
 
     backend_chosen = named(backend, address)
     screen = Screen(as_json=json)
@@ -110,7 +110,7 @@ def perturb(
 
 def _account(graph: "Graph", planned_guarantee: "Guarantee", ledger: str | None) -> "RunAccount":
     """Return the account of the graph's edges, which has room for the release."""
-    from graphveil.experiment.accounts.ledger_account import RunAccount
+    from graphveil.runs.accounts.ledger_account import RunAccount
 
     account = RunAccount.from_graph(graph, planned_guarantee, ledger)
     account.check_room(planned_guarantee)
@@ -121,11 +121,11 @@ def _mechanism(
     name: str, mode: "Mode", epsilon: float | None, max_edges: int | None, settings: list[str]
 ) -> "GraphMechanism":
     """Return the mechanism that the flags describe."""
-    from graphveil import _check
-    from graphveil.experiment.inputs.parameters import read_settings
+    from graphveil._util import checks
     from graphveil.perturb import MECHANISMS, mechanism_for_mode
+    from graphveil.runs.inputs.parameters import read_settings
 
-    _check.one_of(tuple(MECHANISMS), mechanism=name)
+    checks.one_of(tuple(MECHANISMS), mechanism=name)
     kind = mechanism_for_mode(MECHANISMS[name], mode)
     if epsilon is None:
         raise ConfigError(f"{name} needs a budget: pass --epsilon")

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil._escape import csv_cell
+from graphveil._util.escape import csv_cell
 from graphveil.cli import options
 from graphveil.cli.collect import check_not_existing
 from graphveil.cli.console import Screen
@@ -13,12 +13,12 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.artifacts.predictions import Table
-    from graphveil.experiment.accounts.prediction_accounts import PredictionAccounts
-    from graphveil.experiment.inputs.public_flags import PublicFlags
-    from graphveil.graph import Graph
-    from graphveil.models.base import Estimator
+    from graphveil.data import Graph
+    from graphveil.data.tables.encoding import Encoding
+    from graphveil.estimators.base import Estimator
     from graphveil.privacy import Guarantee
-    from graphveil.tables.encoding import Encoding
+    from graphveil.runs.accounts.prediction_accounts import PredictionAccounts
+    from graphveil.runs.inputs.public_flags import PublicFlags
 
 _TOTAL_ADDS_UP = {
     "edges": "as the two graphs may share edges; --assume-disjoint-edges is your word that they do not",
@@ -65,15 +65,15 @@ def predict(
     json: options.Json = False,
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
-    from graphveil import tables
     from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.predictions import predictions_table
-    from graphveil.experiment.accounts.earlier_predictions import restore_earlier_predictions
-    from graphveil.experiment.inputs.public_flags import PublicFlags
-    from graphveil.experiment.pages.compliance_report import update_compliance_report
-    from graphveil.models.saved import load_model
+    from graphveil.data import tables
+    from graphveil.estimators.saved import load_model
     from graphveil.privacy import ledger_of
     from graphveil.release.backends.named import backend_for, named, using
+    from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
+    from graphveil.runs.inputs.public_flags import PublicFlags
+    from graphveil.runs.pages.compliance_report import update_compliance_report
 
     chosen = named(backend, address)
     screen = Screen(as_json=json)
@@ -146,8 +146,8 @@ def _accounts(
     assumed_disjoint: bool,
 ) -> "PredictionAccounts | None":
     """Return the accounts that pay for the other graph, if it is asked at a price."""
-    from graphveil.experiment.accounts.earlier_predictions import restore_earlier_predictions
-    from graphveil.experiment.accounts.prediction_accounts import PredictionAccounts
+    from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
+    from graphveil.runs.accounts.prediction_accounts import PredictionAccounts
 
     if privacy_cost is None or graph.edge_set.released:
         restore_earlier_predictions(run, model)
@@ -161,8 +161,8 @@ def _accounts(
 
 def _earlier_predictions_note(run: Path) -> str:
     """Say what the figure holds of earlier commands."""
-    from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
-    from graphveil.experiment.artifacts import RunFolder
+    from graphveil.runs.accounts.earlier_predictions import earlier_predictions
+    from graphveil.runs.artifacts import RunFolder
 
     if not RunFolder(run).lock.is_file():
         return "; what earlier commands predicted comes on top"
@@ -185,8 +185,8 @@ def _other_graph(
 
     It needs no labels and no split. Columns that were no features in training are none here.
     """
-    from graphveil.experiment.inputs.public_flags import GraphTableColumns
-    from graphveil.experiment.inputs.source import Source
+    from graphveil.runs.inputs.public_flags import GraphTableColumns
+    from graphveil.runs.inputs.source import Source
 
     known = _trained_columns(run)
     chosen = any(flags[name] is not None for name in _CHOICES)
@@ -213,7 +213,7 @@ def _other_graph(
 
 def _trained_columns(run: Path) -> dict[str, Any]:
     """Return the column flags of the run's training, if its internal part is there."""
-    from graphveil.experiment.artifacts import RunFolder, read_json
+    from graphveil.runs.artifacts import RunFolder, read_json
 
     lock = RunFolder(run).lock
     if not lock.is_file():
@@ -225,8 +225,8 @@ def _trained_columns(run: Path) -> dict[str, Any]:
 
 def _trained_encoding(run: Path) -> "Encoding | None":
     """Return how the run's training made features of columns, if its internal part is there."""
-    from graphveil.experiment.artifacts import RunFolder, read_json
-    from graphveil.tables.encoding import Encoding
+    from graphveil.data.tables.encoding import Encoding
+    from graphveil.runs.artifacts import RunFolder, read_json
 
     path = RunFolder(run).columns
     return Encoding.from_plain(read_json(path)) if path.is_file() else None
@@ -281,8 +281,8 @@ def _deliver(
     privacy_cost: "Guarantee | None",
     accounts: "PredictionAccounts | None" = None,
 ) -> None:
-    from graphveil import tables
     from graphveil.artifacts.predictions import NODE, PREDICTION
+    from graphveil.data import tables
     from graphveil.privacy.formatting import format_count_with_verb
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}

@@ -37,8 +37,8 @@ def prepare(
     json: options.Json = False,
 ) -> None:
     """Sort a graph's edges, however many, into blocks on disk; the folder is as private as the tables."""
-    from graphveil.graph import prepare as prepared
-    from graphveil.tables.choices import REFUSE
+    from graphveil.data import prepare as prepared
+    from graphveil.data.tables.choices import REFUSE
 
     id, source, target = columns.id, columns.source, columns.target
     if nodes is None or not edges or id is None or source is None or target is None or out is None:

@@ -29,11 +29,11 @@ def report(
     """
     from datetime import UTC, datetime
 
-    from graphveil._files import write_atomic
-    from graphveil.experiment.finished_run import FinishedRun
-    from graphveil.experiment.pages.comparison import compared_page
-    from graphveil.experiment.pages.figures import interactive_available
+    from graphveil._util.files import write_atomic
     from graphveil.privacy.formatting import counted
+    from graphveil.runs.finished_run import FinishedRun
+    from graphveil.runs.pages.comparison import compared_page
+    from graphveil.runs.pages.figures import interactive_available
 
     if out.is_dir():
         raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")

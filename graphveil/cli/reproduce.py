@@ -18,11 +18,11 @@ from graphveil.cli.failures import explain_resume_on_failure, report_output_fail
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.reproduce.cells import ReproductionCell, ReproductionOptions
-    from graphveil.reproduce.grid import ReproductionGrid
-    from graphveil.reproduce.measures.measurement import Measurement
-    from graphveil.reproduce.outputs import Results
-    from graphveil.reproduce.target import ReproductionTarget
+    from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions
+    from graphveil.lab.papers.grid import ReproductionGrid
+    from graphveil.lab.papers.measures.measurement import Measurement
+    from graphveil.lab.papers.outputs import Results
+    from graphveil.lab.papers.target import ReproductionTarget
 
 LIST = "list"
 _MAX_JOBS = 4
@@ -120,16 +120,16 @@ def reproduce(
         return
     if described is not None:
         raise ConfigError(f"{described!r} is one argument too many; targets are made one at a time")
-    from graphveil import _check
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.reproduce.cells import ReproductionOptions
-    from graphveil.reproduce.figures import check_figures
-    from graphveil.reproduce.grid import ReproductionGrid
-    from graphveil.reproduce.targets import target_named
+    from graphveil._util import checks
+    from graphveil.lab.papers.cells import ReproductionOptions
+    from graphveil.lab.papers.figures import check_figures
+    from graphveil.lab.papers.grid import ReproductionGrid
+    from graphveil.lab.papers.targets import target_named
+    from graphveil.runs.artifacts import RunFolder
 
     named = target_named(target).on(_names(datasets)).at(_numbers(at))
     if mode is not None:
-        _check.one_of(named.modes, mode=mode)
+        checks.one_of(named.modes, mode=mode)
     chosen = next((one for one in named.modes if one == mode), named.modes[0])
     run_options = ReproductionOptions(mode=chosen, runs=runs, seed=seed, quick=quick)
     check_figures()
@@ -149,7 +149,7 @@ def _cores() -> int:
 
 def _names(datasets: str | None) -> tuple[str, ...]:
     """Return the data sets asked for, which must be known."""
-    from graphveil.graph.published.catalog import entry_of
+    from graphveil.data.published.catalog import entry_of
 
     names = options.items("--datasets", datasets)
     for name in names:
@@ -169,8 +169,8 @@ def _numbers(places: str | None) -> tuple[float, ...]:
 
 
 def _list(name: str | None, root: Path | None, screen: Screen) -> None:
-    from graphveil.reproduce.listing import describe, overview
-    from graphveil.reproduce.targets import TARGETS, target_named
+    from graphveil.lab.papers.listing import describe, overview
+    from graphveil.lab.papers.targets import TARGETS, target_named
 
     if name is None:
         rows = [overview(TARGETS[each], root) for each in TARGETS]
@@ -191,7 +191,7 @@ def _list(name: str | None, root: Path | None, screen: Screen) -> None:
 
 
 def _reproduce(grid: "ReproductionGrid", screen: Screen) -> None:
-    from graphveil.reproduce.outputs import Results
+    from graphveil.lab.papers.outputs import Results
 
     target, run_options = grid.target, grid.run_options
     screen.print_facts(f"{target.title} ({target.source})", _facts(grid))
@@ -205,8 +205,8 @@ def _reproduce(grid: "ReproductionGrid", screen: Screen) -> None:
 
 
 def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
+    from graphveil.lab.papers.cells import cells_of
     from graphveil.privacy.formatting import counted
-    from graphveil.reproduce.cells import cells_of
 
     target, run_options = grid.target, grid.run_options
     cells = len({cell.work.name for cell in cells_of(target, run_options)})

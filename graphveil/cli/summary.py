@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.experiment.accounts.budget_breakdown import Stage
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.experiment.accounts.preview import Preview
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.results import Cost
     from graphveil.privacy import Guarantee
+    from graphveil.runs.accounts.budget_breakdown import Stage
+    from graphveil.runs.accounts.ledger_account import RunAccount
+    from graphveil.runs.accounts.preview import Preview
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.results import Cost
 
 Fact = tuple[str, str]
 _NO_ESTIMATE = {
@@ -68,7 +68,7 @@ def plan_facts(
 
 def _columns(plan: "Preview") -> list[Fact]:
     """Return which columns of two tables are read, and which are not."""
-    from graphveil.tables.labels import listed
+    from graphveil.data.tables.labels import listed
 
     encoding = plan.encoding
     if encoding is None:
@@ -90,7 +90,7 @@ def _columns(plan: "Preview") -> list[Fact]:
 
 def _budget(plan: "Preview") -> list[Fact]:
     from graphveil.artifacts.cards import attack_bound_text
-    from graphveil.experiment.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
+    from graphveil.runs.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
     reports = [(row.kind, row.words) for row in plan.releases if row.words]
@@ -179,8 +179,8 @@ def _steps(stage: "Stage") -> str:
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, plain words and statement, and where things are."""
-    from graphveil.experiment.pages.compliance_report import FILE as NOTICE
-    from graphveil.experiment.pages.compliance_report import unrecorded
+    from graphveil.runs.pages.compliance_report import FILE as NOTICE
+    from graphveil.runs.pages.compliance_report import unrecorded
 
     screen.print_line("")
     head, rows = _table(metrics)
@@ -214,7 +214,7 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     is the head that says if they depend on protected records: it folds on a narrow screen, not the figures.
     """
     from graphveil.artifacts.cards import NOT_COVERED
-    from graphveil.experiment.results import Cost, baseline_cost
+    from graphveil.runs.results import Cost, baseline_cost
 
     known = metrics["runs"] > 1 or (metrics.get("tested") and not metrics["private_accuracy"])
     interval = " [95 % CI]" if known else ""
@@ -239,7 +239,7 @@ def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple
 
 
 def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
-    from graphveil.experiment.results import Summary, interval
+    from graphveil.runs.results import Summary, interval
 
     private = metrics["private_accuracy"]
     if private:
@@ -254,7 +254,7 @@ def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
 
 def _remarks(metrics: dict[str, Any]) -> list[str]:
     from graphveil.artifacts.cards import percent_up, protected_things
-    from graphveil.experiment.results import Cost, cost_remarks
+    from graphveil.runs.results import Cost, cost_remarks
 
     about, cost = protected_things(metrics["unit"])[:-1], Cost.from_guarantee(metrics["guarantee"])
     lines = []
@@ -276,7 +276,7 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
 
 def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
     """Return which other method to try where the released counts say that neighbors are hardly alike."""
-    from graphveil.models.classcode.edge.homophily import Homophily
+    from graphveil.estimators.classcode.edge.homophily import Homophily
 
     found = metrics.get("homophily")
     if found is None or metrics["unit"] != "undirected-edge" or not Homophily(**found).is_weak:
@@ -292,8 +292,8 @@ def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
 def _additional_cost(metrics: dict[str, Any]) -> list[str]:
     """Return what is told about something else, under a guarantee of its own."""
     from graphveil.artifacts.cards import percent_up
-    from graphveil.experiment.results import Cost
     from graphveil.privacy.formatting import format_upper_bound
+    from graphveil.runs.results import Cost
 
     lines = []
     for one, total in zip(
@@ -322,8 +322,8 @@ def _additional_cost(metrics: dict[str, Any]) -> list[str]:
 def _total_cost(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
     from graphveil.artifacts.cards import TEST_LABELS, percent_up, protected_things
-    from graphveil.experiment.results import Cost
     from graphveil.privacy.formatting import format_delta, format_upper_bound
+    from graphveil.runs.results import Cost
 
     total, runs, baseline_guarantee = (
         metrics["guarantee_all_runs"],

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
@@ -21,12 +21,12 @@ from graphveil.cli.train import HETERO, SYNTHETIC, load_custom_module
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.sweeps.sweep import Sweep, SweepPlan
-    from graphveil.experiment.sweeps.sweep_results import SweepResult
     from graphveil.privacy import Guarantee
     from graphveil.release import AggregationBackend
+    from graphveil.runs.accounts.ledger_account import RunAccount
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.sweeps.sweep import Sweep, SweepPlan
+    from graphveil.runs.sweeps.sweep_results import SweepResult
 
 MethodList = Annotated[
     str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the floor.")
@@ -89,9 +89,9 @@ def sweep(
     json: options.Json = False,
 ) -> None:
     """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
-    from graphveil.experiment.inputs.parameters import parse_value
-    from graphveil.experiment.sweeps.sweep import Sweep
     from graphveil.release.backends.named import named
+    from graphveil.runs.inputs.parameters import parse_value
+    from graphveil.runs.sweeps.sweep import Sweep
 
     chosen = named(backend, address)
     source = origin.source(tables, columns)
@@ -117,7 +117,7 @@ def sweep(
         seed=seed,
         include_nonprivate=include_nonprivate,
     )
-    _check.integer_at_least(1, jobs=jobs)
+    checks.integer_at_least(1, jobs=jobs)
     files = () if module is None else (module,)
     run_arguments: dict[str, Any] = {"resume": resume, "ledger": ledger, "jobs": jobs, "backend": chosen}
     run_arguments["dry_run"] = dry_run
@@ -126,7 +126,7 @@ def sweep(
 
 def _split_by_method(privacy: PrivacyOptions, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return flags that some methods have, as settings of one value, and those that all must have."""
-    from graphveil.experiment.inputs.parameters import parse_value, read_theta
+    from graphveil.runs.inputs.parameters import parse_value, read_theta
 
     parameters = privacy.keywords()
     if "delta" in parameters:
@@ -147,8 +147,8 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     """
     from typing import get_origin
 
-    from graphveil.experiment.inputs.parameters import method_class, parse_value
-    from graphveil.models.saved import parameter_types
+    from graphveil.estimators.saved import parameter_types
+    from graphveil.runs.inputs.parameters import method_class, parse_value
 
     known = {
         key: hint for name in reversed(methods) for key, hint in parameter_types(method_class(name)).items()
@@ -179,9 +179,9 @@ def _sweep(
     own: tuple[str, ...],
     dry_run: bool = False,
 ) -> None:
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.sweeps.sweep import account_of, plan_sweep, run_sweep
     from graphveil.release.backends.named import backend_for
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.sweeps.sweep import account_of, plan_sweep, run_sweep
 
     folder = RunFolder(out)
     folder.check(grid.as_dict(), resume=resume)
@@ -208,8 +208,8 @@ def _sweep(
 def _facts(
     plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None", *, resumed: bool
 ) -> list[tuple[str, str]]:
-    from graphveil.experiment.sweeps.sweep_cell import format_setting
     from graphveil.privacy.formatting import counted
+    from graphveil.runs.sweeps.sweep_cell import format_setting
 
     grid, first = plan.sweep, plan.previews[0]
     cells, runs = len(grid.cells), grid.runs
@@ -255,7 +255,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _show(result: "SweepResult", screen: Screen) -> None:
-    from graphveil.experiment.sweeps.sweep_results import accuracy_of
+    from graphveil.runs.sweeps.sweep_results import accuracy_of
 
     interval = "" if result.cells[0]["runs"] == 1 else " [95 % CI]"
     head = ("method", "settings", "epsilon", f"test accuracy, %{interval}", "runs")

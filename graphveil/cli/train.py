@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
@@ -17,19 +17,19 @@ from graphveil.cli.groups import (
 )
 from graphveil.cli.summary import plan_facts, show_summary
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.models import METHODS
+from graphveil.estimators import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.experiment.accounts.preview import Preview
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.experiment import Experiment
-    from graphveil.experiment.run import ExperimentResult
-    from graphveil.experiment.tracking import Tracker
-    from graphveil.graph import Graph
+    from graphveil.data import Graph
     from graphveil.release import AggregationBackend
+    from graphveil.runs.accounts.ledger_account import RunAccount
+    from graphveil.runs.accounts.preview import Preview
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.experiment import Experiment
+    from graphveil.runs.run import ExperimentResult
+    from graphveil.runs.tracking import Tracker
 
 _PLAN = "Plan, before anything is spent"
 _RESUMED = "Plan of a run that is resumed: what it has released is not released again"
@@ -45,8 +45,8 @@ def demo(
     json: options.Json = False,
 ) -> None:
     """Train on an embedded graph, no files needed: plan, table, guarantee, report."""
-    from graphveil.experiment.experiment import Experiment
-    from graphveil.experiment.inputs.source import Source
+    from graphveil.runs.experiment import Experiment
+    from graphveil.runs.inputs.source import Source
 
     budget = {"unit": "undirected-edge", "epsilon": 1.0 if epsilon is None else epsilon}
     experiment = Experiment("classcode", Source(dataset=DEMO), budget, seed=seed)
@@ -81,15 +81,15 @@ def train(
     """Train a method, compare it with the no-graph baseline, and write a run folder."""
     own = None if module is None else load_custom_module(module)
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
-    _check.one_of(tuple(METHODS), METHOD=method)
+    checks.one_of(tuple(METHODS), METHOD=method)
     source = origin.source(tables, columns)
     if not resume:  # a finished run is shown again without its tables
         source.inspect_tables(
             unit=privacy.unit, private_records=method == HETERO
         )  # before anything heavy is imported
-    from graphveil.experiment.experiment import Experiment
-    from graphveil.experiment.tracking import tracker_of
     from graphveil.release.backends.named import named
+    from graphveil.runs.experiment import Experiment
+    from graphveil.runs.tracking import tracker_of
 
     parameters = configuration(method, keywords, set or [], privacy.theta)
     if "seed" in parameters:
@@ -122,9 +122,9 @@ def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
 
 def load_custom_module(text: str) -> str | None:
     """Run a file of the user's; return the name of the module in it, None for a method."""
-    from graphveil.experiment.inputs.custom_code import load_custom_code
-    from graphveil.models.base import Estimator
-    from graphveil.models.own.code import factory_name
+    from graphveil.estimators.base import Estimator
+    from graphveil.estimators.own.code import factory_name
+    from graphveil.runs.inputs.custom_code import load_custom_code
 
     found = load_custom_code(text)
     return None if isinstance(found, type) and issubclass(found, Estimator) else factory_name(found)
@@ -134,7 +134,7 @@ def configuration(
     method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
 ) -> dict[str, Any]:
     """Return constructor keywords from the flags that were given, ``--set`` texts and a file of weights."""
-    from graphveil.experiment.inputs.parameters import (
+    from graphveil.runs.inputs.parameters import (
         check_names,
         method_class,
         parse_settings,
@@ -173,11 +173,11 @@ def _train(
     dry_run: bool = False,
     trackers: "Sequence[Tracker]" = (),
 ) -> None:
-    from graphveil.experiment.accounts.preview import preview
-    from graphveil.experiment.artifacts import RunFolder, default_folder
-    from graphveil.experiment.run import run
     from graphveil.privacy import ledger_of
     from graphveil.release.backends.named import backend_for
+    from graphveil.runs.accounts.preview import preview
+    from graphveil.runs.artifacts import RunFolder, default_folder
+    from graphveil.runs.run import run
 
     if resume and out is None:
         raise ConfigError("--resume needs to know which run: add --out with its folder")
@@ -210,7 +210,7 @@ def _track(
     experiment: "Experiment", outcome: "ExperimentResult", trackers: "Sequence[Tracker]", screen: Screen
 ) -> None:
     """Log what is public of a finished run; a place that cannot be reached does not undo it."""
-    from graphveil.experiment.tracking import PublicRecord
+    from graphveil.runs.tracking import PublicRecord
 
     for tracker in trackers:
         try:
@@ -221,7 +221,7 @@ def _track(
 
 def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) -> "RunAccount | None":
     """Return the account of the graph's data, if anything is to be released of them that is secret."""
-    from graphveil.experiment.accounts.ledger_account import RunAccount
+    from graphveil.runs.accounts.ledger_account import RunAccount
 
     made_up = (plan.experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
     if made_up or not plan.guarantee_all_runs.releases or graph.edge_set.released:
@@ -231,7 +231,7 @@ def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) 
 
 def _show_again(folder: "RunFolder", screen: Screen) -> None:
     """Show what a finished run found, or that its figures are damaged: its release needs none of them."""
-    from graphveil.experiment.artifacts import read_json
+    from graphveil.runs.artifacts import read_json
 
     try:
         show_summary(read_json(folder.metrics), folder, screen)

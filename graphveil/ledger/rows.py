@@ -12,7 +12,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.ledger.chain import START, canonical, link
 from graphveil.ledger.costs import Limit, PrivacyCost
@@ -70,7 +70,7 @@ class HashChain:
     @classmethod
     def read(cls, connection: sa.Connection, name: str, *, lock: bool = False) -> "HashChain":
         """Return the chain of a registered data set; whoever adds to it locks it."""
-        _check.letters(name=name)
+        checks.letters(name=name)
         query = sa.select(data_sets).where(data_sets.c.name == name)
         known = name.isprintable()  # others are never registered, and no database takes some of them
         row = connection.execute(query.with_for_update() if lock else query).one_or_none() if known else None

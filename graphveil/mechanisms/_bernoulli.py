@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from graphveil._random import Integers, RowStream, Words
+from graphveil._util.random import Integers, RowStream, Words
 
 TOTAL = 1 << 64  # what a probability of one is
 _MIN_BITS, _MAX_BITS = 2, 14  # of a block's number of places; the tables of longer ones take seconds

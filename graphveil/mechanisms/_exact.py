@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphveil._random import Integers, RowStream, Words
+from graphveil._util.random import Integers, RowStream, Words
 from graphveil.mechanisms._exact_compiled import Drawing, Tables, compiled_pass
 
 DENOMINATOR = 1 << 10  # sigma is a multiple of 2^-10 grid steps

@@ -24,7 +24,7 @@ import torch
 from graphveil._aes import blocks_at_once, encrypted
 from graphveil._aligned import Pieces, aligned
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host, host_features
-from graphveil._random import Integers
+from graphveil._util.random import Integers
 
 Tables = tuple[torch.Tensor, ...]  # of NumPy's arrays, whose addresses take ten times as long to ask for
 

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._random import Integers, RowStream, Words
+from graphveil._util.random import Integers, RowStream, Words
 from graphveil.mechanisms._bernoulli import TOTAL
 
 _BITS = 12  # of a word's first ones, which decide its level nearly always

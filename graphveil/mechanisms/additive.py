@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphveil import _check
-from graphveil._random import Integers, RowStream, Words
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream, Words
+from graphveil._util.typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import _exact
 from graphveil.mechanisms._exact_compiled import Drawing
@@ -45,7 +45,7 @@ class IntegerNoise(ABC):
 
     def __post_init__(self) -> None:
         """Refuse to add no noise."""
-        _check.positive(sigma=self.sigma)
+        checks.positive(sigma=self.sigma)
 
     @abstractmethod
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from graphveil import _check
-from graphveil._random import Integers, RowStream
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
 
@@ -48,8 +48,8 @@ class EdgeRandomizedResponse:
 
     def __post_init__(self) -> None:
         """Check both numbers."""
-        _check.positive(epsilon=self.epsilon)
-        _check.within(0, 1, share=self.share)
+        checks.positive(epsilon=self.epsilon)
+        checks.within(0, 1, share=self.share)
 
     @property
     def flip(self) -> float:

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._random import Integers, RowStream, Words
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream, Words
 from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
 from graphveil.mechanisms._channel import Channel
 from graphveil.mechanisms._level_sampler import LevelSampler, under
@@ -58,9 +58,9 @@ class NoisyCells:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.positive(epsilon=self.epsilon)
-        _check.integer_at_least(0, cells=self.cells, wanted=self.wanted)
-        _check.within(0, MAX_CELLS, cells=self.cells)
+        checks.positive(epsilon=self.epsilon)
+        checks.integer_at_least(0, cells=self.cells, wanted=self.wanted)
+        checks.within(0, MAX_CELLS, cells=self.cells)
 
     @property
     def _enough(self) -> float:

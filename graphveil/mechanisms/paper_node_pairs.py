@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._random import Integers, RowStream
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream
 from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 
@@ -62,7 +62,7 @@ class LaplaceCells:
 
     def __post_init__(self) -> None:
         """Check the budget."""
-        _check.positive(epsilon=self.epsilon)
+        checks.positive(epsilon=self.epsilon)
 
     def largest(self, stream: RowStream, edges: Integers, slots: int, wanted: int) -> Integers:
         """Return the slots of the largest cells, ascending: all if more are wanted than there are."""

@@ -5,8 +5,8 @@ from typing import ClassVar, Unpack
 
 from torch import Tensor
 
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph

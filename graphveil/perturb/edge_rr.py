@@ -6,15 +6,11 @@ from typing import ClassVar, Literal, Unpack
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import PublicStreams, RowStream
-from graphveil.dendrogram.blocks import DendrogramBlocks
-from graphveil.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
-from graphveil.dendrogram.linkage import average_linkage
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams, RowStream
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError, UnitError
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
 from graphveil.perturb.block_edges import draw_edges
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
@@ -29,6 +25,10 @@ from graphveil.release import (
     TreeSearchData,
     TreeSearchQuery,
 )
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
+from graphveil.release.dendrogram.linkage import average_linkage
+from graphveil.release.dendrogram.tree import Dendrogram
 from graphveil.release.graphs.tree_search import public_pairs
 
 Structure = Literal["public", "lazy_audited", "joint_mh", "paper"]
@@ -88,11 +88,11 @@ class EdgeRR(GraphMechanism):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.one_of(STRUCTURES, structure=self.structure)
+        checks.one_of(STRUCTURES, structure=self.structure)
         budget_share(self.epsilon, self.tree_share, "tree_share")
-        _check.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
-        _check.integer_at_least(0, seed=self.seed)
-        _check.non_negative(delta=self.delta)
+        checks.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
+        checks.integer_at_least(0, seed=self.seed)
+        checks.non_negative(delta=self.delta)
         if self.structure == "lazy_audited":
             require_delta(self.delta, "the random walk of structure='lazy_audited'")
         if self.delta:

@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-from graphveil import tables
-from graphveil._files import atomic_folder
+from graphveil._util.files import atomic_folder
+from graphveil.data import Graph, tables
+from graphveil.data.files import EDGES_FILE
 from graphveil.errors import ConfigError
-from graphveil.graph import Graph
-from graphveil.graph.files import EDGES_FILE
 from graphveil.perturb.provenance import mechanism_of
 from graphveil.privacy import Guarantee
 from graphveil.privacy.formatting import counted

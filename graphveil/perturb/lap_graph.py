@@ -5,9 +5,9 @@ from typing import ClassVar, Unpack
 
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
+from graphveil._util import checks
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
 from graphveil.mechanisms.noisy_cells import MAX_CELLS
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
@@ -49,7 +49,7 @@ class LapGraph(GraphMechanism):
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the cells."""
-        _check.within(0, MAX_CELLS, cells=domain.size)
+        checks.within(0, MAX_CELLS, cells=domain.size)
         first = self.count_fraction * self.epsilon
         return EdgeTotalQuery(first), TopNodePairsQuery(self.epsilon - first)
 

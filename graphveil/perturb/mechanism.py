@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data import Adjacency, EdgeSet, Graph
+from graphveil.data.domain import Domain
+from graphveil.data.graph import check_kind
+from graphveil.data.public_part import PublicPart, no_public_edges
+from graphveil.data.recipes import about_edges
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.graph import Adjacency, EdgeSet, Graph
-from graphveil.graph.domain import Domain
-from graphveil.graph.graph import check_kind
-from graphveil.graph.public_part import PublicPart, no_public_edges
-from graphveil.graph.recipes import about_edges
 from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.perturb.provenance import provenance_of
 from graphveil.privacy import EdgeSubset, Guarantee, Unit, ledger_of, parse_unit
@@ -64,14 +64,14 @@ class GraphMechanism(ABC):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.plain_fields(self)
-        _check.positive(epsilon=self.epsilon)
+        checks.plain_fields(self)
+        checks.positive(epsilon=self.epsilon)
         if self.epsilon > MAX_EPSILON:
             raise ConfigError(
                 f"epsilon={self.epsilon:g} does not protect: above {MAX_EPSILON:g} a pair of nodes changes "
                 "with a probability below 2^-51. Choose a smaller budget. No privacy budget was spent."
             )
-        _check.integer_at_least(1, max_edges=self.max_edges)
+        checks.integer_at_least(1, max_edges=self.max_edges)
 
     @abstractmethod
     def queries(self, domain: Domain) -> tuple[Query, ...]:
@@ -91,7 +91,7 @@ class GraphMechanism(ABC):
 
     def for_mode(self, mode: Mode) -> "GraphMechanism":
         """Return the mechanism, or for paper mode the published one with the same settings."""
-        _check.one_of(("strict", "paper"), mode=mode)
+        checks.one_of(("strict", "paper"), mode=mode)
         if mode == self.mode or mode == "strict":
             return self
         kind, known = mechanism_for_mode(type(self), mode), {part.name for part in fields(self)}

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.graph import Adjacency
-from graphveil.graph.domain import Domain
+from graphveil._util import checks
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
 from graphveil.mechanisms.paper_node_pairs import ReplacedNodePairs
 from graphveil.perturb.arr import ARR
 from graphveil.perturb.edge_rand import EdgeRand
@@ -73,7 +73,7 @@ class PaperEdgeRand(EdgeRand):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.integer_at_least(0, noise_seed=self.noise_seed)
+        checks.integer_at_least(0, noise_seed=self.noise_seed)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the one response."""
@@ -121,7 +121,7 @@ class PaperLapGraph(LapGraph):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.integer_at_least(0, noise_seed=self.noise_seed)
+        checks.integer_at_least(0, noise_seed=self.noise_seed)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the cells."""
@@ -159,7 +159,7 @@ class PaperARR(ARR):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.integer_at_least(1, chunk=self.chunk)
+        checks.integer_at_least(1, chunk=self.chunk)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the densities, then the response."""

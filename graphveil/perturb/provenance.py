@@ -2,8 +2,8 @@
 
 import json
 
+from graphveil.data import Graph
 from graphveil.errors import ArtifactError
-from graphveil.graph import Graph
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import PublicStreams
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
+from graphveil.data import Adjacency
+from graphveil.data.node_pairs import NodePairIndex
 from graphveil.errors import GraphError
-from graphveil.graph import Adjacency
-from graphveil.graph.node_pairs import NodePairIndex
 
 
 def sample_public_edges(adjacency: Adjacency, private_fraction: float, *, seed: int) -> Adjacency:
@@ -25,7 +25,7 @@ def sample_public_edges(adjacency: Adjacency, private_fraction: float, *, seed: 
     >>> sample_public_edges(ring, 0.5, seed=2).num_nodes
     6
     """
-    _check.within(0, 1, private_fraction=private_fraction)
+    checks.within(0, 1, private_fraction=private_fraction)
     source, target = _pairs(adjacency)
     private = PublicStreams(seed).numpy("private edges").random(len(source)) < private_fraction
     return _of(source[~private], target[~private], adjacency.num_nodes)

@@ -77,28 +77,3 @@ __all__ = [
     "privacy_curve",
     "within_partition",
 ]
-
-RENAMED = {  # old public names, for one release
-    "Budget": "PrivacyLedger",
-    "MemoryBudget": "MemoryLedger",
-    "attach_budget": "attach_ledger",
-    "budget_of": "ledger_of",
-    "joint_budget": "joint_ledger",
-}
-
-
-def renamed(name: str, *, stacklevel: int = 2) -> Any:
-    """Return what an old name stands for, with a warning that it goes."""
-    new = RENAMED[name]
-    message = f"{name} is now {new}; the old name goes with version 0.2"
-    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel + 1)
-    return globals()[new]
-
-
-if not TYPE_CHECKING:  # a type checker is to refuse the old names
-
-    def __getattr__(name: str) -> Any:
-        """Return an old name's new object."""
-        if name in RENAMED:
-            return renamed(name)
-        raise AttributeError(f"module 'graphveil.privacy' has no attribute {name!r}")

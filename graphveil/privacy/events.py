@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 
 Relation = Literal["add_remove", "replace"]
@@ -28,7 +28,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.non_negative(mu=self.mu)
+        checks.non_negative(mu=self.mu)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PairwiseGaussian:
         """Check every field."""
         for g, row in enumerate(self.mu_squared):
             for h, value in enumerate(row):
-                _check.non_negative(mu_squared=value)
+                checks.non_negative(mu_squared=value)
                 if len(row) != len(self.mu_squared) or value != self.mu_squared[h][g]:
                     raise ConfigError("mu_squared must be a square symmetric table over pairs of groups")
 
@@ -75,7 +75,7 @@ class PureDP:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.non_negative(epsilon=self.epsilon)
+        checks.non_negative(epsilon=self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class PoissonGaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.positive(noise_multiplier=self.noise_multiplier)
-        _check.within(0, 1, sampling_rate=self.sampling_rate)
-        _check.integer_at_least(0, steps=self.steps)
-        _check.one_of(("add_remove", "replace"), relation=self.relation)
+        checks.positive(noise_multiplier=self.noise_multiplier)
+        checks.within(0, 1, sampling_rate=self.sampling_rate)
+        checks.integer_at_least(0, steps=self.steps)
+        checks.one_of(("add_remove", "replace"), relation=self.relation)
 
     @property
     def change(self) -> float:
@@ -126,8 +126,8 @@ class PoissonRoots:
     def __post_init__(self) -> None:
         """Check every field."""
         PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, self.relation)
-        _check.integer_at_least(1, roots=self.roots)
-        _check.within(1, MAX_ROOTS, roots=self.roots)
+        checks.integer_at_least(1, roots=self.roots)
+        checks.within(1, MAX_ROOTS, roots=self.roots)
 
     @property
     def change(self) -> float:
@@ -156,9 +156,9 @@ class LocalReport:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.one_of(("features", "label"), part=self.part)
-        _check.within(0, math.inf, epsilon=self.epsilon)
-        _check.within(0, 1, delta=self.delta)
+        checks.one_of(("features", "label"), part=self.part)
+        checks.within(0, math.inf, epsilon=self.epsilon)
+        checks.within(0, 1, delta=self.delta)
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ class ApproximateDP:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.non_negative(epsilon=self.epsilon)
-        _check.within(0, 1, delta=self.delta)
+        checks.non_negative(epsilon=self.epsilon)
+        checks.within(0, 1, delta=self.delta)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from graphveil import _check
-from graphveil._ldp_statements import exact_sum, ldp_statement
 from graphveil._notebook import card
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import statements
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
@@ -20,6 +19,7 @@ from graphveil.privacy.formatting import format_delta, format_upper_bound
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.group_privacy import multi_edge_epsilon, node_group_epsilon
 from graphveil.privacy.ldp_reports import budgets_of, ldp_reports_of, worst_case_ldp_reports
+from graphveil.privacy.ldp_statements import exact_sum, ldp_statement
 from graphveil.privacy.statements import EDGE_USES, EdgeUse
 from graphveil.privacy.unit import (
     DirectedEdge,
@@ -139,7 +139,7 @@ class Guarantee:
         >>> format_upper_bound(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.formal_statement()
         ('0.7256', True)
         """
-        _check.within(0, 1, delta=delta)
+        checks.within(0, 1, delta=delta)
         if isinstance(unit, NodeBoundedDegree) and edge_use == "read":
             raise UnitError(
                 "under unit 'node-bounded-degree' an edge belongs to both of its ends, so a prediction that "
@@ -290,7 +290,7 @@ class Guarantee:
         >>> round(g.group_epsilon(10), 3)
         12.892
         """
-        _check.integer_at_least(1, num_edges=num_edges)
+        checks.integer_at_least(1, num_edges=num_edges)
         unit, linear_group_scaling = self.protected, self.linear_group_scaling
         if not isinstance(unit, UndirectedEdge | DirectedEdge):
             raise UnitError(f"unit {self.unit!r} has no figure for several edges; a record's is epsilon")
@@ -328,7 +328,7 @@ class Guarantee:
     @checked
     def repeated(self, runs: int) -> "Guarantee":
         """Return the guarantee of ``runs`` equal releases on the same data together, each of a split."""
-        _check.integer_at_least(1, runs=runs)
+        checks.integer_at_least(1, runs=runs)
         return Guarantee.compose([self] * runs)
 
     def formal_statement(self) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.calibration import check_proved_delta
@@ -41,7 +41,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         """Refuse a slack that is no share: a negative one would lower the price of the others."""
-        _check.within(0, 1, slack=self.slack)
+        checks.within(0, 1, slack=self.slack)
 
 
 class PrivacyLedger(Protocol):
@@ -96,8 +96,8 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         if (epsilon is None) != (delta is None):
             raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
         if epsilon is not None and delta is not None:
-            _check.non_negative(epsilon=epsilon)
-            _check.within(0, 1, delta=delta)
+            checks.non_negative(epsilon=epsilon)
+            checks.within(0, 1, delta=delta)
             if delta:
                 check_proved_delta(delta)
         self._epsilon, self._delta = epsilon, delta

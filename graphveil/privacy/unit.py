@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from graphveil import _check
-from graphveil._check import suggestion
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.checks import suggestion
+from graphveil._util.typed import checked
 from graphveil.errors import UnitError
 from graphveil.privacy.events import Relation
 
@@ -136,7 +136,7 @@ class NodeBoundedDegree(NodeUnit):
 
     def __post_init__(self) -> None:
         """Check the asserted degree."""
-        _check.integer_at_least(1, max_degree=self.max_degree)
+        checks.integer_at_least(1, max_degree=self.max_degree)
 
     def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Return sqrt(max_degree) times the larger change: the node speaks into that many rows at most."""

@@ -8,9 +8,9 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data import Adjacency
 from graphveil.errors import GraphError
-from graphveil.graph import Adjacency
 from graphveil.propagation.linear import ComposedPropagation, SparseMap
 
 Aggregator = Literal["gcn", "mean"]
@@ -57,9 +57,9 @@ class KProp:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(0, steps=self.steps)
-        _check.one_of(AGGREGATORS, aggregator=self.aggregator)
-        _check.one_of(ISOLATED, isolated=self.isolated)
+        checks.integer_at_least(0, steps=self.steps)
+        checks.one_of(AGGREGATORS, aggregator=self.aggregator)
+        checks.one_of(ISOLATED, isolated=self.isolated)
 
     @property
     def num_nodes(self) -> int:

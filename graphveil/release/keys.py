@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphveil import _check
-from graphveil._random import KEY_BYTES
+from graphveil._util import checks
+from graphveil._util.random import KEY_BYTES
 from graphveil.errors import ConfigError, ReleaseError
 
 
@@ -45,8 +45,8 @@ class ReleaseKey:
     @classmethod
     def from_seed(cls, seed: int, label: str) -> "ReleaseKey":
         """Return a reproducible key, for tests and paper mode."""
-        seed = _check.plain(seed)
-        _check.integer_at_least(0, unsafe_noise_seed=seed)
+        seed = checks.plain(seed)
+        checks.integer_at_least(0, unsafe_noise_seed=seed)
         parts = [
             hashlib.sha256(f"graphveil/unsafe/{seed}/{label}/{part}".encode()).digest()
             for part in ("id", "nonce", "master")

@@ -3,23 +3,17 @@
 import math
 from dataclasses import dataclass, field, replace
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import CalibrationError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import (
-    Event,
-    UndirectedEdge,
-    Unit,
-    compose,
-    privacy_curve,
-)
+from graphveil.privacy import Event, UndirectedEdge, Unit, compose, privacy_curve
 from graphveil.privacy.accountant import NoPrivacyCurve, total_mu
 from graphveil.privacy.calibration import check_proved_delta, require_delta
 from graphveil.release.query import GRID_BITS
 from graphveil.release.query import Query as Query  # a plan's word, too
 from graphveil.release.rows.group_weights import GroupWeights
 from graphveil.release.rows.neighbor_sums import SIMILARITY_GRID_BITS, NeighborSumQuery
-from graphveil.weights.base import Similarity
+from graphveil.release.weights.base import Similarity
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class ReleasePlan:
 
     def __post_init__(self) -> None:
         """Check that the sampler suits the grid, and set its slack aside."""
-        _check.within(0, 1, slack=self.slack)
+        checks.within(0, 1, slack=self.slack)
         if self.delta:
             check_proved_delta(self.delta)
         else:

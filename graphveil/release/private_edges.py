@@ -7,9 +7,9 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._aligned import aligned
-from graphveil._threads import all_threads, parallel_for
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Ids
+from graphveil._util.threads import all_threads, parallel_for
+from graphveil.data import Adjacency
+from graphveil.data.blocks import Ids
 from graphveil.release.backends.base import AggregationBackend, BlockWork
 from graphveil.release.backends.named import backend_for
 from graphveil.release.keys import keyed_digest

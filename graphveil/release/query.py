@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
 import torch
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import ByGroup, Composed, DirectedEdge, Event, NodeUnit, UndirectedEdge, Unit
@@ -175,9 +175,9 @@ def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
     if len(sigma) != groups:
         raise ConfigError(f"sigma has {len(sigma)} entries and needs {groups}: one for each group of rows")
     for value in sigma:
-        _check.positive(sigma=value)
-    _check.integer_at_least(1, grid_bits=grid_bits)
-    _check.within(1, MAX_GRID_BITS, grid_bits=grid_bits)
+        checks.positive(sigma=value)
+    checks.integer_at_least(1, grid_bits=grid_bits)
+    checks.within(1, MAX_GRID_BITS, grid_bits=grid_bits)
 
 
 def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:

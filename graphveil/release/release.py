@@ -14,8 +14,8 @@ from typing import Any, NoReturn, Self, TypeVar
 import torch
 from torch import Tensor
 
+from graphveil.data import Adjacency
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.privacy import Entry, PrivacyLedger, within_partition
 from graphveil.privacy.unit import NodeBoundedDegree
 from graphveil.release.backends.base import AggregationBackend

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from graphveil._memory import check_room
+from graphveil._util.memory import check_room
 from graphveil.serve.counters import CELLS
 from graphveil.serve.keys import Keys
 from graphveil.serve.limits import Limits, ReleaseBudget

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from graphveil._escape import html
+from graphveil._util.escape import html
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --get: #15803d; --post: #1d4ed8; }

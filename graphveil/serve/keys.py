@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from graphveil import _check
-from graphveil._files import can_create, write_atomic
+from graphveil._util import checks
+from graphveil._util.files import can_create, write_atomic
 from graphveil.artifacts.files import StrictSchema, first_complaint
 from graphveil.errors import ConfigError
 
@@ -115,7 +115,7 @@ def _subject(one: str | int) -> str:
     text = str(one)
     if len(text) > _MAX_LETTERS:
         raise ConfigError(f"A subject has more than {_MAX_LETTERS:,} characters. Use the id of a node.")
-    _check.letters(subject=text)
+    checks.letters(subject=text)
     return text
 
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from graphveil.artifacts.predictions import NODE, PREDICTION
 from graphveil.artifacts.release_folder import find_release, read_release, withheld_files
 from graphveil.artifacts.snapshot import Snapshot
+from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee
-from graphveil.tables.encoding import Encoding
 
 Id = int | str
 Row = dict[str, Any]

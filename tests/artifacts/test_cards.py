@@ -141,10 +141,10 @@ def test_pages_about_records_speak_of_records() -> None:
 
 def test_names_of_classes_are_no_markup_of_the_card() -> None:
     from graphveil.artifacts.cards import model_card
-    from graphveil.graph.recipes import RECIPES
-    from graphveil.graph.synthetic import synthetic
-    from graphveil.models.mlp import MLP
-    from graphveil.models.snapshots import snapshot_of
+    from graphveil.data.recipes import RECIPES
+    from graphveil.data.synthetic import synthetic
+    from graphveil.estimators.mlp import MLP
+    from graphveil.estimators.snapshots import snapshot_of
 
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     names = tuple(f"[x](y)<b>\n# {number}" for number in range(graph.num_classes))

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import graphveil as gv
 from graphveil.artifacts.release_folder import FILES, find_release, read_guarantee
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.graph import RECIPES, Graph, synthetic
-from graphveil.models.base import Estimator
-from graphveil.models.saved import load_model
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.saved import load_model
 from graphveil.privacy import ledger_of
 
 SMALL: dict[str, dict[str, Any]] = {

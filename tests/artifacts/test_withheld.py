@@ -12,10 +12,10 @@ import torch
 
 import graphveil as gv
 from graphveil.artifacts.release_folder import FILES, PER_NODE, ROWS_PAGE, read_guarantee, withheld_files
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.graph import RECIPES, Graph, synthetic
-from graphveil.models.base import Estimator
-from graphveil.models.saved import load_model
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.saved import load_model
 from graphveil.privacy import NodeUnit, ledger_of
 from graphveil.privacy.unit import UNITS
 

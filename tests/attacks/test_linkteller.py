@@ -14,7 +14,9 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
-from graphveil.attacks import (
+from graphveil.data import Adjacency
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.lab.attacks import (
     LinkSettings,
     Pairs,
     RocCurve,
@@ -28,10 +30,8 @@ from graphveil.attacks import (
     network_predict,
     serve_model,
 )
-from graphveil.attacks.influence import Predict
-from graphveil.attacks.matrices import features_of
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.graph import Adjacency
+from graphveil.lab.attacks.influence import Predict
+from graphveil.lab.attacks.matrices import features_of
 
 TINY = gv.load_dataset("synthetic/tiny")
 NODES = np.arange(25)

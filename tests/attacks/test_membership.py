@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.attacks import (
+from graphveil.data import RECIPES, Adjacency
+from graphveil.errors import ConfigError
+from graphveil.lab.attacks import (
     Ensemble,
     MembershipSettings,
     SecretEdges,
@@ -18,10 +20,8 @@ from graphveil.attacks import (
     roc_auc,
     shadow_graph,
 )
-from graphveil.attacks.membership import CONFIDENCE, SHADOW_MLP
-from graphveil.attacks.posteriors import confidence, select_evaluated_nodes, standardized
-from graphveil.errors import ConfigError
-from graphveil.graph import RECIPES, Adjacency
+from graphveil.lab.attacks.membership import CONFIDENCE, SHADOW_MLP
+from graphveil.lab.attacks.posteriors import confidence, select_evaluated_nodes, standardized
 
 TINY = gv.load_dataset("synthetic/tiny")
 OVERFITTED: dict[str, Any] = {"unit": "none", "seed": 0, "tuned": False, "hidden": 32, "epochs": 40}

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.attacks import attack_collection
-from graphveil.attacks.poisoning import (
+from graphveil.data.recipes import RECIPES
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.lab.attacks import attack_collection
+from graphveil.lab.attacks.poisoning import (
     POISONING_STRATEGIES,
     PoisonedCollection,
     _drop_reports,
@@ -14,8 +16,6 @@ from graphveil.attacks.poisoning import (
     _poison_reports,
     _reports_of,
 )
-from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.graph.recipes import RECIPES
 
 TINY = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_clients=True)
 KEYWORDS = {

@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from graphveil.attacks import MeanInterval, RocCurve, pure_advantage, pure_auc, roc_auc, theoretical_bound_of
 from graphveil.errors import ConfigError
+from graphveil.lab.attacks import (
+    MeanInterval,
+    RocCurve,
+    pure_advantage,
+    pure_auc,
+    roc_auc,
+    theoretical_bound_of,
+)
 from graphveil.privacy import (
     Gaussian,
     Guarantee,

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.attacks import (
+from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from graphveil.data.synthetic import synthetic
+from graphveil.lab.attacks import (
     PairTest,
     SecretEdges,
     largest_advantage,
@@ -17,8 +19,6 @@ from graphveil.attacks import (
     single_pair,
     toggle_edge,
 )
-from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
-from graphveil.graph.synthetic import synthetic
 
 PAIR = (2, 7)
 GRAPH = gv.Graph.from_edges(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import graphveil as gv
-from graphveil.attacks import (
+from graphveil.errors import ConfigError
+from graphveil.lab.attacks import (
     AdversaryKnowledge,
     LinkSettings,
     Pairs,
@@ -16,8 +17,7 @@ from graphveil.attacks import (
     roc_auc,
     supervised_scores,
 )
-from graphveil.attacks.link import BY_FEATURES, SUPERVISED, SUPERVISED_PUBLIC
-from graphveil.errors import ConfigError
+from graphveil.lab.attacks.link import BY_FEATURES, SUPERVISED, SUPERVISED_PUBLIC
 
 TINY = gv.load_dataset("synthetic/tiny")
 PAIRS = draw_pairs(SecretEdges.from_adjacency(TINY.adjacency), count=120)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.audit.gallery import BROKEN, SOUND, edges, records, trees
+from graphveil.lab.gallery import BROKEN, SOUND, edges, records, trees
 
 MIXTURES = [name for name, exhibit in BROKEN.items() if exhibit.kind == "mixture"]
 

@@ -6,9 +6,9 @@ import torch
 
 import graphveil as gv
 from graphveil.audit.training_canaries import CanaryGraph, audit_training, insert_edges, insert_records
+from graphveil.data import Graph
 from graphveil.errors import ConfigError
-from graphveil.graph import Graph
-from graphveil.models.base import Estimator
+from graphveil.estimators.base import Estimator
 
 N = 400
 

@@ -41,7 +41,7 @@ from graphveil.release import (
 )
 from graphveil.release.plan import hops
 from graphveil.release.query import Query
-from graphveil.weights import Attention, GivenWeight, SigmoidCos
+from graphveil.release.weights import Attention, GivenWeight, SigmoidCos
 
 DELTA = 1e-5
 EDGE, OWNER, SLOTS = UndirectedEdge(), NodeRecord(), EdgeSubset()

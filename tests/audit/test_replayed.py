@@ -48,7 +48,7 @@ from graphveil.release import (
 )
 from graphveil.release.plan import hops
 from graphveil.release.query import Query
-from graphveil.weights import GivenWeight
+from graphveil.release.weights import GivenWeight
 
 Patch = pytest.MonkeyPatch
 EDGE, STORED, SLOT = UndirectedEdge(), DirectedEdge(), EdgeSubset()

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from graphveil.collect import CollectionProtocol
+from graphveil.local.collect import CollectionProtocol
 from graphveil.mechanisms import (
     Bounds,
     FeatureRR,

@@ -15,7 +15,8 @@ import pytest
 from mechanisms.fits import fits
 from mechanisms.sources import BAD_KEYS, keys_are_fresh
 
-from graphveil.collect import (
+from graphveil.errors import BudgetError, ConfigError, GraphError
+from graphveil.local.collect import (
     CollectionProtocol,
     LDPReport,
     check_limits,
@@ -26,9 +27,8 @@ from graphveil.collect import (
     randomize_record,
     randomize_records,
 )
-from graphveil.collect.nodes import label_hashes
-from graphveil.collect.summary import feature_rows, largest_share, overview
-from graphveil.errors import BudgetError, ConfigError, GraphError
+from graphveil.local.collect.nodes import label_hashes
+from graphveil.local.collect.summary import feature_rows, largest_share, overview
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
 
 from .surveys import LABEL, SECRET, SURVEYS, record
@@ -41,12 +41,13 @@ class Block:
             raise ImportError(f"{name} is not on a client_randomness")
 sys.meta_path.insert(0, Block())
 from pathlib import Path
-from graphveil.collect import Collector, CollectionProtocol, randomize_record, client_secret
+from graphveil.local.collect import Collector, CollectionProtocol, randomize_record, client_secret
 protocol = CollectionProtocol.from_json(sys.argv[1])
 collector = Collector(protocol, 1)
 agreed = {"max_eps": 20.0, "allow_unprotected_label": True}
 secret = client_secret(Path(sys.argv[2]))
-encoded_report = randomize_record(protocol, node=0, secret=secret, features=[0.5] * protocol.features.dim, label=1, **agreed)
+features = [0.5] * protocol.features.dim
+encoded_report = randomize_record(protocol, node=0, secret=secret, features=features, label=1, **agreed)
 collector.accept(encoded_report, 0)
 print(collector.features().shape, protocol.formal_statement()[:24])
 """

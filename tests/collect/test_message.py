@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mechanisms.fits import fits
 
-from graphveil.collect import CollectionProtocol, LDPReport, decode, encode, randomize_record
-from graphveil.collect.nodes import chosen_features, label_hashes, node_tag
 from graphveil.errors import ConfigError, GraphError, LDPReportError
+from graphveil.local.collect import CollectionProtocol, LDPReport, decode, encode, randomize_record
+from graphveil.local.collect.nodes import chosen_features, label_hashes, node_tag
 from graphveil.mechanisms import FeatureRR, LabelRR, LDPReports, LocalHashing, MultiBit, SubsetSelection
 
 from .surveys import SECRET, SURVEYS, record

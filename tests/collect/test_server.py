@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mechanisms.fits import stream
 
-from graphveil.collect import CollectionProtocol, Collector, randomize_record, randomize_records
 from graphveil.errors import ConfigError, GraphveilError, LDPReportError
+from graphveil.local.collect import CollectionProtocol, Collector, randomize_record, randomize_records
 from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit
 
 from .surveys import SECRET, SURVEYS, record
@@ -78,7 +78,7 @@ def test_a_replayed_message_is_refused() -> None:
 
 
 def test_a_replayed_message_that_is_accepted_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphveil.collect.encoded_report.node_tag", lambda protocol, node: bytes(16))
+    monkeypatch.setattr("graphveil.local.collect.encoded_report.node_tag", lambda protocol, node: bytes(16))
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         refuses_copies(Collector(SURVEYS["multi-bit"], 5))
 

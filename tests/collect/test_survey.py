@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphveil.collect import CollectionProtocol
-from graphveil.collect.encoded_report import report_bytes
-from graphveil.collect.protocol import MAX_TEXT
 from graphveil.errors import ConfigError, GraphveilError, LDPReportError
+from graphveil.local.collect import CollectionProtocol
+from graphveil.local.collect.encoded_report import report_bytes
+from graphveil.local.collect.protocol import MAX_TEXT
 from graphveil.mechanisms import (
     Bounds,
     EvenAllocation,

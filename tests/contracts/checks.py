@@ -18,12 +18,10 @@ from contracts import laws, replay
 from contracts.replay import CODES, FEW_LABELS, ONE, OWNER, REPLACED, STEERED, pushes
 from graphveil.audit import neighbor_test_mutual_edges, neighbor_test_plan
 from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency, EdgeSet, Graph
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.experiment.artifacts import RunFolder
-from graphveil.experiment.inputs import data_fingerprint
-from graphveil.graph import Adjacency, EdgeSet, Graph
-from graphveil.graph.blocks import EdgeBlock
-from graphveil.models.inference.graph_fingerprint import GraphFingerprint
+from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
 from graphveil.privacy import (
     DirectedEdge,
     MemoryLedger,
@@ -63,7 +61,9 @@ from graphveil.release.keys import canonical
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import GRID_BITS
-from graphveil.weights.registry import parse_weight
+from graphveil.release.weights.registry import parse_weight
+from graphveil.runs.artifacts import RunFolder
+from graphveil.runs.inputs import data_fingerprint
 
 KEY = ReleaseKey.from_seed(2024, "checks")
 NODES, DIM = 30_000, 6

@@ -12,12 +12,12 @@ from contracts import replay
 from contracts.replay import UNITS
 from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.graph import Adjacency, EdgeSet
-from graphveil.graph.blocks import blocks
+from graphveil.data import Adjacency, EdgeSet
+from graphveil.data.blocks import blocks
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
-from graphveil.weights import (
+from graphveil.release.weights import (
     Attention,
     ClassAgree,
     DotWeight,

@@ -529,12 +529,12 @@ BUGS = [
         name="neighboring_rows_share_words",
         edits=[
             (
-                "graphveil._random:_counters",
+                "graphveil._util.random:_counters",
                 'counters["row"], counters["offset"] = rows, offsets',
                 'counters["row"], counters["offset"] = 0, rows | offsets',
             ),
             (
-                "graphveil._random:RowStream.words",
+                "graphveil._util.random:RowStream.words",
                 "_run(rows, blocks) if _is_run(rows) else _counters(rows[:, None], offsets)",
                 "_counters(rows[:, None], offsets)",
             ),
@@ -817,7 +817,7 @@ BUGS = [
         name="a_graph_is_known_by_two_bytes_of_its_tag",
         edits=[
             (
-                "graphveil.models.inference.graph_fingerprint:GraphFingerprint.matches",
+                "graphveil.estimators.inference.graph_fingerprint:GraphFingerprint.matches",
                 "hmac.compare_digest(self.tag, _tag(self.key, graph))",
                 "hmac.compare_digest(self.tag[:2], _tag(self.key, graph)[:2])",
             )
@@ -829,7 +829,7 @@ BUGS = [
         name="data_are_known_by_two_bytes_of_their_digest",
         edits=[
             (
-                "graphveil.experiment.inputs.data_fingerprint:check_data",
+                "graphveil.runs.inputs.data_fingerprint:check_data",
                 "hmac.compare_digest(key.digest(*_arrays(graph)), known.digest)",
                 "hmac.compare_digest(key.digest(*_arrays(graph))[:2], known.digest[:2])",
             )
@@ -985,9 +985,13 @@ BUGS = [
     dict(
         name="a_weight_that_reaches_more_than_one_is_booked_with_one",
         edits=[
-            ("graphveil.weights.base:DotWeight.bound", "return float(self.values.max())", "return 1.0"),
-            ("graphveil.weights.tables:levels_of", "if not (levels <= FULL).all():", "if False:"),
-            ("graphveil.weights.tables:Dots.closed", " and are_weights(self.levels, (CELLS,))", ""),
+            (
+                "graphveil.release.weights.base:DotWeight.bound",
+                "return float(self.values.max())",
+                "return 1.0",
+            ),
+            ("graphveil.release.weights.tables:levels_of", "if not (levels <= FULL).all():", "if False:"),
+            ("graphveil.release.weights.tables:Dots.closed", " and are_weights(self.levels, (CELLS,))", ""),
         ],
         test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[a_user_cannot_misstate_a_bound]",
     ),
@@ -995,7 +999,7 @@ BUGS = [
         name="the_bound_is_the_largest_weight_of_an_edge_that_is_there",
         edits=[
             (
-                "graphveil.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:Dots.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / weight.max() * FULL).round()",
             )
@@ -1018,7 +1022,7 @@ BUGS = [
         name="weights_are_divided_by_the_degree",
         edits=[
             (
-                "graphveil.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:Dots.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / edges.degrees.repeat_interleave(edges.degrees)).round()",
             )
@@ -1041,7 +1045,7 @@ BUGS = [
         name="weights_are_a_softmax_over_the_neighbors",
         edits=[
             (
-                "graphveil.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:Dots.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        row = torch.arange(len(edges)).repeat_interleave(edges.degrees)\n        total = torch.zeros(len(edges)).index_add_(0, row, weight)\n        return (FULL * weight / total[row].clamp_min(1)).round()",
             )
@@ -1053,7 +1057,7 @@ BUGS = [
         name="weights_depend_on_the_place_in_a_block",
         edits=[
             (
-                "graphveil.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:Dots.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight - torch.arange(len(weight)) % 2).clamp_min(0)",
             )
@@ -1065,7 +1069,7 @@ BUGS = [
         name="weights_stay_off_the_grid",
         edits=[
             (
-                "graphveil.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:Dots.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight * 0.987",
             )
@@ -1100,7 +1104,7 @@ BUGS = [
         name="weights_are_those_of_the_next_edge",
         edits=[
             (
-                "graphveil.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:Dots.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight.roll(1)",
             )
@@ -1112,7 +1116,7 @@ BUGS = [
         name="a_compiled_sum_is_divided_by_the_degree",
         edits=[
             (
-                "graphveil.weights.compiled.fused_sum:FusedSum.__call__",
+                "graphveil.release.weights.compiled.fused_sum:FusedSum.__call__",
                 "return out[:, : self.dim]",
                 "return out[:, : self.dim] // edges.degrees.clamp_min(1)[:, None]",
             )
@@ -1244,12 +1248,12 @@ BUGS = [
         name="a_friendship_is_flipped_in_both_of_its_rows",
         edits=[
             (
-                "graphveil.graph.domain:Domain.between",
+                "graphveil.data.domain:Domain.between",
                 "return self.slots.number(source, target.astype(np.int64))",
                 "own = self.slots.number(source, target.astype(np.int64))\n            return np.unique(np.concatenate([own, (own + 1) % self.slots.total]))",
             ),
             (
-                "graphveil.graph.domain:Domain.pairs_in_block",
+                "graphveil.data.domain:Domain.pairs_in_block",
                 "return own, self.slots.start(first), self.slots.start(last)",
                 "return own, 0, self.slots.total",
             ),
@@ -1344,7 +1348,7 @@ BUGS = [
         name="an_edge_is_counted_in_every_block_above_it",
         edits=[
             (
-                "graphveil.dendrogram.blocks:Blocks.counts",
+                "graphveil.release.dendrogram.blocks:Blocks.counts",
                 "return np.bincount(self.owner[self.tree.meeting(one, other)], minlength=len(self.node))",
                 "found = np.bincount(self.owner[self.tree.meeting(one, other)], minlength=len(self.node))\n        found[0] = len(one)\n        return found",
             )
@@ -1355,29 +1359,29 @@ BUGS = [
         name="a_network_is_trained_on_true_edges",
         edits=[
             (
-                "graphveil.models.perturbed:released",
+                "graphveil.estimators.perturbed:released",
                 'return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
                 "return slots, graph",
             )
         ],
-        test="tests/models/test_perturbed.py::test_a_model_sees_the_released_graph_alone",
+        test="tests/estimators/test_perturbed.py::test_a_model_sees_the_released_graph_alone",
     ),
     dict(
         name="lists_are_read_from_true_edges",
         edits=[
             (
-                "graphveil.models.perturbed:released",
+                "graphveil.estimators.perturbed:released",
                 'return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
                 "return slots, graph",
             )
         ],
-        test="tests/models/spectral/test_spectral.py::test_a_model_sees_the_released_graph_alone",
+        test="tests/estimators/spectral/test_spectral.py::test_a_model_sees_the_released_graph_alone",
     ),
     dict(
         name="scores_are_half_of_what_they_are",
         edits=[
             (
-                "graphveil.dendrogram.moves:walk",
+                "graphveil.release.dendrogram.moves:walk",
                 "public_y = score(pairs_new, public_new)",
                 "public_y = 0.5 * score(pairs_new, public_new)",
             )
@@ -1389,7 +1393,7 @@ BUGS = [
         name="a_move_is_bounded_by_one_of_its_blocks_alone",
         edits=[
             (
-                "graphveil.dendrogram.moves:larger",
+                "graphveil.release.dendrogram.moves:larger",
                 "    if second > first:\n        found = second",
                 "    if second > 0.0:\n        if second < first:\n            found = second",
             )
@@ -1400,9 +1404,9 @@ BUGS = [
     dict(
         name="private_steps_are_not_lazy",
         edits=[
-            ("graphveil.dendrogram.chain:Schedule.numbers", "int(self.kappa is not None)", "0"),
+            ("graphveil.release.dendrogram.chain:Schedule.numbers", "int(self.kappa is not None)", "0"),
             (
-                "graphveil.dendrogram.chain:Schedule.weights",
+                "graphveil.release.dendrogram.chain:Schedule.weights",
                 "np.array([self.public, self.private, self.kappa or 0.0])",
                 "np.array([1.0, (self.kappa or 0.0) / 2.0, 0.0])",
             ),
@@ -1414,12 +1418,12 @@ BUGS = [
         name="a_step_is_met_by_one_node_alone",
         edits=[
             (
-                "graphveil.dendrogram.accounting:step_loss",
+                "graphveil.release.dendrogram.accounting:step_loss",
                 "touched_steps(steps, leaves, delta)",
                 "touched_steps(steps, 3 * leaves, delta)",
             ),
             (
-                "graphveil.dendrogram.accounting:step_loss",
+                "graphveil.release.dendrogram.accounting:step_loss",
                 "touched_steps(steps, leaves, delta / 2)",
                 "touched_steps(steps, 3 * leaves, delta / 2)",
             ),
@@ -1483,72 +1487,72 @@ BUGS = [
         name="a_network_sees_true_features",
         edits=[
             (
-                "graphveil.models.heterorr.randomized_features:FeatureRandomizer.tell",
+                "graphveil.local.heterorr.randomized_features:FeatureRandomizer.tell",
                 "Told(estimates.deviations,",
                 "Told(graph.x,",
             )
         ],
-        test="tests/models/test_heterorr.py::test_predictions_know_what_was_released_alone",
+        test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",
     ),
     dict(
         name="a_network_sees_true_edges",
         edits=[
             (
-                "graphveil.models.perturbed:PerturbedFullGraph.fit",
+                "graphveil.estimators.perturbed:PerturbedFullGraph.fit",
                 "slots, noisy = released(graph, self.mechanism, self.terms.unit, session)",
                 "slots, noisy = released(graph, self.mechanism, self.terms.unit, session)[0], graph",
             )
         ],
-        test="tests/models/test_heterorr.py::test_predictions_know_what_was_released_alone",
+        test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",
     ),
     dict(
         name="the_baseline_sees_true_features",
         edits=[
             (
-                "graphveil.models.heterorr.estimator:HeteroRR.with_reported_features",
+                "graphveil.local.heterorr.estimator:HeteroRR.with_reported_features",
                 "return method.feature_randomizer.seen(graph, self.aggregates_)",
                 "return graph",
             )
         ],
-        test="tests/models/test_heterorr.py::test_predictions_know_what_was_released_alone",
+        test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",
     ),
     dict(
         name="features_are_not_booked",
         edits=[
             (
-                "graphveil.models.heterorr.randomized_features:FeatureRandomizer.tell",
+                "graphveil.local.heterorr.randomized_features:FeatureRandomizer.tell",
                 "booked(graph, session, self._entry_of(graph), lambda: self._told(x, session), kept)",
                 "self._told(x, session)",
             )
         ],
-        test="tests/models/test_heterorr.py::test_both_are_booked_and_stated",
+        test="tests/estimators/test_heterorr.py::test_both_are_booked_and_stated",
     ),
     dict(
         name="features_are_left_out_of_the_guarantee",
         edits=[
             (
-                "graphveil.models.heterorr.method:HeteroFullGraph.guarantee",
+                "graphveil.local.heterorr.method:HeteroFullGraph.guarantee",
                 ".with_additional(of_features)",
                 "",
             )
         ],
-        test="tests/models/test_heterorr.py::test_both_are_booked_and_stated",
+        test="tests/estimators/test_heterorr.py::test_both_are_booked_and_stated",
     ),
     dict(
         name="features_are_told_at_twice_their_budget",
         edits=[
             (
-                "graphveil.models.heterorr.randomized_features:",
+                "graphveil.local.heterorr.randomized_features:",
                 "from dataclasses import dataclass",
                 "from dataclasses import dataclass, replace",
             ),
             (
-                "graphveil.models.heterorr.randomized_features:FeatureRandomizer._told",
+                "graphveil.local.heterorr.randomized_features:FeatureRandomizer._told",
                 "randomize_features(mechanism, x,",
                 "randomize_features(replace(mechanism, epsilon=2 * mechanism.epsilon), x,",
             ),
         ],
-        test="tests/models/test_heterorr.py::test_features_keep_their_budget",
+        test="tests/estimators/test_heterorr.py::test_features_keep_their_budget",
     ),
     dict(
         name="a_weight_is_charged_at_nine_tenths",
@@ -1565,19 +1569,19 @@ BUGS = [
             ),
         ],
         test=[
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-sigmoid_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-exp_cos(0.5)-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-relu_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-jaccard-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-class_agree(0.2)-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-given-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-sigmoid_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-exp_cos(0.5)-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-relu_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-jaccard-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-class_agree(0.2)-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-sigmoid_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-exp_cos(0.5)-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-relu_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-jaccard-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-class_agree(0.2)-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-given-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-sigmoid_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-exp_cos(0.5)-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-relu_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-jaccard-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-class_agree(0.2)-undirected-edge]",
         ],
     ),
     dict(
@@ -1590,220 +1594,220 @@ BUGS = [
             )
         ],
         test=[
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
-            "tests/models/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
-            "tests/models/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
         ],
     ),
     dict(
         name="weights_read_what_neighbors_look_like",
         edits=[
             (
-                "graphveil.models.classcode.edge.rounds:AggregationRounds.listen",
+                "graphveil.estimators.classcode.edge.rounds:AggregationRounds.listen",
                 "self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
                 "if keys is not None:\n            graph = self._release._private._adjacency\n            into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n            keys = keys - 3 * torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n        self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
             ),
             (
-                "graphveil.models.gap.method:asking",
+                "graphveil.estimators.gap.method:asking",
                 "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
                 "graph = release._private._adjacency\n    into = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())\n\n    def of_neighbors(vectors: Tensor) -> Tensor:\n        rows = vectors if keys is None else keys\n        return rows - 3 * torch.zeros_like(rows).index_add_(0, into, rows[graph.indices.long()])\n\n    return lambda vectors: release.answer(NeighborSumData(vectors, of_neighbors(vectors)))",
             ),
         ],
         test=[
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
-            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-learned_public-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+            "tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-learned_public-undirected-edge]",
         ],
     ),
     dict(
         name="a_row_is_expected_to_be_as_long_as_its_edges_weigh",
         edits=[
             (
-                "graphveil.models.classcode.edge.rounds:AggregationRounds.listen",
+                "graphveil.estimators.classcode.edge.rounds:AggregationRounds.listen",
                 "self._moments.append(self._weight_model.moments(keys, classes, generator)[self._listening])",
                 "found = self._weight_model.moments(keys, classes, generator)[self._listening]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(type(found)(found.mean * (1 + degree), *list(vars(found).values())[1:]))",
             )
         ],
-        test="tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+        test="tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
     ),
     dict(
         name="a_message_is_what_was_heard_without_noise",
         edits=[
             (
-                "graphveil.models.gap.method:Aggregation.answers",
+                "graphveil.estimators.gap.method:Aggregation.answers",
                 "return self.walk(rows, asking(release, keys, session.plan), noise_of(session.plan))",
                 'self.__dict__["degrees"] = graph.adjacency.indptr.diff()[:, None]\n        return self.walk(rows, asking(release, keys, session.plan), noise_of(session.plan))',
             ),
             (
-                "graphveil.models.gap.method:Aggregation.walk",
+                "graphveil.estimators.gap.method:Aggregation.walk",
                 "sent = self.method.passing.next_input(self.encoder, rows, answers, std)",
                 'heard = [*answers[:-1], answers[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.method.passing.next_input(self.encoder, rows, heard, std)',
             ),
         ],
-        test="tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+        test="tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
     ),
     dict(
         name="lengths_follow_exact_degrees",
         edits=[
             (
-                "graphveil.models.classcode.edge.inductive:InductivePredictor.predict",
+                "graphveil.estimators.classcode.edge.inductive:InductivePredictor.predict",
                 "proba = new.exp().to(torch.float32)",
                 "proba = new.exp().to(torch.float32) * graph.adjacency.indptr.diff()[len(old) :, None]",
             )
         ],
         test=[
-            "tests/models/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
-            "tests/models/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
         ],
     ),
     dict(
         name="codes_lean_towards_friends",
         edits=[
             (
-                "graphveil.models.classcode.edge.inductive:InductivePredictor.prior",
+                "graphveil.estimators.classcode.edge.inductive:InductivePredictor.prior",
                 "return public.to(torch.float64)",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n        return (public.to(torch.float64) * (1 + degree)).log_softmax(dim=1)",
             )
         ],
         test=[
-            "tests/models/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
-            "tests/models/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/estimators/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
         ],
     ),
     dict(
         name="a_message_reads_somebody_elses_record",
         edits=[
             (
-                "graphveil.networks.hops:Encoder.message",
+                "graphveil.nn.hops:Encoder.message",
                 "start=rows.to(torch.float64)",
                 "start=(rows.roll(1, dims=0) + rows).to(torch.float64)",
             )
         ],
-        test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gap]",
+        test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gap]",
     ),
     dict(
         name="messages_are_scaled_by_exact_in_degrees",
         edits=[
             (
-                "graphveil.models.gap.method:asking",
+                "graphveil.estimators.gap.method:asking",
                 "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
                 "degree = release._private._adjacency.indptr.diff()[:, None]\n    return lambda vectors: release.answer(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
             ),
             (
-                "graphveil.models.classcode.owner.fit:_Fit.push",
+                "graphveil.estimators.classcode.owner.fit:_Fit.push",
                 "return self._release.answer(OutEdgeSumData(vectors, levels))",
                 "degree = self._graph.adjacency.indptr.diff()[:, None]\n        return self._release.answer(OutEdgeSumData(vectors * (1 - 0.1 * degree / len(degree)), levels))",
             ),
         ],
         test=[
-            "tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gap-promise]",
-            "tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
-            "tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-R]",
+            "tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gap-promise]",
+            "tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
+            "tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-R]",
         ],
     ),
     dict(
         name="levels_of_pushes_follow_exact_in_degrees",
         edits=[
             (
-                "graphveil.models.classcode.owner.fit:_Fit.push",
+                "graphveil.estimators.classcode.owner.fit:_Fit.push",
                 "return self._release.answer(OutEdgeSumData(vectors, levels))",
                 "degree = self._graph.adjacency.indptr.diff()\n        lower = (levels > 1) & (degree > len(degree) // 3)\n        return self._release.answer(OutEdgeSumData(vectors, levels - lower.long()))",
             )
         ],
-        test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
+        test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
     ),
     dict(
         name="a_prediction_reads_who_is_linked_to",
         edits=[
             (
-                "graphveil.models.classcode.owner.fit:fit_node_level_classcode",
+                "graphveil.estimators.classcode.owner.fit:fit_node_level_classcode",
                 "return NodeLevelFitResult(encoder, weighing, aggregated.rows, decided)",
                 "return NodeLevelFitResult(encoder, weighing, aggregated.rows, decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
             ),
             (
-                "graphveil.models.classcode.owner.fit:fit_node_level_classcode",
+                "graphveil.estimators.classcode.owner.fit:fit_node_level_classcode",
                 "aggregated.rows, combiner.log_posteriors(inputs))",
                 "aggregated.rows, combiner.log_posteriors(inputs) * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
             ),
         ],
-        test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
+        test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
     ),
     dict(
         name="stars_are_of_those_who_list_a_node",
         edits=[
             (
-                "graphveil.models.gnn.method:",
+                "graphveil.estimators.gnn.method:",
                 "stars = read_ego_graphs(graph.adjacency, self.leaves,",
                 "source, target = graph.adjacency.edge_index()\n            turned = type(graph.adjacency).from_edges(\n                target, source, num_nodes=graph.num_nodes, directed=True\n            )\n            stars = read_ego_graphs(turned, self.leaves,",
             )
         ],
-        test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gnn]",
+        test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gnn]",
     ),
     dict(
         name="a_decision_is_surer_where_friends_are_many",
         edits=[
             (
-                "graphveil.models.classcode.edge.method:EdgeLevelClassCode._decided",
+                "graphveil.estimators.classcode.edge.method:EdgeLevelClassCode._decided",
                 "return decision",
                 "surer = decision.log * (1 + 0.1 * rounds._graph.adjacency.indptr.diff()[:, None])\n        return PosteriorEstimate(decision.shape, decision.likely, surer, decision.heads, decision.gate)",
             )
         ],
         test=[
-            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
-            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[many labels-undirected-edge]",
-            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[both ends-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[many labels-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[both ends-undirected-edge]",
         ],
     ),
     dict(
         name="the_gate_trusts_features_where_a_node_has_no_friend",
         edits=[
             (
-                "graphveil.models.classcode.edge.posterior_estimation:PosteriorEstimator._decide",
+                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator._decide",
                 "return PosteriorEstimate(",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return PosteriorEstimate(",
             )
         ],
-        test="tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
+        test="tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
     ),
     dict(
         name="the_gate_weighs_validation_nodes_by_their_degrees",
         edits=[
             (
-                "graphveil.models.classcode.edge.posterior_estimation:PosteriorEstimator._decide",
+                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator._decide",
                 "gate, decided = fit_gate(experts, graph.y, val_nodes)",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], graph.y, val_nodes)",
             )
         ],
-        test="tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[many labels-undirected-edge]",
+        test="tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[many labels-undirected-edge]",
     ),
     dict(
         name="features_are_taught_what_degrees_say",
         edits=[
             (
-                "graphveil.models.classcode.edge.posterior_estimation:PosteriorEstimator.decide",
+                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator.decide",
                 'self._public, decision.log, f"distilled',
                 'self._public, decision.log * (1 + 0.1 * self._graph.adjacency.indptr.diff()[:, None]), f"distilled',
             )
         ],
         test=[
-            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
-            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[few labels-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
+            "tests/estimators/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[few labels-undirected-edge]",
         ],
     ),
     dict(
         name="released_accuracies_are_exact",
         edits=[
             (
-                "graphveil.models.training.record_plan:release_accuracies",
+                "graphveil.estimators.training.record_plan:release_accuracies",
                 "found[split] = accuracy_from_counts(counts, len(nodes))",
                 "found[split] = float(correct.double().mean())",
             )
         ],
         test=[
-            "tests/models/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[mlp]",
-            "tests/models/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[gap]",
-            "tests/models/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[classcode]",
+            "tests/estimators/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[mlp]",
+            "tests/estimators/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[gap]",
+            "tests/estimators/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[classcode]",
         ],
         reason="not what counts say",
     ),
@@ -1811,58 +1815,58 @@ BUGS = [
         name="a_candidate_is_chosen_by_exact_counts",
         edits=[
             (
-                "graphveil.models.training.record_plan:choose_candidate",
+                "graphveil.estimators.training.record_plan:choose_candidate",
                 "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
                 "release.answer(AccuracyCountData(correct))\n    return int(correct.sum(dim=0).argmax())",
             )
         ],
-        test="tests/models/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[mlp]",
+        test="tests/estimators/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[mlp]",
         reason="another candidate",
     ),
     dict(
         name="the_last_candidate_is_kept_whatever_counts_say",
         edits=[
             (
-                "graphveil.models.training.record_plan:choose_candidate",
+                "graphveil.estimators.training.record_plan:choose_candidate",
                 "return int(torch.argmax(release.answer(AccuracyCountData(correct))))",
                 "return max(int(torch.argmax(release.answer(AccuracyCountData(correct)))), correct.shape[1] - 1)",
             )
         ],
-        test="tests/models/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[gap]",
+        test="tests/estimators/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[gap]",
         reason="another candidate",
     ),
     dict(
         name="validation_records_teach_though_they_are_counted",
         edits=[
             (
-                "graphveil.models.mlp.node_level:NodeLevelSoftmax._steps",
+                "graphveil.estimators.mlp.node_level:NodeLevelSoftmax._steps",
                 "pays=(True, not self.terms.private_metrics, False)",
                 "pays=(True, True, False)",
             )
         ],
-        test="tests/models/test_mlp_on_records.py::test_every_group_pays_the_total[True]",
+        test="tests/estimators/test_mlp_on_records.py::test_every_group_pays_the_total[True]",
     ),
     dict(
         name="everybody_teaches",
         edits=[
             (
-                "graphveil.models.mlp.node_level:_learned",
+                "graphveil.estimators.mlp.node_level:_learned",
                 "            labeled,\n",
                 "            torch.ones_like(labeled),\n",
             )
         ],
-        test="tests/models/test_mlp_on_records.py::test_labels_of_others_are_not_read[False]",
+        test="tests/estimators/test_mlp_on_records.py::test_labels_of_others_are_not_read[False]",
     ),
     dict(
         name="the_step_size_follows_how_many_have_a_label",
         edits=[
             (
-                "graphveil.models.mlp.node_level:_learned",
+                "graphveil.estimators.mlp.node_level:_learned",
                 "len(nodes), graph.num_features",
                 "int((graph.y[nodes] >= 0).sum()), graph.num_features",
             )
         ],
-        test="tests/models/test_mlp_on_records.py::test_how_many_have_a_label_is_secret",
+        test="tests/estimators/test_mlp_on_records.py::test_how_many_have_a_label_is_secret",
     ),
     # -- Audits, server, papers, ledger, sweeps
     dict(
@@ -2304,51 +2308,51 @@ BUGS = [
         name="a_sweep_costs_its_dearest_cell",
         edits=[
             (
-                "graphveil.experiment.sweeps.sweep:total_of",
+                "graphveil.runs.sweeps.sweep:total_of",
                 "return together(sorted(single, key=lambda one: -one.delta)) if single else None",
                 "return max(single, key=lambda one: one.epsilon) if single else None",
             )
         ],
-        test="tests/experiment/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
+        test="tests/runs/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
     ),
     dict(
         name="all_runs_of_a_cell_cost_one",
         edits=[
             (
-                "graphveil.experiment.sweeps.sweep:total_of",
+                "graphveil.runs.sweeps.sweep:total_of",
                 "for one in asked for _ in range(one.experiment.runs)",
                 "for one in asked",
             )
         ],
-        test="tests/experiment/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
+        test="tests/runs/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
     ),
     dict(
         name="nobody_asks_whether_a_grid_fits",
         edits=[
             (
-                "graphveil.experiment.accounts.ledger_account:RunAccount.check_room",
+                "graphveil.runs.accounts.ledger_account:RunAccount.check_room",
                 "for one in (guarantee, *guarantee.additional):",
                 "for one in ():",
             )
         ],
-        test="tests/experiment/test_sweep.py::test_a_grid_that_does_not_fit_as_a_whole_spends_nothing",
+        test="tests/runs/test_sweep.py::test_a_grid_that_does_not_fit_as_a_whole_spends_nothing",
     ),
     # -- Workers, disk, compiled noise, clipped sums, samples, trees, keys, local reports, the command
     dict(
         name="nonces_of_sealed_messages_repeat",
-        edits=[("graphveil._sealed:SecretBox.seal", "secrets.token_bytes(_NONCE)", "bytes(_NONCE)")],
+        edits=[("graphveil._util.sealed:SecretBox.seal", "secrets.token_bytes(_NONCE)", "bytes(_NONCE)")],
         test="tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
     ),
     dict(
         name="messages_are_sent_as_they_are",
         edits=[
             (
-                "graphveil._sealed:SecretBox.seal",
+                "graphveil._util.sealed:SecretBox.seal",
                 "place += cipher.update_into(plain.data, sealed[place:].data)",
                 "sealed[place : place + len(plain)] = plain\n            place += len(plain)",
             ),
             (
-                "graphveil._sealed:SecretBox.open_into",
+                "graphveil._util.sealed:SecretBox.open_into",
                 "cipher.update_into(body.data, out.data)",
                 "out[: len(body)] = body",
             ),
@@ -2362,12 +2366,12 @@ BUGS = [
         name="a_message_opens_under_any_name",
         edits=[
             (
-                "graphveil._sealed:SecretBox.seal",
+                "graphveil._util.sealed:SecretBox.seal",
                 "cipher.authenticate_additional_data(name.encode())",
                 "pass",
             ),
             (
-                "graphveil._sealed:SecretBox.open_into",
+                "graphveil._util.sealed:SecretBox.open_into",
                 "cipher.authenticate_additional_data(name.encode())",
                 "pass",
             ),
@@ -2378,7 +2382,7 @@ BUGS = [
         name="a_changed_message_is_opened",
         edits=[
             (
-                "graphveil._sealed:SecretBox.open_into",
+                "graphveil._util.sealed:SecretBox.open_into",
                 "modes.GCM(nonce, tag)).decryptor()",
                 "modes.GCM(nonce)).encryptor()",
             )
@@ -2389,12 +2393,12 @@ BUGS = [
         name="a_key_is_sent_in_the_clear",
         edits=[
             (
-                "graphveil._sealed:seal_to",
+                "graphveil._util.sealed:seal_to",
                 "_box_of(shared, ours, public).seal(_LOCK, message).tobytes()",
                 "message",
             ),
             (
-                "graphveil._sealed:Lock.open",
+                "graphveil._util.sealed:Lock.open",
                 "return _box_of(shared, theirs, self.public).open(_LOCK, body)",
                 "return body.tobytes()",
             ),
@@ -2403,14 +2407,14 @@ BUGS = [
     ),
     dict(
         name="the_key_of_an_exchange_is_public",
-        edits=[("graphveil._sealed:_box_of", "derive.derive(shared)", "derive.derive(bytes(32))")],
+        edits=[("graphveil._util.sealed:_box_of", "derive.derive(shared)", "derive.derive(bytes(32))")],
         test="tests/test_sealed.py::test_the_key_of_an_exchange_follows_from_what_is_secret",
     ),
     dict(
         name="a_failure_is_told_with_its_values",
         edits=[
             (
-                "graphveil.release.backends.cluster.worker:_words",
+                "graphveil.cluster.worker:_words",
                 'return str(error) if isinstance(error, GraphveilError) else f"it failed with {type(error).__name__}"',
                 "return str(error)",
             )
@@ -2421,7 +2425,7 @@ BUGS = [
         name="a_worker_keeps_its_work_and_its_key",
         edits=[
             (
-                "graphveil.release.backends.cluster.worker:Worker.end",
+                "graphveil.cluster.worker:Worker.end",
                 "if self._work is not None and self._work[0] == query:",
                 "if False:",
             )
@@ -2432,7 +2436,7 @@ BUGS = [
         name="a_late_end_ends_whatever_is_done_by_then",
         edits=[
             (
-                "graphveil.release.backends.cluster.worker:Worker.end",
+                "graphveil.cluster.worker:Worker.end",
                 "if self._work is not None and self._work[0] == query:",
                 "if True:",
             )
@@ -2443,7 +2447,7 @@ BUGS = [
         name="values_are_as_long_as_they_are",
         edits=[
             (
-                "graphveil.release.backends.cluster.sealed_blobs:_coarse",
+                "graphveil.cluster.sealed_blobs:_coarse",
                 "return max(LEAST, -(-size // step) * step)",
                 "return size",
             )
@@ -2454,7 +2458,7 @@ BUGS = [
         name="a_worker_answers_from_blocks_of_another_graph",
         edits=[
             (
-                "graphveil.release.backends.cluster.worker:Worker.see",
+                "graphveil.cluster.worker:Worker.see",
                 '("", None), {}, None, _NO_WORK',
                 '("", None), self._kept, None, _NO_WORK',
             )
@@ -2465,7 +2469,7 @@ BUGS = [
         name="a_folder_that_has_changed_is_believed",
         edits=[
             (
-                "graphveil.graph.stored.stored_edges:",
+                "graphveil.data.stored.stored_edges:",
                 "check_block(self.folder, self.manifest, number, self._indptr, self._sources)",
                 "pass",
             )
@@ -2553,133 +2557,137 @@ BUGS = [
         name="a_room_is_taken_twice",
         edits=[
             (
-                "graphveil.train.gather_mode:BufferArena.take",
+                "graphveil.training.gather_mode:BufferArena.take",
                 "count = math.prod(shape)",
                 "self._select_rows = 0\n        count = math.prod(shape)",
             )
         ],
-        test="tests/train/test_stars.py::test_rooms_and_pieces_change_no_sum[ghost]",
+        test="tests/training/test_stars.py::test_rooms_and_pieces_change_no_sum[ghost]",
     ),
     dict(
         name="norms_of_formed_gradients_miss_a_piece",
         edits=[
             (
-                "graphveil.train.clipped_sums:square_norms",
+                "graphveil.training.clipped_sums:square_norms",
                 "return torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])",
                 "found = torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])\n    found[2:4] = 0\n    return found",
             )
         ],
-        test="tests/train/test_stars.py::test_rooms_and_pieces_change_no_sum[vmap]",
+        test="tests/training/test_stars.py::test_rooms_and_pieces_change_no_sum[vmap]",
     ),
     dict(
         name="factors_are_those_of_the_first_piece",
         edits=[
             (
-                "graphveil.train.clipped_sums:add_scaled",
+                "graphveil.training.clipped_sums:add_scaled",
                 "part.to(torch.float64).t(), some)",
                 "part.to(torch.float64).t(), factors[: len(part)])",
             )
         ],
-        test="tests/train/test_stars.py::test_rooms_and_pieces_change_no_sum[vmap]",
+        test="tests/training/test_stars.py::test_rooms_and_pieces_change_no_sum[vmap]",
     ),
     dict(
         name="rows_that_are_read_are_not_computed",
         edits=[
-            ("graphveil.train.ego_graphs:", "return fewer if alike(found, others) else calls", "return fewer")
+            (
+                "graphveil.training.ego_graphs:",
+                "return fewer if alike(found, others) else calls",
+                "return fewer",
+            )
         ],
-        test="tests/train/test_stars.py::test_rows_that_are_read_without_a_gradient_pass_the_map",
+        test="tests/training/test_stars.py::test_rows_that_are_read_without_a_gradient_pass_the_map",
     ),
     dict(
         name="rows_that_cancel_have_the_norm_of_their_rounding",
-        edits=[("graphveil.train.affine_gradients:", "_UNCANCELLED = 2.0**-16", "_UNCANCELLED = 0.0")],
-        test="tests/train/test_stars.py::test_large_rows_that_cancel_are_clipped_all_the_same[dtype1-10000000000.0]",
+        edits=[("graphveil.training.affine_gradients:", "_UNCANCELLED = 2.0**-16", "_UNCANCELLED = 0.0")],
+        test="tests/training/test_stars.py::test_large_rows_that_cancel_are_clipped_all_the_same[dtype1-10000000000.0]",
     ),
     dict(
         name="norms_of_rows_that_cancel_are_float32",
         edits=[
             (
-                "graphveil.train.affine_gradients:AffineGradients.square_norms",
+                "graphveil.training.affine_gradients:AffineGradients.square_norms",
                 "(part @ part.transpose(1, 2) for part in (self.inputs, self.deltas))",
                 "(\n            (part.float() @ part.float().transpose(1, 2)) for part in (self.inputs, self.deltas)\n        )",
             ),
             (
-                "graphveil.train.affine_gradients:AffineGradients.square_norms",
+                "graphveil.training.affine_gradients:AffineGradients.square_norms",
                 "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least)",
                 "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least).double()",
             ),
         ],
-        test="tests/train/test_stars.py::test_large_rows_that_cancel_are_clipped_all_the_same[dtype1-100.0]",
+        test="tests/training/test_stars.py::test_large_rows_that_cancel_are_clipped_all_the_same[dtype1-100.0]",
     ),
     dict(
         name="a_bias_is_left_out_of_the_norm",
-        edits=[("graphveil.train.affine_gradients:AffineGradients.square_norms", "if bias:", "if False:")],
-        test="tests/train/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
+        edits=[("graphveil.training.affine_gradients:AffineGradients.square_norms", "if bias:", "if False:")],
+        test="tests/training/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
     ),
     dict(
         name="an_index_reads_the_next_records_rows",
         edits=[
             (
-                "graphveil.train.gather_mode:_shifted",
+                "graphveil.training.gather_mode:_shifted",
                 "if index.numel() and not within(index, rows):",
                 "if False:",
             )
         ],
-        test="tests/train/test_stars.py::test_no_index_reads_the_next_records_rows[-1]",
+        test="tests/training/test_stars.py::test_no_index_reads_the_next_records_rows[-1]",
     ),
     dict(
         name="a_record_without_finite_numbers_stays",
         edits=[
             (
-                "graphveil.train.affine_gradients:AffineGradients.drop",
+                "graphveil.training.affine_gradients:AffineGradients.drop",
                 "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
                 "return",
             )
         ],
-        test="tests/train/test_affine.py::test_a_record_without_finite_numbers_is_dropped_alone[Wide]",
+        test="tests/training/test_affine.py::test_a_record_without_finite_numbers_is_dropped_alone[Wide]",
     ),
     dict(
         name="dropping_writes_into_what_records_share",
         edits=[
             (
-                "graphveil.train.affine_gradients:AffineGradients.drop",
+                "graphveil.training.affine_gradients:AffineGradients.drop",
                 "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
                 "for record in bad.nonzero()[:, 0].tolist():\n            self.inputs[record].zero_()\n            self.deltas[record].zero_()",
             )
         ],
-        test="tests/train/test_affine.py::test_a_record_without_finite_numbers_is_dropped_alone[Alike]",
+        test="tests/training/test_affine.py::test_a_record_without_finite_numbers_is_dropped_alone[Alike]",
     ),
     dict(
         name="a_sample_is_the_first_rows_of_the_table",
         edits=[
             (
-                "graphveil.models.training.sample:_hashes",
+                "graphveil.estimators.training.sample:_hashes",
                 'if ids.dtype.kind in "iu":',
                 'return np.arange(len(ids)).astype(np.uint64)\n    if ids.dtype.kind in "iu":',
             )
         ],
-        test="tests/models/training/test_sample.py::test_neither_order_nor_other_nodes_decide_who_is_in_the_sample[ids0]",
+        test="tests/estimators/training/test_sample.py::test_neither_order_nor_other_nodes_decide_who_is_in_the_sample[ids0]",
     ),
     dict(
         name="a_sample_follows_how_many_others_there_are",
         edits=[
             (
-                "graphveil.models.training.sample:_hashes",
+                "graphveil.estimators.training.sample:_hashes",
                 'if ids.dtype.kind in "iu":',
                 'places = np.random.default_rng(0).permutation(len(ids))[np.argsort(np.argsort(ids))]\n    return places.astype(np.uint64)\n    if ids.dtype.kind in "iu":',
             )
         ],
-        test="tests/models/training/test_sample.py::test_neither_order_nor_other_nodes_decide_who_is_in_the_sample[ids0]",
+        test="tests/estimators/training/test_sample.py::test_neither_order_nor_other_nodes_decide_who_is_in_the_sample[ids0]",
     ),
     dict(
         name="features_are_learned_from_all_nodes",
         edits=[
             (
-                "graphveil.models.features.crossfit:",
+                "graphveil.estimators.features.crossfit:",
                 'nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
                 'nodes = nodes_of(graph.mask("train") | graph.mask("val"))',
             )
         ],
-        test="tests/models/training/test_sample.py::test_features_outside_of_the_sample_teach_nothing[ClassCode]",
+        test="tests/estimators/training/test_sample.py::test_features_outside_of_the_sample_teach_nothing[ClassCode]",
     ),
     dict(
         name="receivers_choose_before_sources",
@@ -2773,7 +2781,7 @@ BUGS = [
         name="no_gradient_is_clipped",
         edits=[
             (
-                "graphveil.train.dpsgd:_noisy_mean",
+                "graphveil.training.dpsgd:_noisy_mean",
                 "gradients.add(noise.batch(step, gradients.count), clip)",
                 "gradients.add(noise.batch(step, gradients.count), 1e9 * clip)",
             )
@@ -2785,7 +2793,7 @@ BUGS = [
         name="gradients_are_clipped_at_twice_the_norm",
         edits=[
             (
-                "graphveil.train.dpsgd:_noisy_mean",
+                "graphveil.training.dpsgd:_noisy_mean",
                 "gradients.add(noise.batch(step, gradients.count), clip)",
                 "gradients.add(noise.batch(step, gradients.count), 2 * clip)",
             )
@@ -2797,7 +2805,7 @@ BUGS = [
         name="the_mean_is_clipped_and_no_record_is",
         edits=[
             (
-                "graphveil.train.dpsgd:_noisy_mean",
+                "graphveil.training.dpsgd:_noisy_mean",
                 "gradients.add(noise.batch(step, gradients.count), clip)",
                 "gradients.add(noise.batch(step, gradients.count), 1e9 * clip)\n    sums.mul_(min(1.0, clip * gradients.count / max(1e-9, float(sums.norm()))))",
             )
@@ -2808,7 +2816,7 @@ BUGS = [
         name="a_step_is_divided_by_who_came",
         edits=[
             (
-                "graphveil.train.dpsgd:_noisy_mean",
+                "graphveil.training.dpsgd:_noisy_mean",
                 "noise.sampling_rate * gradients.count",
                 "max(1, len(noise.batch(step, gradients.count)))",
             )
@@ -2879,7 +2887,7 @@ BUGS = [
         name="records_with_large_gradients_stay_unclipped",
         edits=[
             (
-                "graphveil.train.clipped_sums:clip_factors",
+                "graphveil.training.clipped_sums:clip_factors",
                 "        return factors, None",
                 "        return torch.where(square_norms > 100 * clip**2, torch.ones_like(factors), factors), None",
             )
@@ -2897,8 +2905,8 @@ BUGS = [
             ),
             (
                 "graphveil.release.keys:",
-                "from graphveil._random import KEY_BYTES\n",
-                "from graphveil._random import KEY_BYTES\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
+                "from graphveil._util.random import KEY_BYTES\n",
+                "from graphveil._util.random import KEY_BYTES\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
             ),
         ],
         test="tests/release/test_keys.py::test_keys_come_from_the_operating_system_one_by_one[secret]",
@@ -2968,8 +2976,8 @@ BUGS = [
             ),
             (
                 "graphveil.mechanisms.local.noise:",
-                "from graphveil._random import KEY_BYTES, RowStream\n",
-                "from graphveil._random import KEY_BYTES, RowStream\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
+                "from graphveil._util.random import KEY_BYTES, RowStream\n",
+                "from graphveil._util.random import KEY_BYTES, RowStream\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
             ),
         ],
         test="tests/mechanisms/test_local_noise.py::test_keys_are_fresh",
@@ -3122,7 +3130,7 @@ BUGS = [
         name="everybody_has_one_hash",
         edits=[
             (
-                "graphveil.collect.nodes:_bound",
+                "graphveil.local.collect.nodes:_bound",
                 'return f"graphveil-{use}/1\\0".encode() + protocol.digest + node_text(node)',
                 'return b"one"',
             )
@@ -3131,7 +3139,7 @@ BUGS = [
     ),
     dict(
         name="a_message_may_say_all_classes",
-        edits=[("graphveil.collect.encoded_report:_label", "if len(said) != law.size:", "if False:")],
+        edits=[("graphveil.local.collect.encoded_report:_label", "if len(said) != law.size:", "if False:")],
         test="tests/collect/test_message.py::test_another_number_of_classes_than_the_survey_asks_for_is_refused[said2]",
         reason="DID NOT RAISE",
     ),
@@ -3139,18 +3147,18 @@ BUGS = [
         name="a_guess_hears_the_labels_that_weigh_it",
         edits=[
             (
-                "graphveil.models.lpgnn.posterior_mixture:_guessed",
+                "graphveil.local.lpgnn.posterior_mixture:_guessed",
                 "left = silenced(noisy, away)",
                 "left = noisy",
             )
         ],
-        test="tests/models/lpgnn/test_mixture.py::test_what_a_node_said_is_not_heard_where_it_is_held_out",
+        test="tests/estimators/lpgnn/test_mixture.py::test_what_a_node_said_is_not_heard_where_it_is_held_out",
     ),
     dict(
         name="a_message_belongs_to_nobody",
         edits=[
             (
-                "graphveil.collect.encoded_report:_payload",
+                "graphveil.local.collect.encoded_report:_payload",
                 "if message[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):",
                 "if False:",
             )
@@ -3161,7 +3169,7 @@ BUGS = [
         name="the_model_card_says_how_many_edges_there_are",
         edits=[
             (
-                "graphveil.experiment.run:_stage_release",
+                "graphveil.runs.run:_stage_release",
                 "dataset=experiment.source.published_name,",
                 'dataset=f"{experiment.source.published_name} ({experiment.source.load().num_edges} edges)",',
             )
@@ -3172,7 +3180,7 @@ BUGS = [
         name="methods_on_edges_train_on_all_labels",
         edits=[
             (
-                "graphveil.models.training.nonprivate:",
+                "graphveil.estimators.training.nonprivate:",
                 "nodes_of(graph.mask(part)) if every else sample_training_nodes(graph, nodes_of(graph.mask(part)))",
                 "torch.arange(graph.num_nodes)",
             )
@@ -3186,7 +3194,7 @@ BUGS = [
         name="classcode_learns_features_from_all_labels",
         edits=[
             (
-                "graphveil.models.features.crossfit:",
+                "graphveil.estimators.features.crossfit:",
                 'sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
                 "torch.arange(graph.num_nodes)",
             )
@@ -3197,7 +3205,7 @@ BUGS = [
         name="methods_on_records_train_on_all_labels",
         edits=[
             (
-                "graphveil.models.training.dpsgd:",
+                "graphveil.estimators.training.dpsgd:",
                 'nodes = members(graph, "train")\n    records, labels = _select_rows',
                 "nodes = torch.arange(graph.num_nodes)\n    records, labels = _select_rows",
             )
@@ -3228,7 +3236,7 @@ BUGS = [
         name="text_is_a_sequence_of_budgets",
         edits=[
             (
-                "graphveil._typed:_is_sequence",
+                "graphveil._util.typed:_is_sequence",
                 "if isinstance(value, _NO_SEQUENCE):",
                 "if isinstance(value, Mapping):",
             ),
@@ -3454,56 +3462,56 @@ BUGS = [
         name="deltas_of_affine_maps_stay_float32",
         edits=[
             (
-                "graphveil.train.affine_gradients:AffineGradients.of",
+                "graphveil.training.affine_gradients:AffineGradients.of",
                 "_first(delta, count).to(torch.float64) for",
                 "_first(delta, count) for",
             ),
         ],
-        test="tests/train/test_stars.py::test_squares_beyond_float32_are_clipped_by_their_norm[1e+24-1e-24-1.0-0.001-ghost]",
+        test="tests/training/test_stars.py::test_squares_beyond_float32_are_clipped_by_their_norm[1e+24-1e-24-1.0-0.001-ghost]",
     ),
     dict(
         name="norms_of_formed_gradients_are_float32",
         edits=[
             (
-                "graphveil.train.clipped_sums:square_norms",
+                "graphveil.training.clipped_sums:square_norms",
                 "part.to(torch.float64).square().sum(dim=1)",
                 "part.square().sum(dim=1).double()",
             ),
         ],
-        test="tests/train/test_stars.py::test_squares_beyond_float32_are_clipped_by_their_norm[1-1-1e-25-1e-28-vmap]",
+        test="tests/training/test_stars.py::test_squares_beyond_float32_are_clipped_by_their_norm[1-1-1e-25-1e-28-vmap]",
     ),
     dict(
         name="noise_of_a_private_module_ignores_its_code",
         edits=[
             (
-                "graphveil.models.own.private_module:NodeLevelModule.fit",
+                "graphveil.estimators.own.private_module:NodeLevelModule.fit",
                 "bound = (x, labels, _fingerprint(module, sizes))",
                 "bound = (x, labels)",
             ),
         ],
-        test="tests/models/own/test_private_module.py::test_an_interrupted_fit_is_not_resumed_with_other_code",
+        test="tests/estimators/own/test_private_module.py::test_an_interrupted_fit_is_not_resumed_with_other_code",
     ),
     dict(
         name="noise_of_trees_ignores_the_code",
         edits=[
             (
-                "graphveil.models.gnn.multi_hop_method:MultiHopGNN._train",
+                "graphveil.estimators.gnn.multi_hop_method:MultiHopGNN._train",
                 "(*inputs.tensors, nodes, labels, code),",
                 "(*inputs.tensors, nodes, labels),",
             ),
         ],
-        test="tests/models/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_code",
+        test="tests/estimators/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_code",
     ),
     dict(
         name="noise_of_stars_ignores_the_code",
         edits=[
             (
-                "graphveil.models.gnn.method:OneHopGNN._trained",
+                "graphveil.estimators.gnn.method:OneHopGNN._trained",
                 "(*bound, *listed, labels, code),",
                 "(*bound, *listed, labels),",
             ),
         ],
-        test="tests/models/gnn/test_private_gnn.py::test_an_interrupted_fit_resumes_to_the_same_bytes_and_not_with_other_code",
+        test="tests/estimators/gnn/test_private_gnn.py::test_an_interrupted_fit_resumes_to_the_same_bytes_and_not_with_other_code",
     ),
     dict(
         name="one_direction_of_poisson_roots_stands_for_both",
@@ -3520,146 +3528,146 @@ BUGS = [
         name="state_that_changes_is_accepted",
         edits=[
             (
-                "graphveil.models.own.module_checks:_reject_mixing",
+                "graphveil.estimators.own.module_checks:_reject_mixing",
                 "    _check_state(name, before, state_of(probe.module))\n",
                 "",
             ),
         ],
-        test="tests/models/gnn/test_modules.py::test_other_modules_are_refused_for_the_true_reason[a moving buffer-stars]",
+        test="tests/estimators/gnn/test_modules.py::test_other_modules_are_refused_for_the_true_reason[a moving buffer-stars]",
     ),
     dict(
         name="records_in_a_loop_share_one_module",
         edits=[
             (
-                "graphveil.train.ego_graphs:EgoGraphClippedSum._one_by_one",
+                "graphveil.training.ego_graphs:EgoGraphClippedSum._one_by_one",
                 "with self._copies.run() as module:",
                 "for module in (self._module,):",
             ),
         ],
-        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[RunningMax-sly]",
+        test="tests/training/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[RunningMax-sly]",
     ),
     dict(
         name="predictions_in_a_loop_share_one_module",
         edits=[
             (
-                "graphveil.train.ego_graphs:ego_graph_logits",
+                "graphveil.training.ego_graphs:ego_graph_logits",
                 "with copies.run() as fresh:\n            return one(fresh, x, edges).to",
                 "for fresh in (module,):\n            return one(fresh, x, edges).to",
             ),
         ],
-        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[RunningMax-sly]",
+        test="tests/training/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[RunningMax-sly]",
     ),
     dict(
         name="batches_share_one_module",
         edits=[
             (
-                "graphveil.train.per_sample:PerSampleClippedSum.__init__",
+                "graphveil.training.per_sample:PerSampleClippedSum.__init__",
                 "self._copies, self._fixed = ModuleCopies(module),",
                 "shared = type('S', (), {'run': lambda self: __import__('contextlib').nullcontext(module)})()\n        self._copies, self._fixed = shared,",
             ),
         ],
-        test="tests/train/test_isolation.py::test_records_of_one_step_reach_no_later_step[Kept]",
+        test="tests/training/test_isolation.py::test_records_of_one_step_reach_no_later_step[Kept]",
         reason="escaped from inside a function being vmapped",
     ),
     dict(
         name="weights_are_not_copied_for_each_record",
         edits=[
             (
-                "graphveil.train.ego_graphs:_cloned",
+                "graphveil.training.ego_graphs:_cloned",
                 "tensor.clone()",
                 "tensor",
             ),
         ],
-        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InABuffer-sly]",
+        test="tests/training/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InABuffer-sly]",
     ),
     dict(
         name="closures_are_shared",
         edits=[
             (
-                "graphveil.train.module_copies:_Reach._search_function",
+                "graphveil.training.module_copies:_Reach._search_function",
                 'self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")',
                 "pass",
             ),
         ],
-        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InClosure-sly]",
+        test="tests/training/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InClosure-sly]",
     ),
     dict(
         name="class_attributes_are_shared",
         edits=[
             (
-                "graphveil.train.module_copies:_Reach._search_class",
+                "graphveil.training.module_copies:_Reach._search_class",
                 'self.places.append(_Place(kind, name, f"class attribute {kind.__name__}.{name}"))',
                 "pass",
             ),
         ],
-        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[OnTheClass-plain]",
+        test="tests/training/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[OnTheClass-plain]",
     ),
     dict(
         name="global_variables_are_shared",
         edits=[
             (
-                "graphveil.train.module_copies:_Reach._search_function",
+                "graphveil.training.module_copies:_Reach._search_function",
                 'self._keep(home, key, f"global variable {key}")',
                 "pass",
             ),
         ],
-        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InAGlobalDict-sly]",
+        test="tests/training/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InAGlobalDict-sly]",
     ),
     dict(
         name="caches_are_shared",
         edits=[
             (
-                "graphveil.train.module_copies:_copied",
+                "graphveil.training.module_copies:_copied",
                 "for cached in reach.caches",
                 "for cached in ()",
             ),
         ],
-        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[LruCached-sly]",
+        test="tests/training/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[LruCached-sly]",
     ),
     dict(
         name="draws_of_one_record_move_the_next",
         edits=[
             (
-                "graphveil.train.module_copies:_same_draws",
+                "graphveil.training.module_copies:_same_draws",
                 "with torch.random.fork_rng(devices=[]):\n            yield",
                 "yield",
             ),
         ],
-        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[DrawsWhenLoud-plain]",
+        test="tests/training/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[DrawsWhenLoud-plain]",
     ),
     dict(
         name="an_exception_of_one_record_ends_the_fit",
         edits=[
             (
-                "graphveil.train.null_records:faults",
+                "graphveil.training.null_records:faults",
                 "(Exception, SystemExit)",
                 "(KeyError,)",
             ),
         ],
-        test="tests/train/test_isolation.py::test_a_record_on_which_a_module_raises_is_null[Singular-vmap-dtype1]",
+        test="tests/training/test_isolation.py::test_a_record_on_which_a_module_raises_is_null[Singular-vmap-dtype1]",
         reason="singular",
     ),
     dict(
         name="a_failing_record_has_another_ones_gradient",
         edits=[
             (
-                "graphveil.train.ego_graphs:EgoGraphClippedSum._add_chunk",
+                "graphveil.training.ego_graphs:EgoGraphClippedSum._add_chunk",
                 "if failed is not None:",
                 "if False:",
             ),
         ],
-        test="tests/train/test_isolation.py::test_a_record_on_which_a_module_raises_is_null[Singular-vmap-dtype1]",
+        test="tests/training/test_isolation.py::test_a_record_on_which_a_module_raises_is_null[Singular-vmap-dtype1]",
     ),
     dict(
         name="a_failed_run_changes_the_records",
         edits=[
             (
-                "graphveil.train.ego_graphs:EgoGraphClippedSum._loss",
+                "graphveil.training.ego_graphs:EgoGraphClippedSum._loss",
                 "(x.clone(), edges.clone())",
                 "(x, edges)",
             ),
         ],
-        test="tests/train/test_isolation.py::test_what_a_failed_run_changed_in_place_reaches_no_other_record",
+        test="tests/training/test_isolation.py::test_what_a_failed_run_changed_in_place_reaches_no_other_record",
     ),
     dict(
         name="trees_are_charged_for_one_level_less",
@@ -3670,71 +3678,71 @@ BUGS = [
                 "below = sum(slots**level for level in range(depth - 1))",
             ),
         ],
-        test="tests/models/gnn/test_trees.py::test_a_fit_books_one_release_for_all_roots_that_a_record_reaches[changes1-event1]",
+        test="tests/estimators/gnn/test_trees.py::test_a_fit_books_one_release_for_all_roots_that_a_record_reaches[changes1-event1]",
     ),
     dict(
         name="the_shapes_of_the_fit_are_not_tried",
         edits=[
             (
-                "graphveil.models.gnn.execution_route:check_trainable",
+                "graphveil.estimators.gnn.execution_route:check_trainable",
                 "        _run_once(module, inputs, classes, parents, way, device)\n",
                 "",
             ),
         ],
-        test="tests/models/gnn/test_modules.py::test_modules_are_tried_in_the_shapes_of_the_fit[stars]",
+        test="tests/estimators/gnn/test_modules.py::test_modules_are_tried_in_the_shapes_of_the_fit[stars]",
         reason="too wide",
     ),
     dict(
         name="a_backward_pass_is_not_tried_in_gap",
         edits=[
             (
-                "graphveil.models.gap.custom_modules:check_output",
+                "graphveil.estimators.gap.custom_modules:check_output",
                 "_step(name, trained.train(), records(_LOUD))",
                 "pass",
             ),
         ],
-        test="tests/models/test_gap_own.py::test_a_module_that_fails_later_is_refused_before_anything_is_charged[InPlace-in place that its backward pass reads, the output of Sigmoid-encoder]",
+        test="tests/estimators/test_gap_own.py::test_a_module_that_fails_later_is_refused_before_anything_is_charged[InPlace-in place that its backward pass reads, the output of Sigmoid-encoder]",
         reason="modified by an inplace operation",
     ),
     dict(
         name="one_of_two_tied_weights_is_not_trained",
         edits=[
             (
-                "graphveil.train.module_copies:call",
+                "graphveil.training.module_copies:call",
                 "if tensor is not None:",
                 "if tensor is not None and id(tensor) not in first:",
             ),
         ],
-        test="tests/models/gnn/test_modules.py::test_shared_parts_have_the_sum_of_their_gradients[weight]",
+        test="tests/estimators/gnn/test_modules.py::test_shared_parts_have_the_sum_of_their_gradients[weight]",
     ),
     # -- scaling, units and columns by name ----------
     dict(
         name="scaling_fitted_on_private_records",
         edits=[
             (
-                "graphveil.models.base:Estimator._scaling",
+                "graphveil.estimators.base:Estimator._scaling",
                 "FeatureScaling.public if on_records else FeatureScaling.fitted",
                 "FeatureScaling.fitted",
             ),
         ],
-        test="tests/models/features/test_scaling.py::test_models_on_records_scale_by_public_constants_alone[node-record]",
+        test="tests/estimators/features/test_scaling.py::test_models_on_records_scale_by_public_constants_alone[node-record]",
     ),
     dict(
         name="another_graph_is_not_scaled",
         edits=[
             (
-                "graphveil.models.predictor:Predictor._as_graph",
+                "graphveil.estimators.predictor:Predictor._as_graph",
                 "return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))",
                 "return aligned(found, self.fitted.encoding)",
             ),
         ],
-        test="tests/models/features/test_scaling.py::test_another_graph_is_scaled_by_the_training_graph",
+        test="tests/estimators/features/test_scaling.py::test_another_graph_is_scaled_by_the_training_graph",
     ),
     dict(
         name="column_names_are_not_compared",
         edits=[
             (
-                "graphveil.models.features.columns:_shape",
+                "graphveil.estimators.features.columns:_shape",
                 "return rule.name, kind,",
                 "return kind,",
             ),
@@ -3756,7 +3764,7 @@ BUGS = [
         name="unit_none_is_suggested",
         edits=[
             (
-                "graphveil._check:suggestion",
+                "graphveil._util.checks:suggestion",
                 "if choice not in HARMFUL",
                 "if choice",
             ),
@@ -3768,7 +3776,7 @@ BUGS = [
         name="released_rows_are_not_compared",
         edits=[
             (
-                "graphveil.tables.files:released",
+                "graphveil.data.tables.files:released",
                 "    if _bound_to(record) != found:",
                 "    if not _bound_to(record) and not found:",
             ),
@@ -3780,12 +3788,12 @@ BUGS = [
         name="released_rows_are_compared_by_their_number_alone",
         edits=[
             (
-                "graphveil.tables.files:_bound_to",
+                "graphveil.data.tables.files:_bound_to",
                 '("rows", "sha256")}',
                 '("rows",)} | {"sha256": _rows_of.digest}',
             ),
             (
-                "graphveil.tables.files:_rows_of",
+                "graphveil.data.tables.files:_rows_of",
                 'return {"rows": table.num_rows, "sha256": digest.hexdigest()}',
                 '_rows_of.digest = digest.hexdigest()\n    return {"rows": table.num_rows, "sha256": digest.hexdigest()}',
             ),
@@ -3797,7 +3805,7 @@ BUGS = [
         name="ids_of_a_csv_are_typed_by_their_looks",
         edits=[
             (
-                "graphveil.tables.inspect_tables:_look_at_nodes",
+                "graphveil.data.tables.inspect_tables:_look_at_nodes",
                 "types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}",
                 "types = dict.fromkeys(written[:0], labels.AS_WRITTEN) if given.written else {}",
             ),
@@ -3808,7 +3816,7 @@ BUGS = [
         name="words_for_a_missing_label_are_classes",
         edits=[
             (
-                "graphveil.tables.labels:class_codes",
+                "graphveil.data.tables.labels:class_codes",
                 "files.without_words(_labels(files.column(table, name), name), words)",
                 "files.without_words(_labels(files.column(table, name), name), words[:0])",
             ),
@@ -3820,23 +3828,23 @@ BUGS = [
         name="weights_of_a_data_are_dropped",
         edits=[
             (
-                "graphveil.graph._pyg:fields_of",
+                "graphveil.data._pyg:fields_of",
                 "if max_weight is None and values is not None:",
                 "if max_weight is None and values is not None and weighted is None:",
             ),
         ],
-        test="tests/graph/test_data_fields.py::test_weights_and_features_of_edges_are_not_ignored[edge_weight]",
+        test="tests/data/test_data_fields.py::test_weights_and_features_of_edges_are_not_ignored[edge_weight]",
     ),
     dict(
         name="edges_of_ids_written_otherwise_are_to_be_dropped",
         edits=[
             (
-                "graphveil.tables.edges:id_difference_hint",
+                "graphveil.data.tables.edges:id_difference_hint",
                 "    for name, step in steps:",
                 "    for name, step in steps[:0]:",
             ),
             (
-                "graphveil.tables.edges:id_difference_hint",
+                "graphveil.data.tables.edges:id_difference_hint",
                 'return f"{_BLANKS}, {_CASE}" if',
                 'return "" if',
             ),
@@ -3847,7 +3855,7 @@ BUGS = [
         name="a_graph_whose_edges_were_all_dropped_is_accepted",
         edits=[
             (
-                "graphveil.tables.edges:read_endpoints",
+                "graphveil.data.tables.edges:read_endpoints",
                 "if unknown == REFUSE or (table.num_rows and not kept.any()):",
                 "if unknown == REFUSE:",
             ),
@@ -4024,7 +4032,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_in_x_both_times",
         edits=[
             (
-                "graphveil.dendrogram.moves:walk",
+                "graphveil.release.dendrogram.moves:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_y + new_x, was_x + new_y)",
             )
@@ -4036,7 +4044,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_that_leave_y",
         edits=[
             (
-                "graphveil.dendrogram.moves:walk",
+                "graphveil.release.dendrogram.moves:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_x + new_y, was_x + new_x)",
             )
@@ -4048,7 +4056,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_that_enter_y",
         edits=[
             (
-                "graphveil.dendrogram.moves:walk",
+                "graphveil.release.dendrogram.moves:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_y + new_x, was_x + new_x)",
             )
@@ -4060,7 +4068,7 @@ BUGS = [
         name="the_price_of_a_move_follows_its_private_edges",
         edits=[
             (
-                "graphveil.dendrogram.moves:walk",
+                "graphveil.release.dendrogram.moves:walk",
                 "step_bound(pairs_y - counts[2 * y])",
                 "step_bound(pairs_y - counts[2 * y] - counts[2 * y + 1])",
             )
@@ -4071,9 +4079,13 @@ BUGS = [
     dict(
         name="lazy_steps_spend_delta_twice",
         edits=[
-            ("graphveil.dendrogram.accounting:step_loss", "math.log(2 / delta)", "math.log(1 / delta)"),
             (
-                "graphveil.dendrogram.accounting:step_loss",
+                "graphveil.release.dendrogram.accounting:step_loss",
+                "math.log(2 / delta)",
+                "math.log(1 / delta)",
+            ),
+            (
+                "graphveil.release.dendrogram.accounting:step_loss",
                 "touched_steps(steps, leaves, delta / 2)",
                 "touched_steps(steps, leaves, delta)",
             ),
@@ -4125,14 +4137,14 @@ BUGS = [
         name="predictions_of_a_network_for_loud_records_are_not_finite",
         edits=[
             (
-                "graphveil.models.mlp.fixed_shape:",
+                "graphveil.estimators.mlp.fixed_shape:",
                 "return finite_rows(logits).softmax(dim=1).cpu()",
                 "return logits.softmax(dim=1).cpu()",
             )
         ],
         test=[
-            "tests/models/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[sampled network-3e+38-none]",
-            "tests/models/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[network-3e+38-none]",
+            "tests/estimators/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[sampled network-3e+38-none]",
+            "tests/estimators/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[network-3e+38-none]",
         ],
     ),
     # -- Steps: batches, noise, clipping, resuming
@@ -4204,56 +4216,56 @@ BUGS = [
     dict(
         name="a_checkpoint_resumes_on_other_data",
         edits=[
-            ("graphveil.train.dpsgd:_binding", "noise.fingerprint(*data)", "noise.fingerprint()"),
+            ("graphveil.training.dpsgd:_binding", "noise.fingerprint(*data)", "noise.fingerprint()"),
         ],
-        test="tests/train/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[data]",
+        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[data]",
     ),
     dict(
         name="a_checkpoint_resumes_with_another_schedule",
         edits=[
-            ("graphveil.train.dpsgd:_binding", "asdict(schedule)", "asdict(schedule) and {}"),
+            ("graphveil.training.dpsgd:_binding", "asdict(schedule)", "asdict(schedule) and {}"),
         ],
-        test="tests/train/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[schedule]",
+        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[schedule]",
     ),
     dict(
         name="a_checkpoint_resumes_with_less_noise",
         edits=[
             (
-                "graphveil.train.dpsgd:_binding",
+                "graphveil.training.dpsgd:_binding",
                 "[noise.noise_multiplier, noise.sampling_rate, noise.steps]",
                 "[noise.sampling_rate]",
             ),
         ],
-        test="tests/train/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[multiplier]",
+        test="tests/training/test_dpsgd.py::test_a_checkpoint_of_another_training_is_refused[multiplier]",
     ),
     dict(
         name="a_resumed_training_takes_its_last_step_twice",
         edits=[
             (
-                "graphveil.train.dpsgd:_State.restore",
+                "graphveil.training.dpsgd:_State.restore",
                 'self.done, self._averaged = tensors.pop("counts").tolist()',
                 'self.done, self._averaged = tensors.pop("counts").tolist()\n        self.done -= 1',
             ),
         ],
-        test="tests/train/test_dpsgd.py::test_a_resumed_run_changes_no_bit[1-schedule0]",
+        test="tests/training/test_dpsgd.py::test_a_resumed_run_changes_no_bit[1-schedule0]",
     ),
     dict(
         name="a_training_takes_one_step_more_than_it_pays_for",
         edits=[
             (
-                "graphveil.train.dpsgd:train_with_clipped_sum",
+                "graphveil.training.dpsgd:train_with_clipped_sum",
                 "while state.done < steps:",
                 "while state.done <= steps:",
             ),
         ],
-        test="tests/train/test_dpsgd.py::test_batches_are_poisson_and_those_of_a_fixed_size_are_caught",
+        test="tests/training/test_dpsgd.py::test_batches_are_poisson_and_those_of_a_fixed_size_are_caught",
     ),
     dict(
         name="clipping_leaves_no_margin_for_rounding",
         edits=[
-            ("graphveil.train.clipped_sums:clip_factors", "(1 + MARGIN) / clip", "1 / clip"),
+            ("graphveil.training.clipped_sums:clip_factors", "(1 + MARGIN) / clip", "1 / clip"),
         ],
-        test="tests/train/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
+        test="tests/training/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
     ),
     dict(
         name="replaced_records_of_sampled_steps_pay_as_removed_ones",
@@ -4325,68 +4337,68 @@ BUGS = [
         name="validation_records_teach_for_nothing",
         edits=[
             (
-                "graphveil.models.gnn.plan:OneHopPlan.pays",
+                "graphveil.estimators.gnn.plan:OneHopPlan.pays",
                 "group == TRAIN or (group == VAL and not self.metrics)",
                 "group == TRAIN",
             ),
         ],
-        test="tests/models/gnn/test_accounting.py::test_whoever_teaches_pays[False]",
+        test="tests/estimators/gnn/test_accounting.py::test_whoever_teaches_pays[False]",
     ),
     # -- Trees of exact neighbors
     dict(
         name="trees_of_a_fit_use_whole_lists",
         edits=[
             (
-                "graphveil.models.gnn.multi_hop_method:MultiHopGNN.fit",
+                "graphveil.estimators.gnn.multi_hop_method:MultiHopGNN.fit",
                 "slots=asked.reach.slots",
                 "slots=None",
             ),
         ],
-        test="tests/models/gnn/test_trees.py::test_a_node_is_in_no_more_trees_of_a_fit_than_are_paid_for[1]",
+        test="tests/estimators/gnn/test_trees.py::test_a_node_is_in_no_more_trees_of_a_fit_than_are_paid_for[1]",
     ),
     dict(
         name="empty_places_of_trees_hold_the_record_of_node_0",
         edits=[
             (
-                "graphveil.models.gnn.multi_hop_inputs:MultiHopInputs.of",
+                "graphveil.estimators.gnn.multi_hop_inputs:MultiHopInputs.of",
                 "x.index_fill_(0, (places == NOBODY).nonzero()[:, 0], 0)",
                 "pass",
             ),
         ],
-        test="tests/models/gnn/test_trees.py::test_places_without_a_node_hold_nobodys_record",
+        test="tests/estimators/gnn/test_trees.py::test_places_without_a_node_hold_nobodys_record",
     ),
     dict(
         name="noise_of_trees_ignores_who_teaches",
         edits=[
             (
-                "graphveil.models.gnn.multi_hop_method:MultiHopGNN._train",
+                "graphveil.estimators.gnn.multi_hop_method:MultiHopGNN._train",
                 "(*inputs.tensors, nodes, labels, code)",
                 "(*inputs.tensors, labels, code)",
             ),
         ],
-        test="tests/models/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_data[other_teachers]",
+        test="tests/estimators/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_data[other_teachers]",
     ),
     dict(
         name="noise_of_trees_ignores_features",
         edits=[
             (
-                "graphveil.models.gnn.multi_hop_inputs:MultiHopInputs.tensors",
+                "graphveil.estimators.gnn.multi_hop_inputs:MultiHopInputs.tensors",
                 "[*tensors_of(self.x), *self.trees.tensors]",
                 "[*self.trees.tensors]",
             ),
         ],
-        test="tests/models/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_data[other_features]",
+        test="tests/estimators/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_data[other_features]",
     ),
     dict(
         name="noise_of_trees_ignores_labels",
         edits=[
             (
-                "graphveil.models.gnn.multi_hop_method:MultiHopGNN._train",
+                "graphveil.estimators.gnn.multi_hop_method:MultiHopGNN._train",
                 "(*inputs.tensors, nodes, labels, code)",
                 "(*inputs.tensors, nodes, code)",
             ),
         ],
-        test="tests/models/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_data[other_labels]",
+        test="tests/estimators/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_data[other_labels]",
     ),
     dict(
         name="noise_of_trees_ignores_whose_list_an_entry_is_on",
@@ -4435,9 +4447,9 @@ BUGS = [
     dict(
         name="two_layers_of_trees_are_charged_as_one",
         edits=[
-            ("graphveil.models.gnn.multi_hop_method:MultiHopPlan.queries", "depth=self.depth", "depth=1"),
+            ("graphveil.estimators.gnn.multi_hop_method:MultiHopPlan.queries", "depth=self.depth", "depth=1"),
         ],
-        test="tests/models/gnn/test_trees.py::test_a_fit_books_one_release_for_all_roots_that_a_record_reaches[changes1-event1]",
+        test="tests/estimators/gnn/test_trees.py::test_a_fit_books_one_release_for_all_roots_that_a_record_reaches[changes1-event1]",
     ),
     # -- Released graphs and dendrograms
     dict(
@@ -4455,7 +4467,7 @@ BUGS = [
         name="noise_of_slots_ignores_public_edges",
         edits=[
             (
-                "graphveil.graph.domain:Domain.arrays",
+                "graphveil.data.domain:Domain.arrays",
                 "torch.from_numpy(self.nodes), torch.from_numpy(self.public)",
                 "(torch.from_numpy(self.nodes),)",
             ),
@@ -4561,7 +4573,7 @@ BUGS = [
         name="the_largest_block_of_a_tree_is_counted_too_small",
         edits=[
             (
-                "graphveil.dendrogram.accounting:sensitivity",
+                "graphveil.release.dendrogram.accounting:sensitivity",
                 "(leaves // 2) * ((leaves + 1) // 2)",
                 "(leaves // 2) * (leaves // 2)",
             ),
@@ -4573,7 +4585,7 @@ BUGS = [
         name="further_words_of_an_answer_are_its_first_ones",
         edits=[
             (
-                "graphveil.collect.client_randomness:ClientRandomness.blocks",
+                "graphveil.local.collect.client_randomness:ClientRandomness.blocks",
                 'b"block" + offset.to_bytes(8, "big")',
                 'b"words"',
             ),
@@ -4584,7 +4596,7 @@ BUGS = [
         name="all_further_words_of_an_answer_are_the_same",
         edits=[
             (
-                "graphveil.collect.client_randomness:ClientRandomness.blocks",
+                "graphveil.local.collect.client_randomness:ClientRandomness.blocks",
                 'offset.to_bytes(8, "big")',
                 "bytes(8)",
             ),
@@ -4595,7 +4607,7 @@ BUGS = [
         name="a_message_of_another_survey_is_accepted_by_one_byte",
         edits=[
             (
-                "graphveil.collect.encoded_report:_payload",
+                "graphveil.local.collect.encoded_report:_payload",
                 "!= protocol.digest:",
                 "[:1] != protocol.digest[:1]:",
             ),
@@ -4606,7 +4618,7 @@ BUGS = [
         name="features_and_label_each_have_the_whole_limit",
         edits=[
             (
-                "graphveil.collect.client:check_limits",
+                "graphveil.local.collect.client:check_limits",
                 "if exact_sum(budgets) > exact_sum([max_eps]) and sum(budgets) > max_eps:",
                 "if max(budgets) > max_eps:",
             ),
@@ -4617,7 +4629,7 @@ BUGS = [
         name="all_surveys_hear_the_same_noise",
         edits=[
             (
-                "graphveil.collect.client_randomness:ClientRandomness.__init__",
+                "graphveil.local.collect.client_randomness:ClientRandomness.__init__",
                 ' + protocol.digest, "sha256")',
                 ', "sha256")',
             ),
@@ -4628,7 +4640,7 @@ BUGS = [
         name="records_that_are_clipped_alike_answer_twice",
         edits=[
             (
-                "graphveil.collect.client:_reports",
+                "graphveil.local.collect.client:_reports",
                 'law.bounds.unit(x[part]).astype("<f8") + 0.0',
                 'x[part].astype("<f8") + 0.0',
             ),
@@ -4639,7 +4651,7 @@ BUGS = [
         name="a_record_in_64_bits_answers_again",
         edits=[
             (
-                "graphveil.collect.client:_reports",
+                "graphveil.local.collect.client:_reports",
                 "x = _single(law.matrix(features))",
                 "x = law.matrix(features)",
             ),
@@ -4650,7 +4662,7 @@ BUGS = [
         name="a_number_and_its_digits_are_two_people",
         edits=[
             (
-                "graphveil.collect.client:randomize_records",
+                "graphveil.local.collect.client:randomize_records",
                 "if len(set(map(str, nodes))) != len(nodes):",
                 "if len(set(nodes)) != len(nodes):",
             ),
@@ -4661,7 +4673,7 @@ BUGS = [
         name="a_second_answer_of_a_node_replaces_the_first",
         edits=[
             (
-                "graphveil.collect.server:Collector.accept",
+                "graphveil.local.collect.server:Collector.accept",
                 "if int(node) in self._answers:",
                 "if self._answers.get(int(node)) == answer:",
             ),
@@ -4672,7 +4684,7 @@ BUGS = [
         name="a_message_names_one_bin_too_many",
         edits=[
             (
-                "graphveil.collect.encoded_report:_limits",
+                "graphveil.local.collect.encoded_report:_limits",
                 "limits.append(law.sizes - 1)",
                 "limits.append(law.sizes)",
             ),
@@ -4683,7 +4695,7 @@ BUGS = [
         name="a_missing_label_answers_as_class_0",
         edits=[
             (
-                "graphveil.collect.client:_said",
+                "graphveil.local.collect.client:_said",
                 "law.checked(labels, missing=True)",
                 "np.maximum(law.checked(labels, missing=True), 0)",
             ),
@@ -4707,7 +4719,7 @@ BUGS = [
         name="a_message_without_its_last_part_is_opened",
         edits=[
             (
-                "graphveil.release.backends.cluster.sealed_blobs:unpacked",
+                "graphveil.cluster.sealed_blobs:unpacked",
                 "if place != sealed_blob.size:",
                 "if place > sealed_blob.size:",
             ),
@@ -4718,7 +4730,7 @@ BUGS = [
         name="small_blocks_tell_how_many_edges_they_have",
         edits=[
             (
-                "graphveil.release.backends.cluster.sealed_blobs:_coarse",
+                "graphveil.cluster.sealed_blobs:_coarse",
                 "return max(LEAST, -(-size // step) * step)",
                 "return -(-size // _ALIGN) * _ALIGN if size < LEAST else -(-size // step) * step",
             ),
@@ -4729,7 +4741,7 @@ BUGS = [
         name="one_worker_more_than_allowed_is_lost",
         edits=[
             (
-                "graphveil.release.backends.cluster.scheduling:BlockScheduler._return",
+                "graphveil.cluster.scheduling:BlockScheduler._return",
                 "if self._losses < 0 or",
                 "if self._losses < -1 or",
             ),
@@ -4740,7 +4752,7 @@ BUGS = [
         name="one_block_is_tried_once_too_often",
         edits=[
             (
-                "graphveil.release.backends.cluster.scheduling:BlockScheduler._return",
+                "graphveil.cluster.scheduling:BlockScheduler._return",
                 "self._tries[block] == _TRIES",
                 "self._tries[block] > _TRIES",
             ),
@@ -4751,7 +4763,7 @@ BUGS = [
         name="other_blocks_of_a_lost_worker_are_forgotten",
         edits=[
             (
-                "graphveil.release.backends.cluster.scheduling:BlockScheduler._return",
+                "graphveil.cluster.scheduling:BlockScheduler._return",
                 "back = sorted([block, *(self._asked.pop(ticket)[1] for ticket in had)])",
                 "back = [block]",
             ),
@@ -4762,7 +4774,7 @@ BUGS = [
         name="blocks_are_handed_on_as_they_arrive",
         edits=[
             (
-                "graphveil.release.backends.cluster.scheduling:BlockScheduler.run",
+                "graphveil.cluster.scheduling:BlockScheduler.run",
                 "while place in done:\n                yield done.pop(place)",
                 "while done:\n                yield done.pop(min(done))",
             ),
@@ -4773,7 +4785,7 @@ BUGS = [
         name="blocks_of_the_last_graph_are_used_for_the_next_one",
         edits=[
             (
-                "graphveil.release.backends.cluster.worker:Worker.see",
+                "graphveil.cluster.worker:Worker.see",
                 '("", None), {}, None, _NO_WORK',
                 '("", None), self._kept, None, _NO_WORK',
             ),
@@ -4784,12 +4796,12 @@ BUGS = [
         name="messages_of_loud_records_are_not_finite",
         edits=[
             (
-                "graphveil.models.gap.shape:HopTransform.unit",
+                "graphveil.estimators.gap.shape:HopTransform.unit",
                 "safe_unit(finite_rows(rows) if self.on_records else rows)",
                 "safe_unit(rows)",
             )
         ],
-        test="tests/models/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[gap-3e+38-none]",
+        test="tests/estimators/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[gap-3e+38-none]",
         reason="NaN or infinite",
     ),
 ]

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphveil.data import Adjacency
 from graphveil.errors import UnitError
-from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import (

@@ -11,12 +11,12 @@ from torch import Tensor
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
 from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import NeighborSumQuery
 from graphveil.release.plan import hops
 from graphveil.release.rows import private_sums
-from graphveil.weights import Landmarks, SigmoidCos, Similarity
+from graphveil.release.weights import Landmarks, SigmoidCos, Similarity
 
 Patch = pytest.MonkeyPatch
 

@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, NodeRecord
 from graphveil.propagation import safe_unit

@@ -13,7 +13,7 @@ from graphveil.audit import neighbor_test_mutual_edges
 from graphveil.audit.query_neighbor_tests.neighbor_families import PublicGraphFacts, adjacency
 from graphveil.audit.small_graphs import draw_graph
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeUnit
 from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release
 from graphveil.release.plan import hops

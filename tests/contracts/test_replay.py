@@ -6,7 +6,7 @@ import torch
 from contracts import replay
 from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Method
 from graphveil.audit.zero_noise import RecordingZeroNoise, zero_noise_plan
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
 from graphveil.release import GroupWeights, NeighborSumData, NeighborSumQuery, Release
 from graphveil.release.query import GRID_BITS

@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.privacy.gaussian import delta_of

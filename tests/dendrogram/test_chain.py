@@ -5,12 +5,12 @@ import pytest
 
 from dendrogram.trees import all_trees, dendrogram, ends, shape_of
 from graphveil._llvm import can_compile
-from graphveil._random import RowStream
-from graphveil.dendrogram import chain as chains
-from graphveil.dendrogram import moves
-from graphveil.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError
+from graphveil.release.dendrogram import chain as chains
+from graphveil.release.dendrogram import moves
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
+from graphveil.release.dendrogram.tree import Dendrogram
 
 STREAM = RowStream(bytes(31) + b"c")
 SCHEDULES = {

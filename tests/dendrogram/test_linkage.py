@@ -5,10 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.dendrogram import linkage
-from graphveil.dendrogram.chain import DendrogramChain, no_pairs
-from graphveil.dendrogram.linkage import average_linkage
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import linkage
+from graphveil.release.dendrogram.chain import DendrogramChain, no_pairs
+from graphveil.release.dendrogram.linkage import average_linkage
+from graphveil.release.dendrogram.tree import Dendrogram
 
 
 def members(tree: Dendrogram) -> list[set[int]]:

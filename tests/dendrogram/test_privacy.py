@@ -8,11 +8,11 @@ from scipy import stats
 
 from dendrogram.laws import hockey_stick, loss
 from dendrogram.trees import all_trees, likelihoods, transitions
-from graphveil.dendrogram import moves
-from graphveil.dendrogram.accounting import sensitivity, step_loss, touched_steps
-from graphveil.dendrogram.blocks import DendrogramBlocks
-from graphveil.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import moves
+from graphveil.release.dendrogram.accounting import sensitivity, step_loss, touched_steps
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
+from graphveil.release.dendrogram.tree import Dendrogram
 
 SLOTS = {5: 10, 6: 15}
 ONE_EDGE, PATH, DENSE = 0b1, 0b1000110001, 0b1111011111

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.dendrogram import moves
-from graphveil.dendrogram.chain import NEVER, ChainSchedule, DendrogramChain, no_pairs
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import moves
+from graphveil.release.dendrogram.chain import NEVER, ChainSchedule, DendrogramChain, no_pairs
+from graphveil.release.dendrogram.tree import Dendrogram
 
 Shape = frozenset  # of shapes or leaves
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import graphveil as gv
-from graphveil.graph import Graph
+from graphveil.data import Graph
 from graphveil.ledger import Ledger
 from graphveil.privacy import Entry, compose, ledger_of, privacy_curve
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._bernoulli import TOTAL
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse

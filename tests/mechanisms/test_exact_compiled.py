@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphveil._llvm import host_features
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.mechanisms import DiscreteGaussian, _exact, _exact_compiled
 
 pytest.importorskip("llvmlite", minversion="0.45")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.mechanisms import _level_sampler
 from graphveil.mechanisms._bernoulli import TOTAL
 from graphveil.mechanisms._level_sampler import LevelSampler, under

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.mechanisms import _bernoulli
 from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
 

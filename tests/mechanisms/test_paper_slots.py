@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.mechanisms import paper_node_pairs
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse

@@ -16,16 +16,16 @@ from dendrogram.trees import all_trees, ends, transitions
 from scipy import stats
 
 from graphveil import perturb
-from graphveil.dendrogram.accounting import step_loss
-from graphveil.dendrogram.blocks import DendrogramBlocks
-from graphveil.dendrogram.chain import ChainSchedule
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
 from graphveil.mechanisms._bernoulli import TOTAL
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.mechanisms.noisy_cells import NoisyCells
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.release import EdgeTotalQuery, TopNodePairsQuery
+from graphveil.release.dendrogram.accounting import step_loss
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule
 
 Law = np.ndarray
 EPSILONS = (0.1, 1.0, 4.0)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from graphveil import GCN, perturb
+from graphveil.data import EdgeSet, Graph, read_graph
+from graphveil.data.recipes import RECIPES
+from graphveil.data.synthetic import synthetic
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
-from graphveil.graph import EdgeSet, Graph, read_graph
-from graphveil.graph.recipes import RECIPES
-from graphveil.graph.synthetic import synthetic
 from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 
 EDGES = {"unit": "undirected-edge", "epsilon": 3.0}

@@ -5,19 +5,19 @@ import pytest
 import torch
 
 from graphveil import perturb
-from graphveil._random import RowStream
-from graphveil.dendrogram.accounting import step_loss
-from graphveil.dendrogram.blocks import DendrogramBlocks
-from graphveil.dendrogram.chain import ChainSchedule, DendrogramChain
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency, Graph
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError, UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.graph.domain import Domain
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.perturb.block_edges import draw_edges, expected_count
 from graphveil.perturb.edge_rr import STRUCTURES, EdgeRR
 from graphveil.privacy import ApproximateDP, EdgeSubset, MemoryLedger, UndirectedEdge
 from graphveil.release import BlockCountData, BlockCountQuery, Release, ReleasePlan
+from graphveil.release.dendrogram.accounting import step_loss
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
+from graphveil.release.dendrogram.tree import Dendrogram
 
 NODES = 20
 PUBLIC = Adjacency.from_edges(range(9), range(1, 10), num_nodes=NODES, directed=False)

@@ -15,15 +15,10 @@ from dendrogram.laws import exponential_loss, loss
 from dendrogram.trees import all_trees, ends, likelihoods, transitions
 
 from graphveil import perturb
-from graphveil._random import RowStream
-from graphveil.dendrogram import moves
-from graphveil.dendrogram.accounting import sensitivity
-from graphveil.dendrogram.blocks import DendrogramBlocks
-from graphveil.dendrogram.chain import ChainSchedule, DendrogramChain
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency, Graph
+from graphveil.data.domain import Domain
 from graphveil.errors import UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.graph.domain import Domain
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.mechanisms.paper_node_pairs import TRUNCATION
@@ -42,6 +37,11 @@ from graphveil.release import (
     SeededTotalQuery,
     TreeSearchQuery,
 )
+from graphveil.release.dendrogram import moves
+from graphveil.release.dendrogram.accounting import sensitivity
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
+from graphveil.release.dendrogram.tree import Dendrogram
 
 NODES = 40
 EDGES = {"unit": "undirected-edge"}

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from graphveil import perturb
+from graphveil.data import Adjacency, Graph
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError, GraphError, InputError, UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.graph.domain import Domain
 from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
 from graphveil.perturb.public_part import public_edges_outside, sample_public_edges
 from graphveil.privacy import EdgeSubset, Guarantee, MemoryLedger, UndirectedEdge, ledger_of

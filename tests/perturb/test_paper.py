@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from graphveil import METHODS, perturb
+from graphveil.data import Adjacency, Graph
+from graphveil.data.domain import Domain
+from graphveil.data.recipes import RECIPES
+from graphveil.data.synthetic import synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.graph.domain import Domain
-from graphveil.graph.recipes import RECIPES
-from graphveil.graph.synthetic import synthetic
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.perturb import MECHANISMS, EdgeRand, GraphMechanism, mechanism_for_mode
 from graphveil.privacy import ApproximateDP, DirectedEdge, MemoryLedger, UndirectedEdge, Unit, ledger_of

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from graphveil.data import EdgeSet, synthetic
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.graph import EdgeSet, synthetic
 from graphveil.privacy import (
     Entry,
     Gaussian,

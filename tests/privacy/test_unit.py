@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from graphveil._check import suggestion
+from graphveil._util.checks import suggestion
 from graphveil.errors import ConfigError, UnitError
 from graphveil.privacy import (
     DirectedEdge,

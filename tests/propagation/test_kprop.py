@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy import sparse
 
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, GraphError
-from graphveil.graph import Adjacency
 from graphveil.propagation import ComposedPropagation, KProp, SparseMap, propagate
 
 # local_and_topology.md, 15.7: edges 0-1, 0-3, 1-3, 2-3.

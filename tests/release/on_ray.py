@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock
 from graphveil.release.backends.base import BlockWork
 from graphveil.release.backends.on_ray import RayBackend
 

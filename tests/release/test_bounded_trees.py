@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit, PoissonRoots, UndirectedEdge
 from graphveil.release import TreeStepsQuery
 from graphveil.release.steps.bounded_lists import NO_NODE, cut_lists

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, blocks
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, blocks
 from graphveil.mechanisms import DiscreteGaussian, _exact, _exact_compiled
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit

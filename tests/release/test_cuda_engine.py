@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, UndirectedEdge, ledger_of
 from graphveil.propagation import safe_unit
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from graphveil.cluster.scheduling import BlockScheduler, WorkerLostError
+from graphveil.cluster.worker import Result
 from graphveil.errors import ReleaseError
-from graphveil.release.backends.cluster.scheduling import BlockScheduler, WorkerLostError
-from graphveil.release.backends.cluster.worker import Result
 
 
 @dataclass(eq=False)

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.data import Adjacency, Graph, open_graph
+from graphveil.data.stored.folder import create_manifest, lock_folder
+from graphveil.data.stored.manifest import OFFSETS, SOURCES
+from graphveil.data.stored.writing import write_blocks
 from graphveil.errors import ConfigError, GraphError
-from graphveil.graph import Adjacency, Graph, open_graph
-from graphveil.graph.stored.folder import create_manifest, lock_folder
-from graphveil.graph.stored.manifest import OFFSETS, SOURCES
-from graphveil.graph.stored.writing import write_blocks
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends.disk import DiskBackend

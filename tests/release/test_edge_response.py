@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
-from graphveil.graph.domain import Domain
 from graphveil.privacy import (
     ApproximateDP,
     DirectedEdge,
@@ -35,6 +34,7 @@ from graphveil.release import (
     TopNodePairsData,
     TopNodePairsQuery,
 )
+from graphveil.release.dendrogram.tree import Dendrogram
 from graphveil.release.graphs.bounded import NodePairData
 
 NODES = 30

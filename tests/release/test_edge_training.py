@@ -14,8 +14,8 @@ from privacy.golden import ATTENTION_AND_RELEASE
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.mechanisms import public_rate
 from graphveil.privacy import (
     DirectedEdge,

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from graphveil.data import Adjacency
+from graphveil.data import blocks as graph_blocks
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
-from graphveil.graph import blocks as graph_blocks
-from graphveil.graph.blocks import EdgeBlock
-from graphveil.graph.domain import Domain
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
@@ -49,7 +49,7 @@ from graphveil.release.rows.out_edge_sums import OutEdgeSumData
 from graphveil.release.rows.out_neighbors import OutDegrees, OutNeighborSums, RowsAboveDegree
 from graphveil.release.rows.private_sums import NoisyRows, Sums
 from graphveil.release.rows.row_noise import RowNoise
-from graphveil.weights import (
+from graphveil.release.weights import (
     Attention,
     ClassAgree,
     GivenWeight,

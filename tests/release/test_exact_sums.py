@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.release import sum_in_neighbors
 
 

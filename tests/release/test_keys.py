@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
-from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import KeyStore, Release, ReleaseKey, ReleasePlan
 from graphveil.release.keys import canonical

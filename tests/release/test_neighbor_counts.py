@@ -8,8 +8,8 @@ import torch
 from contracts import replay
 
 from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord, PureDP, UndirectedEdge, Unit
 from graphveil.release import (

@@ -5,8 +5,8 @@ import torch
 from contracts.laws import has_the_law
 
 from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.release import OutcomeCountData, OutcomeCountQuery, Release, ReleaseKey, ReleasePlan
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from graphveil.data import Adjacency, EdgeSet
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency, EdgeSet
 from graphveil.release.rows.out_neighbors import read_out_neighbor_sums
 
 

@@ -12,8 +12,8 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.privacy import (
     DirectedEdge,
     MemoryLedger,

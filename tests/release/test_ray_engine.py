@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.cluster import worker_pool
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends.base import BlockWork
-from graphveil.release.backends.cluster import worker_pool
 from graphveil.release.backends.on_ray import RayBackend
 from graphveil.release.backends.row_range import RowRange
 from graphveil.release.rows.out_neighbors import OutDegrees

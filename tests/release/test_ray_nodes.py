@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 import torch
 
+from graphveil.cluster.ray_connection import import_ray
+from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
-from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends.base import AggregationBackend
-from graphveil.release.backends.cluster.ray_connection import import_ray
 from graphveil.release.plan import hops
 from release import on_ray
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil._sealed import SecretBox, seal_to
+from graphveil._util.sealed import SecretBox, seal_to
+from graphveil.cluster import ray_connection, sealed_blobs
+from graphveil.cluster.sealed_blobs import SealedBlob, open_value, seal_value
+from graphveil.cluster.worker import _NO_WORK as NO_WORK
+from graphveil.cluster.worker import Worker
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, block_of
+from graphveil.data.stored.manifest import SOURCES, read_manifest
+from graphveil.data.stored.stored_edges import StoredEdges
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, block_of
-from graphveil.graph.stored.manifest import SOURCES, read_manifest
-from graphveil.graph.stored.stored_edges import StoredEdges
 from graphveil.release.backends.base import BlockWork
-from graphveil.release.backends.cluster import ray_connection, sealed_blobs
-from graphveil.release.backends.cluster.sealed_blobs import SealedBlob, open_value, seal_value
-from graphveil.release.backends.cluster.worker import _NO_WORK as NO_WORK
-from graphveil.release.backends.cluster.worker import Worker
 from graphveil.release.backends.named import backend_for
 from graphveil.release.backends.on_ray import RayBackend
 from release.test_disk_engine import drawn, stored

@@ -13,8 +13,8 @@ from contracts.laws import has_the_law
 from torch import Tensor
 
 from graphveil.audit.zero_noise import ZeroNoise, zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, GraphveilError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.mechanisms import RoundedGaussian
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit

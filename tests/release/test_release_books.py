@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphveil.data import Adjacency
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.graph import Adjacency
 from graphveil.ledger import Ledger
 from graphveil.privacy import Entry, Gaussian, MemoryLedger, NodeBoundedDegree, UndirectedEdge
 from graphveil.release import (

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.graph import Adjacency
-from graphveil.graph.domain import Domain
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
 from graphveil.mechanisms._bernoulli import TOTAL
 from graphveil.mechanisms.noisy_cells import NoisyCells
 from graphveil.privacy import MemoryLedger, UndirectedEdge

@@ -10,8 +10,8 @@ from contracts.checks import KEY
 from contracts.laws import has_the_law
 
 from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.mechanisms import RoundedGaussian
 from graphveil.privacy import (
     ByGroup,

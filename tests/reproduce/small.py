@@ -3,10 +3,10 @@
 import math
 from pathlib import Path
 
-from graphveil.experiment.artifacts import RunFolder
-from graphveil.reproduce.cells import ReproductionOptions
-from graphveil.reproduce.grid import ReproductionGrid
-from graphveil.reproduce.target import Axis, Mode, PublishedValue, ReproductionTarget, TargetLine
+from graphveil.lab.papers.cells import ReproductionOptions
+from graphveil.lab.papers.grid import ReproductionGrid
+from graphveil.lab.papers.target import Axis, Mode, PublishedValue, ReproductionTarget, TargetLine
+from graphveil.runs.artifacts import RunFolder
 
 QUICK = {"epochs": 2}
 SMALL = ReproductionTarget(

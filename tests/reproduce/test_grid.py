@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from graphveil._workers import Workers, _serve
+from graphveil._util.workers import Workers, _serve
 from graphveil.errors import ConfigError, RunError
-from graphveil.reproduce.cells import ReproductionCell, cells_of, code_digest, digest_of
-from graphveil.reproduce.grid import ReproductionGrid
-from graphveil.reproduce.measures.measurement import Measurement
-from graphveil.reproduce.outputs import Results
+from graphveil.lab.papers.cells import ReproductionCell, cells_of, code_digest, digest_of
+from graphveil.lab.papers.grid import ReproductionGrid
+from graphveil.lab.papers.measures.measurement import Measurement
+from graphveil.lab.papers.outputs import Results
 from tests.reproduce.halves import half, told
 from tests.reproduce.small import SMALL, grid_in
 
@@ -88,7 +88,7 @@ def test_two_targets_share_finished_cells(tmp_path: Path) -> None:
 def test_cells_that_other_code_made_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_in(tmp_path, runs=1)
     first = {name for name in written(grid) if name.startswith("cells/")}
-    monkeypatch.setattr("graphveil.reproduce.cells.code_digest", lambda: "other code")
+    monkeypatch.setattr("graphveil.lab.papers.cells.code_digest", lambda: "other code")
     watch = StopAfter()
     grid.run(watch)
     assert (watch.before, watch.made) == (0, 5)

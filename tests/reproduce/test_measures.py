@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
-from graphveil.models.gap import GAP
-from graphveil.models.sizes import PublicSizes
-from graphveil.reproduce.cells import Work
-from graphveil.reproduce.measures import measure
-from graphveil.reproduce.measures.depth_one import budget_of_one
-from graphveil.reproduce.measures.measurement import Measurement, MeasurementPaths
-from graphveil.reproduce.measures.scores import macro_f1, mean_auc
+from graphveil.estimators.gap import GAP
+from graphveil.estimators.sizes import PublicSizes
+from graphveil.lab.papers.cells import Work
+from graphveil.lab.papers.measures import measure
+from graphveil.lab.papers.measures.depth_one import budget_of_one
+from graphveil.lab.papers.measures.measurement import Measurement, MeasurementPaths
+from graphveil.lab.papers.measures.scores import macro_f1, mean_auc
 
 PLACES = MeasurementPaths(root=None)
 EDGES = {"unit": "undirected-edge", "delta": 1e-4, "epochs": 2}

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from graphveil.errors import ArtifactError
-from graphveil.reproduce.cells import ReproductionCell, ReproductionOptions, cells_of
-from graphveil.reproduce.figures import COLOURS, figures_of
-from graphveil.reproduce.measures.measurement import Measurement
-from graphveil.reproduce.outputs import Results
-from graphveil.reproduce.results import Point, points_of
-from graphveil.reproduce.results_csv import read_results_csv
-from graphveil.reproduce.statistics import holm, interval
-from graphveil.reproduce.target import PublishedValue
+from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions, cells_of
+from graphveil.lab.papers.figures import COLOURS, figures_of
+from graphveil.lab.papers.measures.measurement import Measurement
+from graphveil.lab.papers.outputs import Results
+from graphveil.lab.papers.results import Point, points_of
+from graphveil.lab.papers.results_csv import read_results_csv
+from graphveil.lab.papers.statistics import holm, interval
+from graphveil.lab.papers.target import PublishedValue
 from tests.reproduce.small import SMALL
 
 ASKED = ReproductionOptions(mode="paper", runs=3)

@@ -3,12 +3,12 @@
 import pytest
 
 from graphveil.errors import ConfigError, PrivacyError
-from graphveil.reproduce.cells import ReproductionOptions, cells_of
-from graphveil.reproduce.listing import describe, overview
-from graphveil.reproduce.measures import MEASURES
-from graphveil.reproduce.measures.fit import experiment_of
-from graphveil.reproduce.target import MODES, Mode, ReproductionTarget
-from graphveil.reproduce.targets import TARGETS, target_named
+from graphveil.lab.papers.cells import ReproductionOptions, cells_of
+from graphveil.lab.papers.listing import describe, overview
+from graphveil.lab.papers.measures import MEASURES
+from graphveil.lab.papers.measures.fit import experiment_of
+from graphveil.lab.papers.target import MODES, Mode, ReproductionTarget
+from graphveil.lab.papers.targets import TARGETS, target_named
 
 REFUSED = {"SAGE-NDP"}  # in strict mode; paper mode tries everything
 

@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from scipy.stats import spearmanr
 
 import graphveil as gv
-from graphveil.attacks.influence import influences, link_scores
-from graphveil.attacks.pairs import draw_pairs
-from graphveil.attacks.roc import RocCurve
-from graphveil.attacks.secret_edges import SecretEdges
+from graphveil.lab.attacks.influence import influences, link_scores
+from graphveil.lab.attacks.pairs import draw_pairs
+from graphveil.lab.attacks.roc import RocCurve
+from graphveil.lab.attacks.secret_edges import SecretEdges
 from graphveil.serve import ServedRun, create_app, read_runs
 from serve.sockets import Client, listening, request
 

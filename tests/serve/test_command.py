@@ -13,7 +13,7 @@ import httpx2 as httpx
 import pytest
 from command import Invoke
 
-from graphveil import _memory
+from graphveil._util import memory
 from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.serve import Keys, create_app, read_runs
 from graphveil.serve.server import bind_socket
@@ -119,7 +119,7 @@ def test_workers_that_memory_has_no_room_for_are_refused(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of("undirected-edge", tmp_path / "run")
-    monkeypatch.setattr(_memory, "free", lambda: 1 << 33)
+    monkeypatch.setattr(memory, "free", lambda: 1 << 33)
     for workers, words in ((38, "--workers"), (37, "--host")):
         answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers)
         assert (answer.code, words in answer.err) == (2, True)

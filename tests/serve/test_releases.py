@@ -19,12 +19,12 @@ from fastapi.testclient import TestClient
 
 import graphveil as gv
 from graphveil.errors import ConfigError, LedgerError
-from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
-from graphveil.experiment.accounts.ledger_account import RunAccount
 from graphveil.ledger import Ledger
 from graphveil.ledger.reservations import DataSetLedger
 from graphveil.privacy import Entry, Gaussian, UndirectedEdge
 from graphveil.release.journal import FolderJournal
+from graphveil.runs.accounts.earlier_predictions import earlier_predictions
+from graphveil.runs.accounts.ledger_account import RunAccount
 from graphveil.serve import Keys, Limits, ReleaseBudget, Service
 from graphveil.serve.releases import release_service
 from serve.folders import SECRET, run_of

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from graphveil.structure import PublicEdges, averaging, combine, union
-from graphveil.structure.edges import Matrix
+from graphveil.local.structure import PublicEdges, averaging, combine, union
+from graphveil.local.structure.edges import Matrix
 from tests.structure.conftest import public, random_edges
 
 

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from graphveil._random import PublicStreams
+from graphveil._util.random import PublicStreams
+from graphveil.data import Adjacency, Graph
 from graphveil.errors import UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.models.gap import GAP
-from graphveil.models.lpgnn import LPGNN
-from graphveil.structure import SIMILARITIES, PublicEdges
+from graphveil.estimators.gap import GAP
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.structure import SIMILARITIES, PublicEdges
 from tests.structure.conftest import BASIS
 
 PATH = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)

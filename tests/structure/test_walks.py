@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil.structure import PublicEdges
-from graphveil.structure.walks import ENDED, RandomWalk
+from graphveil.local.structure import PublicEdges
+from graphveil.local.structure.walks import ENDED, RandomWalk
 from tests.structure.conftest import public, random_edges
 
 

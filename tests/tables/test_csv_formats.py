@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.data import open_graph, prepare, read_graph
+from graphveil.data.tables.choices import EncodingOptions
 from graphveil.errors import ConfigError, GraphError, TableError
-from graphveil.graph import open_graph, prepare, read_graph
-from graphveil.tables.choices import EncodingOptions
 from tests.command import Invoke, calling, read
 
 NODES = 80

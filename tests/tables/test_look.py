@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from graphveil.data.tables.choices import Category, EncodingOptions
+from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.inspect_tables import Roles, inspect_tables
+from graphveil.data.tables.table_source import FrameSource
 from graphveil.errors import ConfigError, TableError
-from graphveil.tables.choices import Category, EncodingOptions
-from graphveil.tables.encoding import Encoding
-from graphveil.tables.inspect_tables import Roles, inspect_tables
-from graphveil.tables.table_source import FrameSource
 
 SECRET = "Zanzibar-4711"
 ROLES = Roles(id="user", label="team", source="a", target="b")

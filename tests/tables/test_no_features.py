@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.data import open_graph, prepare, read_graph
+from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.errors import GraphError
-from graphveil.graph import open_graph, prepare, read_graph
-from graphveil.tables.encoding import NO_FEATURES
 
 NODES = 120
 COLUMNS: dict[str, Any] = {"id": "user", "label": "team", "source": "a", "target": "b"}

@@ -8,14 +8,14 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, blocks
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, blocks
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
 from graphveil.release.rows import private_sums
 from graphveil.release.rows.private_sums import Sums, exact_sum
-from graphveil.weights import (
+from graphveil.release.weights import (
     Attention,
     ClassAgree,
     ExpCos,
@@ -26,12 +26,18 @@ from graphveil.weights import (
     PosteriorDot,
     Similarity,
 )
-from graphveil.weights import tables as _pairs
-from graphveil.weights.compiled import fused_sum as _fused
-from graphveil.weights.compiled.fused_sum import FusedSum, fused_sum
-from graphveil.weights.network import NetworkWeights
-from graphveil.weights.set_overlap import BitSets, ListSets
-from graphveil.weights.tables import HALF, CategoryWeights, DotProductWeights, PairWeights, StoredWeights
+from graphveil.release.weights import tables as _pairs
+from graphveil.release.weights.compiled import fused_sum as _fused
+from graphveil.release.weights.compiled.fused_sum import FusedSum, fused_sum
+from graphveil.release.weights.network import NetworkWeights
+from graphveil.release.weights.set_overlap import BitSets, ListSets
+from graphveil.release.weights.tables import (
+    HALF,
+    CategoryWeights,
+    DotProductWeights,
+    PairWeights,
+    StoredWeights,
+)
 
 pytest.importorskip("llvmlite", minversion="0.45")
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphveil.data import Adjacency
+from graphveil.data.blocks import blocks
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import blocks
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord, UndirectedEdge, Unit
 from graphveil.release import NeighborSumData, Release, ReleasePlan
 from graphveil.release.counts.edge_counts import EdgeCountQuery
@@ -18,8 +18,8 @@ from graphveil.release.keys import canonical
 from graphveil.release.plan import hops
 from graphveil.release.query import FLOAT32_EXACT
 from graphveil.release.rows import neighbor_sums, private_sums
-from graphveil.weights import GivenWeight
-from graphveil.weights.tables import WEIGHT_BITS
+from graphveil.release.weights import GivenWeight
+from graphveil.release.weights.tables import WEIGHT_BITS
 
 NODES, DIM, MOST = 5, 3, 2.5
 BY_UNIT = pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()], ids=lambda unit: unit.name)

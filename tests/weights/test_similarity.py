@@ -8,6 +8,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, blocks
 from graphveil.errors import (
     ConfigError,
     InputError,
@@ -15,12 +17,10 @@ from graphveil.errors import (
     ReleaseError,
     UnsupportedGuaranteeError,
 )
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, blocks
 from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release, ReleasePlan
 from graphveil.release.plan import hops
-from graphveil.weights import (
+from graphveil.release.weights import (
     Attention,
     ClassAgree,
     DotWeight,
@@ -35,11 +35,11 @@ from graphveil.weights import (
     parse_weight,
     register_weight,
 )
-from graphveil.weights.compiled import tanh as _tanh
-from graphveil.weights.network import NetworkWeights
-from graphveil.weights.registry import _NAMED
-from graphveil.weights.set_overlap import BitSets, ListSets
-from graphveil.weights.tables import CELLS, FULL, CategoryWeights, DotProductWeights, PairWeights
+from graphveil.release.weights.compiled import tanh as _tanh
+from graphveil.release.weights.network import NetworkWeights
+from graphveil.release.weights.registry import _NAMED
+from graphveil.release.weights.set_overlap import BitSets, ListSets
+from graphveil.release.weights.tables import CELLS, FULL, CategoryWeights, DotProductWeights, PairWeights
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)
@@ -445,7 +445,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
 
 
 def test_a_users_weight_gets_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphveil.weights.registry._NAMED", dict(_NAMED))
+    monkeypatch.setattr("graphveil.release.weights.registry._NAMED", dict(_NAMED))
     register_weight("witness", RecordingZeroNoise)
     assert isinstance(parse_weight("witness"), RecordingZeroNoise)
     for name in ("witness", "one", "sigmoid_cos", "no name"):

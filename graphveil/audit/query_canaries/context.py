@@ -14,7 +14,7 @@ from torch import Tensor
 from graphveil.audit.bounds import LowerBound, repeated_runs
 from graphveil.audit.summed import summed_gaussian
 from graphveil.audit.zero_noise import single_query_plan, zero_noise_plan
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.privacy import Event, Gaussian, MemoryLedger, Unit, privacy_curve
 from graphveil.release import Release, ReleaseKey, ReleasePlan
 from graphveil.release.query import Query

@@ -16,7 +16,7 @@ from graphveil.audit.query_canaries.context import (
     planted,
 )
 from graphveil.audit.query_canaries.rows import canaries_per_release
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, PureDP
 from graphveil.release import (
     AccuracyCountData,

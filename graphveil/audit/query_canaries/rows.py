@@ -16,12 +16,12 @@ from graphveil.audit.query_canaries.context import (
     insert_canaries,
     of_scores,
 )
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, NodeBoundedDegree
 from graphveil.privacy.unit import NodeUnit
 from graphveil.release import NeighborSumData, NeighborSumQuery, OutEdgeSumData, OutEdgeSumQuery
 from graphveil.release.query import Query
-from graphveil.weights import Similarity
+from graphveil.release.weights import Similarity
 
 NUMBERS = 1 << 21  # that a release of canaries may have: seconds
 _NODES = 1 << 17  # and at most so many nodes

@@ -15,11 +15,9 @@ from graphveil.audit.query_canaries.context import (
     insert_canaries,
     planted,
 )
-from graphveil.dendrogram.blocks import DendrogramBlocks
-from graphveil.dendrogram.tree import Dendrogram
-from graphveil.graph import Adjacency
-from graphveil.graph.domain import Domain
-from graphveil.graph.node_pairs import Integers
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.privacy import DirectedEdge, EdgeSubset, PureDP, Unit
 from graphveil.release import (
     BlockCountData,
@@ -31,6 +29,8 @@ from graphveil.release import (
     TopNodePairsData,
     TopNodePairsQuery,
 )
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.tree import Dendrogram
 
 _NODES = 600  # of which every pair is a canary
 _LEAVES = 2000  # of a tree, each block of which has one

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from graphveil.audit.small_graphs import CLASSES, FEATURES, NO_LABEL, Pair, SmallGraph, draw_graph
-from graphveil.graph import Adjacency
-from graphveil.graph.domain import Domain
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
 from graphveil.privacy import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
 
 Rng = np.random.Generator

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.laws import Law, LossLowerBound
 from graphveil.audit.query_neighbor_tests.charged_losses import GRID, OF_MU, ChargedLoss, charged_loss
 from graphveil.audit.query_neighbor_tests.neighbor_families import (
@@ -113,8 +113,8 @@ def neighbor_test_mutual_edges(
 
 
 def _check_pairs(pairs: int, seed: int) -> None:
-    _check.integer_at_least(1, pairs=pairs)
-    _check.integer_at_least(0, seed=seed)
+    checks.integer_at_least(1, pairs=pairs)
+    checks.integer_at_least(0, seed=seed)
 
 
 @dataclass(frozen=True, eq=False)

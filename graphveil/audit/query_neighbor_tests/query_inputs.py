@@ -17,7 +17,6 @@ from torch import Tensor
 from graphveil.audit.laws import FlipLaw, GaussianLaw, LaplaceLaw, Law
 from graphveil.audit.query_neighbor_tests.neighbor_families import PublicGraphFacts
 from graphveil.audit.small_graphs import FEATURES, SmallGraph
-from graphveil.dendrogram.tree import Dendrogram
 from graphveil.privacy import DirectedEdge, NodeBoundedDegree, Unit
 from graphveil.privacy.unit import NodeUnit
 from graphveil.propagation import safe_unit
@@ -43,8 +42,9 @@ from graphveil.release import (
     OutEdgeSumData,
     OutEdgeSumQuery,
 )
+from graphveil.release.dendrogram.tree import Dendrogram
 from graphveil.release.query import Query, QueryData
-from graphveil.weights import Similarity
+from graphveil.release.weights import Similarity
 
 Floats = npt.NDArray[np.float64]
 

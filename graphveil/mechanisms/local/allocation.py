@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError, UnsupportedGuaranteeError
 from graphveil.mechanisms._draws import Floats
 
@@ -38,7 +38,7 @@ class SampledAllocation:
     def __post_init__(self) -> None:
         """Check the count."""
         if self.count is not None:
-            _check.integer_at_least(1, count=self.count)
+            checks.integer_at_least(1, count=self.count)
 
     def size(self, epsilon: float, dim: int) -> int:
         """Return how many of ``dim`` features are sampled."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._channel import MAX_OUTPUTS, Channel, Sampler
 from graphveil.mechanisms._draws import Draws, ExtraWords, Floats, Integers, Real, halves, round_up_or_down
@@ -45,11 +45,11 @@ class Bins:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.non_negative(epsilon=self.epsilon)
-        _check.integer_at_least(2, k=self.k)
-        _check.within(2, MAX_OUTPUTS, k=self.k)
-        _check.one_of(("ceil", "stochastic"), mode=self.mode)
-        _check.one_of(("naive", "unbiased"), decode=self.decode)
+        checks.non_negative(epsilon=self.epsilon)
+        checks.integer_at_least(2, k=self.k)
+        checks.within(2, MAX_OUTPUTS, k=self.k)
+        checks.one_of(("ceil", "stochastic"), mode=self.mode)
+        checks.one_of(("naive", "unbiased"), decode=self.decode)
         if self.decode == "unbiased" and self.epsilon == 0:
             raise ConfigError(
                 "a feature of weight 0 has no unbiased estimate; give it a weight, or decode='naive'"
@@ -245,7 +245,7 @@ class FeatureRR(FeatureMechanism):
 
     def _check(self) -> None:
         if isinstance(self.k, str):
-            _check.one_of(("auto",), k=self.k)
+            checks.one_of(("auto",), k=self.k)
             if (self.mode, self.decode) != ("stochastic", "unbiased"):
                 raise ConfigError(
                     "k='auto' is for mode='stochastic', decode='unbiased'; give a number of bins"

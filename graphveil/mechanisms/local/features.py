@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._typed import fitting
+from graphveil._util import checks
+from graphveil._util.typed import fitting
 from graphveil.errors import ConfigError, GraphError
 from graphveil.mechanisms._draws import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
 from graphveil.mechanisms.claim import LocalDPClaim, check_budget
@@ -59,8 +59,8 @@ class FeatureMechanism(ABC):
     def __post_init__(self) -> None:
         """Check every field."""
         check_budget(epsilon=self.epsilon)
-        _check.integer_at_least(1, dim=self.dim)
-        _check.within(1, MAX_DIM, dim=self.dim)
+        checks.integer_at_least(1, dim=self.dim)
+        checks.within(1, MAX_DIM, dim=self.dim)
         fitting("bounds", self.bounds, Bounds)
         self.bounds.check_dim(self.dim)
         self._check()

@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from graphveil import _check
-from graphveil._random import RowStream
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import Draws, Floats, Integers, Real
 from graphveil.mechanisms._exact import MAX_SIGMA
@@ -44,7 +44,7 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
 
 def _check_delta(delta: float) -> None:
     """Require a delta above 0 for which the guarantee is proved."""
-    _check.non_negative(delta=delta)
+    checks.non_negative(delta=delta)
     require_delta(delta, "the Gaussian mechanism")
     check_proved_delta(delta)
 

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError, MissingDependencyError, UnsupportedGuaranteeError
 from graphveil.mechanisms._draws import Floats, Integers
 from graphveil.mechanisms.local.allocation import WeightedAllocation
@@ -49,7 +49,7 @@ def combined(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, gamma: float
     >>> combined([[0.5, 0.5]], [[0.9, 0.1]], 0.5).tolist()
     [[0.3, 0.7]]
     """
-    _check.within(0, 1, gamma=gamma)
+    checks.within(0, 1, gamma=gamma)
     alpha, beta = shares(importance), shares(sensitivity)
     if alpha.shape[1] != beta.shape[1]:
         raise ConfigError(
@@ -94,7 +94,7 @@ def public_weights(
             "weights computed from private records depend on them, beyond what epsilon bounds; compute "
             "scores from public records and say public_records=True, or take Split()"
         )
-    _check.one_of(("linear", "cube_root"), allocation=allocation)
+    checks.one_of(("linear", "cube_root"), allocation=allocation)
     alpha = shares(importance).mean(axis=0)
     beta = alpha if sensitivity is None else shares(sensitivity).mean(axis=0)
     scores = combined(alpha, beta, 1.0 if sensitivity is None else gamma)[0]
@@ -124,7 +124,7 @@ def permutation_importance(
     >>> bool(scores[0] > 0.5), float(scores[1])
     (True, 0.0)
     """
-    _check.integer_at_least(1, repeats=repeats)
+    checks.integer_at_least(1, repeats=repeats)
     x = _matrix("x", x)
     base, scores, other = _cross_entropy(predict(x), labels), np.zeros(x.shape[1]), x.copy()
     for feature in range(x.shape[1]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import GraphError
 from graphveil.mechanisms._draws import Draws, Floats, Integers, Words, row_blocks, uniform_below
 from graphveil.mechanisms.claim import LocalDPClaim, check_budget
@@ -43,8 +43,8 @@ class LabelMechanism(ABC):
     def __post_init__(self) -> None:
         """Check every field."""
         check_budget(epsilon=self.epsilon)
-        _check.integer_at_least(2, classes=self.classes)
-        _check.within(2, MAX_CLASSES, classes=self.classes)
+        checks.integer_at_least(2, classes=self.classes)
+        checks.within(2, MAX_CLASSES, classes=self.classes)
 
     @property
     def claim(self) -> LocalDPClaim:
@@ -110,7 +110,7 @@ class LabelMechanism(ABC):
         >>> LabelRR(epsilon=float("inf"), classes=2).transition_with(0.2).tolist()
         [[0.9, 0.1], [0.1, 0.9]]
         """
-        _check.within(0, 1, missing=missing)
+        checks.within(0, 1, missing=missing)
         reported = (1 - missing) * self.change + missing * self.blind
         return np.full((self.classes, self.classes), reported) + (1 - missing) * self.gap * np.eye(
             self.classes
@@ -169,7 +169,7 @@ class LabelMechanism(ABC):
 
     def frequency_variance(self, frequencies: Floats, records: int) -> Floats:
         """Return r (1 - r) / (n (p-q)^2), r = q + (p-q) f: the variances for independent labels."""
-        _check.integer_at_least(1, records=records)
+        checks.integer_at_least(1, records=records)
         reported = self.change + self.gap * frequencies
         return reported * (1 - reported) / (records * self.gap**2)
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import (
     Draws,
@@ -105,9 +105,9 @@ class MultiBit(FeatureMechanism):
 
     def _check(self) -> None:
         if isinstance(self.m, str):
-            _check.one_of(_CHOICES, m=self.m)
+            checks.one_of(_CHOICES, m=self.m)
             return
-        _check.integer_at_least(1, m=self.m)
+        checks.integer_at_least(1, m=self.m)
         if self.m > self.dim:
             raise ConfigError(f"m={self.m} of dim={self.dim} features cannot be sampled; take m='all'")
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from graphveil._random import KEY_BYTES, RowStream
+from graphveil._util.random import KEY_BYTES, RowStream
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms._draws import Integers, Words
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import Draws, ExtraWords, Floats, Integers, Real, subsets
 from graphveil.mechanisms.local.allocation import (
@@ -72,7 +72,7 @@ class PerFeature(FeatureMechanism):
         return self.dim
 
     def _check(self) -> None:
-        _check.one_of(SCALARS, scalar=self.scalar)
+        checks.one_of(SCALARS, scalar=self.scalar)
         if not isinstance(self.allocation, EvenAllocation | SampledAllocation | WeightedAllocation):
             raise ConfigError("allocation must be Split(), Sample(count) or Weights(theta)")
         if isinstance(self.allocation, WeightedAllocation) and 0.0 in self.allocation.theta:

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.errors import ConfigError, UnsupportedGuaranteeError
 from graphveil.mechanisms._channel import MAX_OUTPUTS
 from graphveil.mechanisms._draws import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
@@ -88,12 +88,12 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
     def __post_init__(self) -> None:
         """Check every field."""
         check_budget(epsilon=self.epsilon)
-        _check.positive(epsilon=self.epsilon)
-        _check.integer_at_least(1, dim=self.dim)
-        _check.within(1, MAX_DIM, dim=self.dim)
-        _check.integer_at_least(2, k=self.k)
-        _check.within(2, MAX_OUTPUTS, k=self.k)
-        _check.one_of(("strict", "paper"), mode=self.mode)
+        checks.positive(epsilon=self.epsilon)
+        checks.integer_at_least(1, dim=self.dim)
+        checks.within(1, MAX_DIM, dim=self.dim)
+        checks.integer_at_least(2, k=self.k)
+        checks.within(2, MAX_OUTPUTS, k=self.k)
+        checks.one_of(("strict", "paper"), mode=self.mode)
         self.bounds.check_dim(self.dim)
         if self.mode != "paper":
             raise UnsupportedGuaranteeError(

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, Ids, in_edges
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, Ids, in_edges
 
 
 class BlockWork(ABC):

@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, blocks
+from graphveil.data.stored.file_stamps import check_unchanged
+from graphveil.data.stored.reading import read_ahead, sources_of
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, blocks
-from graphveil.graph.stored.file_stamps import check_unchanged
-from graphveil.graph.stored.reading import read_ahead, sources_of
 from graphveil.release.backends.base import AggregationBackend
 
 
 @dataclass(frozen=True)
 class DiskBackend(AggregationBackend):
-    """Yields the blocks of a graph that :func:`~graphveil.graph.stored.reading.open_graph` opened.
+    """Yields the blocks of a graph that :func:`~graphveil.data.stored.reading.open_graph` opened.
 
     While one block is worked on, the system is asked to read the next one. Of edges there are the pages of
     those two in memory, and whatever else there is room for; ``block_rows`` does not change the result.
@@ -24,7 +24,7 @@ class DiskBackend(AggregationBackend):
 
     def __post_init__(self) -> None:
         """Check the size of a block."""
-        _check.integer_at_least(1, block_rows=self.block_rows)
+        checks.integer_at_least(1, block_rows=self.block_rows)
 
     def check(self, adjacency: Adjacency) -> None:
         """Refuse edges that are not on disk."""

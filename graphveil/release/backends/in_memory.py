@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graphveil import _check
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, blocks
+from graphveil._util import checks
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, blocks
 from graphveil.release.backends.base import AggregationBackend
 
 
@@ -20,7 +20,7 @@ class InMemoryBackend(AggregationBackend):
 
     def __post_init__(self) -> None:
         """Check the size of a block."""
-        _check.integer_at_least(1, block_rows=self.block_rows)
+        checks.integer_at_least(1, block_rows=self.block_rows)
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
         """Yield views of the edges in memory."""

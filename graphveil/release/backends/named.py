@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data import Adjacency
+from graphveil.data.stored.file_stamps import check_unchanged
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
-from graphveil.graph.stored.file_stamps import check_unchanged
 from graphveil.release.backends.base import AggregationBackend
 from graphveil.release.backends.disk import DiskBackend
 from graphveil.release.backends.in_memory import InMemoryBackend
@@ -54,7 +54,7 @@ def check_backend(backend: object) -> None:
         ConfigError: it is something else.
     """
     if backend is not None and not isinstance(backend, AggregationBackend):
-        _check.one_of(tuple(BACKENDS), backend=backend)
+        checks.one_of(tuple(BACKENDS), backend=backend)
 
 
 def named(name: str | None, address: str | None = None) -> AggregationBackend | str | None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock
 from graphveil.release.backends.base import AggregationBackend, BlockWork
 from graphveil.release.backends.disk import DiskBackend
 from graphveil.release.backends.in_memory import InMemoryBackend
@@ -34,7 +34,7 @@ class CudaBackend(AggregationBackend):
 
     def __post_init__(self) -> None:
         """Check both parameters."""
-        _check.integer_at_least(1, block_rows=self.block_rows)
+        checks.integer_at_least(1, block_rows=self.block_rows)
         kind, _, number = self.device.partition(":")
         if kind not in ("cuda", "cpu") or (":" in self.device and not number.isdecimal()):
             raise ConfigError(f"device={self.device!r} is not 'cuda', 'cuda:' and a number, or 'cpu'")

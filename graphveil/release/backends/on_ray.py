@@ -11,12 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.cluster.worker_pool import PoolConfig, RayWorkerPool
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, blocks, ranges
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, blocks, ranges
 from graphveil.release.backends.base import AggregationBackend, BlockWork
-from graphveil.release.backends.cluster.worker_pool import PoolConfig, RayWorkerPool
 
 _MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block costs milliseconds
 
@@ -55,12 +55,12 @@ class RayBackend(AggregationBackend):
 
     def __post_init__(self) -> None:
         """Check every parameter."""
-        _check.integer_at_least(1, threads=self.threads)
-        _check.integer_at_least(0, losses=self.losses)
-        _check.positive(wait=self.wait)
+        checks.integer_at_least(1, threads=self.threads)
+        checks.integer_at_least(0, losses=self.losses)
+        checks.positive(wait=self.wait)
         for name in ("workers", "block_rows"):
             if getattr(self, name) is not None:
-                _check.integer_at_least(1, **{name: getattr(self, name)})
+                checks.integer_at_least(1, **{name: getattr(self, name)})
         if self.address is not None and self.address.startswith("ray://"):
             raise ConfigError(
                 "address='ray://...' goes through a proxy that would hold what workers send; run on a "

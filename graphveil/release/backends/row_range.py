@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock, Ids
+from graphveil._util import checks
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, Ids
 from graphveil.release.backends.base import AggregationBackend, BlockWork
 from graphveil.release.backends.in_memory import InMemoryBackend
 
@@ -24,7 +24,7 @@ class RowRange(AggregationBackend):
 
     def __post_init__(self) -> None:
         """Check the number of the first row."""
-        _check.integer_at_least(0, first_row=self.first_row)
+        checks.integer_at_least(0, first_row=self.first_row)
 
     @property
     def first(self) -> int:

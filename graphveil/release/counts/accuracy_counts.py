@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._util import checks
+from graphveil._util.random import RowStream
 from graphveil.errors import ReleaseError
 from graphveil.privacy import Unit
 from graphveil.release.counts.record_counts import RecordCountQuery, noisy_counts
@@ -57,8 +57,8 @@ class AccuracyCountQuery(RecordCountQuery):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(1, candidates=self.candidates)
-        _check.within(1, MAX_DIM, candidates=self.candidates)
+        checks.integer_at_least(1, candidates=self.candidates)
+        checks.within(1, MAX_DIM, candidates=self.candidates)
         super().__post_init__()
 
     def sensitivity(self, unit: Unit) -> float:

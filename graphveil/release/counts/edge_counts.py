@@ -8,10 +8,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ReleaseError
-from graphveil.graph.blocks import EdgeBlock
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import PairwiseGaussian, Unit
 from graphveil.release.backends.base import BlockWork
@@ -63,7 +63,7 @@ class EdgeCountQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(2, classes=self.classes)
+        checks.integer_at_least(2, classes=self.classes)
         check_noise(self.sigma, 1, self.grid_bits)
 
     def event(self, unit: Unit) -> PairwiseGaussian:

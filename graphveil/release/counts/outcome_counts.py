@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.errors import ReleaseError
 from graphveil.privacy import Unit
 from graphveil.release.counts.record_counts import RecordCountQuery, noisy_counts

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._random import Integers, RowStream
+from graphveil._util.random import Integers, RowStream
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import Event, Gaussian, Unit
 from graphveil.release.query import GRID_BITS, Query, by_group, check_noise, check_pays

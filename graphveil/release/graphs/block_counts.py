@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
-from graphveil.dendrogram.blocks import DendrogramBlocks
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util.random import RowStream
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.tree import Dendrogram
 from graphveil.release.graphs.bounded import BoundedQuery, NodePairData, PreparedNodePairs
 from graphveil.release.graphs.edge_total import exact_node_pairs
 from graphveil.release.private_edges import PrivateEdges

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.errors import ReleaseError, UnitError
-from graphveil.graph.blocks import EdgeBlock
-from graphveil.graph.domain import Domain
-from graphveil.graph.node_pairs import Integers
 from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
 from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData
 
@@ -60,7 +60,7 @@ class BoundedQuery(Query):
 
     def __post_init__(self) -> None:
         """Check the budget."""
-        _check.positive(epsilon=self.epsilon)
+        checks.positive(epsilon=self.epsilon)
 
     def event(self, unit: Unit) -> ApproximateDP:
         """Return the bound.

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
-from graphveil.graph.blocks import EdgeBlock
-from graphveil.graph.domain import Domain
-from graphveil.graph.node_pairs import Integers
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.release.backends.base import BlockWork
 from graphveil.release.graphs.bounded import (

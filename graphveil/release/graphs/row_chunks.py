@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.errors import ReleaseError, UnitError
-from graphveil.graph.blocks import EdgeBlock
-from graphveil.graph.domain import Domain
-from graphveil.graph.node_pairs import Integers
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.mechanisms.paper_node_pairs import laplace, uniforms
 from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
@@ -32,7 +32,7 @@ class ChunkQuery(BoundedQuery):
     def __post_init__(self) -> None:
         """Check budget and size."""
         super().__post_init__()
-        _check.integer_at_least(1, chunk=self.chunk)
+        checks.integer_at_least(1, chunk=self.chunk)
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Refuse a unit that the bounds do not hold for; one stored edge may be asked about either way."""

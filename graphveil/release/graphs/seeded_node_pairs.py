@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import PublicStreams, RowStream
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams, RowStream
 from graphveil.errors import UnitError
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.mechanisms.paper_node_pairs import (
@@ -36,7 +36,7 @@ class SeededQuery(BoundedQuery):
     def __post_init__(self) -> None:
         """Check budget and seed."""
         super().__post_init__()
-        _check.integer_at_least(0, seed=self.seed)
+        checks.integer_at_least(0, seed=self.seed)
 
     @property
     def stream(self) -> RowStream:

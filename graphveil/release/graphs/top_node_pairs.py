@@ -7,11 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.errors import ReleaseError
-from graphveil.graph.blocks import EdgeBlock
-from graphveil.graph.domain import Domain
-from graphveil.graph.node_pairs import Integers
 from graphveil.mechanisms.noisy_cells import SHIFT, NoisyCells
 from graphveil.release.backends.base import BlockWork
 from graphveil.release.graphs.bounded import BoundedQuery, NodePairData, PreparedNodePairs, concatenate_chunks

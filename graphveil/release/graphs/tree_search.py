@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
-from graphveil.dendrogram.accounting import sensitivity, step_loss
-from graphveil.dendrogram.chain import ChainSchedule, DendrogramChain
-from graphveil.dendrogram.tree import Dendrogram
-from graphveil.graph.domain import Domain
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.domain import Domain
 from graphveil.privacy import ApproximateDP, Unit
+from graphveil.release.dendrogram.accounting import sensitivity, step_loss
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
+from graphveil.release.dendrogram.tree import Dendrogram
 from graphveil.release.graphs.bounded import BoundedQuery, NodePairData, PreparedNodePairs
 from graphveil.release.graphs.edge_total import exact_node_pairs
 from graphveil.release.private_edges import PrivateEdges
@@ -35,7 +35,7 @@ class TreeSearchQuery(BoundedQuery):
     ``lazy_audited``: each ``every``-th step is private and lazy: it stays with probability 1/2, and otherwise
     accepts by the private likelihood, weighed so that one step loses at most kappa. One edge meets few of
     them, which makes the whole walk (epsilon, delta)-indistinguishable after any number of steps
-    (:mod:`graphveil.dendrogram.accounting`). The others read public edges alone.
+    (:mod:`graphveil.release.dendrogram.accounting`). The others read public edges alone.
 
     ``joint_mh``: plain Metropolis steps on exp(L_pub + epsilon L_pri / (2 Delta)), the exponential mechanism;
     its epsilon holds for the chain's limit, and nothing is proved of finitely many steps.
@@ -62,11 +62,11 @@ class TreeSearchQuery(BoundedQuery):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.one_of(("lazy_audited", "joint_mh", "paper"), walk=self.walk)
-        _check.integer_at_least(1, steps=self.steps, every=self.every)
-        _check.integer_at_least(1, public_rounds=self.public_rounds, private_rounds=self.private_rounds)
+        checks.one_of(("lazy_audited", "joint_mh", "paper"), walk=self.walk)
+        checks.integer_at_least(1, steps=self.steps, every=self.every)
+        checks.integer_at_least(1, public_rounds=self.public_rounds, private_rounds=self.private_rounds)
         if self.walk == "lazy_audited":
-            _check.positive(delta=self.delta)
+            checks.positive(delta=self.delta)
 
     def event(self, unit: Unit) -> ApproximateDP:
         """Return the bound of the whole walk."""

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from graphveil._aligned import aligned
-from graphveil._caches import second_level
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil._row_pass import RowPass, row_pass
-from graphveil.graph.blocks import EdgeBlock
-from graphveil.weights.compiled.edge_loop import Names, over_edges
-from graphveil.weights.compiled.layout import power_of_two
+from graphveil._util.caches import second_level
+from graphveil.data.blocks import EdgeBlock
+from graphveil.release.weights.compiled.edge_loop import Names, over_edges
+from graphveil.release.weights.compiled.layout import power_of_two
 
 MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits in 16
 MAX_WIDTH = 128  # columns whose sums stay in registers

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import blocks
-from graphveil.weights.base import Similarity
-from graphveil.weights.tables import FULL
+from graphveil.data import Adjacency
+from graphveil.data.blocks import blocks
+from graphveil.release.weights.base import Similarity
+from graphveil.release.weights.tables import FULL
 
 _ROWS, _EDGES = 1 << 17, 1 << 18  # at a time, with a weight for each edge
 
@@ -40,7 +40,7 @@ def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Simil
         keys: what it reads of each node; None for x.
 
     >>> import torch
-    >>> from graphveil.weights import ReluCos
+    >>> from graphveil.release.weights import ReluCos
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> x = torch.tensor([[1.0], [2.0], [-4.0]])
     >>> weighted_sum_in_neighbors(path, x, ReluCos(), None).flatten().tolist()

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.privacy import Unit
 
@@ -34,7 +34,7 @@ class GroupWeights:
             if len(row) != len(self.table):
                 raise ConfigError("a weight table must be square: one row and one column a group")
             for weight in row:
-                _check.within(0, 1, weight=weight)
+                checks.within(0, 1, weight=weight)
 
     @classmethod
     def unit_weights(cls) -> "GroupWeights":
@@ -54,7 +54,7 @@ class GroupWeights:
     @classmethod
     def few_labels(cls, reverse_weight: float) -> "GroupWeights":
         """Return the table for few labels: targets also speak to labeled nodes, with the reverse weight."""
-        _check.within(0, 1, reverse_weight=reverse_weight)
+        checks.within(0, 1, reverse_weight=reverse_weight)
         s, forward = math.sqrt(0.5), math.sqrt(1 - reverse_weight**2)
         return cls(
             "train/val/target", ((s, s, forward), (s, s, forward), (reverse_weight, reverse_weight, s))

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.graph.blocks import EdgeBlock
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import PureDP, UndirectedEdge, Unit
 from graphveil.release.backends.base import BlockWork
@@ -91,11 +91,11 @@ class NeighborCountQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(1, classes=self.classes)
-        _check.within(1, MAX_DIM, classes=self.classes)
+        checks.integer_at_least(1, classes=self.classes)
+        checks.within(1, MAX_DIM, classes=self.classes)
         if self.ranks == ():
             raise ConfigError("ranks must name a group; without any, no node has a row")
-        _check.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
+        checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
 
     @property
     def law(self) -> DiscreteLaplace:

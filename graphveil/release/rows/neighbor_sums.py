@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data import Features
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
-from graphveil.graph import Features
 from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
 from graphveil.privacy.unit import NodeBoundedDegree
 from graphveil.release.private_edges import PrivateEdges
@@ -30,10 +30,10 @@ from graphveil.release.rows.compact import CompactRows, can_compact
 from graphveil.release.rows.group_weights import GroupWeights
 from graphveil.release.rows.private_sums import NoisyRows, Sums
 from graphveil.release.rows.row_noise import RowNoise
-from graphveil.weights import GivenWeight, Similarity
-from graphveil.weights.compiled.fused_sum import VECTOR_BITS
-from graphveil.weights.registry import check_trusted
-from graphveil.weights.tables import WEIGHT_BITS, PairWeights
+from graphveil.release.weights import GivenWeight, Similarity
+from graphveil.release.weights.compiled.fused_sum import VECTOR_BITS
+from graphveil.release.weights.registry import check_trusted
+from graphveil.release.weights.tables import WEIGHT_BITS, PairWeights
 
 SIMILARITY_GRID_BITS = 9  # of a vector; its weight has WEIGHT_BITS more, and 1,024 of them add up in float32
 _ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache
@@ -81,8 +81,8 @@ class NeighborSumQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(1, dim=self.dim)
-        _check.within(1, MAX_DIM, dim=self.dim)
+        checks.integer_at_least(1, dim=self.dim)
+        checks.within(1, MAX_DIM, dim=self.dim)
         check_noise(self.sigma, self.weights.groups, self.contribution_bits)
         if self.weights.largest == 0:
             raise ConfigError(

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from graphveil._aligned import Pieces
 from graphveil._llvm import Code, Compiled, compile_for_host
-from graphveil._random import RowStream
 from graphveil._team import in_threads
-from graphveil._threads import available_threads
-from graphveil.graph.blocks import EdgeBlock
+from graphveil._util.random import RowStream
+from graphveil._util.threads import available_threads
+from graphveil.data.blocks import EdgeBlock
 from graphveil.mechanisms import IntegerNoise
 from graphveil.mechanisms._exact_compiled import Drawing
 from graphveil.release.rows.compact import CompactRows

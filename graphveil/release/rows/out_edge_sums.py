@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data.adjacency import MAX_NODES
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.graph.adjacency import MAX_NODES
 from graphveil.privacy import ByGroup, Event, Gaussian, NodeRecord, Unit
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
@@ -101,13 +101,13 @@ class OutEdgeSumQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(1, dim=self.dim, out_degree_bound=self.out_degree_bound)
-        _check.within(1, MAX_DIM, dim=self.dim)
+        checks.integer_at_least(1, dim=self.dim, out_degree_bound=self.out_degree_bound)
+        checks.within(1, MAX_DIM, dim=self.dim)
         check_noise((self.sigma,), 1, self.grid_bits)
         for level in self.levels:
-            _check.integer_at_least(0, levels=level)
-            _check.within(0, MAX_LEVEL, levels=level)
-        _check.non_negative(**{f"bounds[{group}]": bound for group, bound in enumerate(self.bounds)})
+            checks.integer_at_least(0, levels=level)
+            checks.within(0, MAX_LEVEL, levels=level)
+        checks.non_negative(**{f"bounds[{group}]": bound for group, bound in enumerate(self.bounds)})
         if not any(self.levels) or not any(self.bounds):
             raise ConfigError("a push needs a level and a bound above 0: it would release noise alone")
         if self.sigma * self.steps / max(self.weights) < _MIN_NOISE:

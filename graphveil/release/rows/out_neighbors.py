@@ -17,9 +17,9 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import EdgeBlock
 from graphveil.release.backends.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 

@@ -14,16 +14,16 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from graphveil._aligned import aligned
-from graphveil._random import RowStream
-from graphveil._threads import parallel_for
-from graphveil.graph.blocks import EdgeBlock
+from graphveil._util.random import RowStream
+from graphveil._util.threads import parallel_for
+from graphveil.data.blocks import EdgeBlock
 from graphveil.release.backends.base import BlockWork
 from graphveil.release.query import FLOAT32_EXACT
 from graphveil.release.rows.compact import CompactRows
 from graphveil.release.rows.noisy_sums import write_noisy_sums
 from graphveil.release.rows.row_noise import RowKinds, RowNoise, noise_rows
-from graphveil.weights.compiled.fused_sum import FusedSum, fused_sum
-from graphveil.weights.tables import PairWeights
+from graphveil.release.weights.compiled.fused_sum import FusedSum, fused_sum
+from graphveil.release.weights.tables import PairWeights
 
 _ENTRIES = 1 << 19  # of sums at a time: each further piece costs as much as thousands of rows
 _ROWS_A_THREAD = 1 << 10

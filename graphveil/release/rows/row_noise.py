@@ -8,8 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
-from graphveil.graph.blocks import EdgeBlock
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
 from graphveil.mechanisms import IntegerNoise
 from graphveil.release.query import FLOAT32_EXACT
 

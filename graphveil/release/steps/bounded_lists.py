@@ -5,7 +5,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 
 NO_NODE = -1  # in place of an entry
 

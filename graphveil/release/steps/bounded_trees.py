@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.graph import Adjacency
+from graphveil._util import checks
+from graphveil.data import Adjacency
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.steps.bounded_lists import NO_NODE, cut_lists
 
@@ -48,7 +48,7 @@ class BoundedTrees:
 
     def __init__(self, adjacency: Adjacency, *, slots: int | None, cap: int, depth: int, key: bytes) -> None:
         """Read the lists, and draw the first round."""
-        _check.integer_at_least(1, cap=cap, depth=depth)
+        checks.integer_at_least(1, cap=cap, depth=depth)
         self._lists, starts = PrivateEdges(adjacency).out_neighbors()
         self._nodes = len(starts) - 1
         self._owner = np.repeat(np.arange(self._nodes), np.diff(starts.numpy()))

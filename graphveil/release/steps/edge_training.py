@@ -12,8 +12,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import PublicStreams
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, PoissonGaussian, UndirectedEdge, Unit
@@ -122,10 +122,10 @@ class EdgeAttentionQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field, those of the noise by making one that draws nothing."""
-        _check.integer_at_least(1, dim=self.dim, steps=self.steps)
-        _check.integer_at_least(2, classes=self.classes)
-        _check.positive(learning_rate=self.learning_rate, clip=self.clip)
-        _check.non_negative(forward_noise=self.forward_noise)
+        checks.integer_at_least(1, dim=self.dim, steps=self.steps)
+        checks.integer_at_least(2, classes=self.classes)
+        checks.positive(learning_rate=self.learning_rate, clip=self.clip)
+        checks.non_negative(forward_noise=self.forward_noise)
         self.randomness(bytes(32))
 
     def randomness(self, key: bytes) -> StepNoise:

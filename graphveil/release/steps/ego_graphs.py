@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.graph import Adjacency
+from graphveil._util import checks
+from graphveil.data import Adjacency
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.steps.bounded_lists import NO_NODE as NO_NODE  # in place of a leaf
 from graphveil.release.steps.bounded_lists import cut_lists
@@ -46,7 +46,7 @@ def read_ego_graphs(adjacency: Adjacency, most: int, key: bytes) -> EgoGraphs:
     >>> stars.leaves.tolist(), stars.lengths.tolist()
     ([[1, 2], [-1, -1], [-1, -1]], [2, 0, 0])
     """
-    _check.integer_at_least(1, leaves=most)
+    checks.integer_at_least(1, leaves=most)
     listed, starts = (part.numpy() for part in PrivateEdges(adjacency).out_neighbors())
     lengths = np.diff(starts)
     owner = np.repeat(np.arange(len(lengths)), lengths)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import KEY_BYTES
+from graphveil._util import checks
+from graphveil._util.random import KEY_BYTES
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
 from graphveil.mechanisms.additive import Noise
@@ -94,9 +94,9 @@ class DPSGDQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field, those of the noise by making one that draws nothing."""
-        _check.integer_at_least(1, parameters=self.parameters, steps=self.steps)
-        _check.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
-        _check.integer_at_least(0, reach=self.reach)
+        checks.integer_at_least(1, parameters=self.parameters, steps=self.steps)
+        checks.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
+        checks.integer_at_least(0, reach=self.reach)
         check_pays(self.pays)
         self.spent()
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.privacy import Event, NodeBoundedDegree, NodeUnit, PoissonRoots, Unit
 from graphveil.release.query import require_record_unit
@@ -37,7 +37,7 @@ class Reach:
         that was for q with somebody else, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is
         nulling it and filling it again: all roots but its own count twice.
         """
-        _check.integer_at_least(1, slots=slots, depth=depth)
+        checks.integer_at_least(1, slots=slots, depth=depth)
         below = sum(slots**level for level in range(depth))
         kept: int | None = slots
         others = slots * below
@@ -81,7 +81,7 @@ class TreeStepsQuery(DPSGDQuery):
     def __post_init__(self) -> None:
         """Check every field; every record pays, whatever its group, since all reach roots."""
         super().__post_init__()
-        _check.integer_at_least(1, slots=self.slots, depth=self.depth)
+        checks.integer_at_least(1, slots=self.slots, depth=self.depth)
         if self.reach or len(self.pays) > 1:
             raise ConfigError("a tree's reach follows from slots and depth, and everybody pays for it")
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
+from graphveil.data.tables.encoding import ColumnRule, encode
+from graphveil.data.tables.labels import text
 from graphveil.errors import GraphError
 from graphveil.serve.error_responses import invalid_body, no_features, no_graph, other_features, to_json_bytes
 from graphveil.serve.request_bodies import LARGEST, Identity
-from graphveil.tables.encoding import ColumnRule, encode
-from graphveil.tables.labels import text
 
 if TYPE_CHECKING:
-    from graphveil.graph import Graph
+    from graphveil.data import Graph
+    from graphveil.data.tables.files import Column
     from graphveil.serve.runs import ServedRun
-    from graphveil.tables.files import Column
 
 Id = int | str
 
@@ -81,7 +81,7 @@ class NewRecordsGraph:
         """Return it as a graph without labels."""
         import torch
 
-        from graphveil.graph import Graph
+        from graphveil.data import Graph
 
         places = {one: place for place, one in enumerate(self.features)}
         return Graph.from_edges(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil._tensors import load_checked, save_checked
+from graphveil._util.tensors import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
 from graphveil.errors import (
     ArtifactError,
@@ -20,9 +20,9 @@ from graphveil.errors import (
     NotImplementedGuaranteeError,
     UnitError,
 )
-from graphveil.experiment.accounts.earlier_predictions import record_prediction
-from graphveil.experiment.accounts.prediction_accounts import also_charged_ledgers
 from graphveil.ledger import DataSetLedger
+from graphveil.runs.accounts.earlier_predictions import record_prediction
+from graphveil.runs.accounts.prediction_accounts import also_charged_ledgers
 from graphveil.serve import error_responses
 from graphveil.serve.keys import Key
 from graphveil.serve.limits import ReleaseBudget
@@ -33,7 +33,7 @@ from graphveil.serve.runs import ServedRun
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from graphveil.models.base import Estimator
+    from graphveil.estimators.base import Estimator
 
 _UNITS = {"undirected-edge": False, "directed-edge": True}
 _ANSWER = "answer.safetensors"
@@ -143,7 +143,7 @@ class ReleaseService:
 
         A model that reads no edges has no privacy cost: its answers follow from the released parameters.
         """
-        from graphveil.models.saved import load_model
+        from graphveil.estimators.saved import load_model
         from graphveil.privacy import attach_ledger
 
         model: Estimator = load_model(find_release(self._folder))

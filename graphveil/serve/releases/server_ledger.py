@@ -13,9 +13,9 @@ from shlex import quote
 from typing import Any
 
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.experiment.accounts.ledger_account import RunAccount
 from graphveil.ledger import Account, DataSetLedger, Ledger, Limit, PrivacyCost, split_name, unit_key
 from graphveil.privacy import Entry, Guarantee
+from graphveil.runs.accounts.ledger_account import RunAccount
 from graphveil.serve.limits import ReleaseBudget
 
 _OWN = "served"
