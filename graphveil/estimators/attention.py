@@ -214,7 +214,7 @@ def train_attention(
 
 
 def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the inputs of :class:`graphveil.release.weights.Attention`: maps of all rows, readout, offset."""
+    """Return the inputs of :class:`graphveil.release.weights.Attention`: maps, readout, offset."""
     exact = rows.to(torch.float64)
     return (
         exact @ network["source"],

@@ -1,8 +1,5 @@
 """What is protected, what it costs, and the words for it."""
 
-import warnings
-from typing import TYPE_CHECKING, Any
-
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.calibration import auto_delta, calibrate_mu, check_delta
 from graphveil.privacy.events import (
