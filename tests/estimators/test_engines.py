@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.models.gnn.modules import Mean, Records
 
 import graphveil as gv
 from estimators.gnn.test_private_gnn import SMALL
@@ -17,6 +16,7 @@ from graphveil.privacy import ledger_of
 from graphveil.release import AggregationBackend
 from graphveil.release.backends.named import backend_for, named, using
 from graphveil.release.backends.on_ray import RayBackend
+from tests.estimators.gnn.modules import Mean, Records
 
 EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
 

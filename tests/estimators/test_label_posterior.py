@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.models.conftest import CLASSES, grouped
 
 import graphveil as gv
 from graphveil.errors import ConfigError, UnitError
@@ -15,6 +14,7 @@ from graphveil.local.lpgnn.posterior_mixture import PRIORS
 from graphveil.local.lpgnn.randomized_records import label_report_nodes
 from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
 from graphveil.privacy import ledger_of
+from tests.estimators.conftest import CLASSES, grouped
 
 LOCAL = {"unit": "local-attributes", "eps_y": 2.0, "seed": 0, "unsafe_noise_seed": 0}
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.conftest import grouped
 
 from graphveil.data import Graph
 from graphveil.estimators.membership import members
@@ -16,6 +15,7 @@ from graphveil.privacy import ByGroup, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import DPSGDQuery
+from tests.estimators.conftest import grouped
 
 OWNER: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 1}
 SIZES = PublicSizes(nodes=20_000, classes=5, features=100, train_records=15_000)

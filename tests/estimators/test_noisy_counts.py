@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.conftest import grouped
 from torch import Tensor
 
 from graphveil.estimators import METHODS
@@ -15,6 +14,7 @@ from graphveil.estimators.training import node_level
 from graphveil.release import Release
 from graphveil.release.counts.accuracy_counts import AccuracyCountData
 from graphveil.release.counts.outcome_counts import OutcomeCountData
+from tests.estimators.conftest import grouped
 
 Patch = pytest.MonkeyPatch
 

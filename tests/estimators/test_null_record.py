@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tests.models.gnn.modules import Mean
 from torch import Tensor, nn
 
 from graphveil.data import Graph
@@ -12,6 +11,7 @@ from graphveil.estimators.gap import GAP
 from graphveil.estimators.gnn import PrivateGNN
 from graphveil.estimators.mlp import MLP
 from graphveil.estimators.own.private_module import PrivateModule
+from tests.estimators.gnn.modules import Mean
 
 N = 40
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.models.conftest import grouped
 from torch import Tensor
 
 from graphveil.data import Adjacency, EdgeSet, Graph
@@ -29,6 +28,7 @@ from graphveil.estimators.inference.prediction_cache import PredictionCache
 from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of
+from tests.estimators.conftest import grouped
 
 PUBLIC: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0}
 QUICK: dict[str, Any] = {**PUBLIC, "epochs": 1, "hidden": 2}

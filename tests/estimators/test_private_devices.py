@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.gnn.modules import Mean, Records
 
 import graphveil as gv
 from graphveil.data import RECIPES, Graph, synthetic
@@ -20,6 +19,7 @@ from graphveil.estimators.gnn import method, multi_hop_method
 from graphveil.estimators.own import private_module
 from graphveil.privacy import ledger_of
 from graphveil.training.devices import CPU
+from tests.estimators.gnn.modules import Mean, Records
 
 ELSEWHERE = torch.device("cpu", 0)
 BUDGET: dict[str, Any] = {"unit": "node-record", "epsilon": 8.0, "seed": 0}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.conftest import with_little_training
-from tests.models.replayed import Pair, Replay, share_of_price
-from tests.models.test_replay_weights import NODES, drawn, neighbor
 
 from graphveil.data import Adjacency, Graph
 from graphveil.estimators import classcode
 from graphveil.estimators.classcode.edge import method, posterior_estimation
+from tests.estimators.conftest import with_little_training
+from tests.estimators.replayed import Pair, Replay, share_of_price
+from tests.estimators.test_replay_weights import NODES, drawn, neighbor
 
 Patch = pytest.MonkeyPatch
 Check = Callable[[], None]

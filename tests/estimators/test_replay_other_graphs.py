@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.models.replayed import Pair, Replay, share_of_price
-from tests.models.test_replay_weights import NODES, drawn, neighbor
 from torch import Tensor
 
 from graphveil.data import Adjacency, Graph
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
+from tests.estimators.replayed import Pair, Replay, share_of_price
+from tests.estimators.test_replay_weights import NODES, drawn, neighbor
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
 

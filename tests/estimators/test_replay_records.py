@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.models.gnn.modules import Branching, Mean, Records
 from torch import Tensor
 
 from graphveil.audit.zero_noise import zero_noise_plan
@@ -30,6 +29,7 @@ from graphveil.release.rows.neighbor_sums import NeighborSumData
 from graphveil.release.rows.out_edge_sums import OutEdgeSumData
 from graphveil.training import descent, dpsgd
 from graphveil.training.clipped_sums import ClippedSum
+from tests.estimators.gnn.modules import Branching, Mean, Records
 
 NODES, CLASSES = 24, 3
 OWNER: dict[str, Any] = {

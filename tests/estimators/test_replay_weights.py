@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.models.replayed import Pair, Replay, share_of_price
 
 from graphveil.data import Adjacency, Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
 from graphveil.release.weights.registry import _NAMED, ONE
+from tests.estimators.replayed import Pair, Replay, share_of_price
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
 

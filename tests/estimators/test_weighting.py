@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.conftest import PAIR_WEIGHTS, Asked
 from torch import Tensor
 
 from graphveil.errors import ConfigError
@@ -18,6 +17,7 @@ from graphveil.privacy import ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import NeighborSumQuery
 from graphveil.release.weights import SigmoidCos
+from tests.estimators.conftest import PAIR_WEIGHTS, Asked
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.train.stateful import KINDS, QUIET, DrawsWhenLoud, Stateful, sly
 from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
@@ -13,6 +12,7 @@ from graphveil.estimators.own.module_checks import reject_mixing
 from graphveil.training.ego_graphs import EgoGraphClippedSum, ego_graph_logits
 from graphveil.training.null_records import run_masking_failures
 from graphveil.training.per_sample import PerSampleClippedSum, per_record_logits
+from tests.training.stateful import KINDS, QUIET, DrawsWhenLoud, Stateful, sly
 
 INPUTS, CLASSES, LEAVES, COUNT, CLIP = 4, 3, 3, 8, 1.0
 FIRST = 0  # the record that changes comes before all others

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from tests.graph.published import hostile
 
 from graphveil.data import Graph, load_dataset, to_dense
 from graphveil.data.published import matlab, npz
 from graphveil.errors import GraphError, GraphveilError
+from tests.data.published import hostile
 
 
 @pytest.mark.parametrize("form", hostile.FORMS)

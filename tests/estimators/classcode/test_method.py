@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.conftest import grouped
 
 from graphveil._util.random import PublicStreams
 from graphveil.errors import ArtifactError
@@ -12,6 +11,7 @@ from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.method import TrainedModel
 from graphveil.estimators.session import Session
 from graphveil.estimators.sizes import PublicSizes
+from tests.estimators.conftest import grouped
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
 RECORDS: dict[str, Any] = {**EDGES, "unit": "node-record"}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.gnn.modules import Branching, Mean, Records
 from torch import Tensor, nn
 
 import graphveil as gv
@@ -15,6 +14,7 @@ from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError
 from graphveil.privacy import ledger_of
 from graphveil.training.ego_graphs import EgoGraphClippedSum
+from tests.estimators.gnn.modules import Branching, Mean, Records
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.models.gnn.modules import Branching, Mean
 from torch import Tensor, nn
 
 import graphveil as gv
@@ -23,6 +22,7 @@ from graphveil.estimators.own import code
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian, ledger_of
 from graphveil.release.steps.ego_graphs import NO_NODE, read_ego_graphs
 from graphveil.training.ego_graphs import EgoGraphClippedSum, ego_graph_logits
+from tests.estimators.gnn.modules import Branching, Mean
 
 SMALL: dict[str, Any] = {
     "unit": "node-record",

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.models.gnn.modules import Mean
-from tests.train.stateful import KINDS
 from torch import Tensor, nn
 
 import graphveil as gv
@@ -21,6 +19,8 @@ from graphveil.estimators.own import code
 from graphveil.privacy import Guarantee, NodeBoundedDegree, PoissonRoots, ledger_of
 from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.training.ego_graphs import EgoGraphClippedSum, Route
+from tests.estimators.gnn.modules import Mean
+from tests.training.stateful import KINDS
 
 SMALL: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 0, "epochs": 2}
 

@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from tests.models.conftest import grouped
 
 from graphveil.data import Adjacency
 from graphveil.local.lpgnn import posterior_mixture
@@ -27,6 +26,7 @@ from graphveil.local.lpgnn.posterior_mixture import (
 from graphveil.local.lpgnn.randomized_records import UNKNOWN
 from graphveil.local.structure import PublicEdges
 from graphveil.mechanisms import LocalHashing, LocalNoise, SubsetSelection
+from tests.estimators.conftest import grouped
 
 TREE = Adjacency.from_edges([0, 1, 1, 3], [1, 2, 3, 4], num_nodes=6, directed=False)
 HOMOPHILY_LEVELS = 0.7

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.models.conftest import CLASSES, FEATURES, grouped
 
 import graphveil as gv
 from graphveil.data import Graph, to_dense
@@ -14,6 +13,7 @@ from graphveil.local.lpgnn.feature_reports import FeatureReportConfig, feature_r
 from graphveil.local.lpgnn.posterior import class_shares
 from graphveil.local.lpgnn.randomized_records import UNKNOWN, Randomizer, estimate_features
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
+from tests.estimators.conftest import CLASSES, FEATURES, grouped
 
 GRAPH = grouped(nodes=3000)
 RANDOMIZER = Randomizer(

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.gnn.modules import Records
 from torch import Tensor, nn
 
 import graphveil as gv
@@ -13,6 +12,7 @@ from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, GraphveilError, NotImplementedGuaranteeError, ReleaseError
 from graphveil.estimators.own import code
 from graphveil.privacy import ledger_of
+from tests.estimators.gnn.modules import Records
 
 
 @pytest.fixture

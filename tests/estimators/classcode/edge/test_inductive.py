@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.models.conftest import grouped
 from torch import Tensor
 
 import graphveil as gv
@@ -19,6 +18,7 @@ from graphveil.estimators.classcode.edge.likelihood import LikelihoodShape, Sign
 from graphveil.estimators.classcode.edge.trained import TrainedEdgeLevelClassCode
 from graphveil.privacy import ledger_of
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release
+from tests.estimators.conftest import grouped
 
 PUBLIC: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
 SEEDED = {**PUBLIC, "unsafe_noise_seed": 0}

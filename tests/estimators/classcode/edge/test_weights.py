@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.models.conftest import PAIR_WEIGHTS, Asked, grouped
 from torch import Tensor
 
 import graphveil as gv
@@ -22,6 +21,7 @@ from graphveil.privacy.accountant import total_mu
 from graphveil.release import NeighborSumQuery
 from graphveil.release.weights import DotWeight, HalfCos, SigmoidCos, Similarity, parse_weight
 from graphveil.release.weights.registry import _NAMED
+from tests.estimators.conftest import PAIR_WEIGHTS, Asked, grouped
 
 QUICK: dict[str, Any] = {
     "unit": "undirected-edge",

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.models.classcode.owner.exact import ExactPush
 
 import graphveil as gv
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
@@ -16,6 +15,7 @@ from graphveil.estimators.membership import members, record_groups
 from graphveil.privacy import ledger_of
 from graphveil.release import DPSGDData, OutEdgeSumData
 from graphveil.training import descent
+from tests.estimators.classcode.owner.exact import ExactPush
 
 RECIPE_S: dict[str, object] = {}
 RECIPE_R: dict[str, object] = {"read_own_edges": True}

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.models.classcode.owner.exact import ExactPush
 
 from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.owner.aggregation import (
@@ -16,6 +15,7 @@ from graphveil.estimators.classcode.owner.aggregation import (
 )
 from graphveil.estimators.classcode.owner.decoder import DecodedRows
 from graphveil.estimators.classcode.owner.messages import NodeMessages
+from tests.estimators.classcode.owner.exact import ExactPush
 
 CLASSES = 3
 NOBODY = torch.zeros(90, dtype=torch.bool)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from tests.models.classcode.owner.exact import ExactPush
 
 from graphveil.data import Adjacency
 from graphveil.estimators.classcode.codes import simplex_codes
@@ -17,6 +16,7 @@ from graphveil.estimators.classcode.owner.combiner import (
 )
 from graphveil.estimators.classcode.owner.messages import NodeMessages
 from graphveil.release.rows.out_neighbors import read_out_neighbor_sums
+from tests.estimators.classcode.owner.exact import ExactPush
 
 HAND = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)
 LISTS = {0: [2, 3], 1: [2]}
