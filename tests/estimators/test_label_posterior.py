@@ -97,7 +97,7 @@ def test_exact_labels_are_the_reference() -> None:
         ({"eps_y": 0}, ConfigError, "eps_y="),
         ({"epsilon": 1.0}, ConfigError, "spends on the label alone; pass eps_y="),
         ({"labels": "sets"}, ConfigError, "labels='sets' is not one of rr, subset"),
-        ({"prior": "edges"}, ConfigError, "around='edges' is not one of"),
+        ({"prior": "edges"}, ConfigError, "prior='edges' is not one of"),
         ({"posterior_steps": 0}, ConfigError, "posterior_steps=0"),
         (
             {"missing_labels": 0.2, "eps_y": math.inf},

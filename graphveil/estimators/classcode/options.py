@@ -9,7 +9,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.privacy_config import PrivacyConfig
 
 _NODE_LEVEL_OPTIONS = ("read_own_edges", "targets", "unlabeled_send", "encoder_share")
-_EDGE_LEVEL_OPTIONS = ("few_labels", "self_training", "count_share", "back", "noise")
+_EDGE_LEVEL_OPTIONS = ("few_labels", "self_training", "count_share", "target_to_labeled_weight", "noise")
 _NAMED_TARGETS = ("unlabeled", "test")  # of targets
 
 
@@ -42,7 +42,7 @@ def check_options(
 
 def _check_counting(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Refuse what belongs to sums of codes."""
-    for name in ("few_labels", "count_share", "back", "weights", "weight_rows"):
+    for name in ("few_labels", "count_share", "target_to_labeled_weight", "weights", "weight_rows"):
         if given[name] != defaults[name]:
             raise ConfigError(
                 f"{name}={given[name]!r} is for sums of codes and has no effect where neighbors are counted "

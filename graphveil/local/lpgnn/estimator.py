@@ -80,5 +80,5 @@ def baseline_of(model: RecordEstimator) -> LPGNN:
         "posterior_steps": 0,
         "forward_correction": True,
     }
-    no_posterior = {"around": "diffusion", "posterior_use": "product"}
+    no_posterior = {"prior": "diffusion", "posterior_use": "product"}
     return LPGNN(**{**kept, "backbone": "mlp", **none_before_fit, **no_posterior})
