@@ -199,7 +199,7 @@ def slot(cell: Record) -> Record:
 
     A threshold is chosen on the first thousand and judged on the second, at a confidence of 99 %.
     """
-    graph = gv.graph.RECIPES["gap"].split(synthetic("tiny").subgraph(torch.arange(300) < 60), 0)
+    graph = gv.data.RECIPES["gap"].split(synthetic("tiny").subgraph(torch.arange(300) < 60), 0)
     pair, epsilon, gap = (2, 7), cell["epsilon"], cell["method"] == "gap"
     readers = {"gap": _row_score, "classcode": _count_score}
     joined, apart = pair_scores(

@@ -535,9 +535,10 @@ def feature_laws(local: Any, dim: int) -> dict[str, Any]:
         "gaussian": local.AnalyticGaussian(epsilon=1.0, dim=dim, delta=1e-6),
     }
     for scalar in ("laplace", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs"):
-        for allocation in (local.Sample(), local.Split()):
-            kind = f"{scalar} {type(allocation).__name__}"
-            laws[kind] = local.PerFeature(epsilon=2.0, dim=dim, scalar=scalar, allocation=allocation)
+        for name, allocation in (("Sample", local.SampledAllocation()), ("Split", local.EvenAllocation())):
+            laws[f"{scalar} {name}"] = local.PerFeature(
+                epsilon=2.0, dim=dim, scalar=scalar, allocation=allocation
+            )
     return laws
 
 

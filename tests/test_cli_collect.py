@@ -240,7 +240,7 @@ def test_a_greedy_survey_is_answered_by_nobody_who_does_not_agree(invoke: Invoke
 
 
 def test_the_command_and_the_library_have_one_limit() -> None:
-    assert inspect.signature(collect.answer).parameters["max_eps"].default == MAX_EPS == 8
+    assert inspect.signature(collect.randomize).parameters["max_eps"].default == MAX_EPS == 8
 
 
 def test_what_a_survey_says_is_shown_and_not_obeyed(invoke: Invoke) -> None:

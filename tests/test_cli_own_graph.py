@@ -24,7 +24,7 @@ def again(files: Files) -> gv.Graph:
     """Read the files once more, with a split."""
     columns = {"id": "user", "label": "team", "source": "a", "target": "b"}
     graph = gv.read_graph(files.nodes, files.edges, **columns, directed=False)
-    return gv.graph.random_split(graph, train=0.6, val=0.2, seed=1)
+    return gv.data.random_split(graph, train=0.6, val=0.2, seed=1)
 
 
 def test_a_loaded_run_scores_its_own_graph_for_nothing(trained: Path, files: Files) -> None:

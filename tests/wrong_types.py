@@ -632,7 +632,7 @@ def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "SubsetSelection": (mechanisms.SubsetSelection, {"epsilon": 1.0, "classes": 3}),
         "LocalHashing": (mechanisms.LocalHashing, {"epsilon": 1.0, "classes": 3}),
         "Laplace": (mechanisms.Laplace, {"epsilon": 1.0}),
-        "Claim": (mechanisms.Claim, {"epsilon": 1.0, "delta": 0.0, "deviations": ()}),
+        "LocalDPClaim": (mechanisms.LocalDPClaim, {"epsilon": 1.0, "delta": 0.0, "deviations": ()}),
         "LocalNoise": (mechanisms.LocalNoise, {"unsafe_noise_seed": 1}),
         "WeightedAllocation": (mechanisms.WeightedAllocation, {"theta": [0.5, 0.5]}),
         "analytic_sigma": (mechanisms.analytic_sigma, {"epsilon": 1.0, "delta": 1e-7, "sensitivity": 1.0}),

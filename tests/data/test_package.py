@@ -12,11 +12,6 @@ MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
 BELOW = {
     "graphveil.errors",
     "graphveil._aligned",
-    "graphveil._util.checks",
-    "graphveil._util.typed",
-    "graphveil._util.files",
-    "graphveil._util.random",
-    "graphveil._util.memory",
     "graphveil._notebook",
     "graphveil",
 }
@@ -68,8 +63,7 @@ def test_public_functions_and_classes_are_documented(name):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_module_imports_downwards_only(path):
     for module in imports(ast.walk(ast.parse(path.read_text()))):
-        own = module.split(".")[:2] == ["graphveil", "graph"]
-        own = own or module.startswith("graphveil.data.tables")
+        own = module.split(".")[:2] in (["graphveil", "data"], ["graphveil", "_util"])
         assert own or module in BELOW or not module.startswith("graphveil")
 
 

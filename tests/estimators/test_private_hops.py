@@ -157,7 +157,7 @@ def test_a_folder_brings_rows_and_guarantee_back_and_is_not_believed(graph: Grap
 
 
 def test_a_head_of_ones_own_learns_from_the_rows() -> None:
-    graph = gv.graph.RECIPES["gap"].split(synthetic("demo"), seed=0)
+    graph = gv.data.RECIPES["gap"].split(synthetic("demo"), seed=0)
     codes = torch.nn.functional.one_hot(graph.y, graph.num_classes).double()
     codes[~(graph.mask("train") | graph.mask("val"))] = 0  # only public labels are sent
     told = private_hops(graph, codes, unit="undirected-edge", epsilon=4.0, delta=1e-6)
