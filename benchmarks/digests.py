@@ -536,7 +536,8 @@ def feature_laws(local: Any, dim: int) -> dict[str, Any]:
     }
     for scalar in ("laplace", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs"):
         for name, allocation in (("Sample", local.SampledAllocation()), ("Split", local.EvenAllocation())):
-            laws[f"{scalar} {name}"] = local.PerFeature(
+            law = local.PerFeature(epsilon=2.0, dim=dim, scalar=scalar, allocation=allocation)
+            laws[f"{scalar} {name}"] = law
                 epsilon=2.0, dim=dim, scalar=scalar, allocation=allocation
             )
     return laws

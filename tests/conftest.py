@@ -65,7 +65,7 @@ def data_root() -> Path:
 def ray_here(ray_folder: Path) -> Iterator[Path]:
     """Join a cluster of Ray on this machine, with room for two workers; give the folder that it writes to."""
 
-    ray = imported()
+    ray = import_ray()
     if not ray.is_initialized():
         quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         ray.init(num_cpus=2, object_store_memory=100 << 20, _temp_dir=str(ray_folder), **quiet)
