@@ -538,8 +538,6 @@ def feature_laws(local: Any, dim: int) -> dict[str, Any]:
         for name, allocation in (("Sample", local.SampledAllocation()), ("Split", local.EvenAllocation())):
             law = local.PerFeature(epsilon=2.0, dim=dim, scalar=scalar, allocation=allocation)
             laws[f"{scalar} {name}"] = law
-                epsilon=2.0, dim=dim, scalar=scalar, allocation=allocation
-            )
     return laws
 
 

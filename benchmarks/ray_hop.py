@@ -23,13 +23,13 @@ from pathlib import Path
 import torch
 from hop import DIM, SIZES, random_graph
 
+from graphveil.cluster.backend import RayBackend
 from graphveil.data import Adjacency, load_dataset, open_graph
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleasePlan
 from graphveil.release.backends.base import AggregationBackend
-from graphveil.release.backends.on_ray import RayBackend
 from graphveil.release.plan import hops
 
 _TICK = os.sysconf("SC_CLK_TCK")

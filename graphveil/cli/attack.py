@@ -10,8 +10,8 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
+    from graphveil.lab.attack_target import AttackTarget
     from graphveil.lab.attacks import LinkReport, LinkSettings, RocCurve
-    from graphveil.runs.attack_target import AttackTarget
 
 _ATTACK = "Attack"
 _HEAD = ("attacker", "AUC", "AP", "TPR at 0.1 %", "at 1 % FPR", "F1 at k")
@@ -151,9 +151,9 @@ def membership(
     json: options.Json = False,
 ) -> None:
     """Infer who was trained on: a shadow model and an attack model, LiRA and Bayes posterior; internal."""
+    from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import MembershipSettings, attack_membership
     from graphveil.privacy.formatting import counted
-    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     settings = MembershipSettings(
@@ -181,7 +181,7 @@ def reconstruction(
     json: options.Json = False,
 ) -> None:
     """Reconstruct features from randomized ones, of a run where nodes randomize their records; internal."""
-    from graphveil.runs.attack_target import INTERNAL, attack_features
+    from graphveil.lab.attack_target import INTERNAL, attack_features
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
@@ -221,9 +221,9 @@ def poisoning(
 ) -> None:
     """Let false clients choose their LDP reports to a run of lpgnn, which is fitted again; internal."""
     from graphveil.errors import ConfigError
+    from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import attack_collection
     from graphveil.local.lpgnn import LPGNN
-    from graphveil.runs.attack_target import INTERNAL
 
     screen = Screen(as_json=json)
     attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
@@ -257,7 +257,7 @@ def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSetti
 
 
 def _load_target(run: Path, screen: Screen, **data: Any) -> "AttackTarget":
-    from graphveil.runs.attack_target import load_attack_target
+    from graphveil.lab.attack_target import load_attack_target
 
     with screen.spinner(f"reading {run}"):
         return load_attack_target(run, data)
@@ -282,8 +282,8 @@ def _finish(
 
 
 def _show_links(report: "LinkReport", screen: Screen) -> None:
+    from graphveil.lab.attack_target import INTERNAL
     from graphveil.privacy.formatting import counted
-    from graphveil.runs.attack_target import INTERNAL
 
     screen.print_line(INTERNAL, style="bold")
     size = f"{counted(len(report.pairs.nodes), 'node')}, {counted(len(report.pairs.joined), 'pair')}"

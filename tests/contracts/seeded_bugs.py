@@ -4707,7 +4707,7 @@ BUGS = [
         name="words_of_a_worker_are_taken_for_rows",
         edits=[
             (
-                "graphveil.release.backends.on_ray:RayBackend.run",
+                "graphveil.cluster.backend:RayBackend.run",
                 "if isinstance(result, str):",
                 "if result is None:",
             ),

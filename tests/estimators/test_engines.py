@@ -9,13 +9,13 @@ import torch
 
 import graphveil as gv
 from estimators.gnn.test_private_gnn import SMALL
+from graphveil.cluster.backend import RayBackend
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError
 from graphveil.estimators.saved import parameter_types
 from graphveil.privacy import ledger_of
 from graphveil.release import AggregationBackend
 from graphveil.release.backends.named import backend_for, named, using
-from graphveil.release.backends.on_ray import RayBackend
 from tests.estimators.gnn.modules import Mean, Records
 
 EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}

@@ -12,13 +12,13 @@ import torch
 
 import graphveil as gv
 from graphveil.cluster import worker_pool
+from graphveil.cluster.backend import RayBackend
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends.base import BlockWork
-from graphveil.release.backends.on_ray import RayBackend
 from graphveil.release.backends.row_range import RowRange
 from graphveil.release.rows.out_neighbors import OutDegrees
 from release import on_ray

@@ -14,6 +14,7 @@ import torch
 
 from graphveil._util.sealed import SecretBox, seal_to
 from graphveil.cluster import ray_connection, sealed_blobs
+from graphveil.cluster.backend import RayBackend
 from graphveil.cluster.sealed_blobs import SealedBlob, open_value, seal_value
 from graphveil.cluster.worker import _NO_WORK as NO_WORK
 from graphveil.cluster.worker import Worker
@@ -24,7 +25,6 @@ from graphveil.data.stored.stored_edges import StoredEdges
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
 from graphveil.release.backends.base import BlockWork
 from graphveil.release.backends.named import backend_for
-from graphveil.release.backends.on_ray import RayBackend
 from release.test_disk_engine import drawn, stored
 from release.test_engines import SourceIds, star, works
 

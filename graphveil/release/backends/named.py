@@ -6,22 +6,20 @@ The table is closed, since a name may come from a command line.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
+from typing import Any
 
 from graphveil._util import checks
 from graphveil.data import Adjacency
 from graphveil.data.stored.file_stamps import check_unchanged
 from graphveil.errors import ConfigError
 from graphveil.release.backends.base import AggregationBackend
-from graphveil.release.backends.disk import DiskBackend
-from graphveil.release.backends.in_memory import InMemoryBackend
-from graphveil.release.backends.on_cuda import CudaBackend
-from graphveil.release.backends.on_ray import RayBackend
 
-BACKENDS: dict[str, type[AggregationBackend]] = {
-    "memory": InMemoryBackend,
-    "disk": DiskBackend,
-    "ray": RayBackend,
-    "cuda": CudaBackend,
+BACKENDS = {  # by module and class, so that a backend is imported when it is chosen
+    "memory": "graphveil.release.backends.in_memory:InMemoryBackend",
+    "disk": "graphveil.release.backends.disk:DiskBackend",
+    "ray": "graphveil.cluster.backend:RayBackend",
+    "cuda": "graphveil.release.backends.on_cuda:CudaBackend",
 }
 
 _chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil backend", default=None)
@@ -57,6 +55,13 @@ def check_backend(backend: object) -> None:
         checks.one_of(tuple(BACKENDS), backend=backend)
 
 
+def make_backend(name: str, **options: Any) -> AggregationBackend:
+    """Make a backend by its name, with the options of its class."""
+    module, _, kind = BACKENDS[name].partition(":")
+    made: AggregationBackend = getattr(import_module(module), kind)(**options)
+    return made
+
+
 def named(name: str | None, address: str | None = None) -> AggregationBackend | str | None:
     """Return a backend by its name and, of a cluster, its address, as a command line has them.
 
@@ -71,7 +76,7 @@ def named(name: str | None, address: str | None = None) -> AggregationBackend | 
         return name
     if name != "ray":
         raise ConfigError("address= (--address) is that of a cluster; add backend='ray' (--backend ray)")
-    return RayBackend(address=address)
+    return make_backend(name, address=address)
 
 
 def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) -> AggregationBackend:
@@ -88,6 +93,6 @@ def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) 
         backend = "memory" if adjacency.folder is None else "disk"
     check_backend(backend)
     if isinstance(backend, str):
-        backend = BACKENDS[backend]()
+        backend = make_backend(backend)
     backend.check(adjacency)
     return backend
