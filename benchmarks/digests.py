@@ -279,7 +279,11 @@ def edge_codes() -> Iterator[Case]:
     yield Case("classcode", "directed-edge", {}, graph="directed", other=True, supports_growing_graphs=True)
     yield Case("classcode", "undirected-edge", {"few_labels": True, "self_training": False})
     yield Case("classcode", "undirected-edge", {"few_labels": False, "self_training": True})
-    yield Case("classcode", "undirected-edge", {"few_labels": True, "back": 0.1, "count_share": 0.2})
+    yield Case(
+        "classcode",
+        "undirected-edge",
+        {"few_labels": True, "target_to_labeled_weight": 0.1, "count_share": 0.2},
+    )
     yield Case("classcode", "undirected-edge", {"self_training": False}, graph="few")
     for weight in ("half_cos", "class_agree(0.2)", "posterior_dot", "jaccard", "half_cos@8"):
         on = "sparse" if weight == "jaccard" else "undirected"

@@ -125,10 +125,10 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
     Raises:
         ArtifactError: a part is damaged, or does not agree with the others.
     """
-    file, promise = read_schema(release / MODEL, ModelFile), read_guarantee(release)
+    file, privacy_file = read_schema(release / MODEL, ModelFile), read_guarantee(release)
     if not len(file.class_names) == len(set(file.class_names)) == file.shape.classes:
         raise ArtifactError(f"{MODEL} must hold one distinct class name for each class")
-    rows = _read_rows(promise.guarantee.unit, file, release, _rows_folder(folder, release, per_node))
+    rows = _read_rows(privacy_file.guarantee.unit, file, release, _rows_folder(folder, release, per_node))
     return Snapshot(
         method=file.method,
         parameters=file.parameters,
@@ -136,9 +136,9 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
         class_names=tuple(file.class_names),
         scaling=None if file.scaling is None else file.scaling.model_dump(),
         encoding=_encoding_of(file),
-        guarantee=promise.guarantee,
-        rows=promise.releases,
-        sampler=promise.sampler,
+        guarantee=privacy_file.guarantee,
+        rows=privacy_file.releases,
+        sampler=privacy_file.sampler,
         state=_read_tensors(release / WEIGHTS),
         **rows,
     )

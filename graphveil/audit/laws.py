@@ -275,7 +275,7 @@ class ChoiceLaw(Law):
 
 
 def of_choices(ours: Floats, theirs: Floats) -> LossLowerBound:
-    """Return the loss of every row's most telling choice; a choice that only we make tells everything."""
+    """Return the loss of every row's most distinguishing choice; one that only we make reveals everything."""
     if not ours.size:
         return LossLowerBound()
     only = np.where(theirs <= 0, ours, 0.0).sum(axis=1).max()
@@ -283,9 +283,9 @@ def of_choices(ours: Floats, theirs: Floats) -> LossLowerBound:
         ratio = np.where((ours > 0) & (theirs > 0), np.log(ours / theirs), -np.inf)
     best = ratio.argmax(axis=1)
     rows = np.arange(len(ours))
-    telling = ratio[rows, best] > SAME
-    pure = float(ratio[rows, best][telling].sum())
-    return LossLowerBound(pure=pure, mass=float(ours[rows, best][telling].prod()), certain=float(only))
+    distinguishing = ratio[rows, best] > SAME
+    pure = float(ratio[rows, best][distinguishing].sum())
+    return LossLowerBound(pure=pure, mass=float(ours[rows, best][distinguishing].prod()), certain=float(only))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -237,9 +237,9 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     from graphveil.runs.artifacts import RunFolder
     from graphveil.runs.pages.event_table import event_cells, event_lines
 
-    promise = read_guarantee(run)
-    guarantee, screen = promise.guarantee, Screen(as_json=json)
-    lines = event_lines(guarantee, promise.releases)
+    privacy_file = read_guarantee(run)
+    guarantee, screen = privacy_file.guarantee, Screen(as_json=json)
+    lines = event_lines(guarantee, privacy_file.releases)
     screen.print_line("In plain words", style="bold")
     screen.print_paragraph(cards.guarantee_summary(guarantee) + "\n")
     screen.print_line("The guarantee", style="bold")

@@ -14,7 +14,7 @@ from graphveil._util import checks
 from graphveil._util.typed import checked
 from graphveil.data.graph import Graph
 from graphveil.data.identity import EdgeSet
-from graphveil.data.published.catalog import CATALOGUE, Dataset, Reader, entry_of
+from graphveil.data.published.catalog import CATALOG, Dataset, Reader, entry_of
 from graphveil.data.published.local import Fields
 from graphveil.data.recipes import RECIPES
 from graphveil.data.synthetic import synthetic
@@ -89,7 +89,7 @@ def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any
             "where": entry.where,
             "local": any(entry.lies_under(folder) for folder in folders),
         }
-        for entry in CATALOGUE.values()
+        for entry in CATALOG.values()
     ]
 
 

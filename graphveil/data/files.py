@@ -264,7 +264,7 @@ def _edge_types(ends: list[str], node_ids: Column) -> dict[str, Any]:
 def _positions(
     table: Table, name: str, node_ids: Column, id: str | None, *, written: bool
 ) -> npt.NDArray[np.integer]:
-    """Return the row of every id in the table of nodes, whose column of ids is ``id``, where there is one."""
+    """Return the row of every id in the table of nodes; ``id`` is its column of ids, if it has one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -272,7 +272,7 @@ def _positions(
     positions = pc.index_in(ids, value_set=node_ids)
     if positions.null_count:
         kind = "whole numbers" if pa.types.is_int64(node_ids.type) else "text"
-        whose = (
+        owner_text = (
             f"holds ids that no node has (theirs are {kind}); add those nodes, or drop those rows"
             if id is None
             else f"of the edges holds ids that column {id!r} of the nodes ({kind}) lacks; add those nodes or "
@@ -280,5 +280,5 @@ def _positions(
         )
         difference = id_difference_hint(pc.unique(ids.filter(pc.is_null(positions))).drop_null(), node_ids)
         how = f" (some differ only in {difference}: write both tables alike)" if difference else ""
-        raise GraphError(f"column {name!r} {whose}{how}")
+        raise GraphError(f"column {name!r} {owner_text}{how}")
     return np.array(positions.to_numpy(zero_copy_only=False))  # a copy: what Arrow holds is read-only

@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 import time
-import warnings
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -215,11 +214,6 @@ class Estimator(DisplayMixin, ABC):
     def training_sample_note(self, graph: Graph) -> str:
         """Say which nodes a fit learns from, where there are too many for all of them; else nothing."""
         return training_sample_description(graph) if self._build_method().samples else ""
-
-    def promise(self, graph: Graph) -> tuple[ReleasePlan | None, Guarantee]:
-        """Return the plan and the guarantee of a fit: :meth:`preview` by its former name."""
-        warnings.warn("promise() is called preview() now", DeprecationWarning, stacklevel=2)
-        return self.preview(graph)[:2]
 
     @checked_except("graph", "labels", "workspace", "cache")
     def fit(

@@ -40,14 +40,14 @@ class DisplayMixin(Predictor):
                 ("fit", "not fitted yet; fit(graph) trains it"),
                 ("guarantee", "no guarantee before a fit"),
             ]
-        sizes, promise = self._fit.sizes, self.guarantee_with_predictions
+        sizes, guarantee = self._fit.sizes, self.guarantee_with_predictions
         size = f"fitted on {sizes.nodes:,} nodes, {sizes.classes} classes"
-        if promise.unit == NoUnit.name:
+        if guarantee.unit == NoUnit.name:
             return [("fit", size), ("guarantee", "no guarantee: nothing is protected")]
-        releases = counted(promise.releases, "release")
-        void = "" if promise.valid else "; void, for its known deviations"
-        figure = format_epsilon_delta(promise.epsilon, promise.delta)
-        return [("fit", size), ("guarantee", f"{promise.unit}: {figure}, {releases}{void}")]
+        releases = counted(guarantee.releases, "release")
+        void = "" if guarantee.valid else "; void, for its known deviations"
+        figure = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
+        return [("fit", size), ("guarantee", f"{guarantee.unit}: {figure}, {releases}{void}")]
 
     @property
     def classes_(self) -> npt.NDArray[Any]:

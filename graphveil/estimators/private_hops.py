@@ -29,7 +29,7 @@ from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import NeighborSumData, Query, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops as equal_hops
 
-_ROWS, _PROMISE, _PAGE, _FORMAT = "rows.safetensors", "guarantee.json", "RELEASED.md", "graphveil-rows"
+_ROWS, _GUARANTEE, _PAGE, _FORMAT = "rows.safetensors", "guarantee.json", "RELEASED.md", "graphveil-rows"
 _EDGE_UNITS = (UndirectedEdge, DirectedEdge)
 
 
@@ -79,7 +79,7 @@ class ReleasedRows:
             tensors = {f"hop{number}": hop for number, hop in enumerate(self.hops, 1)} | {"sent": self.sent}
             save_checked(work / _ROWS, {name: part.contiguous() for name, part in tensors.items()})
             record = {"format": _FORMAT, "noise": self.noise, "guarantee": guarantee_to_plain(self.guarantee)}
-            (work / _PROMISE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            (work / _GUARANTEE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
             (work / _PAGE).write_text(f"# Released rows\n\n{self.formal_statement()}\n", encoding="utf-8")
         return path
 
@@ -92,7 +92,7 @@ class ReleasedRows:
         """
         path = as_path(folder, "folder")
         try:
-            record = json.loads((path / _PROMISE).read_text(encoding="utf-8"))
+            record = json.loads((path / _GUARANTEE).read_text(encoding="utf-8"))
             if record["format"] != _FORMAT:
                 raise ValueError
             noise = tuple(float(value) for value in record["noise"])

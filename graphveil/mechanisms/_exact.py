@@ -55,10 +55,10 @@ def discrete_gaussian(stream: RowStream, rows: Integers, dim: int, numerator: in
     """
     fast, strips = compiled_pass(), _strips(numerator, AMBIGUOUS)
     if fast is None:
-        return _drawn_plainly(strips, stream, rows, dim)
+        return _drawn_by_numpy(strips, stream, rows, dim)
     out, again = fast.draw(stream.round_keys(fast.blocks), rows, dim, strips.compiled, strips.place_bits)
     for some in again:
-        out[some] = _drawn_plainly(strips, stream, rows[some], dim)
+        out[some] = _drawn_by_numpy(strips, stream, rows[some], dim)
     return out
 
 
@@ -70,7 +70,7 @@ def compiled_drawing(stream: RowStream, dim: int, numerator: int, most: int) -> 
     return fast.drawing(stream.round_keys(fast.blocks), dim, strips.compiled, strips.place_bits, most)
 
 
-def _drawn_plainly(strips: "_Strips", stream: RowStream, rows: Integers, dim: int) -> npt.NDArray[np.int32]:
+def _drawn_by_numpy(strips: "_Strips", stream: RowStream, rows: Integers, dim: int) -> npt.NDArray[np.int32]:
     """Return the samples of some rows with NumPy, ties in arbitrary precision: the oracle."""
     out = np.empty((len(rows), dim), dtype=np.int32)
     flat = out.reshape(-1)

@@ -250,8 +250,8 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
 
     def refund(self, release_id: str) -> bool:
         """Give a release back in every ledger; whether that could be done in all."""
-        withdrawn = [ledger.refund(release_id) for ledger in self._ledgers]
-        return all(withdrawn)
+        refunded = [ledger.refund(release_id) for ledger in self._ledgers]
+        return all(refunded)
 
     def __len__(self) -> int:
         """How many releases are recorded in the fullest of the ledgers."""

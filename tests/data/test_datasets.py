@@ -171,9 +171,9 @@ def offline(monkeypatch):
 
     entries = {
         name: dataclasses.replace(entry, fetch=entry.fetch and fail)
-        for name, entry in catalog.CATALOGUE.items()
+        for name, entry in catalog.CATALOG.items()
     }
-    monkeypatch.setattr(catalog, "CATALOGUE", entries)
+    monkeypatch.setattr(catalog, "CATALOG", entries)
     return tries
 
 

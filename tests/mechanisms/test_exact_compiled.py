@@ -16,7 +16,7 @@ needs_aes = pytest.mark.skipif(not MOST, reason="the processor has no instructio
 
 def plain(rows: np.ndarray, dim: int, numerator: int) -> np.ndarray:
     strips = _exact._strips(numerator, _exact.AMBIGUOUS)
-    return _exact._drawn_plainly(strips, RowStream(KEY), rows, dim)
+    return _exact._drawn_by_numpy(strips, RowStream(KEY), rows, dim)
 
 
 @needs_aes
@@ -66,8 +66,8 @@ def test_what_comes_near_a_tie_is_drawn_again_in_arbitrary_precision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     again: list[int] = []
-    plainly = _exact._drawn_plainly
-    monkeypatch.setattr(_exact, "_drawn_plainly", lambda *args: again.append(len(args[2])) or plainly(*args))
+    plainly = _exact._drawn_by_numpy
+    monkeypatch.setattr(_exact, "_drawn_by_numpy", lambda *args: again.append(len(args[2])) or plainly(*args))
     monkeypatch.setattr(_exact_compiled, "_STRIP", 64)
     rows = np.arange(640)
     sure = _exact.discrete_gaussian(RowStream(KEY), rows, 4, 5000)

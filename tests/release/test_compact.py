@@ -146,8 +146,8 @@ def test_what_comes_near_a_tie_is_drawn_again_and_summed_then(
 
     sure = noisy_parts()
     again: list[int] = []
-    plainly = _exact._drawn_plainly
-    monkeypatch.setattr(_exact, "_drawn_plainly", lambda *args: again.append(len(args[2])) or plainly(*args))
+    plainly = _exact._drawn_by_numpy
+    monkeypatch.setattr(_exact, "_drawn_by_numpy", lambda *args: again.append(len(args[2])) or plainly(*args))
     monkeypatch.setattr(_exact_compiled, "_STRIP", 256)
     monkeypatch.setattr(_exact, "AMBIGUOUS", 2.0**-9)
     near = noisy_parts()

@@ -9,7 +9,7 @@ import pytest
 
 from graphveil.errors import ArtifactError
 from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions, cells_of
-from graphveil.lab.papers.figures import COLOURS, figures_of
+from graphveil.lab.papers.figures import COLORS, figures_of
 from graphveil.lab.papers.measures.measurement import Measurement
 from graphveil.lab.papers.outputs import Results
 from graphveil.lab.papers.results import Point, points_of
@@ -160,7 +160,7 @@ def test_a_line_has_one_color_wherever_it_is_drawn() -> None:
     cells = cells_of(replace(both, lines=lines), run_options)
     points = points_of(both, run_options, [found(cell, 0.7, 0.6) for cell in cells])
     drawn = figures_of(replace(both, lines=lines), points, ("svg",))
-    color = COLOURS[2].encode()  # of the MLP, which stands third
+    color = COLORS[2].encode()  # of the MLP, which stands third
     assert all(color in content for content in drawn.values()) and len(drawn) == 2
 
 

@@ -161,7 +161,7 @@ def _other_records(graph: SmallGraph, q: int, unit: NodeRecord, rng: Rng) -> Ite
 
 
 @family.register
-def _of_promises(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, ...]) -> Family:
+def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, ...]) -> Family:
     """Delete nodes with all their edges, of graphs for which the assumption about degrees is true."""
     mutual = bool(rng.random() < 0.5)
     drawn = draw_graph(rng, directed=not mutual, most=NODES)

@@ -62,11 +62,11 @@ def entry_of(name: str) -> Dataset:
     Traceback (most recent call last):
     graphveil.errors.ConfigError: name='coara' is not the name of a data set; did you mean 'cora'?
     """
-    if name in CATALOGUE:
-        return CATALOGUE[name]
+    if name in CATALOG:
+        return CATALOG[name]
     school = _SCHOOL.fullmatch(name)
     if school is None:
-        near = suggestion(name, CATALOGUE) or "; `graphveil datasets` lists them"
+        near = suggestion(name, CATALOG) or "; `graphveil datasets` lists them"
         raise ConfigError(f"name={name!r} is not the name of a data set{near}")
     return _facebook100(school[1])
 
@@ -221,7 +221,7 @@ _OTHERS = (
     ),
 )
 
-CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
+CATALOG: Mapping[str, Dataset] = MappingProxyType(
     {
         entry.name: entry
         for entry in (

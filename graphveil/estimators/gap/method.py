@@ -139,12 +139,12 @@ class Aggregation:
             rows, make_aggregate_fn(release, keys, session.plan), hop_noise_stds(session.plan)
         )
 
-    def run_hops(self, rows: Tensor, ask: AggregateFn, stds: Sequence[float]) -> list[Tensor]:
+    def run_hops(self, rows: Tensor, aggregate: AggregateFn, stds: Sequence[float]) -> list[Tensor]:
         """Return the answers of hops, each sent what the one before said."""
         aggregates: list[Tensor] = []
         sent = rows
         for std in stds:
-            aggregates.append(ask(sent))
+            aggregates.append(aggregate(sent))
             sent = self.method.hop_transform.next_input(self.encoder, rows, aggregates, std)
         return aggregates
 
@@ -218,9 +218,9 @@ class TrainedGap(TrainedModel):
     ) -> list[Tensor]:
         """Return the K answers of a graph that has grown: old rows as they are, and the new ones below."""
         keys = self.aggregation.keys(graph, rows, session)
-        known, ask = iter(kept.rows), make_aggregate_fn(release, keys, session.plan)
+        known, aggregate = iter(kept.rows), make_aggregate_fn(release, keys, session.plan)
         noise = hop_noise_stds(session.plan)
-        return self.aggregation.run_hops(rows, lambda x: torch.cat([next(known), ask(x)]), noise)
+        return self.aggregation.run_hops(rows, lambda x: torch.cat([next(known), aggregate(x)]), noise)
 
     def state(self) -> State:
         """Return all weights."""

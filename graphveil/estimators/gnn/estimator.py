@@ -20,7 +20,7 @@ from graphveil.release.steps.tree_steps import Reach
 from graphveil.training import PrivateSchedule
 
 _MIN_SHARE, _MIN_AGGREGATION_SHARE, _MAX_SUGGESTED_SHARE = 0.001, 0.05, 0.4
-_LEAVES, _HEARD = 128, 4  # leaves of a star, and of a tree for each slot
+_LEAVES, _MAX_LEAVES_PER_SLOT = 128, 4  # leaves of a star, and of a tree for each slot
 _AVERAGED = 0.3  # of the steps, whose iterates are averaged
 
 
@@ -244,7 +244,7 @@ class PrivateGNN(Estimator):
                 schedule=schedule,
                 layers=self.layers,
                 slots=self.max_out_edges,
-                cap=self.leaves or _HEARD * self.max_out_edges,
+                cap=self.leaves or _MAX_LEAVES_PER_SLOT * self.max_out_edges,
             )
         return OneHopGNN(
             name=self.method,

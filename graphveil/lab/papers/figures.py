@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colors, which can be told apart by everybody.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "-.")  # where there are more lines than colors
 _INK, _SOFT, _LINE = "#1d2127", "#5b6470", "#e3e6ea"
@@ -141,11 +141,11 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
     for name in dict.fromkeys(point.place[2] for point in points):
         number = names.index(name)
         own = [point for point in points if point.place[2] == name]
-        style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "zorder": 3}
+        style: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "zorder": 3}
         if own[0].place[3] is None:
             place.axhline(scale * (own[0].mean or 0), label=name, linestyle="--", linewidth=1.2, **style)
             continue
-        style["linestyle"] = LINES[number // len(COLOURS) % len(LINES)]
+        style["linestyle"] = LINES[number // len(COLORS) % len(LINES)]
         own.sort(key=lambda point: point.place[3] or 0)
         there = [_x(point, beyond) for point in own]
         means = [scale * (point.mean or 0) for point in own]
@@ -198,7 +198,7 @@ def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
     figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 3) * _ROW)
     panels = list(dict.fromkeys(point.place[1] for point in points))
     for row, point in enumerate(points):
-        color = COLOURS[panels.index(point.place[1]) % len(COLOURS)]
+        color = COLORS[panels.index(point.place[1]) % len(COLORS)]
         mean, ends, known = scale * (point.mean or 0), point.interval, point.published
         if ends:
             place.plot([scale * end for end in ends], [row, row], color=color, linewidth=1.6, zorder=2)

@@ -95,11 +95,11 @@ class LocalMethod(Method):
             return self.received.guarantee
         if not self.privacy_config.protects:
             return super().guarantee(plan, graph)
-        promise = self.guarantee_for_sizes(graph.num_features, graph.num_classes)
-        promise = promise.with_deviations(*record_deviations(graph))
+        guarantee = self.guarantee_for_sizes(graph.num_features, graph.num_classes)
+        guarantee = guarantee.with_deviations(*record_deviations(graph))
         received = self.received is not None  # then devices saw to it
         labels = (LABEL_PRESENCE_NOTE,) if self.protects_labels and not received else ()
-        return dataclasses.replace(promise, notes=(*self.notes(graph), *labels), received=received)
+        return dataclasses.replace(guarantee, notes=(*self.notes(graph), *labels), received=received)
 
     def guarantee_for_sizes(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records of so many features and classes, whatever the graph."""

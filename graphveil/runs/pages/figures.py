@@ -11,7 +11,7 @@ from graphveil._util.escape import html
 from graphveil.runs.pages.charts import HEIGHT, WIDTH, PlotLine, plot
 
 # Okabe and Ito's colors, which everybody can tell apart, less the yellow that vanishes on white.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9")
 _DASHES = (("", "solid"), ("7 4", "dash"), ("2 3", "dot"), ("9 3 2 3", "dashdot"))
 _UPLOADS = ("sendChartToCloud", "sendDataToCloud", "editInChartStudio")  # a report is internal
 _GREY = "#7a8089"  # readable on light and on dark
@@ -21,7 +21,7 @@ def line_styles(count: int) -> str:
     """Return the style sheet of so many lines, ``l0`` and on."""
     rules = []
     for number in range(count):
-        color, (dash, _) = COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
+        color, (dash, _) = COLORS[number % len(COLORS)], _DASHES[number // len(COLORS) % len(_DASHES)]
         rules.append(f".l{number} {{ stroke: {color}; stroke-dasharray: {dash or 'none'}; }}")
         rules.append(f".key .l{number} {{ border-color: {color}; }}")
     return "\n".join(rules)
@@ -96,7 +96,7 @@ def _plotly(
         plot_bgcolor="rgba(0,0,0,0)",
         legend={"orientation": "h", "y": -0.25},
         margin={"l": 56, "r": 12, "t": 40, "b": 56},  # the buttons stand above the picture
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": _GREY, "activecolor": COLOURS[0]},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": _GREY, "activecolor": COLORS[0]},
         height=380,
     )
     inner = drawn.to_html(
@@ -117,8 +117,8 @@ def _stroke(style: str) -> dict[str, str]:
         return {"color": _GREY, "dash": "dot"}
     number = int(style[1:].partition(" ")[0])
     return {
-        "color": COLOURS[number % len(COLOURS)],
-        "dash": _DASHES[number // len(COLOURS) % len(_DASHES)][1],
+        "color": COLORS[number % len(COLORS)],
+        "dash": _DASHES[number // len(COLORS) % len(_DASHES)][1],
     }
 
 

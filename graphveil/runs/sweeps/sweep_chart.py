@@ -9,7 +9,7 @@ from graphveil.runs.pages.charts import HEIGHT, WIDTH, PlotLine, plot
 from graphveil.runs.results import Summary
 
 # Okabe and Ito's colors, which can be told apart by everybody; beyond them, lines are dashed.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES = ("", "6 3", "2 3", "9 3 2 3")
 _LEGEND_ROW, _LEGEND_LEFT = 18, 52
 _LEGEND_WIDE, _LETTER, _KEY = (
@@ -90,7 +90,7 @@ def _line(number: int, one: Series, place: int, count: int, names: dict[float, s
     if one.level is not None:
         level, between = one.level.mean, one.level.ci95
         ends = [] if level is None else [(low, 100 * level), (high, 100 * level)]
-        pale = _pale(_COLOURS[number % len(_COLOURS)])
+        pale = _pale(_COLORS[number % len(_COLORS)])
         band = None if between is None else (100 * between[0], 100 * between[1], pale)
         return PlotLine(one.name, ends, f"l{number} level", band=band)
     aside = (place - (count - 1) / 2) * _SHIFT / max(1, count / 4) * (high - low)
@@ -100,7 +100,7 @@ def _line(number: int, one: Series, place: int, count: int, names: dict[float, s
         [(x, 100 * y.mean) for x, y in there if y.mean is not None],
         f"l{number}",
         [(x, 100 * y.ci95[0], 100 * y.ci95[1]) for x, y in there if y.ci95 is not None],
-        _COLOURS[number % len(_COLOURS)],
+        _COLORS[number % len(_COLORS)],
     )
 
 
@@ -112,13 +112,13 @@ def _pale(color: str) -> str:
 
 def _strokes(series: Sequence[Series]) -> str:
     return "".join(
-        f".l{number} {{ stroke: {_COLOURS[number % len(_COLOURS)]}; {_dashes(number, one)}}}\n"
+        f".l{number} {{ stroke: {_COLORS[number % len(_COLORS)]}; {_dashes(number, one)}}}\n"
         for number, one in enumerate(series)
     )
 
 
 def _dashes(number: int, one: Series) -> str:
-    dash = "3 3" if one.level is not None else _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    dash = "3 3" if one.level is not None else _DASHES[number // len(_COLORS) % len(_DASHES)]
     return f"stroke-dasharray: {dash}; " if dash else ""
 
 

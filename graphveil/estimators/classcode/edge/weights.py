@@ -102,10 +102,10 @@ def fit_weight_model(
     network = edge_weighting.weight_network(graph.num_classes, session.streams.torch("weights"))
     if network is not None:
         rows = log_posteriors.exp()
-        taught = session.load_or_compute(
+        state = session.load_or_compute(
             "weights", lambda: _state_of(edge_weighting.learned(graph, rows, session))
         )
-        network.load_state_dict(taught)
+        network.load_state_dict(state)
     return EdgeWeightModel(edge_weighting.similarity, network)
 
 

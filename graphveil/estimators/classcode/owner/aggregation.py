@@ -16,7 +16,7 @@ Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to no
 LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
 FLAT_LEVELS = LEVELS[:2]  # released at weight one, or not
 FIRST_LEVELS = LEVELS[:10]  # up to weight four
-_FLAT, _FAVOURED = 1, 8
+_FLAT, _PREFERRED = 1, 8
 _LATER = 64.0
 _UNCERTAINTY_FLOOR = 0.05
 
@@ -61,7 +61,7 @@ def aggregate_and_decode(
     """
     codes = simplex_codes(messages.classes)
     vectors = messages.first(log_posteriors)
-    levels = torch.where(released, torch.where(prioritized, _FLAT + _FAVOURED, _FLAT), 0)
+    levels = torch.where(released, torch.where(prioritized, _FLAT + _PREFERRED, _FLAT), 0)
     total, precision = torch.zeros(len(released), codes.shape[1], dtype=torch.float64), 0.0
     for number, sigma in enumerate(sigmas, start=1):
         total += push(vectors, levels).to(torch.float64) / sigma**2
