@@ -10,13 +10,11 @@ PACKAGE = Path(__file__).parents[1] / "graphveil"
 BANNED = set(
     re.findall(
         r"\w+",
-        """
-        anew ask asked asking asks beside book booked booking bookings crew crowd desk everybody foretell foretold
-        gave hear heard hearing hears honest lends liar listen listened listens manners nobody office parcel
-        parcels plainly promise promised promises said say saying says silenced somebody speak speaks spoke spoken
-        surroundings taught teach teacher teachers teaches teaching tell teller telling tells told unheard unsaid
-        vouch vouches whoever whose withdrawn
-        """,
+        "anew ask asked asking asks beside book booked booking bookings crew crowd desk everybody "
+        "foretell foretold gave hear heard hearing hears honest lends liar listen listened listens "
+        "manners nobody office parcel parcels plainly promise promised promises said say saying says "
+        "silenced somebody speak speaks spoke spoken surroundings taught teach teacher teachers teaches "
+        "teaching tell teller telling tells told unheard unsaid vouch vouches whoever whose withdrawn",
     )
 )
 FOREIGN = {"listens_for"}  # of SQLAlchemy
