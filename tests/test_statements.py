@@ -163,7 +163,7 @@ def test_the_home_page_says_which_outputs_are_withheld(unit: str) -> None:
 def test_the_attack_bound_states_what_it_assumes(unit: UndirectedEdge | NodeRecord) -> None:
     guarantee = Guarantee.from_event(unit, Gaussian(0.2), delta=1e-7, releases=1)
     words = cards.guarantee_summary(guarantee)
-    assert f"at most {cards.percent_up(guarantee.max_tpr)} in 100" in words
+    assert f"at most {cards.percent_up(guarantee.max_tpr())} in 100" in words
     assert "assuming that AES-256 and HMAC-SHA256 are secure" in words
 
 

@@ -130,7 +130,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             },
         ),
         "RocCurve": (a.RocCurve, ranking.__dict__),
-        "RocCurve.from_scores": (a.RocCurve.from_scores, {"scores": scores, "there": there}),
+        "RocCurve.from_scores": (a.RocCurve.from_scores, {"scores": scores, "labels": there}),
         "RocCurve.tpr": (ranking.tpr, {"fpr": 0.1}),
         "RocCurve.at_top": (ranking.at_top, {"most": 3.0}),
         "RocCurve.curve": (ranking.curve, {"points": 9}),
@@ -173,7 +173,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "seed": 0,
             },
         ),
-        "roc_auc": (a.roc_auc, {"scores": scores, "there": there}),
+        "roc_auc": (a.roc_auc, {"scores": scores, "labels": there}),
         "bayes_scores": (
             a.bayes_scores,
             {
@@ -183,7 +183,10 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "nodes": np.arange(30),
             },
         ),
-        "theoretical_bound_of": (a.theoretical_bound_of, {"guarantee": fitted().guarantee, "thing": "edge"}),
+        "theoretical_bound_of": (
+            a.theoretical_bound_of,
+            {"guarantee": fitted().guarantee, "attacked_object": "edge"},
+        ),
         "correlations": (a.correlations, {"rows": rng.random((300, 4)), "pairs": pairs()}),
         "draw_pairs": (
             a.draw_pairs,
@@ -258,16 +261,16 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     plan = gv.GAP(unit="undirected-edge", epsilon=1.0, hops=1).plan(num_nodes=40, num_classes=2)
     report = a.neighbor_test_query(query, UndirectedEdge(), pairs=2)
     scores = rng.random(40)
-    runs = {"tp": 30, "with_canary": 40, "fp": 4, "without": 40, "confidence": 0.99}
+    runs = {"tp": 30, "with_canary": 40, "fp": 4, "without_canary": 40, "confidence": 0.99}
     noise = NoiseRecorder(rng)
     return {
-        "LocalDPClaim": (a.Claim, {"epsilon": 1.0, "delta": 0.0, "mu": None}),
+        "PrivacyClaim": (a.PrivacyClaim, {"epsilon": 1.0, "delta": 0.0, "mu": None}),
         "Finding": (
             a.Finding,
             {"kind": "a", "epsilon": 1.0, "mu": 1.0, "first": small, "second": small},
         ),
         "LowerBound": (a.LowerBound, bound.__dict__),
-        "NoiseRecorder": (a.NoiseRecorder, {"rng": rng, "hidden": None, "given": None, "silent": False}),
+        "NoiseRecorder": (a.NoiseRecorder, {"rng": rng, "hidden": None, "given": None, "zero_noise": False}),
         "NoiseRecorder.gaussian": (noise.gaussian, {"value": 0.0, "sigma": 1.0}),
         "NoiseRecorder.laplace": (noise.laplace, {"value": 0.0, "scale": 1.0}),
         "NoiseRecorder.flip": (noise.flip, {"bits": np.array([0, 1]), "epsilon": 1.0}),
@@ -280,7 +283,7 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "delta": 0.0,
                 "confidence": 0.9,
                 "planted": (),
-                "silent": {},
+                "without_canaries": {},
             },
         ),
         "NeighborTestResult": (a.NeighborTestResult, {} if report is None else report.__dict__),
@@ -327,11 +330,16 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         ),
         "audit_feature_mechanism": (
             a.audit_feature_mechanism,
-            {"mechanism": MultiBit(epsilon=1.0, dim=4), "people": 64, "confidence": 0.99, "noise": None},
+            {"mechanism": MultiBit(epsilon=1.0, dim=4), "num_records": 64, "confidence": 0.99, "noise": None},
         ),
         "audit_label_mechanism": (
             a.audit_label_mechanism,
-            {"mechanism": LabelRR(epsilon=1.0, classes=3), "people": 64, "confidence": 0.99, "noise": None},
+            {
+                "mechanism": LabelRR(epsilon=1.0, classes=3),
+                "num_records": 64,
+                "confidence": 0.99,
+                "noise": None,
+            },
         ),
         "repeated_runs": (a.repeated_runs, {**runs, "delta": 0.0}),
         "neighbor_test": (
@@ -367,7 +375,7 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             a.sampled_training,
             {
                 "scores": scores,
-                "without": scores - 1,
+                "without_canary": scores - 1,
                 "noise_multiplier": 1.0,
                 "sampling_rate": 0.5,
                 "steps": 2,
@@ -377,7 +385,7 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         ),
         "summed_gaussian": (
             a.summed_gaussian,
-            {"with_canary": scores, "without": scores - 1, "delta": 1e-5, "confidence": 0.9},
+            {"with_canary": scores, "without_canary": scores - 1, "delta": 1e-5, "confidence": 0.9},
         ),
     }
 
@@ -565,6 +573,7 @@ def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             p.Guarantee.from_event,
             {"unit": unit, "event": event, "delta": 1e-7, "releases": 1},
         ),
+        "max_tpr": (guarantee.max_tpr, {"fpr": 0.01}),
         "group_epsilon": (guarantee.group_epsilon, {"num_edges": 2}),
         "repeated": (guarantee.repeated, {"runs": 2}),
         "auto_delta": (p.auto_delta, {"unit": unit, "bound": 10}),
@@ -618,11 +627,11 @@ def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             collect.check_limits,
             {"protocol": protocol, "max_eps": 8.0, "allow_unprotected_label": False},
         ),
-        "decode": (collect.decode, {"protocol": protocol, "node": "a", "message": message}),
+        "decode": (collect.decode, {"protocol": protocol, "node": "a", "encoded_report": message}),
         "Collector": (collect.Collector, {"protocol": protocol, "nodes": 1, "ids": ["a"]}),
         "Collector.accept": (
             collect.Collector(protocol, 1, ids=["a"]).accept,
-            {"message": message, "node": 0},
+            {"encoded_report": message, "node": 0},
         ),
         "Bounds": (mechanisms.Bounds, {"low": 0.0, "high": 1.0, "from_data": False}),
         "MultiBit": (MultiBit, {**law, "m": 1}),

@@ -76,7 +76,7 @@ def attack_bound_text(guarantee: Guarantee) -> str:
     ...     releases=1))
     'true-positive rate at 1 % false positives: at most 1.74 %'
     """
-    figure = f"true-positive rate at 1 % false positives: at most {percent_up(guarantee.max_tpr)} %"
+    figure = f"true-positive rate at 1 % false positives: at most {percent_up(guarantee.max_tpr())} %"
     return f"{figure}{invalid_mark(valid=guarantee.valid, unit=guarantee.unit)}"
 
 
@@ -137,7 +137,7 @@ def _guarantee_summary(guarantee: Guarantee) -> str:
     return (
         f"Suppose that an attacker knows everything except {secret}: all other edges, everybody's features "
         "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
-        f"the edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr)} in 100 "
+        f"the edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 "
         "of those that do; guessing blindly finds 1. "
         f"{_ATTACKS}."
     )
@@ -158,7 +158,7 @@ def _summary_of_records(guarantee: Guarantee) -> str:
         f"Suppose that an attacker knows everybody else's record and asks {attacker_question}. The attacker "
         "sees all that "
         "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
-        f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr)} in 100 of "
+        f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
         f"{classes[1]}; guessing blindly finds 1. "
         f"{_ATTACKS}."
         f"{_proviso(guarantee)}"
@@ -175,7 +175,7 @@ def _summary_of_reports(guarantee: Guarantee) -> str:
         "Suppose that an attacker sees everything that was computed here, the randomized records included, "
         "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
         "for 1 in 100 of those with the one, any test finds at most "
-        f"{percent_up(guarantee.max_tpr)} in 100 of those with the other; guessing blindly finds 1. "
+        f"{percent_up(guarantee.max_tpr())} in 100 of those with the other; guessing blindly finds 1. "
         f"{_ATTACKS}, and nobody who collects the randomized "
         "records has to be trusted. It is not about labels of "
         "test nodes, which the test score reads, nor about who is connected with whom."
@@ -188,7 +188,7 @@ def _summary_of_features(guarantee: Guarantee) -> str:
     return (
         "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, "
         "and asks which of two lists of features a particular person has. Accepting a false alarm for 1 in "
-        f"100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr)} in 100 of "
+        f"100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
         "those with the other; guessing blindly finds 1."
     )
 

@@ -57,7 +57,7 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
 
 def reveals_edges(guarantee: Guarantee) -> bool:
     """Return whether an attacker may find practically all edges under a guarantee."""
-    return guarantee.max_tpr >= _ALMOST_CERTAIN
+    return guarantee.max_tpr() >= _ALMOST_CERTAIN
 
 
 def _difference(guarantee: Guarantee) -> str:
@@ -68,7 +68,7 @@ def _difference(guarantee: Guarantee) -> str:
 
 def page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: str) -> str:
     """Return what somebody has to know who is handed the folder."""
-    found = f"{100 * guarantee.max_tpr:.2f}"
+    found = f"{100 * guarantee.max_tpr():.2f}"
     kind = "directed" if graph.directed else "undirected"
     return f"""# A released graph
 

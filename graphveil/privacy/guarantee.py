@@ -47,7 +47,7 @@ class Guarantee:
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
-    >>> round(g.epsilon, 3), round(g.max_tpr, 4)
+    >>> round(g.epsilon, 3), round(g.max_tpr(), 4)
     (1.0, 0.0173)
     """
 
@@ -250,10 +250,29 @@ class Guarantee:
         """The whole privacy curve."""
         return NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(self.event)
 
-    @property
-    def max_tpr(self) -> float:
-        """The largest true-positive rate of any attacker at 1 % false positives, for one unit."""
-        return min(1.0, self.curve.tpr(FALSE_POSITIVE_RATE) + self.slack)
+    def max_tpr(self, fpr: float = FALSE_POSITIVE_RATE) -> float:
+        """Return the attack bound: the largest true-positive rate of any attacker at a false-positive rate.
+
+        Args:
+            fpr: The false-positive rate, between 0 and 1.
+
+        Returns:
+            The bound for one unit of protection, as a fraction. Its assumptions are those of the guarantee.
+
+        Raises:
+            ConfigError: If ``fpr`` is outside [0, 1].
+
+        Privacy:
+            Reads: the guarantee alone. Charges: nothing.
+
+        Example:
+            >>> from graphveil.privacy import Gaussian, UndirectedEdge
+            >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.2), delta=1e-7, releases=1)
+            >>> round(g.max_tpr(), 4), round(g.max_tpr(fpr=0.1), 3)
+            (0.0167, 0.14)
+        """
+        checks.within(0, 1, fpr=fpr)
+        return min(1.0, self.curve.tpr(fpr) + self.slack)
 
     @property
     def local_budgets(self) -> tuple[float, float] | None:
@@ -365,7 +384,7 @@ class Guarantee:
             "not_covered": self.not_covered,
             "deviations": list(self.deviations),
             "notes": list(self.notes),
-            "max_tpr_at_1pct_fpr": self.max_tpr,
+            "max_tpr_at_1pct_fpr": self.max_tpr(),
             "statement": self.formal_statement(),
             **({"additional": [one.as_dict() for one in self.additional]} if self.additional else {}),
         } | self._of_records()

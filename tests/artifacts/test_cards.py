@@ -44,7 +44,7 @@ def test_two_decimals_rounded_up(rate: float, printed: str) -> None:
 @pytest.mark.parametrize("mu", [0.05, 0.21373627, 0.77051, 3.0])
 def test_every_sentence_has_the_same_figure(mu: float) -> None:
     guarantee = Guarantee.from_event(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1)
-    figure = percent_up(guarantee.max_tpr)
+    figure = percent_up(guarantee.max_tpr())
     assert f"at most {figure} %" in attack_bound_text(guarantee)
     assert f"at most {figure} in 100" in guarantee_summary(guarantee)
 
@@ -123,7 +123,7 @@ def test_plain_words_about_records(guarantee: Guarantee, asks: str, ends: str) -
     words = guarantee_summary(guarantee)
     assert asks in words
     assert words.endswith(ends)
-    assert f"at most {percent_up(guarantee.max_tpr)} in 100" in words
+    assert f"at most {percent_up(guarantee.max_tpr())} in 100" in words
 
 
 def test_pages_about_records_speak_of_records() -> None:

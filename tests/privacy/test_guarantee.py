@@ -1,10 +1,13 @@
 import json
 import math
+from statistics import NormalDist
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphveil.errors import ConfigError
 from graphveil.privacy import (
     Composed,
     DirectedEdge,
@@ -121,7 +124,7 @@ def test_slack_raises_epsilon_and_adds_up_over_runs() -> None:
     with_slack = Guarantee.from_event(UndirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, slack=1e-9)
     assert with_slack.epsilon > UNDIRECTED.epsilon
     assert with_slack.repeated(3).slack == pytest.approx(3e-9)
-    assert with_slack.max_tpr > UNDIRECTED.max_tpr
+    assert with_slack.max_tpr() > UNDIRECTED.max_tpr()
 
 
 def test_deviations_come_first_and_void_the_guarantee() -> None:
@@ -138,14 +141,14 @@ def test_without_a_unit_there_is_no_claim() -> None:
     guarantee = Guarantee.from_event(NoUnit(), NonPrivate(), delta=0.0, releases=0)
     assert not guarantee.valid
     assert guarantee.epsilon == math.inf
-    assert guarantee.max_tpr == 1.0
+    assert guarantee.max_tpr() == 1.0
     assert guarantee.formal_statement().startswith("No privacy")
 
 
 def test_edges_that_were_never_read_have_epsilon_zero_and_their_own_words() -> None:
     guarantee = Guarantee.from_event(UndirectedEdge(), Composed(()), delta=1e-7, releases=0)
     assert guarantee.epsilon == 0.0
-    assert guarantee.max_tpr == pytest.approx(0.01)
+    assert guarantee.max_tpr() == pytest.approx(0.01)
     assert guarantee.formal_statement().startswith("The edges were never read")
 
 
@@ -231,7 +234,7 @@ def test_the_worst_of_several_data_sets_is_the_worst_at_every_figure(directed: b
     for order in ((fitted, grown), (grown, fitted)):
         worst = Guarantee.compose_parallel(order)
         assert worst.epsilon == grown.epsilon > fitted.epsilon  # though sampled steps have no mu
-        assert worst.max_tpr == grown.max_tpr > fitted.max_tpr
+        assert worst.max_tpr() == grown.max_tpr() > fitted.max_tpr()
         for delta in (1e-1, 1e-5, 1e-12):
             assert worst.curve.epsilon(delta) == max(one.curve.epsilon(delta) for one in order)
         assert worst.group_epsilon(3) >= max(one.group_epsilon(3) for one in order)
@@ -245,7 +248,7 @@ def test_no_curve_need_be_worst_everywhere() -> None:
     rows = Guarantee.from_event(UndirectedEdge(), Gaussian(0.2), delta=1e-7, releases=1)
     worst = Guarantee.compose_parallel([steps, rows])
     assert steps.epsilon > rows.epsilon and steps.curve.epsilon(1e-3) < rows.curve.epsilon(1e-3)
-    assert worst.epsilon == steps.epsilon and worst.max_tpr == rows.max_tpr
+    assert worst.epsilon == steps.epsilon and worst.max_tpr() == rows.max_tpr()
     twice = Guarantee.compose([worst, rows])  # either data set, and one more release of both
     assert twice.epsilon == max(Guarantee.compose([one, rows]).epsilon for one in (steps, rows))
 
@@ -267,3 +270,17 @@ def test_several_edges_have_no_figure_where_no_bound_is_proved_for_them() -> Non
     guarantee = Guarantee.from_event(DirectedEdge(), LocalReport("label", 3.0), delta=1e-5, releases=1)
     assert guarantee.epsilon == 3
     assert guarantee.group_epsilon(10) == guarantee.mutual_epsilon == math.inf
+
+
+@pytest.mark.parametrize("fpr", [0.0, 1e-4, 0.01, 0.3, 1.0])
+def test_the_attack_bound_is_that_of_the_privacy_curve(fpr: float) -> None:
+    guarantee = Guarantee.from_event(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1)
+    normal = NormalDist()
+    expected = fpr if fpr in (0.0, 1.0) else normal.cdf(normal.inv_cdf(fpr) + 1.0)
+    assert guarantee.max_tpr(fpr) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("fpr", [-0.1, 1.1, math.nan, "x"])
+def test_a_false_positive_rate_lies_between_zero_and_one(fpr: Any) -> None:
+    with pytest.raises(ConfigError, match="fpr"):
+        UNDIRECTED.max_tpr(fpr)

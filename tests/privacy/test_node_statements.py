@@ -166,7 +166,7 @@ def test_what_is_certified_is_the_worst_record() -> None:
     guarantee = of(NodeRecord(), SELECTION)
     groups = [privacy_curve(event) for event in SELECTION.events]
     assert guarantee.epsilon == max(curve.epsilon(1e-5) for curve in groups)
-    assert guarantee.max_tpr == max(curve.tpr(0.01) for curve in groups)
+    assert guarantee.max_tpr() == max(curve.tpr(0.01) for curve in groups)
 
 
 def test_figures_of_records_round_up() -> None:

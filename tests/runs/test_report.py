@@ -34,7 +34,7 @@ def metrics(guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
         "mode": guarantee.mode,
         "guarantee": guarantee.as_dict(),
         "delta": guarantee.delta,
-        "max_tpr_at_1pct_fpr": guarantee.max_tpr,
+        "max_tpr_at_1pct_fpr": guarantee.max_tpr(),
         "guarantee_all_runs": {"epsilon": 2.0, "delta": guarantee.delta},
         "test_accuracy": accuracy,
         "mlp_test_accuracy": accuracy,

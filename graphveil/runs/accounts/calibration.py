@@ -207,7 +207,7 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
         sensitivities=tuple(row.sensitivity for row in rows),
         releases=guarantee.releases,
         sampler=None,
-        max_tpr_at_1pct_fpr=guarantee.max_tpr,
+        max_tpr_at_1pct_fpr=guarantee.max_tpr(),
         stages=(),
         reports=tuple(f"{row.kind}: {row.words}" for row in rows),
     )
@@ -237,7 +237,7 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
         sensitivities=sensitivities,
         releases=guarantee.releases,
         sampler=None if plan is None else plan.sampler.__name__,
-        max_tpr_at_1pct_fpr=guarantee.max_tpr,
+        max_tpr_at_1pct_fpr=guarantee.max_tpr(),
         stages=stages_of(plan),
     )
 

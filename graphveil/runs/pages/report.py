@@ -180,7 +180,7 @@ def _attacker(guarantee: Guarantee) -> str:
         x_label="false-positive rate",
         y_label="true-positive rate",
         title=f"The best attacker's trade-off between false and true positives about {about}",
-        marks=[(FALSE_POSITIVE_RATE, guarantee.max_tpr)],
+        marks=[(FALSE_POSITIVE_RATE, guarantee.max_tpr())],
     )
     figures = [(f"{100 * false:g} %", f"{percent_up(rate(false))} %") for false in _RATES]
     table = _table(("false positives", f"true positives, at most{mark}"), figures)

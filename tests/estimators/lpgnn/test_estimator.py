@@ -123,7 +123,7 @@ class TestGuarantee:
 
     def test_an_attacker_of_randomized_response(self, graph) -> None:
         promise = model(eps_x=0.5, eps_y=0.5).preview(graph).guarantee
-        assert promise.max_tpr == pytest.approx(math.e / 100)
+        assert promise.max_tpr() == pytest.approx(math.e / 100)
 
     def test_a_fit_is_booked_and_a_limit_holds(self, graph) -> None:
         gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=4.0, delta=1e-9))
