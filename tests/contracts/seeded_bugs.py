@@ -182,7 +182,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
-                "out_neighbor_sums(private, squared[levels.numpy()] if steered else squared)",
+                "out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "np.zeros(len(vectors), dtype=np.int64)",
             )
         ],
@@ -193,7 +193,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
-                "listed = out_neighbor_sums(private, squared[levels.numpy()] if steered else squared)",
+                "listed = out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "graph = private._adjacency\n        into = np.repeat(np.arange(len(vectors)), graph.indptr.diff().numpy())\n        heard = np.broadcast_to(squared[levels.numpy()], len(vectors))[graph.indices.numpy()]\n        listed = np.bincount(into, weights=heard, minlength=len(vectors)).astype(np.int64)",
             )
         ],
@@ -204,7 +204,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
-                "out_neighbor_sums(private, squared[levels.numpy()] if steered else squared)",
+                "out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "out_neighbor_sums(private, np.array([LEVEL]))",
             )
         ],
@@ -263,7 +263,7 @@ BUGS = [
         name="only_degrees_of_one_direction_are_promised",
         edits=[
             (
-                "graphveil.release.rows.out_neighbors:passes",
+                "graphveil.release.rows.out_neighbors:exceeds_degree",
                 " or bool((out_degrees(private) > most).any())",
                 "",
             )
@@ -286,7 +286,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.counts.outcome_counts:OutcomeCountQuery.sensitivity",
-                "math.sqrt(of_records(unit).change)",
+                "math.sqrt(require_record_unit(unit).change)",
                 "1.0",
             )
         ],
@@ -805,9 +805,9 @@ BUGS = [
         name="data_are_recognized_by_two_bytes_of_their_fingerprint",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.recognize",
-                "hmac.compare_digest(str(known), said)",
-                "hmac.compare_digest(str(known)[:2], said[:2])",
+                "graphveil.release.journal:FolderJournal.check_fingerprint",
+                "hmac.compare_digest(str(known), computed)",
+                "hmac.compare_digest(str(known)[:2], computed[:2])",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_journal_recognizes_data_by_every_character_of_their_fingerprint]",
@@ -878,13 +878,13 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.release:Release.open",
-                "release._book(label, promise)",
-                "release._late = label, promise",
+                "release._record(label, commitment)",
+                "release._late = label, commitment",
             ),
             (
                 "graphveil.release.release:Release._answer",
                 "        return answer",
-                '        if "_late" in vars(self):\n            self._book(*vars(self).pop("_late"))\n        return answer',
+                '        if "_late" in vars(self):\n            self._record(*vars(self).pop("_late"))\n        return answer',
             ),
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_release_is_booked_before_it_is_computed]",
@@ -931,7 +931,7 @@ BUGS = [
         name="a_resume_forgets_the_later_hops",
         edits=[
             (
-                "graphveil.release.release:_promise",
+                "graphveil.release.release:_public_commitment",
                 "for query in plan.queries]",
                 "for query in plan.queries[:1]]",
             )
@@ -958,7 +958,7 @@ BUGS = [
         name="a_finished_release_recognizes_nothing",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.recognize",
+                "graphveil.release.journal:FolderJournal.check_fingerprint",
                 "record = self._read()",
                 "return\n        record = self._read()",
             )
@@ -969,7 +969,7 @@ BUGS = [
         name="a_finished_release_recognizes_its_edges_alone",
         edits=[
             (
-                "graphveil.release.journal:FolderJournal.recognize",
+                "graphveil.release.journal:FolderJournal.check_fingerprint",
                 "record = self._read()",
                 'if name != "edges":\n            return\n        record = self._read()',
             )
@@ -990,8 +990,16 @@ BUGS = [
                 "return float(self.values.max())",
                 "return 1.0",
             ),
-            ("graphveil.release.weights.tables:levels_of", "if not (levels <= FULL).all():", "if False:"),
-            ("graphveil.release.weights.tables:Dots.closed", " and are_weights(self.levels, (CELLS,))", ""),
+            (
+                "graphveil.release.weights.tables:quantize_weights",
+                "if not (levels <= FULL).all():",
+                "if False:",
+            ),
+            (
+                "graphveil.release.weights.tables:DotProductWeights.is_valid",
+                " and is_weight_table(self.levels, (CELLS,))",
+                "",
+            ),
         ],
         test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[a_user_cannot_misstate_a_bound]",
     ),
@@ -999,7 +1007,7 @@ BUGS = [
         name="the_bound_is_the_largest_weight_of_an_edge_that_is_there",
         edits=[
             (
-                "graphveil.release.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / weight.max() * FULL).round()",
             )
@@ -1022,7 +1030,7 @@ BUGS = [
         name="weights_are_divided_by_the_degree",
         edits=[
             (
-                "graphveil.release.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / edges.degrees.repeat_interleave(edges.degrees)).round()",
             )
@@ -1045,7 +1053,7 @@ BUGS = [
         name="weights_are_a_softmax_over_the_neighbors",
         edits=[
             (
-                "graphveil.release.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        row = torch.arange(len(edges)).repeat_interleave(edges.degrees)\n        total = torch.zeros(len(edges)).index_add_(0, row, weight)\n        return (FULL * weight / total[row].clamp_min(1)).round()",
             )
@@ -1057,7 +1065,7 @@ BUGS = [
         name="weights_depend_on_the_place_in_a_block",
         edits=[
             (
-                "graphveil.release.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight - torch.arange(len(weight)) % 2).clamp_min(0)",
             )
@@ -1069,7 +1077,7 @@ BUGS = [
         name="weights_stay_off_the_grid",
         edits=[
             (
-                "graphveil.release.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight * 0.987",
             )
@@ -1104,7 +1112,7 @@ BUGS = [
         name="weights_are_those_of_the_next_edge",
         edits=[
             (
-                "graphveil.release.weights.tables:Dots.of",
+                "graphveil.release.weights.tables:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight.roll(1)",
             )
@@ -1216,8 +1224,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.draw",
-                "marks(stream, self.add, start, stop)",
-                "marks(stream, int(0.95 * self.add), start, stop)",
+                "bernoulli_positions(stream, self.add, start, stop)",
+                "bernoulli_positions(stream, int(0.95 * self.add), start, stop)",
             )
         ],
         test="tests/mechanisms/test_edge_response.py::test_every_graph_is_drawn_as_often_as_brute_force_says[1.0-1.0]",
@@ -1348,9 +1356,9 @@ BUGS = [
         name="an_edge_is_counted_in_every_block_above_it",
         edits=[
             (
-                "graphveil.release.dendrogram.blocks:Blocks.counts",
-                "return np.bincount(self.owner[self.tree.meeting(one, other)], minlength=len(self.node))",
-                "found = np.bincount(self.owner[self.tree.meeting(one, other)], minlength=len(self.node))\n        found[0] = len(one)\n        return found",
+                "graphveil.release.dendrogram.blocks:DendrogramBlocks.counts",
+                "return np.bincount(\n            self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node)\n        )",
+                "found = np.bincount(self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node))\n        found[0] = len(one)\n        return found",
             )
         ],
         test="tests/perturb/test_edge_rr.py::test_one_private_edge_moves_one_count[100.0]",
@@ -1404,9 +1412,9 @@ BUGS = [
     dict(
         name="private_steps_are_not_lazy",
         edits=[
-            ("graphveil.release.dendrogram.chain:Schedule.numbers", "int(self.kappa is not None)", "0"),
+            ("graphveil.release.dendrogram.chain:ChainSchedule.numbers", "int(self.kappa is not None)", "0"),
             (
-                "graphveil.release.dendrogram.chain:Schedule.weights",
+                "graphveil.release.dendrogram.chain:ChainSchedule.weights",
                 "np.array([self.public, self.private, self.kappa or 0.0])",
                 "np.array([1.0, (self.kappa or 0.0) / 2.0, 0.0])",
             ),
@@ -1446,7 +1454,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.rows.neighbor_counts:counts_at_target",
-                "rises(sources, targets)",
+                "is_chosen_direction(sources, targets)",
                 "(sources < targets) == bool(len(sources) // 2 % 2)",
             )
         ],
@@ -1487,9 +1495,9 @@ BUGS = [
         name="a_network_sees_true_features",
         edits=[
             (
-                "graphveil.local.heterorr.randomized_features:FeatureRandomizer.tell",
-                "Told(estimates.deviations,",
-                "Told(graph.x,",
+                "graphveil.local.heterorr.randomized_features:FeatureRandomizer.randomize",
+                "RandomizedFeatures(estimates.deviations,",
+                "RandomizedFeatures(graph.x,",
             )
         ],
         test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",
@@ -1499,8 +1507,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.perturbed:PerturbedFullGraph.fit",
-                "slots, noisy = released(graph, self.mechanism, self.terms.unit, session)",
-                "slots, noisy = released(graph, self.mechanism, self.terms.unit, session)[0], graph",
+                "slots, noisy = released(graph, self.mechanism, self.privacy_config.unit, session)",
+                "slots, noisy = released(graph, self.mechanism, self.privacy_config.unit, session)[0], graph",
             )
         ],
         test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",
@@ -1520,9 +1528,9 @@ BUGS = [
         name="features_are_not_booked",
         edits=[
             (
-                "graphveil.local.heterorr.randomized_features:FeatureRandomizer.tell",
-                "booked(graph, session, self._entry_of(graph), lambda: self._told(x, session), kept)",
-                "self._told(x, session)",
+                "graphveil.local.heterorr.randomized_features:FeatureRandomizer.randomize",
+                "collect_reports(\n                graph, session, self._entry_of(graph), lambda: self._perturb(x, session), report_file\n            )",
+                "self._perturb(x, session)",
             )
         ],
         test="tests/estimators/test_heterorr.py::test_both_are_booked_and_stated",
@@ -1547,7 +1555,7 @@ BUGS = [
                 "from dataclasses import dataclass, replace",
             ),
             (
-                "graphveil.local.heterorr.randomized_features:FeatureRandomizer._told",
+                "graphveil.local.heterorr.randomized_features:FeatureRandomizer._perturb",
                 "randomize_features(mechanism, x,",
                 "randomize_features(replace(mechanism, epsilon=2 * mechanism.epsilon), x,",
             ),
@@ -1604,12 +1612,12 @@ BUGS = [
         name="weights_read_what_neighbors_look_like",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.rounds:AggregationRounds.listen",
+                "graphveil.estimators.classcode.edge.rounds:AggregationRounds.aggregate",
                 "self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
                 "if keys is not None:\n            graph = self._release._private._adjacency\n            into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n            keys = keys - 3 * torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n        self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
             ),
             (
-                "graphveil.estimators.gap.method:asking",
+                "graphveil.estimators.gap.method:make_aggregate_fn",
                 "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
                 "graph = release._private._adjacency\n    into = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())\n\n    def of_neighbors(vectors: Tensor) -> Tensor:\n        rows = vectors if keys is None else keys\n        return rows - 3 * torch.zeros_like(rows).index_add_(0, into, rows[graph.indices.long()])\n\n    return lambda vectors: release.answer(NeighborSumData(vectors, of_neighbors(vectors)))",
             ),
@@ -1624,9 +1632,9 @@ BUGS = [
         name="a_row_is_expected_to_be_as_long_as_its_edges_weigh",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.rounds:AggregationRounds.listen",
-                "self._moments.append(self._weight_model.moments(keys, classes, generator)[self._listening])",
-                "found = self._weight_model.moments(keys, classes, generator)[self._listening]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(type(found)(found.mean * (1 + degree), *list(vars(found).values())[1:]))",
+                "graphveil.estimators.classcode.edge.rounds:AggregationRounds.aggregate",
+                "self._moments.append(self._weight_model.moments(keys, classes, generator)[self._receiving])",
+                "found = self._weight_model.moments(keys, classes, generator)[self._receiving]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(type(found)(found.mean * (1 + degree), *list(vars(found).values())[1:]))",
             )
         ],
         test="tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
@@ -1635,14 +1643,14 @@ BUGS = [
         name="a_message_is_what_was_heard_without_noise",
         edits=[
             (
-                "graphveil.estimators.gap.method:Aggregation.answers",
-                "return self.walk(rows, asking(release, keys, session.plan), noise_of(session.plan))",
-                'self.__dict__["degrees"] = graph.adjacency.indptr.diff()[:, None]\n        return self.walk(rows, asking(release, keys, session.plan), noise_of(session.plan))',
+                "graphveil.estimators.gap.method:Aggregation.aggregates",
+                "return self.run_hops(\n            rows, make_aggregate_fn(release, keys, session.plan), hop_noise_stds(session.plan)\n        )",
+                'self.__dict__["degrees"] = graph.adjacency.indptr.diff()[:, None]\n        return self.run_hops(rows, make_aggregate_fn(release, keys, session.plan), hop_noise_stds(session.plan))',
             ),
             (
-                "graphveil.estimators.gap.method:Aggregation.walk",
-                "sent = self.method.passing.next_input(self.encoder, rows, answers, std)",
-                'heard = [*answers[:-1], answers[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.method.passing.next_input(self.encoder, rows, heard, std)',
+                "graphveil.estimators.gap.method:Aggregation.run_hops",
+                "sent = self.method.hop_transform.next_input(self.encoder, rows, aggregates, std)",
+                'heard = [*aggregates[:-1], aggregates[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.method.hop_transform.next_input(self.encoder, rows, heard, std)',
             ),
         ],
         test="tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
@@ -1690,7 +1698,7 @@ BUGS = [
         name="messages_are_scaled_by_exact_in_degrees",
         edits=[
             (
-                "graphveil.estimators.gap.method:asking",
+                "graphveil.estimators.gap.method:make_aggregate_fn",
                 "return lambda vectors: release.answer(NeighborSumData(vectors, keys))",
                 "degree = release._private._adjacency.indptr.diff()[:, None]\n    return lambda vectors: release.answer(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
             ),
@@ -1722,8 +1730,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.classcode.owner.fit:fit_node_level_classcode",
-                "return NodeLevelFitResult(encoder, weighing, aggregated.rows, decided)",
-                "return NodeLevelFitResult(encoder, weighing, aggregated.rows, decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
+                "return NodeLevelFitResult(encoder, evidence_weights, aggregated.rows, decided)",
+                "return NodeLevelFitResult(encoder, evidence_weights, aggregated.rows, decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
             ),
             (
                 "graphveil.estimators.classcode.owner.fit:fit_node_level_classcode",
@@ -1748,7 +1756,7 @@ BUGS = [
         name="a_decision_is_surer_where_friends_are_many",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.method:EdgeLevelClassCode._decided",
+                "graphveil.estimators.classcode.edge.method:EdgeLevelClassCode._run_rounds",
                 "return decision",
                 "surer = decision.log * (1 + 0.1 * rounds._graph.adjacency.indptr.diff()[:, None])\n        return PosteriorEstimate(decision.shape, decision.likely, surer, decision.heads, decision.gate)",
             )
@@ -1763,7 +1771,7 @@ BUGS = [
         name="the_gate_trusts_features_where_a_node_has_no_friend",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator._decide",
+                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator._estimate",
                 "return PosteriorEstimate(",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return PosteriorEstimate(",
             )
@@ -1774,7 +1782,7 @@ BUGS = [
         name="the_gate_weighs_validation_nodes_by_their_degrees",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator._decide",
+                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator._estimate",
                 "gate, decided = fit_gate(experts, graph.y, val_nodes)",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], graph.y, val_nodes)",
             )
@@ -1785,7 +1793,7 @@ BUGS = [
         name="features_are_taught_what_degrees_say",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator.decide",
+                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator.update",
                 'self._public, decision.log, f"distilled',
                 'self._public, decision.log * (1 + 0.1 * self._graph.adjacency.indptr.diff()[:, None]), f"distilled',
             )
@@ -1840,7 +1848,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.mlp.node_level:NodeLevelSoftmax._steps",
-                "pays=(True, not self.terms.private_metrics, False)",
+                "pays=(True, not self.privacy_config.private_metrics, False)",
                 "pays=(True, True, False)",
             )
         ],
@@ -1850,7 +1858,7 @@ BUGS = [
         name="everybody_teaches",
         edits=[
             (
-                "graphveil.estimators.mlp.node_level:_learned",
+                "graphveil.estimators.mlp.node_level:_train_or_load",
                 "            labeled,\n",
                 "            torch.ones_like(labeled),\n",
             )
@@ -1861,7 +1869,7 @@ BUGS = [
         name="the_step_size_follows_how_many_have_a_label",
         edits=[
             (
-                "graphveil.estimators.mlp.node_level:_learned",
+                "graphveil.estimators.mlp.node_level:_train_or_load",
                 "len(nodes), graph.num_features",
                 "int((graph.y[nodes] >= 0).sum()), graph.num_features",
             )
@@ -1936,8 +1944,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.draw",
-                "added = marks(stream, self.add, start, stop)",
-                "self = EdgeRandomizedResponse(1.5 * self.epsilon, self.share)\n        added = marks(stream, self.add, start, stop)",
+                "added = bernoulli_positions(stream, self.add, start, stop)",
+                "self = EdgeRandomizedResponse(1.5 * self.epsilon, self.share)\n        added = bernoulli_positions(stream, self.add, start, stop)",
             )
         ],
         test="tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[private slots]",
@@ -1956,7 +1964,11 @@ BUGS = [
     dict(
         name="features_have_more_than_their_share",
         edits=[
-            ("graphveil.mechanisms.local.allocation:Split.budgets", "epsilon / dim", "1.2 * epsilon / dim")
+            (
+                "graphveil.mechanisms.local.allocation:EvenAllocation.budgets",
+                "epsilon / dim",
+                "1.2 * epsilon / dim",
+            )
         ],
         test="tests/audit/test_planted.py::test_features_told_one_by_one_keep_their_budget",
     ),
@@ -1964,28 +1976,28 @@ BUGS = [
         name="a_key_reads_any_row",
         edits=[
             (
-                "graphveil.serve.keys:Key.entitled",
+                "graphveil.serve.keys:Key.authorizes",
                 "return {str(one) for one in ids} <= set(self.subjects)",
                 "return True",
             )
         ],
         test=[
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-owner]",
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-promise]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-record]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-bounded-degree]",
         ],
     ),
     dict(
         name="one_row_of_its_own_lets_a_key_read_the_rest",
         edits=[
             (
-                "graphveil.serve.keys:Key.entitled",
+                "graphveil.serve.keys:Key.authorizes",
                 "return {str(one) for one in ids} <= set(self.subjects)",
                 "return bool({str(one) for one in ids} & set(self.subjects))",
             )
         ],
         test=[
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-owner]",
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-promise]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-record]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-bounded-degree]",
         ],
     ),
     dict(
@@ -1998,19 +2010,19 @@ BUGS = [
             )
         ],
         test=[
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-owner]",
-            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-promise]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-record]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-bounded-degree]",
         ],
     ),
     dict(
         name="rows_of_records_are_served_to_everybody",
         edits=[
-            ("graphveil.serve.app:_check", "if personal and door.keys is None:", "if False:"),
+            ("graphveil.serve.app:_check", "if personal and admission.keys is None:", "if False:"),
             ("graphveil.serve.app:_check", "if len(personal) > 1:", "if False:"),
         ],
         test=[
-            "tests/serve/test_entitled.py::test_rows_of_records[a_run_of_records_is_not_served_without_keys-node-owner]",
-            "tests/serve/test_entitled.py::test_rows_of_records[people_of_two_runs_are_not_confused-node-owner]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_run_of_records_is_not_served_without_keys-node-record]",
+            "tests/serve/test_entitled.py::test_rows_of_records[people_of_two_runs_are_not_confused-node-record]",
         ],
     ),
     dict(
@@ -2025,8 +2037,8 @@ BUGS = [
         name="each_asking_is_booked_under_a_new_name",
         edits=[
             (
-                "graphveil.serve.releases.server_ledger:Books.reference",
-                'return self._book.fingerprints({"question": parts})["question"]',
+                "graphveil.serve.releases.server_ledger:ServerLedger.reference",
+                'return self._ledger.fingerprints({"question": parts})["question"]',
                 "import secrets\n\n        return secrets.token_hex(16)",
             )
         ],
@@ -2036,7 +2048,7 @@ BUGS = [
         name="graphs_of_the_same_fit_are_one_question",
         edits=[
             (
-                "graphveil.serve.releases.server_ledger:Books.reference",
+                "graphveil.serve.releases.server_ledger:ServerLedger.reference",
                 '{"question": parts}',
                 '{"question": parts[:1]}',
             )
@@ -2048,7 +2060,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.serve.releases.server_ledger:RequestLedger.check",
-                "if not self._own.holds(self._reference):",
+                "if not self._own.contains(self._reference):",
                 "if False:",
             )
         ],
@@ -2063,8 +2075,8 @@ BUGS = [
                 "self._shared = ()\n        self.check(entry)",
             ),
             (
-                "graphveil.serve.releases.server_ledger:RequestLedger.begun",
-                "self._shared[0].holds",
+                "graphveil.serve.releases.server_ledger:RequestLedger.is_recorded",
+                "self._shared[0].contains",
                 "self._own.contains",
             ),
         ],
@@ -2074,8 +2086,8 @@ BUGS = [
         name="the_training_data_pay_nothing",
         edits=[
             (
-                "graphveil.serve.releases.release_service:ReleaseService._also_paying",
-                "return also_charged_ledgers(self._folder, self._books.account.ledger, self._run.guarantee)",
+                "graphveil.serve.releases.release_service:ReleaseService._other_charged_ledgers",
+                "return also_charged_ledgers(self._folder, self._server_ledger.account.ledger, self._run.guarantee)",
                 "return []",
             )
         ],
@@ -2163,8 +2175,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.costs:_epsilon_of_larger",
-                "return Total(mu_squared, others=dict(counts))._composed(delta)",
-                "known = _FOUND.setdefault((mu_squared, counts), Total(mu_squared, others=dict(counts))._composed(delta))\n    return known",
+                "return PrivacyCost(mu_squared, others=dict(counts))._composed(delta)",
+                "known = _FOUND.setdefault((mu_squared, counts), PrivacyCost(mu_squared, others=dict(counts))._composed(delta))\n    return known",
             ),
             (
                 "graphveil.ledger.costs:",
@@ -2179,8 +2191,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.costs:_epsilon_of_larger",
-                "return Total(mu_squared, others=dict(counts))._composed(delta)",
-                "asked = mu_squared, tuple(dict(counts)), delta\n    return _FOUND.setdefault(asked, Total(mu_squared, others=dict(counts))._composed(delta))",
+                "return PrivacyCost(mu_squared, others=dict(counts))._composed(delta)",
+                "asked = mu_squared, tuple(dict(counts)), delta\n    return _FOUND.setdefault(asked, PrivacyCost(mu_squared, others=dict(counts))._composed(delta))",
             ),
             (
                 "graphveil.ledger.costs:",
@@ -2194,7 +2206,7 @@ BUGS = [
         name="releases_of_a_kind_count_once",
         edits=[
             (
-                "graphveil.ledger.costs:Total.plus",
+                "graphveil.ledger.costs:PrivacyCost.plus",
                 "others[kind] = others.get(kind, 0) + copies * count",
                 "others[kind] = 1",
             )
@@ -2203,14 +2215,14 @@ BUGS = [
     ),
     dict(
         name="the_resolution_of_noise_is_forgotten",
-        edits=[("graphveil.ledger.costs:Total.of", "exact(float(entry.slack))", "Fraction(0)")],
+        edits=[("graphveil.ledger.costs:PrivacyCost.from_entry", "exact(float(entry.slack))", "Fraction(0)")],
         test="tests/ledger/test_totals.py::test_the_resolution_of_noise_uses_up_delta",
     ),
     dict(
         name="all_of_a_kind_is_given_back_at_once",
         edits=[
             (
-                "graphveil.ledger.costs:Total.minus",
+                "graphveil.ledger.costs:PrivacyCost.minus",
                 "{kind: count for kind, count in left.items() if count}",
                 "{kind: count for kind, count in left.items() if kind not in other.others}",
             )
@@ -2221,7 +2233,7 @@ BUGS = [
         name="no_limit_is_asked",
         edits=[
             (
-                "graphveil.ledger.costs:Total.fits",
+                "graphveil.ledger.costs:PrivacyCost.fits",
                 "left = exact(limit.delta) - self.slack",
                 "return True\n        left = exact(limit.delta) - self.slack",
             )
@@ -2233,7 +2245,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.reservations:_attempt",
-                "update_account(line, name, unit, releases=account.releases + 1, total=canonical(after.as_plain()))",
+                "update_account(\n            connection, name, unit, releases=account.releases + 1, total=canonical(after.as_plain())\n        )",
                 "pass",
             )
         ],
@@ -2243,7 +2255,7 @@ BUGS = [
         name="a_release_is_booked_again_at_another_price",
         edits=[
             (
-                "graphveil.ledger.reservations:_same_again",
+                "graphveil.ledger.reservations:_repeated_receipt",
                 "if any(before[part] != value for part, value in json.loads(canonical(body)).items()):",
                 "if False:",
             )
@@ -2254,7 +2266,7 @@ BUGS = [
         name="what_was_drawn_is_given_back",
         edits=[
             (
-                "graphveil.ledger.reservations:withdraw",
+                "graphveil.ledger.reservations:refund",
                 "if COMMIT in states or RESERVE not in states:",
                 "if RESERVE not in states:",
             )
@@ -2277,7 +2289,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.reservations:_attempt",
-                "if REFUND in states_of(line, name, entry.release_id):",
+                "if REFUND in states_of(connection, name, entry.release_id):",
                 "if False:",
             )
         ],
@@ -2298,7 +2310,7 @@ BUGS = [
             ),
             (
                 "graphveil.privacy.ledger:JointLedger.record",
-                "                for ledger in recorded:\n                    ledger.withdraw(entry.release_id)\n                raise",
+                "                for ledger in recorded:\n                    ledger.refund(entry.release_id)\n                raise",
                 "                if not recorded:\n                    raise",
             ),
         ],
@@ -2309,7 +2321,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.runs.sweeps.sweep:total_of",
-                "return together(sorted(single, key=lambda one: -one.delta)) if single else None",
+                "return combined_guarantee(sorted(single, key=lambda one: -one.delta)) if single else None",
                 "return max(single, key=lambda one: one.epsilon) if single else None",
             )
         ],
@@ -2320,8 +2332,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.runs.sweeps.sweep:total_of",
-                "for one in asked for _ in range(one.experiment.runs)",
-                "for one in asked",
+                "for one in requested for _ in range(one.experiment.runs)",
+                "for one in requested",
             )
         ],
         test="tests/runs/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
@@ -2398,7 +2410,7 @@ BUGS = [
                 "message",
             ),
             (
-                "graphveil._util.sealed:Lock.open",
+                "graphveil._util.sealed:RecipientKey.open",
                 "return _box_of(shared, theirs, self.public).open(_LOCK, body)",
                 "return body.tobytes()",
             ),
@@ -2448,7 +2460,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.cluster.sealed_blobs:_coarse",
-                "return max(LEAST, -(-size // step) * step)",
+                "return max(MIN_BYTES, -(-size // step) * step)",
                 "return size",
             )
         ],
@@ -2458,7 +2470,7 @@ BUGS = [
         name="a_worker_answers_from_blocks_of_another_graph",
         edits=[
             (
-                "graphveil.cluster.worker:Worker.see",
+                "graphveil.cluster.worker:Worker.set_graph",
                 '("", None), {}, None, _NO_WORK',
                 '("", None), self._kept, None, _NO_WORK',
             )
@@ -2482,10 +2494,10 @@ BUGS = [
             (
                 "graphveil.release.backends.disk:DiskBackend.blocks",
                 "yield block",
-                "yield Edges(0, len(block), block.offsets, block.sources)",
+                "yield EdgeBlock(0, len(block), block.offsets, block.sources)",
             )
         ],
-        test="tests/release/test_disk_engine.py::test_every_query_answers_with_the_same_bytes[steered]",
+        test="tests/release/test_disk_engine.py::test_every_query_answers_with_the_same_bytes[target_weighted]",
     ),
     dict(
         name="rows_have_the_noise_of_their_places",
@@ -2591,7 +2603,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.training.ego_graphs:",
-                "return fewer if alike(found, others) else calls",
+                "return fewer if are_close(found, others) else calls",
                 "return fewer",
             )
         ],
@@ -2599,7 +2611,13 @@ BUGS = [
     ),
     dict(
         name="rows_that_cancel_have_the_norm_of_their_rounding",
-        edits=[("graphveil.training.affine_gradients:", "_UNCANCELLED = 2.0**-16", "_UNCANCELLED = 0.0")],
+        edits=[
+            (
+                "graphveil.training.affine_gradients:",
+                "_CANCELLATION_THRESHOLD = 2.0**-16",
+                "_CANCELLATION_THRESHOLD = 0.0",
+            )
+        ],
         test="tests/training/test_stars.py::test_large_rows_that_cancel_are_clipped_all_the_same[dtype1-10000000000.0]",
     ),
     dict(
@@ -2695,7 +2713,7 @@ BUGS = [
             (
                 "graphveil.release.steps.bounded_trees:BoundedTrees._level",
                 'source, target = self._kept(self._coins("slots", number, level))',
-                'order = np.lexsort((self._owner, self._lists.numpy()))\n        target, source = self._lists.numpy()[order].astype(np.int64), self._owner[order]\n        cap = self._coins("cap", number, level)\n        heard = cut_lists(target, source, self._nodes, self._cap, cap).numpy()\n        target, source = np.nonzero(heard != NOBODY)[0], heard[heard != NOBODY].astype(np.int64)\n        order = np.lexsort((target, source))\n        slots = self._coins("slots", number, level)\n        kept = cut_lists(source[order], target[order], self._nodes, self._slots or self._nodes, slots).numpy()\n        source, target = np.nonzero(kept != NOBODY)[0], kept[kept != NOBODY].astype(np.int64)',
+                'order = np.lexsort((self._owner, self._lists.numpy()))\n        target, source = self._lists.numpy()[order].astype(np.int64), self._owner[order]\n        cap = self._coins("cap", number, level)\n        heard = cut_lists(target, source, self._nodes, self._cap, cap).numpy()\n        target, source = np.nonzero(heard != NO_NODE)[0], heard[heard != NO_NODE].astype(np.int64)\n        order = np.lexsort((target, source))\n        slots = self._coins("slots", number, level)\n        kept = cut_lists(source[order], target[order], self._nodes, self._slots or self._nodes, slots).numpy()\n        source, target = np.nonzero(kept != NO_NODE)[0], kept[kept != NO_NODE].astype(np.int64)',
             )
         ],
         test="tests/release/test_bounded_trees.py::test_receivers_that_choose_first_let_a_hub_change_everybody[20]",
@@ -3060,7 +3078,7 @@ BUGS = [
     ),
     dict(
         name="every_feature_has_the_whole_budget",
-        edits=[("graphveil.mechanisms.local.allocation:Split.budgets", "epsilon / dim", "epsilon")],
+        edits=[("graphveil.mechanisms.local.allocation:EvenAllocation.budgets", "epsilon / dim", "epsilon")],
         test="tests/mechanisms/test_local.py::test_the_whole_vector_keeps_the_budget[feature-rr]",
         reason="a record spends",
     ),
@@ -3068,12 +3086,12 @@ BUGS = [
         name="weights_of_features_may_add_up_to_more_than_one",
         edits=[
             (
-                "graphveil.mechanisms.local.allocation:Weights.__init__",
+                "graphveil.mechanisms.local.allocation:WeightedAllocation.__init__",
                 "if abs(total - 1) > _ROUNDING:",
                 "if False:",
             ),
             (
-                "graphveil.mechanisms.local.allocation:Weights.budgets",
+                "graphveil.mechanisms.local.allocation:WeightedAllocation.budgets",
                 "(epsilon / max(1.0, math.fsum(self.theta)))",
                 "epsilon",
             ),
@@ -3139,7 +3157,9 @@ BUGS = [
     ),
     dict(
         name="a_message_may_say_all_classes",
-        edits=[("graphveil.local.collect.encoded_report:_label", "if len(said) != law.size:", "if False:")],
+        edits=[
+            ("graphveil.local.collect.encoded_report:_label", "if len(reported) != law.size:", "if False:")
+        ],
         test="tests/collect/test_message.py::test_another_number_of_classes_than_the_survey_asks_for_is_refused[said2]",
         reason="DID NOT RAISE",
     ),
@@ -3147,8 +3167,8 @@ BUGS = [
         name="a_guess_hears_the_labels_that_weigh_it",
         edits=[
             (
-                "graphveil.local.lpgnn.posterior_mixture:_guessed",
-                "left = silenced(noisy, away)",
+                "graphveil.local.lpgnn.posterior_mixture:_held_out_posteriors",
+                "left = without_labels(noisy, away)",
                 "left = noisy",
             )
         ],
@@ -3159,7 +3179,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.collect.encoded_report:_payload",
-                "if message[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):",
+                "if encoded_report[_HEADER - TAG_BYTES : _HEADER] != node_tag(protocol, node):",
                 "if False:",
             )
         ],
@@ -3220,13 +3240,13 @@ BUGS = [
         edits=[
             (
                 "graphveil.cli.train:",
-                "    screen.facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))\n",
+                "    screen.print_facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))\n",
                 "    facts = plan_facts(plan, folder, account, resumed=resume)\n",
             ),
             (
                 "graphveil.cli.train:",
                 "            show_summary(outcome.metrics, folder, screen)\n",
-                "            screen.facts(_RESUMED if resume else _PLAN, facts)\n            show_summary(outcome.metrics, folder, screen)\n",
+                "            screen.print_facts(_RESUMED if resume else _PLAN, facts)\n            show_summary(outcome.metrics, folder, screen)\n",
             ),
         ],
         test="tests/test_cli_transcript.py::test_what_a_command_will_spend_is_shown_before_it_is_spent",
@@ -3303,9 +3323,9 @@ BUGS = [
         name="room_is_that_of_a_gaussian_release",
         edits=[
             (
-                "graphveil.ledger.costs:Total.room",
-                "one = Total.of(like) if like is not None else",
-                "one = _MU if like is not None else",
+                "graphveil.ledger.costs:PrivacyCost.remaining_epsilon",
+                "PrivacyCost.from_entry(like)",
+                "_MU",
             ),
         ],
         test="tests/ledger/test_totals.py::test_room_is_all_that_fits_and_no_more[hop-pure]",
@@ -3314,9 +3334,9 @@ BUGS = [
         name="room_is_not_one_sided",
         edits=[
             (
-                "graphveil.ledger.costs:Total.room",
-                "return _down(one._scaled(share)",
-                "return 1.06 * _down(one._scaled(share)",
+                "graphveil.ledger.costs:PrivacyCost.remaining_epsilon",
+                "return _round_down(one._scaled(share)",
+                "return 1.06 * _round_down(one._scaled(share)",
             ),
         ],
         test="tests/ledger/test_totals.py::test_room_is_all_that_fits_and_no_more[hop-gaussian]",
@@ -3325,7 +3345,7 @@ BUGS = [
         name="reports_cost_nothing_beside_other_events",
         edits=[
             (
-                "graphveil.ledger.costs:Total.event",
+                "graphveil.ledger.costs:PrivacyCost.event",
                 "[_bounded(part) if isinstance(part, LocalReport) else part for part in parts]",
                 "[part for part in parts if not isinstance(part, LocalReport)]",
             ),
@@ -3338,7 +3358,7 @@ BUGS = [
             (
                 "graphveil.ledger.reservations:DataSetLedger.check",
                 "if not self._new:",
-                "self.settle()\n        if not self._new:",
+                "self.bind_data()\n        if not self._new:",
             ),
         ],
         test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
@@ -3350,7 +3370,7 @@ BUGS = [
             (
                 "graphveil.ledger.reservations:DataSetLedger.record",
                 "receipt = reserve(",
-                "self.settle()\n        receipt = reserve(",
+                "self.bind_data()\n        receipt = reserve(",
             ),
         ],
         test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
@@ -3384,8 +3404,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.store:Store._check_version",
-                "if said != str(VERSION):",
-                "if said is None:",
+                "if content != str(VERSION):",
+                "if content is None:",
             ),
         ],
         test="tests/ledger/test_states.py::test_a_ledger_of_another_version_is_refused[3-of version 3-sqlite]",
@@ -3440,7 +3460,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.sql_ledger:_older",
-                "if lacking:",
+                "if missing_receipts:",
                 "if False:",
             ),
         ],
@@ -3462,7 +3482,7 @@ BUGS = [
         name="deltas_of_affine_maps_stay_float32",
         edits=[
             (
-                "graphveil.training.affine_gradients:AffineGradients.of",
+                "graphveil.training.affine_gradients:AffineGradients.from_calls",
                 "_first(delta, count).to(torch.float64) for",
                 "_first(delta, count) for",
             ),
@@ -3539,7 +3559,7 @@ BUGS = [
         name="records_in_a_loop_share_one_module",
         edits=[
             (
-                "graphveil.training.ego_graphs:EgoGraphClippedSum._one_by_one",
+                "graphveil.training.ego_graphs:EgoGraphClippedSum._looped_gradients",
                 "with self._copies.run() as module:",
                 "for module in (self._module,):",
             ),
@@ -3584,7 +3604,7 @@ BUGS = [
         name="closures_are_shared",
         edits=[
             (
-                "graphveil.training.module_copies:_Reach._search_function",
+                "graphveil.training.module_copies:_ReachableState._search_function",
                 'self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")',
                 "pass",
             ),
@@ -3595,8 +3615,8 @@ BUGS = [
         name="class_attributes_are_shared",
         edits=[
             (
-                "graphveil.training.module_copies:_Reach._search_class",
-                'self.places.append(_Place(kind, name, f"class attribute {kind.__name__}.{name}"))',
+                "graphveil.training.module_copies:_ReachableState._search_class",
+                'self.places.append(_StateLocation(kind, name, f"class attribute {kind.__name__}.{name}"))',
                 "pass",
             ),
         ],
@@ -3606,7 +3626,7 @@ BUGS = [
         name="global_variables_are_shared",
         edits=[
             (
-                "graphveil.training.module_copies:_Reach._search_function",
+                "graphveil.training.module_copies:_ReachableState._search_function",
                 'self._keep(home, key, f"global variable {key}")',
                 "pass",
             ),
@@ -3639,7 +3659,7 @@ BUGS = [
         name="an_exception_of_one_record_ends_the_fit",
         edits=[
             (
-                "graphveil.training.null_records:faults",
+                "graphveil.training.null_records:maskable_exceptions",
                 "(Exception, SystemExit)",
                 "(KeyError,)",
             ),
@@ -3685,7 +3705,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gnn.execution_route:check_trainable",
-                "        _run_once(module, inputs, classes, parents, way, device)\n",
+                "        _run_once(module, inputs, classes, parents, execution_route, device)\n",
                 "",
             ),
         ],
@@ -3721,8 +3741,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.base:Estimator._scaling",
-                "FeatureScaling.public if on_records else FeatureScaling.fitted",
-                "FeatureScaling.fitted",
+                "FeatureScaling.from_public_ranges if on_records else FeatureScaling.from_public_features",
+                "FeatureScaling.from_public_features",
             ),
         ],
         test="tests/estimators/features/test_scaling.py::test_models_on_records_scale_by_public_constants_alone[node-record]",
@@ -3765,7 +3785,7 @@ BUGS = [
         edits=[
             (
                 "graphveil._util.checks:suggestion",
-                "if choice not in HARMFUL",
+                "if choice not in NEVER_SUGGESTED",
                 "if choice",
             ),
         ],
@@ -3805,7 +3825,7 @@ BUGS = [
         name="ids_of_a_csv_are_typed_by_their_looks",
         edits=[
             (
-                "graphveil.data.tables.inspect_tables:_look_at_nodes",
+                "graphveil.data.tables.inspect_tables:_inspect_nodes",
                 "types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}",
                 "types = dict.fromkeys(written[:0], labels.AS_WRITTEN) if given.written else {}",
             ),
@@ -3868,9 +3888,9 @@ BUGS = [
         name="server_forgets_releases",
         edits=[
             (
-                "graphveil.serve.releases.release_service:ReleaseService._asked",
-                "if ledger.begun\n            else remember(",
-                "if True\n            else remember(",
+                "graphveil.serve.releases.release_service:ReleaseService._release",
+                "if ledger.is_recorded\n            else record_prediction(",
+                "if True\n            else record_prediction(",
             )
         ],
         test="tests/serve/test_releases.py::test_later_predictions_of_the_run_count_what_the_server_released",
@@ -3891,7 +3911,7 @@ BUGS = [
         name="the_server_recognizes_the_training_graph",
         edits=[
             (
-                "graphveil.serve.releases.release_service:ReleaseService._asked",
+                "graphveil.serve.releases.release_service:ReleaseService._release",
                 "load_model(find_release(self._folder))",
                 "load_model(self._folder)",
             )
@@ -3900,7 +3920,7 @@ BUGS = [
     ),
     dict(
         name="releases_need_no_keys",
-        edits=[("graphveil.serve.service:Service._office", "if self.keys is None:", "if False:")],
+        edits=[("graphveil.serve.service:Service._release_service", "if self.keys is None:", "if False:")],
         test="tests/serve/test_releases.py::test_what_cannot_be_allowed_is_said_before_anything_is_served",
         reason="DID NOT RAISE",
     ),
@@ -3917,7 +3937,9 @@ BUGS = [
     ),
     dict(
         name="a_request_keeps_its_place",
-        edits=[("graphveil.serve.middleware:RequestMiddleware._question", "counters.leave()", "pass")],
+        edits=[
+            ("graphveil.serve.middleware:RequestMiddleware._answer_request", "counters.end_request()", "pass")
+        ],
         test="tests/serve/test_hostile_http.py::test_requests_that_fail_take_no_place_for_ever[malformed JSON]",
     ),
     dict(
@@ -3933,7 +3955,7 @@ BUGS = [
     ),
     dict(
         name="unknown_ids_are_not_named",
-        edits=[("graphveil.serve.error_responses:unknown_ids", "{shown}{more}", "")],
+        edits=[("graphveil.serve.error_responses:ids_not_found", "{shown}{more}", "")],
         test="tests/serve/test_hostile_http.py::test_unknown_ids_are_named_by_position",
     ),
     # -- calibration of steps, and the range of delta
@@ -3942,7 +3964,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.privacy.accountant:_curve",
-                "interval or _fitting(total)",
+                "interval or _display_interval(total)",
                 "interval or CERTIFY_INTERVAL",
             )
         ],
@@ -4242,7 +4264,7 @@ BUGS = [
         name="a_resumed_training_takes_its_last_step_twice",
         edits=[
             (
-                "graphveil.training.dpsgd:_State.restore",
+                "graphveil.training.dpsgd:_TrainingState.restore",
                 'self.done, self._averaged = tensors.pop("counts").tolist()',
                 'self.done, self._averaged = tensors.pop("counts").tolist()\n        self.done -= 1',
             ),
@@ -4350,7 +4372,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gnn.multi_hop_method:MultiHopGNN.fit",
-                "slots=asked.reach.slots",
+                "slots=release_plan.reach.slots",
                 "slots=None",
             ),
         ],
@@ -4361,7 +4383,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gnn.multi_hop_inputs:MultiHopInputs.of",
-                "x.index_fill_(0, (places == NOBODY).nonzero()[:, 0], 0)",
+                "x.index_fill_(0, (places == NO_NODE).nonzero()[:, 0], 0)",
                 "pass",
             ),
         ],
@@ -4490,7 +4512,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.graphs.edge_response:PerturbedNodePairs._drawn",
-                "return self.domain.open(found)",
+                "return self.domain.keep_protected(found)",
                 "return found",
             ),
         ],
@@ -4532,7 +4554,11 @@ BUGS = [
     dict(
         name="the_share_of_arr_follows_the_whole_budget",
         edits=[
-            ("graphveil.perturb.arr:ARR.truth", "(1 - self.density_fraction) * self.epsilon", "self.epsilon"),
+            (
+                "graphveil.perturb.arr:ARR.keep_probability",
+                "(1 - self.density_fraction) * self.epsilon",
+                "self.epsilon",
+            ),
         ],
         test="tests/perturb/test_mechanisms.py::test_golden_shares_of_arr",
     ),
@@ -4695,7 +4721,7 @@ BUGS = [
         name="a_missing_label_answers_as_class_0",
         edits=[
             (
-                "graphveil.local.collect.client:_said",
+                "graphveil.local.collect.client:_randomize_labels",
                 "law.checked(labels, missing=True)",
                 "np.maximum(law.checked(labels, missing=True), 0)",
             ),
@@ -4719,7 +4745,7 @@ BUGS = [
         name="a_message_without_its_last_part_is_opened",
         edits=[
             (
-                "graphveil.cluster.sealed_blobs:unpacked",
+                "graphveil.cluster.sealed_blobs:open_value",
                 "if place != sealed_blob.size:",
                 "if place > sealed_blob.size:",
             ),
@@ -4731,8 +4757,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.cluster.sealed_blobs:_coarse",
-                "return max(LEAST, -(-size // step) * step)",
-                "return -(-size // _ALIGN) * _ALIGN if size < LEAST else -(-size // step) * step",
+                "return max(MIN_BYTES, -(-size // step) * step)",
+                "return -(-size // _ALIGN) * _ALIGN if size < MIN_BYTES else -(-size // step) * step",
             ),
         ],
         test="tests/release/test_ray_worker.py::test_the_size_of_a_block_tells_no_degree",
@@ -4764,7 +4790,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.cluster.scheduling:BlockScheduler._return",
-                "back = sorted([block, *(self._asked.pop(ticket)[1] for ticket in had)])",
+                "back = sorted([block, *(self._pending.pop(ticket)[1] for ticket in had)])",
                 "back = [block]",
             ),
         ],
@@ -4785,7 +4811,7 @@ BUGS = [
         name="blocks_of_the_last_graph_are_used_for_the_next_one",
         edits=[
             (
-                "graphveil.cluster.worker:Worker.see",
+                "graphveil.cluster.worker:Worker.set_graph",
                 '("", None), {}, None, _NO_WORK',
                 '("", None), self._kept, None, _NO_WORK',
             ),
