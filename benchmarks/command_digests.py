@@ -129,9 +129,10 @@ COMMANDS: dict[str, str] = {
     " --reason more",
     "ledger verify": "ledger verify --ledger ledger.db",
     "ledger export": "ledger export tiny --ledger ledger.db --out entries.jsonl",
-    "collect survey": "collect survey --eps-x 2 --eps-y 2 --classes 4 --columns f0,f1,f2 --out survey.json",
-    "collect answer": "collect answer --protocol survey.json --nodes answers.parquet --id id --label team"
-    " --secret secret --out messages.parquet",
+    "collect protocol": "collect protocol --eps-x 2 --eps-y 2 --classes 4 --columns f0,f1,f2"
+    " --out survey.json",
+    "collect randomize": "collect randomize --protocol survey.json --nodes answers.parquet"
+    " --id id --label team --secret secret --out messages.parquet",
     "collect decode": f"collect decode {MESSAGES} --out decoded.parquet",
     "collect learn": f"collect learn {MESSAGES} --edges edges.parquet --source a --target b --out learned",
     "keys": "keys keys.json --releases",

@@ -331,7 +331,7 @@ def kinds_of(folder: Path) -> dict[str, Kind]:
             compared=False,
         ),
         "answer": Kind(
-            lambda out, _: ["collect", "answer", *records, "--out", out], ".csv", charges=1, shared=True
+            lambda out, _: ["collect", "randomize", *records, "--out", out], ".csv", charges=1, shared=True
         ),
         "decode": Kind(
             lambda out, _: ["collect", "decode", *answers, "--out", out], ".csv", charges=1, shared=True

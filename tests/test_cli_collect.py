@@ -28,7 +28,7 @@ def collected(invoke: Invoke, files: Files) -> list[str]:
     """Write a survey and messages; the flags that decode them."""
     invoke("collect", "protocol", *ASK, *LABEL, "--purpose", "pilot", "--out", "survey.json")
     nodes = ["--nodes", files.nodes, *RECORDS]
-    invoke("collect", "answer", "--protocol", "survey.json", *nodes, "--out", "messages.csv")
+    invoke("collect", "randomize", "--protocol", "survey.json", *nodes, "--out", "messages.csv")
     return ["--protocol", "survey.json", "--reports", "messages.csv", "--id", "user", "--out", "nodes.csv"]
 
 
@@ -65,7 +65,7 @@ def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
 def test_every_command_prints_the_statement_and_one_object(invoke: Invoke, files: Files) -> None:
     asked = invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json", "--json")
     nodes = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS]
-    answered = invoke("collect", "answer", *nodes, "--out", "m.parquet", "--json")
+    answered = invoke("collect", "randomize", *nodes, "--out", "m.parquet", "--json")
     messages = ["--protocol", "s.json", "--reports", "m.parquet", "--id", "user"]
     decoded = invoke("collect", "decode", *messages, "--out", "n.parquet", "--json")
     for answer in (asked, answered, decoded):
@@ -86,7 +86,7 @@ def test_every_command_prints_the_statement_and_one_object(invoke: Invoke, files
 def test_a_survey_is_for_handing_out_and_a_private_count_is_not(invoke: Invoke, files: Files) -> None:
     assert invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json").code == 0
     flags = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
-    assert invoke("collect", "answer", *flags, "--out", "m.csv", "--internal", "i.json").code == 0
+    assert invoke("collect", "randomize", *flags, "--out", "m.csv", "--internal", "i.json").code == 0
     assert Path("s.json").stat().st_mode & 0o777 == 0o644
     assert Path("i.json").stat().st_mode & 0o777 == 0o600
 
@@ -115,7 +115,16 @@ def test_feature_rr_with_public_weights_and_settings(invoke: Invoke, files: File
     law = CollectionProtocol.from_json(Path("s.json").read_text()).features
     assert [(feature.epsilon, feature.k) for feature in law.features] == [(4.5, 10), (1.5, 10)]
     invoke(
-        "collect", "answer", "--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"
+        "collect",
+        "randomize",
+        "--protocol",
+        "s.json",
+        "--nodes",
+        files.nodes,
+        "--id",
+        "user",
+        "--out",
+        "m.csv",
     )
     flags = ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", "--out", "n.csv"]
     assert invoke("collect", "decode", *flags).code == 0
@@ -128,7 +137,7 @@ def test_features_without_names_are_a_list_or_all_columns(invoke: Invoke) -> Non
     invoke("collect", "protocol", "--eps-x", 400, "--dim", 4, "--set", "m=all", "--out", "s.json")
     flags = ["--protocol", "s.json", "--id", "node"]
     raised = ["--nodes", "nodes.parquet", "--out", "m.csv", "--max-eps", 400]
-    assert invoke("collect", "answer", *flags, *raised).code == 0
+    assert invoke("collect", "randomize", *flags, *raised).code == 0
     assert invoke("collect", "decode", *flags, "--reports", "m.csv", "--out", "n.parquet").code == 0
     table = parquet.read_table("n.parquet")
     assert table.column_names == ["node", "x0", "x1", "x2", "x3"]
@@ -153,7 +162,7 @@ def test_who_has_no_label_answers_like_everybody_else(invoke: Invoke, files: Fil
         "--internal",
         "i.json",
     ]
-    assert invoke("collect", "answer", *nodes).code == 0
+    assert invoke("collect", "randomize", *nodes).code == 0
     flags = [
         "--protocol",
         "s.json",
@@ -212,7 +221,7 @@ def test_the_statement_comes_before_the_messages(
 
     monkeypatch.setattr("graphveil.data.tables.write", full)
     nodes = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    answer = invoke("collect", "answer", *nodes)
+    answer = invoke("collect", "randomize", *nodes)
     assert (answer.code, "the disk is full" in answer.err) == (1, True)
     assert "pilot" in answer.out
     assert "Each node's features are randomized on their own at eps_x = 6" in answer.out
@@ -223,7 +232,7 @@ def test_a_greedy_survey_is_answered_by_nobody_who_does_not_agree(invoke: Invoke
     made = invoke("collect", "protocol", *greedy, "--eps-y", 1000, "--classes", "t0,t1,t2", "--out", "s.json")
     assert "It is not answered unless that is agreed to" in made.out
     nodes = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    refused = invoke("collect", "answer", *nodes)
+    refused = invoke("collect", "randomize", *nodes)
     assert refused.code == 2
     assert (
         "asks for epsilon 101000 of a record, and this device tells up to 8: nothing was sent" in refused.err
@@ -236,7 +245,7 @@ def test_a_greedy_survey_is_answered_by_nobody_who_does_not_agree(invoke: Invoke
     assert not Path("m.csv").exists()
     shown = invoke("collect", "show", "s.json", "--json").json
     assert (shown["answered"], shown["guarantee"]["not_protected"]) == (False, ["features", "label"])
-    assert invoke("collect", "answer", *nodes, "--max-eps", 101000).code == 0
+    assert invoke("collect", "randomize", *nodes, "--max-eps", 101000).code == 0
 
 
 def test_the_command_and_the_library_have_one_limit() -> None:
@@ -266,15 +275,15 @@ def test_a_file_that_is_no_survey_is_not_read_whole(invoke: Invoke) -> None:
 
 def test_answering_again_gives_the_same_messages(invoke: Invoke, files: Files, collected: list[str]) -> None:
     nodes = ["--protocol", "survey.json", "--nodes", files.nodes, *RECORDS]
-    assert invoke("collect", "answer", *nodes, "--out", "again.csv").code == 0
+    assert invoke("collect", "randomize", *nodes, "--out", "again.csv").code == 0
     assert Path("again.csv").read_bytes() == Path("messages.csv").read_bytes()
-    assert invoke("collect", "answer", *nodes, "--out", "other.csv", "--secret", "own.key").code == 0
+    assert invoke("collect", "randomize", *nodes, "--out", "other.csv", "--secret", "own.key").code == 0
     assert Path("own.key").stat().st_mode & 0o777 == 0o600
     first, other = (dict(read(Path(name))) for name in ("messages.csv", "other.csv"))
     assert first.keys() == other.keys()
     assert sum(first[node] == other[node] for node in first) < NODES / 2
     Path("own.key").write_text("short")
-    refused = invoke("collect", "answer", *nodes, "--out", "third.csv", "--secret", "own.key")
+    refused = invoke("collect", "randomize", *nodes, "--out", "third.csv", "--secret", "own.key")
     assert (refused.code, "32 random bytes" in refused.err) == (2, True)
 
 
@@ -284,7 +293,7 @@ def test_the_order_of_the_private_table_is_not_told(invoke: Invoke, files: Files
     for name, order in (("young", 1), ("old", -1)):
         write(files.nodes, [head, *sorted(rows, key=lambda row: order * float(row[1]))])
         flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS]
-        assert invoke("collect", "answer", *flags, "--out", f"{name}.csv").code == 0
+        assert invoke("collect", "randomize", *flags, "--out", f"{name}.csv").code == 0
     assert Path("young.csv").read_bytes() == Path("old.csv").read_bytes()
     assert ids("young.csv") == sorted(ids("young.csv"))
 
@@ -294,7 +303,7 @@ def test_labels_alone_and_classes_by_number(invoke: Invoke) -> None:
     invoke("collect", "protocol", "--eps-y", "50", "--classes", "3", "--out", "s.json", "--json")
     flags = ["--protocol", "s.json", "--id", "node"]
     nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv", "--max-eps", 50]
-    guarantee = invoke("collect", "answer", *flags, *nodes, "--json").json["guarantee"]
+    guarantee = invoke("collect", "randomize", *flags, *nodes, "--json").json["guarantee"]
     assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (50, 0, 50)
     assert guarantee["not_protected"] == ["label"]  # what is kept in all but 2 of e^50 times is told
     assert guarantee["statement"].startswith("NOT PROTECTED: the label leaves each node as it is")
@@ -311,7 +320,7 @@ def test_several_classes_are_said_and_read_in_columns_of_their_own(invoke: Invok
     assert "2 classes are told, the label among them with probability 0.5209" in " ".join(shown.out.split())
     flags = ["--protocol", "s.json", "--id", "node"]
     nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv"]
-    assert invoke("collect", "answer", *flags, *nodes).code == 0
+    assert invoke("collect", "randomize", *flags, *nodes).code == 0
     invoke("collect", "decode", *flags, "--reports", "m.csv", "--label", "kind", "--out", "n.csv")
     head, *rows = read(Path("n.csv"))
     assert head == ["node", "kind_1", "kind_2"]
@@ -328,7 +337,7 @@ def test_a_group_of_classes_is_said_and_a_smaller_one_leaves_a_column_empty(invo
     assert "one of 3 groups of classes, which the survey and your id make, not the answer" in shown
     assert "the label's own group with probability 0.5761" in shown
     flags = ["--protocol", "s.json", "--id", "node"]
-    invoke("collect", "answer", *flags, "--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv")
+    invoke("collect", "randomize", *flags, "--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv")
     invoke("collect", "decode", *flags, "--reports", "m.csv", "--label", "kind", "--out", "n.csv")
     head, *rows = read(Path("n.csv"))
     assert head == ["node", "kind_1", "kind_2", "kind_3"]
@@ -356,7 +365,7 @@ def test_a_label_in_the_clear_is_said_loudly_wherever_it_goes(invoke: Invoke, fi
     commands = [
         ["protocol", *features, *OPEN, "--out", "s.json"],
         ["show", "s.json"],
-        ["answer", "--protocol", "s.json", *nodes],
+        ["randomize", "--protocol", "s.json", *nodes],
         ["decode", *received, "--out", "n.csv"],
         ["learn", *received, *edges, "--out", "model"],
     ]
@@ -395,7 +404,7 @@ def test_clipped_values_are_counted_in_an_internal_file_only(invoke: Invoke, fil
     write(files.nodes, [head, *rows])
     invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
     flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    answer = invoke("collect", "answer", *flags, "--internal", "in/ternal.json", "--json")
+    answer = invoke("collect", "randomize", *flags, "--internal", "in/ternal.json", "--json")
     assert json.loads(Path("in/ternal.json").read_text()) == {"clipped_values": 7, "missing_labels": 0}
     assert "7" not in str(answer.json | {"protocol": "", "ledger": ""})  # digests may have any digit
     assert "clipped" not in answer.err
@@ -406,9 +415,9 @@ def test_messages_are_not_drawn_again_over_those_that_are_there(invoke: Invoke, 
     again = invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
     assert (again.code, "answers belong to one survey" in again.err) == (2, True)
     flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    assert invoke("collect", "answer", *flags).code == 0
+    assert invoke("collect", "randomize", *flags).code == 0
     first = Path("m.csv").read_bytes()
-    again = invoke("collect", "answer", *flags)
+    again = invoke("collect", "randomize", *flags)
     assert (again.code, "second answer doubles" in again.err) == (2, True)
     assert Path("m.csv").read_bytes() == first
 
@@ -549,7 +558,7 @@ def test_a_survey_with_bounds_from_data_says_that_it_promises_nothing(invoke: In
     text = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2), columns=("age", "height")).to_json()
     Path("s.json").write_text(text.replace('"from_data":false', '"from_data":true'))
     flags = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"]
-    guarantee = invoke("collect", "answer", *flags, "--json").json["guarantee"]
+    guarantee = invoke("collect", "randomize", *flags, "--json").json["guarantee"]
     assert guarantee["valid"] is False
     assert guarantee["deviations"] == ["bounds taken from the data"]
     assert guarantee["statement"].startswith("NOT A VALID GUARANTEE")
@@ -585,7 +594,7 @@ def test_records_that_cannot_answer_are_refused_without_a_value(
     write(files.nodes, rows)
     invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
     flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    answer = invoke("collect", "answer", *flags)
+    answer = invoke("collect", "randomize", *flags)
     assert answer.code == 2
     assert why in answer.err
     assert SECRET not in answer.err
@@ -618,10 +627,12 @@ def test_columns_of_other_roles_and_widths_are_refused(invoke: Invoke, files: Fi
         (["--protocol", "s.json", "--label", "team", "--out", "m.txt"], "must end in .parquet or .csv"),
         (["--protocol", "messages.json", "--label", "team", "--out", "m.csv"], "cannot read a survey"),
     ):
-        answer = invoke("collect", "answer", *base, *flags)
+        answer = invoke("collect", "randomize", *base, *flags)
         assert (answer.code, why in answer.err) == (2, True), answer.err
     invoke("collect", "protocol", "--eps-x", 1, "--columns", "age,height", "--out", "t.json")
-    answer = invoke("collect", "answer", *base, "--protocol", "t.json", "--label", "team", "--out", "m.csv")
+    answer = invoke(
+        "collect", "randomize", *base, "--protocol", "t.json", "--label", "team", "--out", "m.csv"
+    )
     assert (answer.code, "asks for no label" in answer.err) == (2, True)
 
 
@@ -648,12 +659,12 @@ def test_nothing_that_is_there_is_written_over(invoke: Invoke, files: Files, col
         answer = invoke("collect", "decode", *collected[:-1], path)
         assert (answer.code, "is there already" in answer.err) == (2, True)
     nodes = ["--protocol", "survey.json", "--nodes", files.nodes, *RECORDS]
-    answer = invoke("collect", "answer", *nodes, "--out", "again.csv", "--internal", files.nodes)
+    answer = invoke("collect", "randomize", *nodes, "--out", "again.csv", "--internal", files.nodes)
     assert (answer.code, "choose another one" in answer.err) == (2, True)
     assert not Path("again.csv").exists()
     Path("file").write_text("")
     for path in ("file/again.csv", f"{'m' * 246}.csv"):
-        answer = invoke("collect", "answer", *nodes, "--out", path, "--internal", "count.json")
+        answer = invoke("collect", "randomize", *nodes, "--out", path, "--internal", "count.json")
         assert (answer.code, Path("count.json").exists()) == (2, False)
         answer = invoke("collect", "decode", *collected[:-1], path, "--ledger", "people")
         assert (answer.code, "cannot" in answer.err) == (2, True)
@@ -669,7 +680,7 @@ def test_names_that_collide_are_refused(invoke: Invoke, collected: list[str]) ->
     parquet.write_table(pa.table({"message": ["a"], "age": [1.0], "height": [1.0]}), "n.parquet")
     Path("label.json").write_text(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2)).to_json())
     flags = ["--protocol", "label.json", "--nodes", "n.parquet", "--id", "message", "--out", "m.csv"]
-    answer = invoke("collect", "answer", *flags)
+    answer = invoke("collect", "randomize", *flags)
     assert (answer.code, "cannot be called 'message'" in answer.err) == (2, True)
 
 
@@ -686,7 +697,7 @@ def test_a_survey_that_was_changed_refuses_the_messages(invoke: Invoke, collecte
 def test_help_lists_the_commands(invoke: Invoke) -> None:
     assert "collect" in invoke("--help").out
     text = invoke("collect", "--help").out
-    assert all(name in text for name in ("protocol", "answer", "decode"))
+    assert all(name in text for name in ("protocol", "randomize", "decode"))
 
 
 # -- the ledger --------------------------------------------------------------------------------------------
@@ -696,7 +707,7 @@ def test_answers_are_booked_once_and_records_that_changed_again(invoke: Invoke, 
     def answered(protocol: str, *ledger: str) -> dict[str, object]:
         Path("m.csv").unlink(missing_ok=True)
         flags = ["--protocol", protocol, "--nodes", files.nodes, *RECORDS, "--out", "m.csv", "--json"]
-        found = invoke("collect", "answer", *flags, *ledger)
+        found = invoke("collect", "randomize", *flags, *ledger)
         assert found.code == 0, found.err
         ledger_of: dict[str, object] = found.json["ledger"]
         return ledger_of
@@ -718,7 +729,7 @@ def test_answers_are_booked_once_and_records_that_changed_again(invoke: Invoke, 
     answered("one.json", "--ledger", "people")
     Path("m.csv").unlink()
     flags = ["--protocol", "two.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    refused = invoke("collect", "answer", *flags, "--ledger", "people")
+    refused = invoke("collect", "randomize", *flags, "--ledger", "people")
     assert (refused.code, Path("m.csv").exists()) == (2, False)
     assert "asks for epsilon 8, and 8 of 10 at delta 0 are spent" in refused.err
 
@@ -736,7 +747,15 @@ def test_whoever_receives_messages_books_a_survey_once(
     ]
     assert [(one["releases"], one["epsilon"]) for one in booked] == [(1, 8.0), (1, 8.0)]
     invoke(
-        "collect", "answer", "--protocol", "survey.json", "--nodes", files.nodes, *RECORDS, "--out", "n.csv"
+        "collect",
+        "randomize",
+        "--protocol",
+        "survey.json",
+        "--nodes",
+        files.nodes,
+        *RECORDS,
+        "--out",
+        "n.csv",
     )
     recognized = invoke("ledger", "list", "--json").json["data_sets"]
     assert {one["name"]: one["releases"] for one in recognized} == {"data-1": 1, "people": 1}

@@ -22,7 +22,7 @@ def prepared(invoke: Invoke, files: Files) -> dict[str, list[object]]:
     """Return commands that charge a ledger and write, and leave what they read."""
     invoke("collect", "protocol", *SURVEY, "--classes", "t0,t1,t2", "--out", "s.json")
     nodes = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", *nodes, "--out", "m.csv")
+    invoke("collect", "randomize", *nodes, "--out", "m.csv")
     invoke("ledger", "init", "people", "--unit", "local-attributes")
     assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "run").code == 0
     received = ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", "--ledger", "people"]
@@ -31,7 +31,7 @@ def prepared(invoke: Invoke, files: Files) -> dict[str, list[object]]:
     tables = ["--nodes", files.nodes, "--edges", files.edges, *columns]
     edges = ["--unit", "undirected-edge", "--epsilon", "1"]
     return {
-        "answer": ["collect", "answer", *nodes, "--out", "again.csv", "--ledger", "people"],
+        "answer": ["collect", "randomize", *nodes, "--out", "again.csv", "--ledger", "people"],
         "decode": ["collect", "decode", *received, "--out", "nodes.parquet"],
         "learn": ["collect", "learn", *received, *ends, "--out", "model", "--set", "epochs=1"],
         "perturb": ["perturb", "edge-rand", *tables, *edges, "--out", "graph"],

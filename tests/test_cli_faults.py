@@ -168,7 +168,7 @@ def commands_that_save(files: Files) -> dict[str, list[Any]]:
     budget = ["--unit", "undirected-edge", "--epsilon", 1]
     return {
         "released": ["perturb", "edge-rand", *graph, *budget, "--out", "released"],
-        "m.csv": ["collect", "answer", "--protocol", "s.json", *people, "--out", "m.csv"],
+        "m.csv": ["collect", "randomize", "--protocol", "s.json", *people, "--out", "m.csv"],
         "p.csv": ["predict", "r", "--out", "p.csv"],
         "report.html": ["report", "r"],
     }

@@ -20,7 +20,7 @@ def flags(invoke: Invoke, files: Files) -> list[object]:
     """Write a survey and messages; the flags that learn from them."""
     invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
     nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", "--protocol", "s.json", *nodes, "--out", "m.csv")
+    invoke("collect", "randomize", "--protocol", "s.json", *nodes, "--out", "m.csv")
     ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
     return ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", *ends, "--out", "model"]
 
@@ -138,7 +138,7 @@ def test_labels_alone_are_learned_from_with_public_features(
 ) -> None:
     invoke("collect", "protocol", *LABEL, "--out", "y.json")
     who = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", "--protocol", "y.json", *who, "--out", "y.csv")
+    invoke("collect", "randomize", "--protocol", "y.json", *who, "--out", "y.csv")
     head, *rows = read(files.nodes)
     write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])  # in another order
     from_label_keywords = [*changed(flags, "--protocol", "y.json", "--reports", "y.csv"), *QUICK]
@@ -163,7 +163,7 @@ def test_public_features_go_to_the_nodes_whose_ids_they_have(
 ) -> None:
     invoke("collect", "protocol", *LABEL, "--out", "y.json")
     who = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", "--protocol", "y.json", *who, "--out", "y.csv")
+    invoke("collect", "randomize", "--protocol", "y.json", *who, "--out", "y.csv")
     head, *rows = read(files.nodes)
     write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])
     seen, whole = list[object](), gv.LPGNN.fit_from_collector
@@ -204,7 +204,7 @@ def test_labels_alone_and_edges_to_a_posterior(invoke: Invoke, files: Files, mec
     asked = ["--eps-y", 0.5, "--classes", names, "--label-mechanism", mechanism]
     invoke("collect", "protocol", *asked, "--out", "s.json")
     nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", "--protocol", "s.json", *nodes, "--out", "m.csv")
+    invoke("collect", "randomize", "--protocol", "s.json", *nodes, "--out", "m.csv")
     ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
     flags = ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", *ends]
     learn = [*flags, "--method", "label-posterior"]

@@ -291,7 +291,7 @@ def test_receipts_backups_and_older_copies_by_command(
 # -- surveys -----------------------------------------------------------------------------------------------
 
 ASK = ["collect", "protocol", "--eps-y", "0.39", "--classes", "t0,t1,t2", "--out", "s.json"]
-ANSWER = ["collect", "answer", "--protocol", "s.json", "--id", "user", "--label", "team", "--nodes"]
+ANSWER = ["collect", "randomize", "--protocol", "s.json", "--id", "user", "--label", "team", "--nodes"]
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])

@@ -81,6 +81,6 @@ def test_a_survey_of_features_says_why_it_needs_columns(invoke: Invoke) -> None:
     assert made.code == 0, made.err
     asked = ["--protocol", "survey.json", "--nodes", "people.csv", "--id", "id"]
     write(Path("people.csv"), [["id"], *([row[0]] for row in read(Path("people.csv"))[1:])])
-    refused = invoke("collect", "answer", *asked, "--out", "messages.csv")
+    refused = invoke("collect", "randomize", *asked, "--out", "messages.csv")
     assert refused.code == 2
     assert "has no feature column, and the survey asks for 1 feature" in " ".join(refused.err.split())

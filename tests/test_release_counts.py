@@ -111,7 +111,7 @@ def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> No
     label = ("--eps-y", 2, "--classes", "t0,t1,t2", "--purpose", "pilot")
     assert invoke("collect", "protocol", *asked, *label, "--out", "s.json").code == 0
     flags = ("--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team")
-    done = invoke("collect", "answer", *flags, "--out", "m.csv", "--json")
+    done = invoke("collect", "randomize", *flags, "--out", "m.csv", "--json")
     assert done.code == 0, done.err
     assert listed(invoke) == {"local-attributes": 1}
     assert protocol_guarantee(CollectionProtocol.from_json(Path("s.json").read_text())).releases == 1

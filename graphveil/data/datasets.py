@@ -17,7 +17,7 @@ from graphveil.data.identity import EdgeSet
 from graphveil.data.published.catalog import CATALOG, Dataset, Reader, entry_of
 from graphveil.data.published.local import Fields
 from graphveil.data.recipes import RECIPES
-from graphveil.data.synthetic import synthetic
+from graphveil.data.synthetic_graphs import synthetic
 from graphveil.errors import ConfigError, GraphError, GraphveilError
 
 ROOT_VARIABLE = "GRAPHVEIL_DATA"

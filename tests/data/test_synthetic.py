@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from graphveil.data import dataset_info, load_dataset, synthetic, to_dense
-from graphveil.data.synthetic import PRESETS
+from graphveil.data.synthetic_graphs import PRESETS
 from graphveil.errors import ConfigError
 
 

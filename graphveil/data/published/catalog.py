@@ -12,7 +12,7 @@ from typing import TypeAlias
 from graphveil._util.checks import suggestion
 from graphveil.data.published import local, remote
 from graphveil.data.published.local import Fields
-from graphveil.data.synthetic import PRESETS
+from graphveil.data.synthetic_graphs import PRESETS
 from graphveil.errors import ConfigError
 
 Reader: TypeAlias = Callable[[Path, str], Fields]
