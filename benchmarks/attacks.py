@@ -26,7 +26,7 @@ from scipy.stats import norm, t
 import graphveil as gv
 from graphveil._util.random import PublicStreams
 from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
-from graphveil.data.synthetic_graphs import synthetic
+from graphveil.data import synthetic
 from graphveil.estimators.classcode.edge.groups import groups_of, public_labels
 from graphveil.estimators.classcode.edge.rounds import build_rounds
 from graphveil.estimators.features.crossfit import public_posteriors

@@ -37,7 +37,7 @@ class GAT(FullGraphKeywords, Estimator):
         ConfigError: ``heads`` is no whole number above 0, or hidden layers are too wide with so many.
 
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> GAT(unit="none", seed=0, epochs=5).fit(graph).predict_proba().shape[0] == graph.num_nodes
     True

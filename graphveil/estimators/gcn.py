@@ -36,7 +36,7 @@ class GCN(FullGraphKeywords, Estimator):
         NotImplementedGuaranteeError: the unit is not ``"none"``, and no graph is released first.
 
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> GCN(unit="none", seed=0, epochs=5).fit(graph).predict_proba().shape[0] == graph.num_nodes
     True

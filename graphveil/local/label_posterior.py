@@ -75,7 +75,7 @@ class LabelPosterior(LocalEstimator):
         UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
 
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> model = LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0).fit(graph)
     >>> model.guarantee.epsilon, model.guarantee.local_budgets

@@ -59,7 +59,7 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
         MissingDependencyError: the similarity needs gensim, which is not installed.
 
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> model = SimGAT(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=0, epochs=5).fit(graph)
     >>> model.guarantee.epsilon

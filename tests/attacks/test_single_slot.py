@@ -8,7 +8,7 @@ import torch
 
 import graphveil as gv
 from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
-from graphveil.data.synthetic_graphs import synthetic
+from graphveil.data import synthetic
 from graphveil.lab.attacks import (
     PairTest,
     SecretEdges,

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphveil import load_model
 from graphveil.data import Adjacency
 from graphveil.data.recipes import RECIPES
-from graphveil.data.synthetic_graphs import synthetic
+from graphveil.data import synthetic
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.estimators.attention import (
     PAPER_BATCH,

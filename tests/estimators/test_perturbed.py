@@ -10,7 +10,7 @@ from estimators import blind
 from graphveil import METHODS, load_model
 from graphveil.data import Graph
 from graphveil.data.recipes import RECIPES
-from graphveil.data.synthetic_graphs import synthetic
+from graphveil.data import synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.perturb import MECHANISMS, sample_public_edges

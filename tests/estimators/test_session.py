@@ -7,7 +7,7 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock
 from graphveil.data.recipes import RECIPES
-from graphveil.data.synthetic_graphs import synthetic
+from graphveil.data import synthetic
 from graphveil.estimators.session import Session
 from graphveil.privacy import UndirectedEdge
 from graphveil.release import InMemoryBackend, NeighborSumData, ReleasePlan

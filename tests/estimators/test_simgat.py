@@ -13,7 +13,7 @@ import graphveil as gv
 from graphveil._util.random import PublicStreams
 from graphveil.data import Adjacency, Graph
 from graphveil.data.recipes import RECIPES
-from graphveil.data.synthetic_graphs import synthetic
+from graphveil.data import synthetic
 from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.estimators.session import Session
 from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig

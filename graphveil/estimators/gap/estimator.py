@@ -86,7 +86,7 @@ class GAP(NetworkKeywords, Estimator):
         CalibrationError: the trainings alone cost more than the budget.
 
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> model = GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=5).fit(graph)
     >>> model.predict_proba().shape == (graph.num_nodes, graph.num_classes)

@@ -53,7 +53,7 @@ class MLP(NetworkKeywords, Estimator):
         ConfigError: a parameter is outside its range or not for the unit, or contradicts ``tuned=True``; on
             ``fit``, the batch is larger than the training set.
 
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> from graphveil.data.recipes import RECIPES
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> model = MLP(unit="undirected-edge", seed=0).fit(graph)

@@ -56,7 +56,7 @@ class SAGE(FullGraphKeywords, Estimator):
         NotImplementedGuaranteeError: the unit is not ``"none"``, and not ``"node-record"`` in paper mode.
 
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> SAGE(unit="none", seed=0, epochs=5).fit(graph).predict_proba().shape[0] == graph.num_nodes
     True

@@ -48,7 +48,7 @@ class Spectral(Estimator):
         GraphError: on ``fit``, the edges are directed.
 
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> model = Spectral(unit="undirected-edge", epsilon=8.0, seed=0).fit(graph)
     >>> model.predict_proba().shape[0] == graph.num_nodes, model.guarantee.epsilon, model.guarantee.delta

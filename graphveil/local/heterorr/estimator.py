@@ -59,7 +59,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
     >>> import torch
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> from graphveil.perturb import public_share
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> public, listed = public_share(graph.adjacency, 0.2, seed=0), torch.ones(graph.num_nodes) > 0

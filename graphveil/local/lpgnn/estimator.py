@@ -36,7 +36,7 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
         UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
 
     >>> from graphveil.data.recipes import RECIPES
-    >>> from graphveil.data.synthetic_graphs import synthetic
+    >>> from graphveil.data import synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> model = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=0, epochs=5).fit(graph)
     >>> model.guarantee.epsilon, model.guarantee.local_budgets

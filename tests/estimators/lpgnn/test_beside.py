@@ -5,7 +5,7 @@ import torch
 
 import graphveil as gv
 from graphveil.data.recipes import RECIPES
-from graphveil.data.synthetic_graphs import synthetic
+from graphveil.data import synthetic
 from graphveil.errors import ConfigError, GraphError
 from graphveil.local.lpgnn import randomized_records
 from graphveil.runs.accounts.preview import preview

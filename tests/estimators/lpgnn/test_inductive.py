@@ -153,7 +153,7 @@ class TestAnotherGraph:
 
     def test_it_is_predicted_as_well_as_a_part_that_was_fitted(self) -> None:
         from graphveil.data.recipes import RECIPES
-        from graphveil.data.synthetic_graphs import synthetic
+        from graphveil.data import synthetic
 
         graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
         other = synthetic("tiny")
