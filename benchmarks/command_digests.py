@@ -112,7 +112,7 @@ COMMANDS: dict[str, str] = {
     "predict": "predict tables",
     "predict file": "predict classcode --out predictions.parquet",
     "predict other": f"predict tables/release {OTHERS} --allow-spend --out others_predicted.parquet",
-    "report": "report classcode gap mlp --static --out page.html",
+    "report": "report classcode gap mlp --out page.html",
     "audit": "audit gap --pairs 5",
     "attack linkteller": "attack linkteller gap",
     "attack membership": "attack membership owner --per-class 20",

@@ -35,9 +35,10 @@ def test_a_sound_run_is_certified_and_nothing_is_found(invoke: Invoke, run: Path
     assert all(not one["broken"] for one in found["replays"])
     assert json.loads((run / "internal" / "audit.json").read_text()) == found
     assert not list((run / "release").glob("*audit*"))
-    page = (run / "internal" / "audit.html").read_text()
-    assert page.count('class="certified"') == page.count('class="claimed"') == 2  # all together, and hops
-    assert "above" not in page.partition("<main>")[2]
+    page = (run / "internal" / "audit.html").read_text().partition("<main>")[2]
+    bars, ticks = "fill: var(--c0)", "stroke: var(--ink); stroke-width: 2"
+    assert page.count(bars) == page.count(ticks) == 2  # all together, and hops
+    assert "var(--warn)" not in page
 
 
 def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: Files, tmp_path: Path) -> None:
@@ -60,11 +61,12 @@ def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: F
 
 
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
-    from graphveil.runs.pages.audit_chart import Bar, bar_chart
+    from graphveil.runs.pages.charts import Bar, audit_chart, inline_svg
 
-    chart = bar_chart([Bar("a <stage>", 1.5, 1.0), Bar("free", 0.0, float("inf"))])
-    assert chart.count('class="above"') == 1 and chart.count('class="claimed"') == 1
-    assert "a &lt;stage&gt;" in chart and "0 of inf" in chart
+    bars = [Bar("a <stage>", 1.5, 1.0), Bar("below", 0.5, 1.0), Bar("free", 0.0, float("inf"))]
+    chart = inline_svg(lambda: audit_chart(bars), "certified and claimed epsilon")
+    assert chart.count("var(--warn)") == 1 and chart.count("stroke: var(--ink); stroke-width: 2") == 2
+    assert "a &lt;stage&gt;" in chart and "1.5 of 1" in chart and "0 of inf" in chart
 
 
 def test_a_run_with_too_little_noise_fails(

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from graphveil._util.escape import markdown
+from graphveil._util.templates import render
 from graphveil.artifacts.rows import ReleaseRow, charged_to_text
 from graphveil.privacy import (
     DirectedEdge,
@@ -230,27 +230,22 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
 
 def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card | None = None) -> str:
     """Return PRIVACY.md."""
-    parts = [
-        "# Privacy",
-        guarantee_summary(guarantee),
-        "## The formal statement",
-        guarantee.formal_statement(),
-        *([card.other_runs] if card is not None and card.other_runs else []),
-        f"## What was released about the {release_subject(guarantee)}",
-        _release_table(rows),
-        *(_figures(one) for one in (guarantee, *guarantee.additional)),
-        "## Not covered",
-        "\n".join(f"* {line}" for line in not_covered(guarantee)),
-    ]
-    if deviations := all_deviations(guarantee):
-        parts += ["## Deviations", "\n".join(f"* {line}" for line in deviations)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _figures(guarantee: Guarantee) -> str:
-    return (
-        f"Unit: `{guarantee.unit}`. Epsilon {format_upper_bound(guarantee.epsilon)}, "
-        f"delta {format_delta(guarantee.delta)}. {attack_bound_text(guarantee).capitalize()}."
+    head, lines = release_cells(rows)
+    return render(
+        "release_privacy.md",
+        summary=guarantee_summary(guarantee),
+        statement=guarantee.formal_statement(),
+        other_runs="" if card is None else card.other_runs,
+        subject=release_subject(guarantee),
+        head=head,
+        rows=lines,
+        figures=[
+            f"Unit: `{one.unit}`. Epsilon {format_upper_bound(one.epsilon)}, "
+            f"delta {format_delta(one.delta)}. {attack_bound_text(one).capitalize()}."
+            for one in (guarantee, *guarantee.additional)
+        ],
+        not_covered=not_covered(guarantee),
+        deviations=all_deviations(guarantee),
     )
 
 
@@ -298,21 +293,23 @@ def protected_things(unit: str) -> str:
 
 def model_card(snapshot: "Snapshot", card: Card | None) -> str:
     """Return MODEL_CARD.md."""
+    return render("model_card.md", **card_values(snapshot, card))
+
+
+def card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
+    """Return what the template of the model card shows."""
     names, guarantee = snapshot.class_names, snapshot.guarantee
-    parts = [
-        f"# Model card: {snapshot.method}",
-        f"A node classifier with {snapshot.features} input features and {snapshot.classes} "
-        f"classes{': ' + ', '.join(map(markdown, names)) if 0 < len(names) <= 30 else ''}.",
-        *([] if card is None else _results(card)),
-        "## Privacy",
-        f"{guarantee_summary(guarantee)}\n\n{guarantee.formal_statement()}\n\nDetails: `PRIVACY.md`.",
-        "## Limits",
-        _limits(guarantee),
-        "## Use",
-        _use(guarantee),
-        "Loading executes nothing that the folder holds.",
-    ]
-    return "\n\n".join(parts) + "\n"
+    return {
+        "method": snapshot.method,
+        "features": snapshot.features,
+        "classes": snapshot.classes,
+        "names": names if len(names) <= 30 else (),
+        "card": card,
+        "summary": guarantee_summary(guarantee),
+        "statement": guarantee.formal_statement(),
+        "limits": _limits(guarantee),
+        "call": "model.guarantee" if guarantee.unit in _RECORD else "model.predict()",
+    }
 
 
 def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
@@ -323,46 +320,30 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
     >>> "row v only for someone entitled to v's record" in rows_page(owner, ["predictions.parquet"])
     True
     """
-    parts = [
-        "# Rows for their own nodes",
-        "Do not publish this folder: row v only for someone entitled to v's record.",
-        "\n".join(f"* `{name}`: {_ROW_DISCLOSES[name]}" for name in names),
-        f"The guarantee of `release/` under unit `{guarantee.unit}` is valid as long as no row here reaches "
-        "anybody but its own node.",
-    ]
-    return "\n\n".join(parts) + "\n"
+    files = [(name, _ROW_DISCLOSES[name]) for name in names]
+    return render("per_node.md", files=files, unit=guarantee.unit)
 
 
-def _limits(guarantee: Guarantee) -> str:
+def _limits(guarantee: Guarantee) -> list[str]:
     about = protected_parts(guarantee)
     if guarantee.unit == LocalAttributes.name:
-        return (
-            "* Predictions are for the nodes of the graph it was trained on; nodes of another one randomize "
-            f"their features first, at a price of their own.\n* Other collections of the same {about} add to "
-            "what is given away.\n* Accuracy on other data is unknown."
-        )
+        return [
+            "Predictions are for the nodes of the graph it was trained on; nodes of another one randomize "
+            "their features first, at a price of their own.",
+            f"Other collections of the same {about} add to what is given away.",
+            "Accuracy on other data is unknown.",
+        ]
     served = (
-        "Predictions are no part of this release: each is only for someone entitled to its node's record"
+        "Predictions are no part of this release: each is only for someone entitled to its node's record."
         if about == "records"
         else "Predictions are for the nodes of the graph it was trained on; another graph's edges are "
-        "queried at a privacy cost of their own"
+        "queried at a privacy cost of their own."
     )
-    return (
-        f"* {served}.\n* Other models trained on the same {about} add to what is given away.\n* Accuracy on "
-        "other data is unknown."
-    )
-
-
-def _use(guarantee: Guarantee) -> str:
-    call = "model.guarantee" if guarantee.unit in _RECORD else "model.predict()"
-    return f'```\nimport graphveil as gv\n\nmodel = gv.load_model("this folder")\n{call}\n```'
-
-
-def _results(card: Card) -> list[str]:
-    recipe = f", prepared by the recipe `{card.recipe}`" if card.recipe else ""
-    lines = [f"* {name}: {100 * value:.1f} %" for name, value in card.accuracies.items()]
-    parts = ["## Data and results", f"Data: {markdown(card.dataset)}{recipe}."]
-    return [*parts, "\n".join(lines) or "No accuracy: an exact one would depend on the records."]
+    return [
+        served,
+        f"Other models trained on the same {about} add to what is given away.",
+        "Accuracy on other data is unknown.",
+    ]
 
 
 def query_kind_text(kind: str) -> str:
@@ -395,10 +376,3 @@ def _noise_of(row: ReleaseRow) -> str:
         return row.words
     stds = ", ".join(f"{sigma:.5g}" for sigma in dict.fromkeys(row.noise_std))
     return stds if row.steps is None else f"{stds} x the clipping norm, {row.steps:,} times"
-
-
-def _release_table(rows: tuple[ReleaseRow, ...]) -> str:
-    if not rows:
-        return "Nothing: no release was made."
-    head, lines = release_cells(rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *lines))

@@ -475,7 +475,7 @@ Track = Annotated[
     list[str] | None,
     typer.Option(
         "--track",
-        metavar="tensorboard:FOLDER|mlflow[:URI]",
+        metavar="mlflow[:URI]",
         help="Log the finished run's public figures there; may be given several times.",
         rich_help_panel=_RUN,
         show_default=False,

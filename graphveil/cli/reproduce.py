@@ -122,7 +122,6 @@ def reproduce(
         raise ConfigError(f"{described!r} is one argument too many; targets are made one at a time")
     from graphveil._util import checks
     from graphveil.lab.papers.cells import ReproductionOptions
-    from graphveil.lab.papers.figures import check_figures
     from graphveil.lab.papers.grid import ReproductionGrid
     from graphveil.lab.papers.targets import target_named
     from graphveil.runs.artifacts import RunFolder
@@ -132,7 +131,6 @@ def reproduce(
         checks.one_of(named.modes, mode=mode)
     chosen = next((one for one in named.modes if one == mode), named.modes[0])
     run_options = ReproductionOptions(mode=chosen, runs=runs, seed=seed, quick=quick)
-    check_figures()
     folder = RunFolder(out or Path("reproduce") / f"{target.replace(':', '-')}-{chosen}")
     if resume and not folder.lock.is_file():
         raise ConfigError(f"{folder.root} holds nothing to resume; correct --out, or drop --resume")

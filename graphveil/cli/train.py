@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from graphveil.runs.artifacts import RunFolder
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.run import ExperimentResult
-    from graphveil.runs.tracking import Tracker
+    from graphveil.runs.tracking import MLflow
 
 _PLAN = "Plan, before anything is spent"
 _RESUMED = "Plan of a run that is resumed: what it has released is not released again"
@@ -171,7 +171,7 @@ def _train(
     backend: "AggregationBackend | str | None" = None,
     by_flag: bool = True,
     dry_run: bool = False,
-    trackers: "Sequence[Tracker]" = (),
+    trackers: "Sequence[MLflow]" = (),
 ) -> None:
     from graphveil.privacy import ledger_of
     from graphveil.release.backends.named import backend_for
@@ -207,7 +207,7 @@ def _train(
 
 
 def _track(
-    experiment: "Experiment", outcome: "ExperimentResult", trackers: "Sequence[Tracker]", screen: Screen
+    experiment: "Experiment", outcome: "ExperimentResult", trackers: "Sequence[MLflow]", screen: Screen
 ) -> None:
     """Log what is public of a finished run; a place that cannot be reached does not undo it."""
     from graphveil.runs.tracking import PublicRecord

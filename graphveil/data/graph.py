@@ -12,7 +12,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._notebook import card
 from graphveil._util.checks import plain
 from graphveil.data import _frames, _pyg, features, growth
 from graphveil.data._rows import as_mask
@@ -110,18 +109,6 @@ class Graph:
             f"Graph({self.name!r}, nodes={self.num_nodes}, features={self.num_features}, "
             f"classes={self.num_classes}, directed={self.directed}, split={self.has_split})"
         )
-
-    def _repr_html_(self) -> str:
-        """Show the same, and which columns became features, in a notebook."""
-        facts = [
-            ("nodes", f"{self.num_nodes:,}"),
-            ("features", f"{self.num_features:,}"),
-            ("classes", f"{self.num_classes:,}"),
-            ("edges", f"{'directed' if self.directed else 'undirected'}; how many is not shown"),
-            ("split", "yes" if self.has_split else "no: gv.split(graph) makes one"),
-        ]
-        columns = [] if self.encoding is None else [("columns", self.encoding.words())]
-        return card(f"Graph {self.name!r}", [*facts, *columns])
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse to be an array, which is what cross-validation asks for first."""

@@ -1,4 +1,4 @@
-"""How a model shows itself: in one line, in three, in a notebook, and to scikit-learn."""
+"""How a model shows itself: in one line, in three, and to scikit-learn."""
 
 import dataclasses
 from typing import Any, NoReturn
@@ -6,7 +6,6 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._notebook import card
 from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.estimators.predictor import Predictor
 from graphveil.privacy import NoUnit
@@ -27,27 +26,20 @@ class DisplayMixin(Predictor):
 
     def __str__(self) -> str:
         """Show three lines: the keywords, what it was fitted on, and the guarantee."""
-        return "\n".join([repr(self), *(value for _, value in self._summary_rows())])
+        return "\n".join([repr(self), *self._summary_rows()])
 
-    def _repr_html_(self) -> str:
-        """Show the same as a table."""
-        return card(repr(self), self._summary_rows())
-
-    def _summary_rows(self) -> list[tuple[str, str]]:
+    def _summary_rows(self) -> list[str]:
         """Return what is public of the fit, and its guarantee in a line."""
         if self._fit is None:
-            return [
-                ("fit", "not fitted yet; fit(graph) trains it"),
-                ("guarantee", "no guarantee before a fit"),
-            ]
+            return ["not fitted yet; fit(graph) trains it", "no guarantee before a fit"]
         sizes, guarantee = self._fit.sizes, self.guarantee_with_predictions
         size = f"fitted on {sizes.nodes:,} nodes, {sizes.classes} classes"
         if guarantee.unit == NoUnit.name:
-            return [("fit", size), ("guarantee", "no guarantee: nothing is protected")]
+            return [size, "no guarantee: nothing is protected"]
         releases = counted(guarantee.releases, "release")
         void = "" if guarantee.valid else "; void, for its known deviations"
         figure = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
-        return [("fit", size), ("guarantee", f"{guarantee.unit}: {figure}, {releases}{void}")]
+        return [size, f"{guarantee.unit}: {figure}, {releases}{void}"]
 
     @property
     def classes_(self) -> npt.NDArray[Any]:

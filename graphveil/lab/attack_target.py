@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.files import write_atomic
+from graphveil._util.templates import render
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.runs.artifacts import RunFolder, read_json, write_json
 from graphveil.runs.experiment import Experiment
 from graphveil.runs.inputs.source import Source
-from graphveil.runs.pages.charts import PlotLine
-from graphveil.runs.pages.roc import roc_page
+from graphveil.runs.pages.charts import MIN_RATE, PlotLine, inline_svg, line_chart
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -45,8 +45,23 @@ class AttackTarget:
         write_json(path, figures)
         if curves:
             title = f"{attack}: {self.experiment.method} on {self.experiment.source.name}"
-            write_atomic(folder / f"{attack}.html", roc_page(title, curves, INTERNAL).encode())
+            write_atomic(folder / f"{attack}.html", roc_page(title, curves).encode())
         return path
+
+
+def roc_page(title: str, curves: Sequence[PlotLine]) -> str:
+    """Return a page with ROC curves on logarithmic axes, complete in itself."""
+    chart = inline_svg(
+        lambda: line_chart(
+            curves,
+            x_label="false-positive rate",
+            y_label="true-positive rate",
+            limits=(MIN_RATE, 1.0),
+            log=True,
+        ),
+        f"ROC of {title}",
+    )
+    return render("chart_page.html", title=title, lede=INTERNAL, chart=chart, caption="", not_examined=())
 
 
 def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarget:

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from graphveil._notebook import card
 from graphveil._util import checks
 from graphveil._util.typed import checked
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import statements
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
 from graphveil.privacy.events import ApproximateDP, Event, OneOf, PureDP, cases_of, compose, within_partition
-from graphveil.privacy.formatting import format_delta, format_upper_bound
+from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.group_privacy import multi_edge_epsilon, node_group_epsilon
 from graphveil.privacy.ldp_reports import budgets_of, ldp_reports_of, worst_case_ldp_reports
@@ -72,17 +71,6 @@ class Guarantee:
     graph: bool = False
     labels_public: bool = False
     additional: "tuple[Guarantee, ...]" = ()
-
-    def _repr_html_(self) -> str:
-        """Show the figures, and the statement below them, in a notebook."""
-        facts = [
-            ("unit", self.unit),
-            ("epsilon", format_upper_bound(self.epsilon)),
-            ("delta", format_delta(self.delta)),
-            ("releases", f"{self.releases:,}"),
-            ("valid", "yes" if self.valid else "no"),
-        ]
-        return card("Guarantee", facts, self.formal_statement())
 
     @classmethod
     @checked

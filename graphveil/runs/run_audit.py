@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from graphveil._util.files import write_atomic
+from graphveil._util.templates import render
 from graphveil.audit.bounds import LowerBound
 from graphveil.audit.local import audit_feature_mechanism, audit_label_mechanism
 from graphveil.audit.plans import PlanAudit, audit_plan
@@ -19,7 +20,7 @@ from graphveil.local.heterorr.method import HeteroFullGraph
 from graphveil.local.lpgnn.method import LocalMethod
 from graphveil.release import ReleasePlan
 from graphveil.runs.artifacts import RunFolder, write_json
-from graphveil.runs.pages.audit_chart import Bar, audit_page
+from graphveil.runs.pages.charts import Bar, audit_chart, inline_svg
 
 INTERNAL = "Internal: an audit says how far the noise goes, and belongs to who holds the data."
 _SAME = 1e-6  # relative, of two epsilons
@@ -139,9 +140,20 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     )
     write_json(folder.internal / "audit.json", found.as_dict())
     if found.bars:
-        page = audit_page(f"Audit: {found.method}, unit {found.unit}", found.bars, INTERNAL, found.unseen)
-        write_atomic(folder.internal / "audit.html", page.encode())
+        write_atomic(folder.internal / "audit.html", audit_page(found).encode())
     return found
+
+
+def audit_page(found: RunAudit) -> str:
+    """Return a page with what was certified of each stage next to its claim, complete in itself."""
+    return render(
+        "chart_page.html",
+        title=f"Audit: {found.method}, unit {found.unit}",
+        lede=INTERNAL,
+        chart=inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
+        caption="Bars: the lower bound that canaries certify. Ticks: the claim, which none may pass.",
+        not_examined=found.unseen,
+    )
 
 
 _ALWAYS_UNSEEN = (

@@ -1,4 +1,4 @@
-"""Finished runs in TensorBoard or MLflow: the figures that the guarantee covers, and no others.
+"""Finished runs in MLflow: the figures that the guarantee covers, and no others.
 
 What is logged leaves the machine sooner or later, so it is chosen by a list of what is public, not by one of
 what is secret: configuration, price, noise, and the accuracies that a model card may state. Losses, times,
@@ -6,11 +6,10 @@ sizes, names of files and whatever is new in the metrics stay inside until someb
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from importlib.util import find_spec
+from typing import Any
 
 from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.privacy import Guarantee, NodeUnit
@@ -66,49 +65,6 @@ class PublicRecord:
         return cls(f"{metrics['method']} {guarantee.unit}", parameters, figures, series)
 
 
-class Tracker(Protocol):
-    """Somewhere to log finished runs."""
-
-    def __call__(self, record: PublicRecord) -> None:
-        """Log one run."""
-
-
-@dataclass(frozen=True)
-class TensorBoard:
-    """Logs to event files that TensorBoard reads.
-
-    Args:
-        folder: where each run gets a folder of its own.
-
-    Raises:
-        MissingDependencyError: TensorBoard is not installed.
-    """
-
-    folder: Path
-
-    def __post_init__(self) -> None:
-        """Look for the package before anything is spent."""
-        _need("tensorboard", "tensorboard")
-
-    def __call__(self, record: PublicRecord) -> None:
-        """Write one run: figures as scalars, the configuration as text."""
-        from torch.utils.tensorboard import SummaryWriter
-
-        place = self.folder / f"{record.name.replace(' ', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
-        writer = SummaryWriter(str(place))
-        try:
-            rows = (f"| {name} | {value} |" for name, value in record.parameters.items())
-            text = "\n".join(["| parameter | value |", "|---|---|", *rows])
-            writer.add_text("parameters", text)
-            for name, value in record.figures.items():
-                writer.add_scalar(name, value, 0)
-            for name, values in record.series.items():
-                for run, value in enumerate(values):
-                    writer.add_scalar(f"by_run/{name}", value, run)
-        finally:
-            writer.close()
-
-
 @dataclass(frozen=True)
 class MLflow:
     """Logs to an MLflow tracking server or store.
@@ -124,7 +80,10 @@ class MLflow:
 
     def __post_init__(self) -> None:
         """Look for the package before anything is spent."""
-        _need("mlflow", "mlflow")
+        if find_spec("mlflow") is None:
+            raise MissingDependencyError(
+                "--track mlflow needs it; install it with `pip install 'graphveil[mlflow]'`"
+            )
 
     def __call__(self, record: PublicRecord) -> None:
         """Write one run; its client adds no name of a user, a script or a machine."""
@@ -144,19 +103,17 @@ class MLflow:
         client.set_terminated(run)
 
 
-def tracker_of(text: str) -> Tracker:
-    """Return the tracker that a flag names: ``tensorboard:FOLDER``, ``mlflow`` or ``mlflow:URI``.
+def tracker_of(text: str) -> MLflow:
+    """Return the tracker that a flag names: ``mlflow`` or ``mlflow:URI``.
 
     >>> tracker_of("wandb")
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: --track takes tensorboard:FOLDER, mlflow or mlflow:URI, not 'wandb'
+    graphveil.errors.ConfigError: --track takes mlflow or mlflow:URI, not 'wandb'
     """
     kind, _, place = text.partition(":")
-    if kind == "tensorboard" and place:
-        return TensorBoard(Path(place))
-    if kind == "mlflow":
-        return MLflow(place or None)
-    raise ConfigError(f"--track takes tensorboard:FOLDER, mlflow or mlflow:URI, not {text!r}")
+    if kind != "mlflow":
+        raise ConfigError(f"--track takes mlflow or mlflow:URI, not {text!r}")
+    return MLflow(place or None)
 
 
 def _accuracies(metrics: Mapping[str, Any], guarantee: Guarantee) -> dict[str, list[float]]:
@@ -170,12 +127,3 @@ def _accuracies(metrics: Mapping[str, Any], guarantee: Guarantee) -> dict[str, l
 
 def _is_figure(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _need(package: str, extra: str) -> None:
-    from importlib.util import find_spec
-
-    if find_spec(package) is None:
-        raise MissingDependencyError(
-            f"--track {package} needs it; install it with `pip install 'graphveil[{extra}]'`"
-        )

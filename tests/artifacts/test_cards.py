@@ -141,8 +141,8 @@ def test_pages_about_records_speak_of_records() -> None:
 
 def test_names_of_classes_are_no_markup_of_the_card() -> None:
     from graphveil.artifacts.cards import model_card
-    from graphveil.data.recipes import RECIPES
     from graphveil.data import synthetic
+    from graphveil.data.recipes import RECIPES
     from graphveil.estimators.mlp import MLP
     from graphveil.estimators.snapshots import snapshot_of
 

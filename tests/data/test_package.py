@@ -12,7 +12,6 @@ MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
 BELOW = {
     "graphveil.errors",
     "graphveil._aligned",
-    "graphveil._notebook",
     "graphveil",
 }
 HEAVY = ("torch_geometric", "pyarrow", "scipy.io")

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from graphveil import load_model
-from graphveil.data import Adjacency
+from graphveil.data import Adjacency, synthetic
 from graphveil.data.recipes import RECIPES
-from graphveil.data import synthetic
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.estimators.attention import (
     PAPER_BATCH,

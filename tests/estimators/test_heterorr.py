@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from graphveil import HeteroRR, load_model
-from graphveil.data import Graph
+from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
-from graphveil.data import synthetic
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.local.heterorr import method as hetero_method
 from graphveil.local.heterorr import randomized_features

@@ -8,9 +8,8 @@ import torch
 
 from estimators import blind
 from graphveil import METHODS, load_model
-from graphveil.data import Graph
+from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
-from graphveil.data import synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.perturb import MECHANISMS, sample_public_edges

@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 import torch
 
 from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency
+from graphveil.data import Adjacency, synthetic
 from graphveil.data.blocks import EdgeBlock
 from graphveil.data.recipes import RECIPES
-from graphveil.data import synthetic
 from graphveil.estimators.session import Session
 from graphveil.privacy import UndirectedEdge
 from graphveil.release import InMemoryBackend, NeighborSumData, ReleasePlan

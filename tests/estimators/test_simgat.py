@@ -11,9 +11,8 @@ from scipy import sparse
 
 import graphveil as gv
 from graphveil._util.random import PublicStreams
-from graphveil.data import Adjacency, Graph
+from graphveil.data import Adjacency, Graph, synthetic
 from graphveil.data.recipes import RECIPES
-from graphveil.data import synthetic
 from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.estimators.session import Session
 from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig

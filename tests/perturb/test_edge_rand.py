@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from graphveil import GCN, perturb
-from graphveil.data import EdgeSet, Graph, read_graph
+from graphveil.data import EdgeSet, Graph, read_graph, synthetic
 from graphveil.data.recipes import RECIPES
-from graphveil.data import synthetic
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 

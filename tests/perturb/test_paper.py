@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from graphveil import METHODS, perturb
-from graphveil.data import Adjacency, Graph
+from graphveil.data import Adjacency, Graph, synthetic
 from graphveil.data.domain import Domain
 from graphveil.data.recipes import RECIPES
-from graphveil.data import synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.perturb import MECHANISMS, EdgeRand, GraphMechanism, mechanism_for_mode

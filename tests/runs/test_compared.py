@@ -12,7 +12,6 @@ from command import Invoke
 from graphveil.cli import main
 from graphveil.runs.finished_run import FinishedRun, interval
 from graphveil.runs.pages.comparison import compared_page
-from graphveil.runs.pages.figures import interactive_available
 
 TODAY = date(2026, 1, 2)
 # Posts what a test asks about its layout.
@@ -21,12 +20,8 @@ PROBE = """<script>window.onload = () => {
   const scale = svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
   const size = (text, svg) => parseFloat(getComputedStyle(text).fontSize) * scale(svg);
   const sizes = ours.flatMap(svg => [...svg.querySelectorAll("text")].map(text => size(text, svg)));
-  const icons = [...document.querySelectorAll(".modebar svg")].map(svg => svg.getBoundingClientRect().width);
-  const buttons = [...document.querySelectorAll(".modebar-btn")].map(button => button.dataset.title || "");
-  const sending = buttons.filter(title => /share|cloud|chart studio/i.test(title)).length;
   const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  const ends = `smallest ${Math.min(99, ...sizes)}, icons ${Math.max(0, ...icons)}, ${sending} sending`;
-  top.postMessage(`${innerWidth} wide, ${wide} beyond, ${ends}`, "*");
+  top.postMessage(`${innerWidth} wide, ${wide} beyond, smallest ${Math.min(99, ...sizes)}`, "*");
 }</script>"""
 
 
@@ -57,7 +52,7 @@ def test_every_run_has_its_row_its_curve_and_its_words(runs: list[FinishedRun]) 
         assert f"<td>{run.name}</td>" in page
         assert run.accuracy.percent() in page
         assert run.guarantee.formal_statement() in page
-    assert page.count("<svg") == 2 and "<script" not in page and "http" not in page
+    assert page.count("<svg") == 2 and "<script" not in page and "http:" not in page and "https:" not in page
     assert "different" not in page
 
 
@@ -106,39 +101,30 @@ def test_classes_are_not_counted_where_labels_are_secret(tmp_path: Path) -> None
 def test_the_command_writes_the_page_or_says_why_not(invoke: Invoke, tmp_path: Path) -> None:
     data = ("--dataset", "synthetic/tiny", "--unit", "undirected-edge", "--set", "tuned=false")
     assert invoke("train", "mlp", *data, "--out", tmp_path / "run").code == 0
-    told = invoke("report", tmp_path / "run", "--out", tmp_path / "page.html", "--static", "--json")
-    assert told.code == 0 and told.json["runs"] == ["run"] and told.json["interactive"] is False
+    told = invoke("report", tmp_path / "run", "--out", tmp_path / "page.html", "--json")
+    assert told.code == 0 and told.json["runs"] == ["run"]
     assert "0 " in (tmp_path / "page.html").read_text()
     refused = invoke("report", tmp_path, "--out", tmp_path / "other.html")
     assert refused.code != 0 and "no finished run" in refused.err
     assert not (tmp_path / "other.html").exists()
 
 
-@pytest.mark.skipif(not interactive_available(), reason="the extra report (plotly) is not installed")
-def test_interactive_figures_are_whole_in_the_page(runs: list[FinishedRun]) -> None:
-    page = compared_page(runs, today=TODAY, interactive=True)
-    assert page.count("plotly-graph-div") >= 2
-    assert not re.search(r'<(script|link|img)[^>]+(src|href)="http', page)
-
-
 @pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 @pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("kind", ["pictures", "interactive", "of one run"])
+@pytest.mark.parametrize("kind", ["of several runs", "of one run"])
 def test_it_fits_a_phone_and_a_desk(
     root: Path, runs: list[FinishedRun], kind: str, width: int, tmp_path: Path
 ) -> None:
-    if kind == "interactive" and not interactive_available():
-        pytest.skip("the extra report (plotly) is not installed")
-    whole = compared_page(runs, today=TODAY, interactive=kind == "interactive")
+    whole = compared_page(runs, today=TODAY)
     if kind == "of one run":
         whole = (root / "one" / "internal" / "report.html").read_text()
     page = tmp_path / "page.html"
     page.write_text(whole.replace("</body>", PROBE + "</body>"))
     said = said_by(page.as_uri(), width=width, folder=tmp_path)
-    found = re.fullmatch(rf"{width} wide, (-?\d+) beyond, smallest ([\d.]+), icons ([\d.]+), 0 sending", said)
+    found = re.fullmatch(rf"{width} wide, (-?\d+) beyond, smallest ([\d.]+)", said)
     assert found is not None, said
-    beyond, smallest, icons = map(float, found.groups())
-    assert beyond <= 0 and smallest >= 11 and icons < 40
+    beyond, smallest = map(float, found.groups())
+    assert beyond <= 0 and smallest >= 11
 
 
 @pytest.mark.slow
@@ -149,7 +135,7 @@ def test_axe_finds_nothing_serious_in_a_report(
     runs: list[FinishedRun], width: int, dark: bool, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
-    page.write_text(compared_page(runs, today=TODAY, interactive=interactive_available()), encoding="utf-8")
+    page.write_text(compared_page(runs, today=TODAY), encoding="utf-8")
     with window(width=width, dark=dark) as shown:
         shown.open(page.as_uri())
         assert shown.serious() + shown.errors() == []

@@ -7,12 +7,12 @@ import pytest
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
 from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.gaussian import mu_of
-from graphveil.runs.pages.charts import PlotLine, line_chart
+from graphveil.runs.pages.charts import PlotLine, inline_svg, line_chart
 from graphveil.runs.pages.compliance_report import ComplianceReport
 from graphveil.runs.pages.report import report_page
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
-VOID = {"meta", "line", "circle", "polyline", "br"}
+VOID = {"meta", "br"}
 
 
 def metrics(guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
@@ -80,7 +80,8 @@ class Balanced(HTMLParser):
 
 def test_the_page_is_complete_in_itself_and_well_formed() -> None:
     page = report_page(metrics(private()), HISTORY, private(), notice(private()))
-    assert not re.search(r"https?:|src=|href=|@import|url\(|<script", page)
+    # A chart refers to its own marks and clip paths by #name, and to nothing outside of the page.
+    assert not re.search(r"https?:|src=|href=(?!\"#)|@import|url\((?!#)|<script", page)
     parser = Balanced()
     parser.feed(page.removeprefix("<!doctype html>"))
     assert parser.open == []
@@ -113,7 +114,7 @@ def test_a_void_guarantee_is_marked() -> None:
     void = private(deviations=("the noise is reproducible from a seed",))
     page = report_page(metrics(void), HISTORY, void, notice(void))
     assert 'class="warning"' in page
-    assert page.count("(not valid)") == 6  # tiles, figures of the row, the attacker's curve and its table
+    assert page.count("(not valid)") == 7  # tiles, row, the attacker's curve, its table and the name of that
     assert page.count("No valid guarantee, because of the deviations") == 3  # the notice, too
     assert "Without them: No test about one edge does better than the curve" in page
     assert "best attacker (not valid)" in page
@@ -124,7 +125,7 @@ def test_what_was_accounted_for_is_shown_and_not_what_a_paper_says() -> None:
     paper = private(mode="paper", deviations=("a flaw",))
     page = report_page(metrics(paper, epsilon=1.25), HISTORY, paper, notice(paper))
     assert f"<td>{format_upper_bound(paper.epsilon)} (not valid)</td>" in page
-    assert "The paper&#x27;s accounting calls this noise epsilon 1.25" in page
+    assert "The paper&#39;s accounting calls this noise epsilon 1.25" in page
 
 
 @pytest.mark.parametrize(
@@ -141,18 +142,47 @@ def test_runs_without_a_release_have_a_page_too(guarantee: Guarantee) -> None:
     assert "Single run: the interval reflects test-set size only" in page
 
 
+def drawn(*lines: PlotLine) -> str:
+    return inline_svg(lambda: line_chart(lines, x_label="x", y_label="y"), "a title")
+
+
 def test_a_chart_stays_inside_its_frame() -> None:
-    svg = line_chart([PlotLine("a", [(0, -3.7), (13, 8.1)], "s1")], x_label="x", y_label="y", title="t")
-    points = re.search(r'points="([^"]+)"', svg)
-    assert points is not None
-    for point in points[1].split():
-        x, y = map(float, point.split(","))
-        assert 0 <= x <= 460
-        assert 0 <= y <= 300
+    svg = drawn(PlotLine("a", [(0, -3.7), (13, 8.1)], 0))
+    box = re.search(r'viewBox="0 0 (\d+) (\d+)"', svg)
+    assert box is not None
+    points = re.findall(r"[ML] ([-\d.]+) ([-\d.]+)", svg)
+    assert len(points) > 20
+    for x, y in points:
+        assert 0 <= float(x) <= int(box[1])
+        assert -6 <= float(y) <= int(box[2])
 
 
 def test_a_flat_line_can_be_drawn() -> None:
-    assert "nan" not in line_chart(
-        [PlotLine("a", [(0, 1), (1, 1)], "s1")], x_label="x", y_label="y", title="t"
-    )
-    assert "nan" not in line_chart([PlotLine("a", [(2, 1)], "s1")], x_label="x", y_label="y", title="t")
+    assert "nan" not in drawn(PlotLine("a", [(0, 1), (1, 1)], 0)).lower()
+    assert "nan" not in drawn(PlotLine("a", [(2, 1)], 0)).lower()
+
+
+def test_names_in_a_chart_are_text_whatever_they_are() -> None:
+    names = ("$x_1$ & <b>", "_hidden", "\x1b[2J", "\u6f22\u5b57", "a long name " * 20)
+    svg = drawn(*(PlotLine(name, [(0, k), (1, k)], k) for k, name in enumerate(names)))
+    for shown in ("$x_1$ &amp; &lt;b&gt;", "_hidden", "\\x1b[2J", "\u6f22\u5b57"):
+        assert f">{shown}</text>" in svg
+    assert "\x1b" not in svg and svg.count("long") == 20
+
+
+def test_the_same_data_give_the_same_chart_and_charts_of_a_page_share_no_id() -> None:
+    svg = drawn(PlotLine("a", [(2, 1)], 0))
+    assert svg == drawn(PlotLine("a", [(2, 1)], 0))
+    page = report_page(metrics(private()), HISTORY, private(), notice(private()))
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert ids and len(set(ids)) == len(ids)
+
+
+def test_colors_are_those_of_the_page_on_light_and_dark_screens() -> None:
+    page = report_page(metrics(private()), HISTORY, private(), notice(private()))
+    charts = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    used = set(re.findall(r"var\((--[a-z0-9]+)\)", "".join(charts)))
+    assert len(charts) == 2 and used
+    assert not re.search(r"#[0-9a-f]{6}\b", "".join(charts))
+    for name in used:
+        assert len(re.findall(rf"{name}: #", page)) == 2, name

@@ -24,10 +24,10 @@ from graphveil.privacy import Entry, Guarantee, MemoryLedger, UndirectedEdge, le
 from graphveil.privacy.events import PureDP
 from graphveil.runs.artifacts import RunFolder
 from graphveil.runs.inputs.source import Source
+from graphveil.runs.pages.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
 from graphveil.runs.results import Summary
 from graphveil.runs.sweeps import sweep as sweeps
 from graphveil.runs.sweeps.sweep import Sweep, plan_sweep
-from graphveil.runs.sweeps.sweep_chart import Series, sweep_chart
 from graphveil.runs.sweeps.sweep_workers import LedgerCall, RemoteLedger, WorkerProgress, request_handler
 
 TINY = Source(dataset="synthetic/tiny")
@@ -310,27 +310,40 @@ def test_a_folder_of_another_sweep_is_refused_and_nothing_is_spent(graph: Graph,
     assert len(ledger_of(graph.edge_set)) == booked
 
 
-def test_the_figure_is_one_svg_with_every_series_its_intervals_and_levels() -> None:
-    three = Summary.from_values([0.7, 0.8, 0.9])
+def test_the_figure_has_every_series_its_intervals_and_levels() -> None:
+    three, two = Summary.from_values([0.7, 0.8, 0.9]), Summary.from_values([0.7, 0.8])
     series = [
-        Series.from_points("gap <1>", [(4.0, three), (0.5, three)]),
+        Series.from_points("gap <1>", [(4.0, three), (0.5, two)]),
         Series.from_points("mlp", [(None, three)]),
         Series.from_points("nobody", [(1.0, Summary.from_values([None]))]),
     ]
-    drawn = sweep_chart(series)
-    assert drawn is not None
-    root = ET.fromstring(drawn)  # our own text
-    svg = "{http://www.w3.org/2000/svg}"
-    words = [element.text for element in root.iter(f"{svg}text")]
-    assert {"gap <1>", "mlp", "nobody", "0.5", "4", "epsilon"} <= set(words)
-    assert sum("bar" in element.get("class", "") for element in root.iter(f"{svg}path")) == 2
-    levels = [one for one in root.iter(f"{svg}polyline") if "level" in one.get("class", "")]
-    (ends,) = ([pair.split(",") for pair in one.get("points", "").split()] for one in levels)
-    assert ends[0][1] == ends[1][1]
-    _, band = root.iter(f"{svg}rect")  # the background, and the interval of the level
-    top, tall = float(band.get("y", "")), float(band.get("height", ""))
-    assert top < float(ends[0][1]) < top + tall and "%" in "".join(map(str, words))
-    assert sweep_chart([Series.from_points("mlp", [(None, three)])]) is None
+    figure = accuracy_chart(series)
+    (axes,) = figure.axes
+    line, level, nobody = (one for one in axes.lines if one.get_linestyle() != "None")
+    assert list(line.get_xdata()) == pytest.approx([0.5, 4.0], rel=0.02)  # aside of the other line
+    assert list(line.get_ydata()) == pytest.approx([75.0, 80.0])
+    assert list(level.get_ydata()) == pytest.approx([80.0, 80.0]) and not len(nobody.get_xdata())
+    (bars,) = axes.collections
+    ends = [tuple(segment[:, 1]) for segment in bars.get_segments()]
+    assert ends == [pytest.approx([100 * end for end in one.ci95]) for one in (two, three) if one.ci95]
+    (band,) = axes.patches
+    assert three.ci95 is not None
+    assert band.get_extents().transformed(axes.transData.inverted()).height == pytest.approx(
+        100 * (three.ci95[1] - three.ci95[0])
+    )
+    root = ET.fromstring(svg_file(lambda: accuracy_chart(series), "accuracy"))  # our own text
+    words = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"gap <1>", "mlp", "nobody", "0.5", "4", "epsilon", "test accuracy, %"} <= words
+    assert any("95 %" in word for word in words if word)
+    assert not has_epsilon([Series.from_points("mlp", [(None, three)]), series[2]])
+
+
+def test_the_figure_has_the_same_bytes_each_time() -> None:
+    three = Summary.from_values([0.7, 0.8, 0.9])
+    series = [Series.from_points(f"gap (a) \\ größe {k}", [(4.0, three), (0.5, three)]) for k in range(9)]
+    for write in (svg_file, pdf_file):
+        assert write(lambda: accuracy_chart(series), "t") == write(lambda: accuracy_chart(series), "t")
+    assert pdf_file(lambda: accuracy_chart(series), "t").startswith(b"%PDF")
 
 
 def test_a_grid_that_does_not_fit_as_a_whole_spends_nothing(tmp_path: Path) -> None:

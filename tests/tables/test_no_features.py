@@ -87,7 +87,7 @@ def test_every_way_to_a_graph_gives_one_constant_feature(way: str, tmp_path: Pat
     assert torch.equal(torch.as_tensor(graph.x), torch.ones(NODES, 1))
     assert graph.encoding is not None and graph.encoding.constant
     assert graph.encoding.notes == (NO_FEATURES,)
-    assert "1 for every node" in graph._repr_html_()
+    assert "1 for every node" in graph.encoding.words()
 
 
 class Rows(torch.nn.Module):

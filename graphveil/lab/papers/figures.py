@@ -1,88 +1,59 @@
 """Figures of a target, one for each data set, as SVG and PDF: the same results have the same bytes."""
 
-import io
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphveil.errors import MissingDependencyError
 from graphveil.lab.papers.results import Point
 from graphveil.lab.papers.target import ReproductionTarget
+from graphveil.runs.pages.charts import COLORS, INK, chart_style, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colors, which can be told apart by everybody.
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
+LINE_COLORS = (*COLORS, "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "-.")  # where there are more lines than colors
-_INK, _SOFT, _LINE = "#1d2127", "#5b6470", "#e3e6ea"
 _LETTERS = 14  # of a title, to an inch
 _WIDTH, _HEIGHT, _ROW = 4.6, 3.4, 0.36  # inches: of a panel, and of a row of a table
 _KEY = 0.19  # inches of a row of the legend
-_STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Verdana"],  # of one width, for whoever has the other one
+_STYLE: Any = {  # where it differs from that of other charts
     "font.size": 9,
-    "text.color": _INK,
-    "axes.edgecolor": _SOFT,
-    "axes.labelcolor": _INK,
+    "axes.labelcolor": INK,
+    "axes.labelsize": "medium",
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": _SOFT,
-    "ytick.color": _SOFT,
-    "axes.grid": True,
+    "axes.autolimit_mode": "data",
+    "axes.xmargin": 0.05,
+    "axes.ymargin": 0.05,
     "axes.grid.axis": "y",
-    "grid.color": _LINE,
-    "grid.linewidth": 0.8,
-    "axes.axisbelow": True,
     "lines.linewidth": 1.7,
     "lines.markersize": 4.5,
-    "svg.hashsalt": "graphveil",
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
+    "xtick.bottom": True,
+    "ytick.left": True,
+    "legend.labelcolor": "None",
+    "text.parse_math": True,
 }
 FORMATS = ("svg", "pdf")
-_DATELESS = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}, "png": {}}
-
-
-def check_figures() -> None:
-    """Refuse before anything is computed if figures cannot be drawn afterwards.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MissingDependencyError(
-            "figures need matplotlib, which is not installed: pip install 'graphveil[reproduce]'"
-        ) from None
 
 
 def figures_of(
     target: ReproductionTarget, points: Sequence[Point], formats: Sequence[str] = FORMATS
 ) -> dict[str, bytes]:
     """Return the figures by file name."""
-    check_figures()
-    import matplotlib as mpl
-
     found = dict[str, bytes]()
     for dataset in dict.fromkeys(point.place[0] for point in points):
         there = [point for point in points if point.place[0] == dataset and point.mean is not None]
         if not there:
             continue
-        with mpl.rc_context(_STYLE):
+        with chart_style(_STYLE):
             places = {point.place[3] for point in there} - {None}
             figure = _panels(target, there) if len(places) > 1 else _table(target, there)
             _title(figure, target, dataset)
             for form in formats:
-                drawn = io.BytesIO()
-                figure.savefig(drawn, format=form, metadata=_DATELESS[form], dpi=110, bbox_inches="tight")
-                found[f"{dataset.replace('/', '-')}.{form}"] = drawn.getvalue()
+                name = f"{dataset.replace('/', '-')}.{form}"
+                found[name] = save(figure, form, dpi=110, bbox_inches="tight")
     return found
 
 
@@ -141,11 +112,11 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
     for name in dict.fromkeys(point.place[2] for point in points):
         number = names.index(name)
         own = [point for point in points if point.place[2] == name]
-        style: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "zorder": 3}
+        style: dict[str, Any] = {"color": LINE_COLORS[number % len(LINE_COLORS)], "zorder": 3}
         if own[0].place[3] is None:
             place.axhline(scale * (own[0].mean or 0), label=name, linestyle="--", linewidth=1.2, **style)
             continue
-        style["linestyle"] = LINES[number // len(COLORS) % len(LINES)]
+        style["linestyle"] = LINES[number // len(LINE_COLORS) % len(LINES)]
         own.sort(key=lambda point: point.place[3] or 0)
         there = [_x(point, beyond) for point in own]
         means = [scale * (point.mean or 0) for point in own]
@@ -198,7 +169,7 @@ def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
     figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 3) * _ROW)
     panels = list(dict.fromkeys(point.place[1] for point in points))
     for row, point in enumerate(points):
-        color = COLORS[panels.index(point.place[1]) % len(COLORS)]
+        color = LINE_COLORS[panels.index(point.place[1]) % len(LINE_COLORS)]
         mean, ends, known = scale * (point.mean or 0), point.interval, point.published
         if ends:
             place.plot([scale * end for end in ends], [row, row], color=color, linewidth=1.6, zorder=2)
@@ -206,7 +177,7 @@ def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
         if known:
             place.plot([known.value], [row], "D", color=color, markerfacecolor="none", markersize=6, zorder=3)
     place.set_yticks(range(len(points)), [_row_name(point) for point in points])
-    place.tick_params(axis="y", length=0, labelcolor=_INK)
+    place.tick_params(axis="y", length=0, labelcolor=INK)
     place.set_ylim(len(points) - 0.5, -0.5)
     place.grid(axis="x")
     place.grid(visible=False, axis="y")

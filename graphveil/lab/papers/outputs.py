@@ -71,11 +71,7 @@ class Results:
         return list(dict.fromkeys(words for _, found in self.runs for words in found.deviations))
 
     def write(self, folder: Path) -> list[Path]:
-        """Write all files, each in one step, and return them.
-
-        Raises:
-            MissingDependencyError: figures need matplotlib (``graphveil[reproduce]``).
-        """
+        """Write all files, each in one step, and return them."""
         from graphveil.lab.papers.figures import figures_of
 
         files = {

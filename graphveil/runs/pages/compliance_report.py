@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from graphveil._util.escape import html, markdown
 from graphveil._util.files import write_atomic
+from graphveil._util.templates import render
 from graphveil.artifacts.cards import all_deviations, guarantee_summary, invalid_mark, not_covered
 from graphveil.artifacts.release_folder import read_guarantee, withheld_files
 from graphveil.ledger import unit_key
@@ -101,30 +101,23 @@ class ComplianceReport:
 
     def markdown(self) -> str:
         """Return the page for the run's folder."""
-        table = [f"| {' | '.join(map(markdown, total.cells))} |" for total in self.totals]
-        parts = ["# Privacy of this run", f"*{markdown(self.lede)}*", guarantee_summary(self.guarantee)]
-        for title, section_lines in self.sections:
-            parts += [f"## {title}", "\n".join(f"* {line}" for line in section_lines)]
-        parts += ["## Totals", "\n".join([f"| {' | '.join(_HEAD)} |", "|---|---|---|", *table])]
-        parts += ["## The formal statement", f"> {self.guarantee.formal_statement()}"]
-        parts += ["## Record", "\n".join(f"* {markdown(line)}" for line in self.record), _SIGNATURE_LINE]
-        return "\n\n".join(parts) + "\n"
+        return render("privacy_notice.md", **self._values())
 
     def html(self) -> str:
         """Return the same as a section of the report, which prints on a page of its own."""
-        parts = [
-            f'<h2>Privacy of this run</h2><p class="soft">{html(self.lede)}</p>',
-            f"<p>{html(guarantee_summary(self.guarantee))}</p>",
-        ]
-        for title, section_lines in self.sections:
-            parts.append(f"<h3>{html(title)}</h3>{_bullets(section_lines)}")
-        rows = "".join(_row("td", total.cells) for total in self.totals)
-        parts.append(f"<h3>Totals</h3><table>{_row('th', _HEAD)}{rows}</table>")
-        parts.append(f"<h3>The formal statement</h3><p>{html(self.guarantee.formal_statement())}</p>")
-        parts.append(
-            f"<h3>Record</h3>{_bullets(self.record)}<p class='signature'>{html(_SIGNATURE_LINE)}</p>"
-        )
-        return f'<section class="notice">{"".join(parts)}</section>'
+        return render("privacy_notice.html", **self._values())
+
+    def _values(self) -> dict[str, Any]:
+        return {
+            "lede": self.lede,
+            "summary": guarantee_summary(self.guarantee),
+            "sections": list(self.sections),
+            "head": _HEAD,
+            "totals": [total.cells for total in self.totals],
+            "statement": self.guarantee.formal_statement(),
+            "record": self.record,
+            "signature": _SIGNATURE_LINE,
+        }
 
 
 def write_compliance_report(folder: RunFolder, notice: ComplianceReport) -> None:
@@ -246,13 +239,3 @@ def fingerprint(release: Path) -> str:
     files = sorted(release.iterdir(), key=lambda file: file.name.encode())
     listed = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
     return hashlib.sha256("".join(listed).encode()).hexdigest()
-
-
-def _bullets(lines: Sequence[str]) -> str:
-    items = (f"<li>{html(line.replace('`', ''))}</li>" for line in lines)
-    return f"<ul>{''.join(items)}</ul>"
-
-
-def _row(kind: str, cells: Sequence[str]) -> str:
-    drawn = (f"<{kind}>{html(cell)}</{kind}>" for cell in cells)
-    return f"<tr>{''.join(drawn)}</tr>"

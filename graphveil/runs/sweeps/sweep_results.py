@@ -4,17 +4,15 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from graphveil._notebook import sheet
 from graphveil._util.files import write_atomic
 from graphveil.privacy import Guarantee
-from graphveil.privacy.formatting import format_epsilon_delta
-from graphveil.runs.pages.pdf import pdf_of
+from graphveil.runs.pages.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
 from graphveil.runs.results import Summary
 from graphveil.runs.sweeps.sweep_cell import SweepCell
-from graphveil.runs.sweeps.sweep_chart import Series, sweep_chart
 
 COLUMNS = (
     "cell",
@@ -53,25 +51,6 @@ class SweepResult:
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a cell, as in ``sweep.csv``; ``pandas.DataFrame(result.rows)`` is a frame."""
         return [_row(cell, metrics) for cell, metrics in zip(self.grid, self.cells, strict=True)]
-
-    def _repr_html_(self) -> str:
-        """Show the table, and what all of it costs, in a notebook."""
-        shown = [
-            (
-                cell.experiment.method,
-                cell.settings_text,
-                "-" if cell.epsilon is None else f"{cell.epsilon:g}",
-                accuracy_of(metrics).percent(),
-            )
-            for cell, metrics in zip(self.grid, self.cells, strict=True)
-        ]
-        total = "Nothing was asked of protected data."
-        if self.total is not None:
-            total = f"All cells together: {format_epsilon_delta(self.total.epsilon, self.total.delta)}."
-        kept = (
-            " Some accuracies are covered by no guarantee: keep the table inside." if self.uncovered else ""
-        )
-        return sheet("Sweep", ("method", "settings", "epsilon", "test accuracy, %"), shown, total + kept)
 
     @property
     def uncovered(self) -> bool:
@@ -121,7 +100,7 @@ def write_results(result: SweepResult) -> None:
     writer.writeheader()
     writer.writerows(result.rows)
     write_atomic(result.out / "sweep.csv", text.getvalue().encode())
-    chart = sweep_chart(result.series)
-    if chart is not None:
-        write_atomic(result.out / "curve.svg", chart.encode())
-        write_atomic(result.out / "curve.pdf", pdf_of(chart))
+    if has_epsilon(result.series):
+        draw, title = partial(accuracy_chart, result.series), "Test accuracy over epsilon"
+        write_atomic(result.out / "curve.svg", svg_file(draw, title).encode())
+        write_atomic(result.out / "curve.pdf", pdf_file(draw, title))

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.data.recipes import RECIPES
 from graphveil.data import synthetic
+from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, GraphError
 from graphveil.local.lpgnn import randomized_records
 from graphveil.runs.accounts.preview import preview

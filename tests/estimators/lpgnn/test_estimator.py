@@ -11,9 +11,8 @@ from scipy import sparse
 
 import graphveil as gv
 from graphveil._util.random import PublicStreams
-from graphveil.data import to_dense
+from graphveil.data import synthetic, to_dense
 from graphveil.data.recipes import RECIPES
-from graphveil.data import synthetic
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.session import Session
 from graphveil.local.lpgnn.feature_reports import FEATURES, WEIGHTED_MECHANISMS

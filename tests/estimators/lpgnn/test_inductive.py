@@ -152,8 +152,8 @@ class TestAnotherGraph:
         assert privacy_cost.deviations == ("bounds taken from the data",)
 
     def test_it_is_predicted_as_well_as_a_part_that_was_fitted(self) -> None:
-        from graphveil.data.recipes import RECIPES
         from graphveil.data import synthetic
+        from graphveil.data.recipes import RECIPES
 
         graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
         other = synthetic("tiny")
