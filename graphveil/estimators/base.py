@@ -55,6 +55,7 @@ from graphveil.privacy import (
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import AggregationBackend, ReleasePlan
 from graphveil.release.backends.named import backend_for, check_backend, using
+from graphveil.release.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS
 from graphveil.release.release import check_weights
 from graphveil.training.devices import private_device
 
@@ -424,7 +425,8 @@ class Estimator(DisplayMixin, ABC):
             for name, value in self.recorded_params().items()
             if name not in ("device", "unsafe_noise_seed")
         }
-        return repr(sorted(shared.items()))
+        named = {PARAMETERS_IN_KEYS.get(name, name): _in_keys(value) for name, value in shared.items()}
+        return repr(sorted(named.items()))
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
         """Return what is known of the fitted graph."""
@@ -452,3 +454,7 @@ def _preview(method: Method, graph: Graph) -> FitPreview:
     if plan is not None:
         check_weights(plan, graph.adjacency)
     return FitPreview(plan, method.guarantee(plan, graph), method.rows(plan, sizes))
+
+
+def _in_keys(value: Any) -> Any:
+    return VALUES_IN_KEYS.get(value, value) if isinstance(value, str) else value

@@ -22,6 +22,34 @@ from graphveil._util import checks
 from graphveil._util.random import KEY_BYTES
 from graphveil.errors import ConfigError, ReleaseError
 
+# Keys are derived from descriptors with these names: another name would change the results of a seed.
+NAMES_IN_KEYS = {
+    "node-record": "node-owner",
+    "node-bounded-degree": "node-promise",
+    "local-attributes": "node-features",
+    "edge-subset": "private-slot-edge",
+    "out_degree_bound": "degree_budget",
+    "use_public_edges": "heed_public",
+    "labeled": "labelled",
+}
+PARAMETERS_IN_KEYS = {  # of estimators
+    "max_degree": "assured_max_degree",
+    "max_union_degree": "max_degree",
+    "out_degree_bound": "degree_budget",
+    "target_to_labeled_weight": "back",
+    "self_training": "distil",
+    "unlabeled_send": "unlabelled_send",
+    "prior": "around",
+    "allow_high_noise": "accept_noise",
+    "max_out_edges": "out_slots",
+    "neighborhood": "reads",
+}
+VALUES_IN_KEYS = NAMES_IN_KEYS | {
+    "unlabeled": "unlabelled",
+    "neighbors": "neighbours",
+    "factorized": "factorised",
+}
+
 
 @dataclass(frozen=True)
 class ReleaseKey:

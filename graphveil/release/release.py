@@ -20,7 +20,7 @@ from graphveil.privacy import Entry, PrivacyLedger, within_partition
 from graphveil.privacy.unit import NodeBoundedDegree
 from graphveil.release.backends.base import AggregationBackend
 from graphveil.release.journal import Journal, MemoryJournal
-from graphveil.release.keys import ReleaseKey, canonical, joined, keyed_digest
+from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, joined, keyed_digest
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.process import check_process
@@ -328,28 +328,14 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
     return groups.to(torch.int64)
 
 
-# Keys of noise are derived from this text: another name would change the results of a seed.
-_NAMES_IN_KEYS = {
-    "node-record": "node-owner",
-    "node-bounded-degree": "node-promise",
-    "local-attributes": "node-features",
-    "edge-subset": "private-slot-edge",
-    "out_degree_bound": "degree_budget",
-    "use_public_edges": "heed_public",
-    "labeled": "labelled",
-}
-
-
 def _public_commitment(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
     """Return everything public that fixes a release."""
     queries = [query.describe().parameters for query in plan.queries]
     return {
         "version": _VERSION,
-        "unit": _NAMES_IN_KEYS.get(plan.unit.name, plan.unit.name),
+        "unit": NAMES_IN_KEYS.get(plan.unit.name, plan.unit.name),
         **asdict(plan.unit),
-        "queries": [
-            {_NAMES_IN_KEYS.get(name, name): one for name, one in query.items()} for query in queries
-        ],
+        "queries": [{NAMES_IN_KEYS.get(name, name): one for name, one in query.items()} for query in queries],
         "sampler": plan.sampler.__name__,
         "nodes": adjacency.num_nodes,
         "directed": adjacency.directed,
