@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "graphveil"
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 LAYERS = [  # upwards; parts on one line do not import each other
-    {"_aes", "_aligned", "_llvm", "_row_pass", "_team", "_util", "errors"},
+    {"_kernels", "_util", "errors"},
     {"data", "privacy"},
     {"ledger", "mechanisms", "propagation"},
     {"training"},

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from graphveil._aes import round_keys
+from graphveil import _kernels
 
 KEY_BYTES = 32
 _BLOCK_BYTES = 16  # one AES block holds two 64-bit words
@@ -82,23 +82,22 @@ class RowStream:
 
     @cached_property
     def _cipher(self) -> Cipher[modes.ECB]:
-        """The cipher; a compiled pass, which encrypts itself, needs none.
+        """The cipher.
 
         AES-CTR's keystream is the encryption of the counter; ECB over explicit counters yields the same bytes
         and lets one call serve many separate rows.
         """
         return Cipher(algorithms.AES256(self._key), modes.ECB())
 
-    def round_keys(self, blocks: int) -> npt.NDArray[np.uint8]:
-        """Return the round keys, each ``blocks`` times, for a pass that uses words where it makes them."""
-        return round_keys(self._key, blocks)
-
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first ``words_per_row`` words of each row, shape (rows, words)."""
         blocks = -(-words_per_row // 2)
         _check_offsets(blocks)
         offsets = np.arange(blocks)
-        drawn = self._encrypt(_run(rows, blocks) if _is_run(rows) else _counters(rows[:, None], offsets))
+        if _kernels.available():
+            drawn = self._encrypt(_kernels.counters(rows, offsets, paired=False))
+        else:
+            drawn = self._encrypt(_run(rows, blocks) if _is_run(rows) else _counters(rows[:, None], offsets))
         return drawn.reshape(len(rows), 2 * blocks)[:, :words_per_row]
 
     def blocks(self, rows: Integers, offsets: Integers) -> Words:
@@ -107,6 +106,8 @@ class RowStream:
         One offset may stand for all rows.
         """
         _check_offsets(int(offsets.max(initial=0)) + 1)
+        if _kernels.available() and rows.shape == offsets.shape:
+            return self._encrypt(_kernels.counters(rows, offsets, paired=True))
         return self._encrypt(_counters(rows, offsets))
 
     def _encrypt(self, counters: Words) -> Words:

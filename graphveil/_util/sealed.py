@@ -9,14 +9,12 @@ import secrets
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from graphveil._aligned import aligned
 from graphveil.errors import ReleaseError
 
 Bytes = npt.NDArray[np.uint8]
@@ -49,7 +47,7 @@ class SecretBox:
         A message in several pieces is sealed as one, and is not put together before.
         """
         nonce, place = secrets.token_bytes(_NONCE), _NONCE
-        sealed = aligned(_NONCE + sum(map(len, message)) + _TAG, dtype=torch.uint8).numpy()
+        sealed = np.empty(_NONCE + sum(map(len, message)) + _TAG, dtype=np.uint8)
         cipher = Cipher(algorithms.AES(self.key), modes.GCM(nonce)).encryptor()
         cipher.authenticate_additional_data(name.encode())
         for piece in message:

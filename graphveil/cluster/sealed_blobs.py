@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._aligned import aligned
 from graphveil._util.sealed import DAMAGED, SLACK, Bytes, SecretBox
 from graphveil.errors import ReleaseError
 
@@ -51,7 +50,7 @@ def open_value(sealed_blob: SealedBlob, box: SecretBox, parts: Iterable[Bytes]) 
     """
     from ray import cloudpickle
 
-    memory, place = aligned(sealed_blob.size + SLACK, dtype=torch.uint8).numpy(), 0
+    memory, place = torch.empty(sealed_blob.size + SLACK, dtype=torch.uint8).numpy(), 0
     for number, part in enumerate(parts):
         place += box.open_into(memory[place:], f"{sealed_blob.name}/{number}", part)
     if place != sealed_blob.size:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._aligned import aligned
 from graphveil.data.adjacency import Adjacency
 from graphveil.data.stored.file_stamps import check_unchanged
 
@@ -113,7 +112,7 @@ def _block(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
     """Cut a block."""
     bounds = adjacency.indptr[start : stop + 1].numpy()
     some = slice(int(bounds[0]), int(bounds[-1]))
-    offsets = aligned(len(bounds), dtype=torch.int32)
+    offsets = torch.empty(len(bounds), dtype=torch.int32)
     np.subtract(bounds, bounds[0], out=offsets.numpy(), casting="unsafe")  # they fit, see above
     weights = None if adjacency.weights is None else adjacency.weights[some]
     return EdgeBlock(start, stop, offsets, adjacency.indices[some], weights)

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
+from graphveil._kernels import Ints
 from graphveil.data.domain import Domain
 from graphveil.release.dendrogram.blocks import DendrogramBlocks
-from graphveil.release.dendrogram.translate import Ints
 
 _TRIES = 3  # of what is wanted at a time, where some are taken already
 

@@ -6,7 +6,6 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._aligned import aligned
 from graphveil._util.threads import all_threads, parallel_for
 from graphveil.data import Adjacency
 from graphveil.data.blocks import Ids
@@ -57,7 +56,7 @@ class PrivateEdges:
             if len(part) == count and not backend.yields_borrowed_memory:
                 return part
             if out is None:
-                out = aligned(count, *part.shape[1:], dtype=part.dtype)
+                out = part.new_empty((count, *part.shape[1:]))
             _copy(part, out[place : place + len(part)])
             place += len(part)
         return torch.empty(0) if out is None else out
@@ -116,7 +115,7 @@ class PrivateEdges:
         Fresh memory costs as much as filling it does.
         """
         if not isinstance(self._memory, Tensor) or self._memory.shape != (rows, dim):
-            self._memory = aligned(rows, dim)
+            self._memory = torch.empty(rows, dim)
         return self._memory
 
     def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:

@@ -1,13 +1,12 @@
-"""Chains over dendrograms: counts that are kept up to date, and machine code that agrees with Python."""
+"""Chains over dendrograms: counts that are kept up to date, and a loop in C that agrees with Python."""
 
 import numpy as np
 import pytest
 
 from dendrogram.trees import all_trees, dendrogram, ends, shape_of
-from graphveil._llvm import can_compile
+from graphveil import _kernels
 from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError
-from graphveil.release.dendrogram import chain as chains
 from graphveil.release.dendrogram import moves
 from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
 from graphveil.release.dendrogram.tree import Dendrogram
@@ -49,9 +48,9 @@ def test_counts_and_likelihoods_are_those_of_the_tree_after_ten_thousand_moves(n
     counts_are_right(chain)
 
 
-@pytest.mark.skipif(not can_compile(), reason="needs llvmlite")
+@pytest.mark.skipif(not _kernels.available(), reason="the loops in C were not built")
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_machine_code_takes_the_same_steps_as_python(name: str) -> None:
+def test_the_loop_in_c_takes_the_same_steps_as_python(name: str) -> None:
     fast, plain = chain_of(), chain_of()
     fast.run(3000, SCHEDULES[name], STREAM)
     plain.run(3000, SCHEDULES[name], STREAM, plain=True)
@@ -67,8 +66,8 @@ def test_parts_of_a_walk_are_the_walk() -> None:
     assert (whole.tree.left == parts.tree.left).all()
 
 
-def test_without_a_compiler_the_plain_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "can_compile", lambda: False)
+def test_without_the_loop_the_plain_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kernels, "_native", None)
     chain = chain_of(12)
     chain.run(200, ChainSchedule(), STREAM)
     assert chain.accepted > 10

@@ -35,8 +35,7 @@ from graphveil.release.weights import (
     parse_weight,
     register_weight,
 )
-from graphveil.release.weights.compiled import tanh as _tanh
-from graphveil.release.weights.network import NetworkWeights
+from graphveil.release.weights.network import TANH_ONE, TANH_STEPS, NetworkWeights, integer_tanh
 from graphveil.release.weights.registry import _NAMED
 from graphveil.release.weights.set_overlap import BitSets, ListSets
 from graphveil.release.weights.tables import CELLS, FULL, CategoryWeights, DotProductWeights, PairWeights
@@ -116,11 +115,11 @@ def test_attention_follows_its_formula(units: int, size: float) -> None:
 
 
 def test_the_tangent_is_odd_to_a_step_and_right_to_a_fortieth() -> None:
-    value = _tanh.values()[1:].astype(int)
-    x = np.arange(1 - (1 << 15), 1 << 15) / _tanh.STEPS
-    assert np.abs(value / _tanh.ONE - np.tanh(x)).max() < 0.027
+    value = integer_tanh()[1:].astype(int)
+    x = np.arange(1 - (1 << 15), 1 << 15) / TANH_STEPS
+    assert np.abs(value / TANH_ONE - np.tanh(x)).max() < 0.027
     assert np.abs(value + value[::-1]).max() <= 1 and value[len(value) // 2] == 0
-    assert np.abs(_tanh.values().astype(int)).max() <= _tanh.ONE
+    assert np.abs(integer_tanh().astype(int)).max() <= TANH_ONE
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphveil._kernels import Ints
 from graphveil.data.node_pairs import NodePairIndex
-from graphveil.release.dendrogram.translate import Ints
 from graphveil.release.dendrogram.tree import Dendrogram
 
 ACROSS_TAU, INSIDE_TAU = 0.05, 0.01

@@ -1,16 +1,14 @@
 """The state of a chain over dendrograms, and taking many steps of it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
-from graphveil._llvm import can_compile
+from graphveil import _kernels
+from graphveil._kernels import Floats, Ints
 from graphveil._util.random import RowStream
 from graphveil.mechanisms._draws import uniform_below
 from graphveil.release.dendrogram import moves
-from graphveil.release.dendrogram.translate import Floats, Ints, compile_function
 from graphveil.release.dendrogram.tree import Dendrogram
 
 STEPS = 1 << 14  # drawn for at a time; a row of the stream each
@@ -95,10 +93,10 @@ class DendrogramChain:
     def run(self, steps: int, schedule: ChainSchedule, stream: RowStream, *, plain: bool = False) -> None:
         """Take steps, with the words of a keyed stream: all at once or in parts, they are the same.
 
-        ``plain`` takes them in Python, which the compiled way agrees with to the last bit. Two leaves have
+        ``plain`` takes them in Python, which the loop in C agrees with to the last bit. Two leaves have
         one tree, and nothing to choose.
         """
-        take = _run_python if plain or not can_compile() else _compiled_steps()
+        take = _run_python if plain or not _kernels.available() else _kernels.walk
         last = self._steps + steps
         while self._steps < last and self._leaves > 2:
             row, within = divmod(self._steps, STEPS)
@@ -160,14 +158,3 @@ def _run_python(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> 
     moves.walk(*map(int, numbers), *lists)  # type: ignore[arg-type]
     for array, changed in zip(arrays, lists, strict=True):
         array[:] = changed
-
-
-@cache
-def _compiled_steps() -> Callable[[tuple[int, ...], tuple[Ints | Floats, ...]], None]:
-    """Return what takes steps in machine code."""
-    run = compile_function(moves.walk, moves.score, moves.step_bound, moves.larger)
-
-    def take(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
-        run(*map(int, numbers), *(array.ctypes.data for array in arrays))
-
-    return take

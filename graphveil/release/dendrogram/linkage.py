@@ -4,7 +4,7 @@ import heapq
 
 import numpy as np
 
-from graphveil.release.dendrogram.translate import Floats, Ints
+from graphveil._kernels import Floats, Ints
 from graphveil.release.dendrogram.tree import Dendrogram
 
 ROUNDS = 1000  # of merging; a star needs one for each of its leaves, most graphs some two hundred in all

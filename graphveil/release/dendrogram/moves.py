@@ -5,12 +5,13 @@ x and y change, and all edges that matter cross x: so every internal node keeps 
 proposal reads x's. The counts of nodes add up to the number of edges, so a list is short on average, and
 which of i, j and k an end lies under takes a walk that ends there.
 
-These functions are translated (:mod:`graphveil.release.dendrogram.translate`), and so keep to its few words.
+`_native.c` has the same operations in the same order, and so the same bits: a change here is one there.
+Interpreted, a step takes some ten microseconds, and in C one or two.
 """
 
 from math import exp, log, log1p
 
-from graphveil.release.dendrogram.translate import Floats, Ints
+from graphveil._kernels import Floats, Ints
 
 
 def score(slots: int, edges: int) -> float:

@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
+from graphveil._kernels import Ints
 from graphveil.errors import ConfigError
-from graphveil.release.dendrogram.translate import Ints
 
 
 @dataclass(frozen=True, eq=False)

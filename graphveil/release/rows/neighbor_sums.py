@@ -31,7 +31,6 @@ from graphveil.release.rows.group_weights import GroupWeights
 from graphveil.release.rows.private_sums import NoisyRows, Sums
 from graphveil.release.rows.row_noise import RowNoise
 from graphveil.release.weights import GivenWeight, Similarity
-from graphveil.release.weights.compiled.fused_sum import VECTOR_BITS
 from graphveil.release.weights.registry import check_trusted
 from graphveil.release.weights.tables import WEIGHT_BITS, PairWeights
 
@@ -142,8 +141,8 @@ class NeighborSumQuery(Query):
             tuple(public.sampler(sigma * self.steps) for sigma in self.sigma),
             (1 / self.steps,) * self.groups,
         )
-        longest, short = FLOAT32_EXACT >> self.contribution_bits, self.grid_bits <= VECTOR_BITS
-        sums = Sums(table, longest, stride=len(vectors), pairs=data.pairs, short=short)
+        longest = FLOAT32_EXACT >> self.contribution_bits
+        sums = Sums(table, longest, stride=len(vectors), pairs=data.pairs)
         return private.rows(NoisyRows(sums, noise, key))
 
     @property

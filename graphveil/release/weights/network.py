@@ -2,16 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import InputError
-from graphveil.release.weights.compiled import tanh as _tanh
 from graphveil.release.weights.tables import (
     CELLS,
     HALF,
@@ -21,6 +21,9 @@ from graphveil.release.weights.tables import (
     quantize_weights,
 )
 
+TANH_STEPS = 1 << 12  # in an argument of one: 16 bits go as far as 8
+TANH_ONE = 1 << 11  # steps in a value of one, which none passes
+_SLOPE, _START = 8570, 8274  # 4 b and 2 a, in steps of a value
 _UNIT = 1 << 8  # places of the table in a logit of one: it reaches to 8
 _MAX_READOUT_WEIGHT = float(1 << 10)  # readout weights beyond are cut
 _READOUT = 1 << 16  # what absolute readout weights sum up to at most: logits stay below 2^31
@@ -33,8 +36,8 @@ _ENTRIES = 1 << 17  # of halves that are worked on at a time: they stay in the c
 class NetworkWeights(PairWeights):
     """levels[(tanh(a_u + b_v) . w + c) >> shift] in whole numbers.
 
-    Hidden units are cut to 16 bits (:mod:`graphveil.release.weights.compiled.tanh`) and places to the table;
-    the logit before the shift stays below 2^31.
+    Hidden units are cut to 16 bits (:func:`integer_tanh`) and places to the table; the
+    logit before the shift stays below 2^31.
     """
 
     source: Tensor  # (N, h), int16
@@ -60,7 +63,7 @@ class NetworkWeights(PairWeights):
         """Whether the maps fit each other and every logit fits 32 bits; places are cut to the table."""
         shapes = self.source.shape == self.target.shape == (self.num_nodes, len(self.readout))
         short = all(part.dtype == torch.int16 for part in (self.source, self.target, self.readout))
-        most = int(self.readout.to(torch.int64).abs().sum()) * _tanh.ONE + abs(self.offset)
+        most = int(self.readout.to(torch.int64).abs().sum()) * TANH_ONE + abs(self.offset)
         fits = most < 1 << 31 and 0 <= self.shift < 32
         return shapes and short and fits and is_weight_table(self.levels, (CELLS,))
 
@@ -82,7 +85,20 @@ class NetworkWeights(PairWeights):
 
     @cached_property
     def _tanh(self) -> Tensor:
-        return torch.from_numpy(_tanh.values()).to(torch.float64)
+        return torch.from_numpy(integer_tanh()).to(torch.float64)
+
+
+@cache
+def integer_tanh() -> npt.NDArray[np.int16]:
+    """Return the hyperbolic tangent of every 16-bit argument, from -2^15 on: the same bits everywhere.
+
+    tanh x = s (a - b |s|), s = max(-1, min(1, x / 2)): two parabolas, to within 0.027, in steps of 2^-11.
+    """
+    least, largest = -(1 << 15), (1 << 15) - 1
+    s = np.clip(4 * np.arange(least, largest + 1), least, largest)
+    u = np.minimum(s, np.minimum(-s, largest))
+    slope = (_SLOPE * u >> 16) + _START
+    return (slope * s >> 16).astype(np.int16)
 
 
 def network(
@@ -111,7 +127,7 @@ def network(
 
 def _per_weight(shift: int) -> float:
     """Return the steps in a readout weight of one, where a logit is that many bits from its place."""
-    return _UNIT * math.ldexp(1.0, shift) / _tanh.ONE
+    return _UNIT * math.ldexp(1.0, shift) / TANH_ONE
 
 
 def _fits(whole: Tensor) -> bool:
@@ -127,7 +143,7 @@ def _halves(rows: Tensor) -> Tensor:
     scratch = np.empty((min(len(exact), at_once), exact.shape[1]))
     for first in range(0, len(exact), at_once):
         some = exact[first : first + at_once]
-        grid = np.multiply(some, _tanh.STEPS, out=scratch[: len(some)])
+        grid = np.multiply(some, TANH_STEPS, out=scratch[: len(some)])
         np.clip(np.rint(grid, out=grid), -_HALVES, _HALVES, out=grid)
         np.copyto(halves[first : first + at_once], grid, casting="unsafe")
     return torch.from_numpy(halves)
