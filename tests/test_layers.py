@@ -39,6 +39,7 @@ HOMES = {  # foreign packages that only one part may import
     "fastapi": {"serve"},
     "starlette": {"serve"},
     "uvicorn": {"serve"},
+    "prometheus_client": {"serve"},
     "sqlalchemy": {"ledger"},
     "gensim": {"local"},
     "shap": {"mechanisms"},

@@ -9,12 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from graphveil._util.memory import check_room
-from graphveil.serve.counters import CELLS
 from graphveil.serve.keys import Keys
 from graphveil.serve.limits import Limits, ReleaseBudget
 from graphveil.serve.runs import ServedRun, read_runs
-from graphveil.serve.service import Service, admission_control, create_application, missing_extra
-from graphveil.serve.shared_counters import SharedCounters
+from graphveil.serve.service import Service, make_app, missing_extra
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -38,8 +36,7 @@ def create_app(
         ConfigError: a run under a node-level unit without keys, or together with another one.
         MissingDependencyError: the extra ``serve`` is not installed.
     """
-    numbers = SharedCounters.in_memory(CELLS, max(1, len(keys or ())))
-    return create_application(tuple(runs), admission_control(keys, limits or Limits(), numbers))
+    return make_app(tuple(runs), keys, limits or Limits())
 
 
 def serve(
@@ -69,8 +66,7 @@ def serve(
         what = f"{service.workers} workers"
         check_room(_WORKER * service.workers, what, "use fewer (--workers)")
     try:
-        from graphveil.serve.server import bind_socket, log_startup, run_server
-        from graphveil.serve.workers import supervise
+        from graphveil.serve.server import bind_socket, log_startup, run_server, run_workers
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
     app = service.app() if app is None else app
@@ -79,6 +75,6 @@ def serve(
         # The line comes once signals are handled: any signal after it ends the server with exit code 0.
         ready = partial(log_startup, listener, host, service.workers)
         if service.workers > 1:
-            supervise(service, listener, ready)
+            run_workers(service, listener, ready)
         else:
-            run_server(app, listener, on_ready=ready)
+            run_server(app, listener, ready)

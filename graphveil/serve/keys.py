@@ -1,14 +1,12 @@
 """API keys: a file of their hashes, each with the subjects whose rows it may read."""
 
-import fcntl
 import hashlib
-import os
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+from filelock import FileLock
 from pydantic import Field, ValidationError
 
 from graphveil._util import checks
@@ -93,21 +91,11 @@ class Keys:
         if not file.exists() and not can_create(file):
             raise ConfigError(f"{file} cannot be created. Choose another place.")
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _exclusive_lock(file.parent):
+        # Otherwise a key that is added concurrently would be lost.
+        with FileLock(file.parent / ".graphveil-keys.lock", mode=0o600):
             known = _read(file).keys if file.exists() else []
             write_atomic(file, (_KeysFile(keys=[*known, key]).model_dump_json(indent=1) + "\n").encode())
         return text
-
-
-@contextmanager
-def _exclusive_lock(folder: Path) -> Iterator[None]:
-    """Hold a lock while a key is added: otherwise a key that is added concurrently would be lost."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _subject(one: str | int) -> str:

@@ -2,17 +2,17 @@
 
 import asyncio
 import logging
+import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphveil.serve import error_responses
-from graphveil.serve.counters import CLIENT_CLOSED_REQUEST, OTHER, PATHS, Counters
 from graphveil.serve.error_responses import RequestError
 from graphveil.serve.keys import Key, Keys
 from graphveil.serve.limits import Limits
+from graphveil.serve.metrics import CLIENT_CLOSED_REQUEST, OTHER, PATHS, PREDICTION_PATHS, Metrics
 from graphveil.serve.rate_limiter import RateLimiter
 
 Message = MutableMapping[str, Any]
@@ -20,17 +20,15 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Answer = Callable[[bytes, Key | None, Scope], Awaitable[bytes]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 LOG = logging.getLogger("graphveil.serve")
 _JSON = re.compile(rb"\s*application/json\s*(;|$)", re.IGNORECASE)
 _TWO_LENGTHS = {b"content-length", b"transfer-encoding"}
-_NOT_KEPT = [(b"cache-control", b"no-store")]  # a row may be private to its subject
 _HEAD_BYTES = 16 << 10  # of a request's first line and headers; the parser bounds incomplete heads alone
-_DRAIN_FACTOR = (
-    8  # times the limit of a body: read and dropped, because a client that still writes may miss the answer
-)
+# Times the limit of a body: read and dropped above it, as a client that still writes may miss the answer.
+_DRAIN_FACTOR = 8
+_SMALL_ANSWER = 64 << 10  # bytes that fit into the buffers of a connection, whether or not the client reads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,18 +38,18 @@ class AdmissionControl:
     Args:
         keys: keys of callers; None for a server without keys.
         limits: limits of requests.
-        counters: where requests are counted.
+        metrics: where requests are counted.
         rate_limiter: requests per second and key; None for no limit.
     """
 
     keys: Keys | None
     limits: Limits
-    counters: Counters = field(default_factory=Counters)
+    metrics: Metrics = field(default_factory=Metrics)
     rate_limiter: RateLimiter | None = None
 
     def log_request(self, page: str, status: int, seconds: float, fault: str | None = None) -> None:
         """Count a request, and log its endpoint, status and time, and nothing of its contents."""
-        self.counters.record_request(page, status, seconds)
+        self.metrics.record_request(page, status, seconds)
         fault = f',"fault":"{fault}"' if fault else ""
         if LOG.isEnabledFor(logging.INFO):  # without the caller's frame, which takes longer than the rest
             line = f'{{"page":"{page}","status":{status},"seconds":{seconds:.6f}{fault}}}'
@@ -65,33 +63,32 @@ class AdmissionControl:
             scheme, _, text = (given[0] if len(given) == 1 else b"").partition(b" ")
             key = self.keys.find(text.strip().decode("latin-1")) if scheme.lower() == b"bearer" else None
             if key is None:
-                raise error_responses.missing_key()
+                raise RequestError("missing_key")
             place = self.keys.place(key)
         wait = 0.0 if self.rate_limiter is None else self.rate_limiter.wait(place)
         if wait:
-            raise error_responses.rate_limited(wait)
+            raise RequestError("rate_limited", {"Retry-After": str(max(1, math.ceil(wait)))})
         return key
 
 
 class RequestMiddleware:
-    """Checks a request, answers requests for predictions, and logs each request.
+    """Checks each request before the web framework answers it, and logs it.
 
-    A request for predictions is rejected before its body is read where its key is unknown. Its body is read
-    and answered here, without the web framework, because this is done thousands of times per second. It takes
-    a place among the requests under way only once its body is there and until its answer is computed. So
-    clients that send or read slowly take no places; what they hold is bounded in bytes, and the oldest gives
-    way. A failure is 500, and the log only has the class of the error, because its text may quote data.
+    A request for predictions is rejected before its body is read if its key is unknown. It takes a place
+    among the requests under way only once its body is there and until its answer is computed. So clients that
+    send or read slowly take no places, and what they hold is bounded in bytes. A failure is 500, and the log
+    only has the class of the error, because its text may quote data.
 
     Args:
-        app: answers all other requests.
+        app: answers the requests.
         admission: keys, limits and counters.
-        answers: functions that answer requests for predictions, by path.
     """
 
-    def __init__(self, app: App, admission: AdmissionControl, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, app: App, admission: AdmissionControl) -> None:
         """Wrap an application."""
-        self._app, self._admission, self._answers = app, admission, answers
+        self._app, self._admission, self._limits = app, admission, admission.limits
         self._arriving: dict[asyncio.Timeout, int] = {}  # bytes of each incomplete body, the oldest first
+        self._unread = 0  # bytes of large answers that clients have not read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -99,65 +96,93 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         page = scope["path"] if scope["path"] in PATHS else OTHER
-        began, response, fault = time.perf_counter(), _StatusRecorder(send), None
+        began, status, fault = time.perf_counter(), 0, None
+
+        async def send_recorded(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
         try:
             if {name for name, _ in scope["headers"]} >= _TWO_LENGTHS:
-                raise error_responses.malformed_request()  # a proxy may have used the other one
+                raise RequestError("malformed_request")  # a proxy may have used the other one
             if _head_bytes(scope) > _HEAD_BYTES:
-                raise error_responses.malformed_request()
-            if page in self._answers:
-                await self._answer_request(page, scope, receive, response)
+                raise RequestError("malformed_request")
+            if page in PREDICTION_PATHS:
+                await self._answer_prediction(scope, receive, send_recorded)
             else:
-                await self._app(scope, receive, response)
-        except RequestError as error:
-            await response.send_error(error)
+                await self._app(scope, receive, send_recorded)
         except Exception as error:
-            fault = type(error).__name__
-            await response.send_error(error_responses.internal_error())
-        self._admission.log_request(
-            page, response.status or CLIENT_CLOSED_REQUEST, time.perf_counter() - began, fault
-        )
+            if not isinstance(error, RequestError):
+                fault = type(error).__name__
+                error = RequestError("internal_error")
+            if not status:
+                await _send_error(error, send_recorded)
+        self._admission.log_request(page, status or CLIENT_CLOSED_REQUEST, time.perf_counter() - began, fault)
 
-    async def _answer_request(
-        self, page: str, scope: Scope, receive: Receive, response: "_StatusRecorder"
-    ) -> None:
+    async def _answer_prediction(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for predictions, if there is a place for it."""
         if scope["method"] != "POST":
-            raise error_responses.from_status(405, {"Allow": "POST"})
-        key = self._admission.authenticate(scope)
+            raise RequestError("wrong_method", {"Allow": "POST"})
+        scope.setdefault("state", {})["key"] = self._admission.authenticate(scope)
         body = await self._body(scope, receive)
         if body is None:
             return
-        counters = self._admission.counters
-        if not counters.begin_request(self._admission.limits.under_way):
-            raise error_responses.server_busy()
+        metrics, answer = self._admission.metrics, list[Message]()
+        if not metrics.begin_request(self._limits.under_way):
+            raise RequestError("server_busy")
+
+        async def receive_body() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def collect(message: Message) -> None:
+            answer.append(message)
+
         try:
-            answer = await self._answers[page](body, key, scope)
+            await self._app(scope, receive_body, collect)
         finally:  # whatever ended the request, it no longer takes a place
-            counters.end_request()
-        await response.answer(200, answer, _NOT_KEPT)
+            metrics.end_request()
+        start, content = answer
+        await self._send_answer(start, content, send)
+
+    async def _send_answer(self, start: Message, content: Message, send: Send) -> None:
+        """Send an answer, and wait until the client has read it if it is large."""
+        size = len(content["body"])
+        if size <= _SMALL_ANSWER:
+            await send(start)
+            await send(content)
+            return
+        if self._unread + size > self._limits.held_bytes:
+            raise RequestError("server_busy")
+        self._unread += size
+        try:
+            await send(start)
+            await send({**content, "more_body": True})
+            await send({**content, "body": b""})  # the server waits here until the buffer is almost empty
+        finally:
+            self._unread -= size
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body; None if the client has disconnected."""
-        most, headers = self._admission.limits.body_bytes, scope["headers"]
+        most, headers = self._limits.body_bytes, scope["headers"]
         if any(int(value) > _DRAIN_FACTOR * most for name, value in headers if name == b"content-length"):
-            raise error_responses.body_too_large(most)
+            raise RequestError("body_too_large", most=most)
         try:
-            async with asyncio.timeout(self._admission.limits.body_seconds) as clock:
+            async with asyncio.timeout(self._limits.body_seconds) as clock:
                 try:
                     body = await self._read_body(receive, clock)
                 finally:
                     self._arriving.pop(clock, None)
         except TimeoutError:
-            raise error_responses.request_timeout() from None
+            raise RequestError("request_timeout") from None
         if not any(name == b"content-type" and _JSON.match(value) for name, value in headers):
             # browsers send this type to another site only after a preflight request
-            raise error_responses.unsupported_media_type()
+            raise RequestError("unsupported_media_type")
         return body
 
     async def _read_body(self, receive: Receive, clock: asyncio.Timeout) -> bytes | None:
         """Read a body up to the limit."""
-        most, size, body, more = self._admission.limits.body_bytes, 0, bytearray(), True
+        most, size, body, more = self._limits.body_bytes, 0, bytearray(), True
         while more and size <= _DRAIN_FACTOR * most:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -168,12 +193,12 @@ class RequestMiddleware:
                 body += piece
             if more:
                 self._arriving[clock] = len(body)
-                while sum(self._arriving.values()) > self._admission.limits.held_bytes:
+                while sum(self._arriving.values()) > self._limits.held_bytes:
                     oldest = next(iter(self._arriving))
                     del self._arriving[oldest]
                     oldest.reschedule(0.0)  # its deadline is now
         if size > most:
-            raise error_responses.body_too_large(most)
+            raise RequestError("body_too_large", most=most)
         return bytes(body)
 
 
@@ -183,26 +208,9 @@ def _head_bytes(scope: Scope) -> int:
     return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
 
 
-class _StatusRecorder:
-    """Forwards messages, and stores the status."""
-
-    def __init__(self, send: Send) -> None:
-        self._send, self.status = send, 0
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        await self._send(message)
-
-    async def send_error(self, error: RequestError) -> None:
-        """Send an error, unless an answer has begun."""
-        if not self.status:
-            headers = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-            await self.answer(error.status, error.body, headers)
-
-    async def answer(self, status: int, body: bytes, headers: Headers) -> None:
-        """Send JSON."""
-        length = (b"content-length", str(len(body)).encode())
-        sent = [(b"content-type", b"application/json"), length, *headers]
-        await self({"type": "http.response.start", "status": status, "headers": sent})
-        await self({"type": "http.response.body", "body": body})
+async def _send_error(error: RequestError, send: Send) -> None:
+    """Send an error as JSON."""
+    headers = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
+    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(error.body)).encode())]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": error.body})

@@ -1,29 +1,40 @@
-"""The application on a socket, until a signal."""
+"""The application on a socket: uvicorn and its workers, until a signal.
+
+uvicorn parses HTTP, replaces killed workers and stops in order. What it lacks is added here: deadlines for
+clients that do not send a request or do not read an answer. See ``docs/decisions/096-http-server.md``.
+"""
 
 import asyncio
 import json
 import logging
+import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
+from weakref import WeakKeyDictionary, ref
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+from uvicorn.supervisors import Multiprocess
 
-from graphveil.errors import ConfigError
-from graphveil.serve.connections import Connection
+from graphveil.errors import ConfigError, GraphveilError
+from graphveil.serve.limits import Limits
+from graphveil.serve.metrics import SHARED_FOLDER, forget_dead_workers
 from graphveil.serve.middleware import LOG
+from graphveil.serve.service import Service
 
 _BACKLOG = 256
-_FOREIGN = ("uvicorn.error", "asyncio")
-
-
-def _no_callback() -> None:
-    """Do nothing."""
+_WORKER_START_SECONDS = 30  # a worker that does not answer its supervisor for so long is replaced
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -49,92 +60,175 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, fileno=listener.detach())
 
 
-def log_startup(listener: socket.socket, host: str, workers: int) -> None:
-    """Begin the log, with a line that has the address and the port."""
-    configure_logging()
-    LOG.info(json.dumps({"listening": host, "port": listener.getsockname()[1], "workers": workers}))
+def server_config(app: Any, limits: Limits, *, workers: int = 1, factory: bool = False) -> uvicorn.Config:
+    """Return the configuration of uvicorn.
 
-
-def run_server(
-    app: FastAPI,
-    listener: socket.socket,
-    parent: int | None = None,
-    on_ready: Callable[[], None] = _no_callback,
-) -> None:
-    """Answer on a socket until a signal, or until the process at the other end of ``parent`` exits."""
-    make_server(app, parent, on_ready).run(sockets=[listener])
-
-
-def make_server(
-    app: FastAPI, parent: int | None = None, on_ready: Callable[[], None] = _no_callback
-) -> uvicorn.Server:
-    """Return a server that can be run, and stopped by ``should_exit``."""
-    admission = app.state.admission
-    config = uvicorn.Config(
+    Args:
+        app: the application, or what makes it in each worker.
+        limits: limits of each worker.
+        workers: number of processes.
+        factory: whether ``app`` makes the application.
+    """
+    return uvicorn.Config(
         app,
-        http=cast(Any, partial(Connection, admission=admission)),
+        factory=factory,
+        workers=workers,
+        http=cast(Any, ConnectionLimits(limits.connections, limits.head_seconds).open),
         ws="none",
         lifespan="off",
-        log_config=None,
+        log_config=log_config(),
         access_log=False,  # it would quote whole addresses
         server_header=False,
         proxy_headers=False,
         backlog=_BACKLOG,
-        timeout_graceful_shutdown=max(1, round(admission.limits.grace_seconds)),
+        timeout_keep_alive=max(1, round(limits.head_seconds)),
+        timeout_graceful_shutdown=max(1, round(limits.grace_seconds)),
+        timeout_worker_healthcheck=_WORKER_START_SECONDS,
     )
-    return _Server(config, parent, on_ready)
 
 
-class _Server(uvicorn.Server):
-    """A server that exits with its parent: otherwise it would keep the port."""
+class ConnectionLimits:
+    """Opens connections of uvicorn, and closes those whose clients keep others out.
 
-    def __init__(self, config: uvicorn.Config, parent: int | None, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._parent, self._on_ready = parent, on_ready
+    uvicorn waits without end for the head of a request and for a client that does not read an answer, and its
+    own limit of connections would reject all clients while some are silent.
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._on_ready()
-        if self._parent is not None:
-            asyncio.get_running_loop().add_reader(self._parent, self._orphaned, self._parent)
+    Args:
+        most: connections of a worker. For one more, the oldest that waits for its client is closed.
+        seconds: between two checks of a connection. It is closed if it has waited for its client since the
+            last check: for the head of a request, or to read an answer.
+    """
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and SIGINT without raising them again, so that the exit code is 0.
+    def __init__(self, most: int, seconds: float) -> None:
+        """Keep the limits; workers get a copy before any connection is open."""
+        self._most, self._seconds = most, seconds
 
-        With several workers the supervisor does the same.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
+    @cached_property
+    def _opened(self) -> "WeakKeyDictionary[H11Protocol, None]":
+        return WeakKeyDictionary()
+
+    def open(self, *, server_state: ServerState, **given: Any) -> H11Protocol:
+        """Return a new connection, with the arguments of uvicorn."""
+        if len(server_state.connections) >= self._most:
+            waiting = (one for one in list(self._opened) if _waits_for_client(one, body=True))
+            if (oldest := next(waiting, None)) is not None:
+                oldest.transport.abort()
+        connection = H11Protocol(server_state=server_state, **given)
+        self._opened[connection] = None
+        self._check_later(ref(connection), None)
+        return connection
+
+    def _check_later(
+        self, connection: "ref[H11Protocol]", request: "ref[RequestResponseCycle] | None"
+    ) -> None:
+        # By reference: what is closed before does not stay in memory until then.
+        asyncio.get_running_loop().call_later(self._seconds, self._check, connection, request)
+
+    def _check(self, reference: "ref[H11Protocol]", before: "ref[RequestResponseCycle] | None") -> None:
+        connection = reference()
+        if connection is None or connection.transport.is_closing():
             return
-        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        request = cast("RequestResponseCycle | None", connection.cycle)
+        if _waits_for_client(connection) and request is (None if before is None else before()):
+            connection.transport.abort()
+        else:
+            self._check_later(reference, None if request is None else ref(request))
+
+
+def _waits_for_client(connection: H11Protocol, *, body: bool = False) -> bool:
+    """Whether the client has to send a request, or to read an answer, or (``body``) to send the body.
+
+    Bodies have a deadline of their own, which answers 408.
+    """
+    transport = cast("asyncio.Transport | None", connection.transport)
+    if transport is None or transport.is_closing():
+        return False
+    request = cast("RequestResponseCycle | None", connection.cycle)
+    idle = request is None or request.response_complete or (body and request.more_body)
+    return idle or transport.get_write_buffer_size() > 0
+
+
+def run_server(app: FastAPI, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Answer in this process until a signal."""
+    server = uvicorn.Server(server_config(app, app.state.admission.limits))
+    # Set before the address is shown. uvicorn raises its signals again at the end, which these receive, so
+    # that the exit code is 0.
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, server.handle_exit)
+    on_ready()
+    server.run(sockets=[listener])
+
+
+def run_workers(service: Service, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Answer with several workers until a signal.
+
+    They are spawned, not forked, because a forked copy of a process with threads may block. Clients of a
+    killed worker send their requests again: requests that wait on the socket go to other workers, and charges
+    are in the ledger.
+
+    Raises:
+        GraphveilError: a worker exits as soon as it starts.
+    """
+    with TemporaryDirectory(prefix="graphveil-serve-") as folder:
+        os.environ[SHARED_FOLDER] = folder  # read by workers when they import prometheus_client
+        app = partial(_worker_app, service)
+        config = server_config(app, service.limits, workers=service.workers, factory=True)
+        supervisor = Multiprocess(config, sockets=[listener])  # handles signals from here on
+        on_ready()
         try:
-            yield
+            supervisor.run()
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
-
-    def _orphaned(self, parent: int) -> None:
-        asyncio.get_running_loop().remove_reader(parent)
-        self.should_exit = True
+            del os.environ[SHARED_FOLDER]
+    if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
+        raise GraphveilError("A worker exits as soon as it starts. The log has the class of its error.")
 
 
-def configure_logging() -> None:
-    """Write JSON on standard error: lines of the server, and only the class of errors of other parts."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLogFormatter())
-    LOG.handlers, LOG.propagate = [handler], False
-    LOG.setLevel(logging.INFO)
-    for name in _FOREIGN:
-        foreign = logging.getLogger(name)
-        foreign.handlers, foreign.propagate = [handler], False
-        foreign.setLevel(logging.ERROR)
+def _worker_app(service: Service) -> FastAPI:
+    """Return the application of one worker. An error stops the supervisor, which would start others."""
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    folder = Path(os.environ[SHARED_FOLDER])
+    try:
+        forget_dead_workers(folder)
+        return service.app(folder)
+    except Exception as error:
+        LOG.info(json.dumps({"worker": os.getpid(), "fault": type(error).__name__}))
+        raise SystemExit(STARTUP_FAILURE) from None
 
 
-class _JsonLogFormatter(logging.Formatter):
+def _stop_with_parent() -> None:
+    """Finish the requests and exit if the supervisor is killed; else workers would keep the port."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def log_startup(listener: socket.socket, host: str, workers: int) -> None:
+    """Log the line that has the address and the port."""
+    LOG.info(json.dumps({"listening": host, "port": listener.getsockname()[1], "workers": workers}))
+
+
+def log_config() -> dict[str, Any]:
+    """Return JSON lines on standard error: of the server, and only the class of errors of other parts."""
+    output = {"handlers": ["stderr"], "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": JsonLogFormatter}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+        "loggers": {
+            LOG.name: {**output, "level": "INFO"},
+            "uvicorn.error": {**output, "level": "WARNING"},
+            "asyncio": {**output, "level": "ERROR"},
+        },
+    }
+
+
+class JsonLogFormatter(logging.Formatter):
     """Lines of the server as they are, and no text of other parts, which may quote data."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return one line of JSON."""
         if record.name == LOG.name:
             return record.getMessage()
         fault = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else record.levelname

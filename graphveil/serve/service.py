@@ -5,13 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphveil.errors import ConfigError, MissingDependencyError
-from graphveil.serve.counters import CELLS, Counters
 from graphveil.serve.keys import Keys
 from graphveil.serve.limits import Limits, ReleaseBudget
-from graphveil.serve.middleware import AdmissionControl
-from graphveil.serve.rate_limiter import RateLimiter
 from graphveil.serve.runs import ServedRun, read_runs
-from graphveil.serve.shared_counters import SharedCounters
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -37,27 +33,19 @@ class Service:
     workers: int = 1
     release_budget: ReleaseBudget | None = None
 
-    def app(self, shared: Path | None = None, worker: int = 0) -> "FastAPI":
+    def app(self, shared: Path | None = None) -> "FastAPI":
         """Read the runs and keys, and return the application of one worker.
 
         Args:
-            shared: the file that workers share; None for one that is alone.
-            worker: which one it is.
+            shared: the folder that workers share; None for one that is alone.
 
         Raises:
             ConfigError, ArtifactError: the runs or the keys cannot be served.
             MissingDependencyError: the extra ``serve`` is not installed.
         """
         keys = None if self.keys is None else Keys.read(self.keys)
-        places = 1 if keys is None else max(1, len(keys))
-        if shared is None:
-            numbers = SharedCounters.in_memory(CELLS, places)
-        else:
-            numbers = SharedCounters.in_file(shared, self.workers, CELLS, places)
         runs = read_runs(self.runs)
-        return create_application(
-            runs, admission_control(keys, self.limits, numbers, worker), self._release_service(runs)
-        )
+        return make_app(runs, keys, self.limits, self._release_service(runs), shared)
 
     def _release_service(self, runs: tuple[ServedRun, ...]) -> "ReleaseService | None":
         if self.release_budget is None:
@@ -76,18 +64,12 @@ class Service:
         return ReleaseService(self.runs[0], runs[0], self.release_budget, self.limits.releases)
 
 
-def admission_control(
-    keys: Keys | None, limits: Limits, numbers: SharedCounters, worker: int = 0
-) -> AdmissionControl:
-    """Return the keys, limits and counters of a worker."""
-    rate_limiter = None if limits.rate is None else RateLimiter(limits.rate, limits.burst, numbers)
-    return AdmissionControl(
-        keys=keys, limits=limits, counters=Counters(numbers.counts, worker), rate_limiter=rate_limiter
-    )
-
-
-def create_application(
-    runs: tuple[ServedRun, ...], admission: AdmissionControl, release_service: "ReleaseService | None" = None
+def make_app(
+    runs: tuple[ServedRun, ...],
+    keys: Keys | None,
+    limits: Limits,
+    release_service: "ReleaseService | None" = None,
+    shared: Path | None = None,
 ) -> "FastAPI":
     """Return an application.
 
@@ -96,8 +78,15 @@ def create_application(
     """
     try:
         from graphveil.serve.app import application
+        from graphveil.serve.middleware import AdmissionControl
+        from graphveil.serve.rate_limiter import RateLimiter
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
+    rate_limiter = None
+    if limits.rate is not None:
+        file = None if shared is None else shared / "rates"
+        rate_limiter = RateLimiter(limits.rate, limits.burst, keys=max(1, len(keys or ())), file=file)
+    admission = AdmissionControl(keys=keys, limits=limits, rate_limiter=rate_limiter)
     return application(runs, admission, release_service)
 
 
@@ -106,5 +95,6 @@ def missing_extra(error: ModuleNotFoundError) -> Exception:
     if (error.name or "").startswith("graphveil"):
         return error
     return MissingDependencyError(
-        "The server needs FastAPI and uvicorn. Install them with `pip install 'graphveil[serve]'`."
+        "The server needs FastAPI, uvicorn and prometheus_client. Install them with "
+        "`pip install 'graphveil[serve]'`."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -11,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from graphveil.data.graph import Graph
 from graphveil.data.stored.arrays import write_arrays
@@ -57,27 +58,21 @@ def lock_folder(folder: Path) -> Iterator[None]:
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = FileLock(folder / LOCK, timeout=0, mode=0o600).acquire()
+    except Timeout:
+        raise GraphError(
+            f"{folder} cannot be had (another process is at work in it); wait, or name another folder"
+        ) from None
     except OSError as error:
         raise GraphError(f"cannot write to {folder} ({error.strerror}); name another folder") from None
-    try:
-        _lock(lock, folder)
-        folder.chmod(0o700)
-        yield
-    except Exception:
-        if new and not _worth_keeping(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    finally:
-        os.close(lock)
-
-
-def _lock(lock: int, folder: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        reason = "another process is at work in it" if isinstance(error, BlockingIOError) else error.strerror
-        raise GraphError(f"{folder} cannot be had ({reason}); wait, or name another folder") from None
+    with lock:
+        try:
+            folder.chmod(0o700)
+            yield
+        except Exception:
+            if new and not _worth_keeping(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def _worth_keeping(folder: Path) -> bool:

@@ -1,6 +1,5 @@
 """What nodes tell once: booked before anybody is asked, and kept, so that a fit that is killed pays once."""
 
-import fcntl
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from graphveil.data import Graph
@@ -32,8 +32,7 @@ class ReportFile:
         Else both would ask under one id, which pays for one answer. The lock ends with the process.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("wb") as lock_file:
-            fcntl.flock(lock_file, fcntl.LOCK_EX)
+        with FileLock(self.path.with_suffix(".lock"), mode=0o600):
             yield
 
     def load(self) -> State:

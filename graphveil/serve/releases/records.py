@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAd
 from graphveil.data.tables.encoding import ColumnRule, encode
 from graphveil.data.tables.labels import text
 from graphveil.errors import GraphError
-from graphveil.serve.error_responses import invalid_body, no_features, no_graph, other_features, to_json_bytes
-from graphveil.serve.request_bodies import LARGEST, Identity
+from graphveil.serve.error_responses import RequestError, other_features, to_json_bytes
+from graphveil.serve.schemas import LARGEST, Identity
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -56,17 +56,17 @@ class NewRecordsGraph:
         """Read both lists.
 
         Raises:
-            Refusal: they are invalid, the features are not those of the run, an id is listed twice, or an
-                edge has an unknown end.
+            RequestError: they are invalid, the features are not those of the run, an id is listed twice, or
+                an edge has an unknown end.
         """
         try:
             found, pairs = _RECORDS.validate_python(records), _EDGES.validate_python(edges or [])
         except ValidationError:
-            raise invalid_body() from None
+            raise RequestError("invalid_body") from None
         features = dict(zip((one.id for one in found), _features(found, run), strict=True))
         known = all(end in features for pair in pairs for end in pair)
         if len(features) < len(found) or not known or len({type(one) for one in features}) > 1:
-            raise no_graph()
+            raise RequestError("no_graph")
         ranks = {one: rank for rank, one in enumerate(sorted(features))}
         distinct = {pair if directed or ranks[pair[0]] < ranks[pair[1]] else pair[::-1] for pair in pairs}
         edges = sorted(distinct, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
@@ -99,14 +99,14 @@ def _features(found: Sequence[NewNodeRecord], run: "ServedRun") -> list[list[flo
     """Return the features of each record as the model reads them, in 32 bits, whatever way they were sent.
 
     Raises:
-        Refusal: the features are not those of the run.
+        RequestError: the features are not those of the run.
     """
     rules = () if run.encoding is None else run.encoding.rules
     names = [rule.name for rule in rules]
     if run.encoding is not None and run.encoding.constant:
         # A run without feature columns: the constant 1 may be left out, and means the same graph.
         if any(one.x not in (None, [], [1.0]) for one in found):
-            raise no_features()
+            raise RequestError("no_features")
         return [[1.0] for _ in found]
     listed = [one.x for one in found if isinstance(one.x, list)]
     named = [one.x for one in found if isinstance(one.x, dict)]

@@ -1,13 +1,11 @@
 """New releases: one at a time, each once, and stored with the run for repeated requests."""
 
 import asyncio
-import fcntl
 import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
 
 from graphveil._util.tensors import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
@@ -23,7 +21,7 @@ from graphveil.errors import (
 from graphveil.ledger import DataSetLedger
 from graphveil.runs.accounts.earlier_predictions import record_prediction
 from graphveil.runs.accounts.prediction_accounts import also_charged_ledgers
-from graphveil.serve import error_responses
+from graphveil.serve.error_responses import RequestError
 from graphveil.serve.keys import Key
 from graphveil.serve.limits import ReleaseBudget
 from graphveil.serve.releases.records import NewRecordsGraph
@@ -84,12 +82,12 @@ class ReleaseService:
             caller: the key that is charged.
 
         Raises:
-            Refusal: they are invalid, there is no budget for them, or too many requests wait.
+            RequestError: they are invalid, there is no budget for them, or too many requests wait.
         """
         if isinstance(records, list) and len(records) > most:
-            raise error_responses.too_many_ids(most)
+            raise RequestError("too_many_ids", most=most)
         if self._waiting >= self._most:
-            raise error_responses.server_busy()
+            raise RequestError("server_busy")
         self._waiting += 1
         try:
             return await asyncio.to_thread(self._rows, records, edges, caller)
@@ -100,12 +98,12 @@ class ReleaseService:
         """Return the limit, the spent and the remaining epsilon.
 
         Raises:
-            Refusal: the ledger cannot be reached.
+            RequestError: the ledger cannot be reached.
         """
         try:
             return await asyncio.to_thread(self._server_ledger.as_plain)
         except LedgerError:
-            raise error_responses.ledger_unavailable() from None
+            raise RequestError("ledger_unavailable") from None
 
     def _rows(self, records: object, edges: object, caller: Key) -> list[dict[str, Any]]:
         directed = _UNITS[self._run.guarantee.unit]
@@ -123,18 +121,20 @@ class ReleaseService:
                 [self._model_digest, caller.sha256.encode(), new_records.bytes]
             )
             kept = self._place / reference / _ANSWER
-            with _locked(self._place / "lock"):
+            if not self._place.is_dir():  # the lock would make it
+                raise RequestError("run_changed")
+            with FileLock(self._place / "lock", mode=0o600):  # a killed process releases it
                 if kept.exists():
                     return load_checked(kept)[0]["proba"]
                 return self._release(new_records, reference, kept, directed=directed)
         except BudgetError:
-            raise error_responses.budget_exhausted() from None
+            raise RequestError("budget_exhausted") from None
         except (GraphError, UnitError, NotImplementedGuaranteeError):
-            raise error_responses.release_required() from None
+            raise RequestError("release_required") from None
         except (FileNotFoundError, NotADirectoryError, ArtifactError):
-            raise error_responses.run_changed() from None  # the run folder was moved, removed or edited
+            raise RequestError("run_changed") from None  # the run folder was moved, removed or edited
         except (LedgerError, ConfigError):
-            raise error_responses.ledger_unavailable() from None
+            raise RequestError("ledger_unavailable") from None
 
     def _release(
         self, new_records: NewRecordsGraph, reference: str, kept: Path, *, directed: bool
@@ -150,7 +150,7 @@ class ReleaseService:
         if (
             _digest(find_release(self._folder)) != self._model_digest
         ):  # after it was read, so it is of one fit
-            raise error_responses.run_changed()
+            raise RequestError("run_changed")
         graph = new_records.graph(classes=model.named_classes, directed=directed)
         privacy_cost = model.privacy_cost(graph)
         if privacy_cost is None:
@@ -198,14 +198,3 @@ def _digest(release: Path) -> bytes:
     return b"".join(
         hashlib.sha256((release / name).read_bytes()).digest() for name in (MODEL, PRIVACY, WEIGHTS)
     )
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock against other workers and threads; a killed process releases it."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -1,6 +1,6 @@
-"""Bodies of requests for predictions, and the ids that they name."""
+"""Bodies of requests and responses, as pydantic models from which FastAPI makes the OpenAPI description."""
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from graphveil.serve.error_responses import invalid_body, release_required, too_many_ids
+from graphveil.serve.error_responses import RequestError
 
 ID = "id"
 LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
@@ -123,7 +123,7 @@ class PredictRequest(_RequestBody):
     def needs_new_release(self) -> bool:
         """Whether it has new records."""
         if (self.ids is None) == (self.records is None) or (self.ids is not None and self.edges is not None):
-            raise invalid_body()
+            raise RequestError("invalid_body")
         return self.records is not None
 
 
@@ -155,14 +155,14 @@ class Invocation(_RequestBody):
     def column_ids(self) -> list[int | str]:
         """Return the column of ids."""
         if (self.dataframe_split is None) == (self.dataframe_records is None):
-            raise invalid_body()
+            raise RequestError("invalid_body")
         records = self.dataframe_records if self.dataframe_split is None else _records(self.dataframe_split)
         if any(record.keys() != {ID} for record in records or ()):
-            raise release_required()
+            raise RequestError("release_required")
         try:
             return _IDS.validate_python([record[ID] for record in records or ()])
         except ValidationError:
-            raise invalid_body() from None
+            raise RequestError("invalid_body") from None
 
 
 def _records(frame: SplitFrame) -> list[dict[str, Any]]:
@@ -170,23 +170,104 @@ def _records(frame: SplitFrame) -> list[dict[str, Any]]:
     if len(set(frame.columns)) < len(frame.columns) or any(
         len(row) != len(frame.columns) for row in frame.data
     ):
-        raise invalid_body()
+        raise RequestError("invalid_body")
     return [dict(zip(frame.columns, row, strict=True)) for row in frame.data]
 
 
-RequestBody = TypeVar("RequestBody", bound=_RequestBody)
+class PredictionRow(BaseModel):
+    """One row of predictions.parquet, with a probability p_CLASS for each class."""
+
+    model_config = ConfigDict(extra="allow")
+
+    node: int | str
+    prediction: str
 
 
-def parse_body(kind: type[RequestBody], body: bytes) -> RequestBody:
-    """Return the request in a JSON body."""
-    try:
-        return kind.model_validate_json(body)
-    except ValidationError:
-        raise invalid_body() from None
+_ROW: dict[str, JsonValue] = {"node": "u17", "prediction": "t2", "p_t0": 0.125, "p_t1": 0.25, "p_t2": 0.625}
 
 
-def check_id_count(ids: list[int | str], most: int) -> list[int | str]:
-    """Return the ids, unless there are too many."""
-    if len(ids) > most:
-        raise too_many_ids(most)
-    return ids
+class PredictionsResponse(BaseModel):
+    """Rows in the order of the request."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"predictions": [_ROW]}]})
+
+    predictions: list[PredictionRow] = Field(description="The released rows, in the order of the request.")
+
+
+class RunPredictionsResponse(BaseModel):
+    """Rows of one run."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"run": "first", "predictions": [_ROW]}]})
+
+    run: str = Field(description="The name of the run.")
+    predictions: list[PredictionRow] = Field(description="The released rows, in the order of the request.")
+
+
+class HealthResponse(BaseModel):
+    """Status of the server."""
+
+    status: str = Field(description="Always ok.")
+
+
+class RunPrivacy(BaseModel):
+    """The guarantee of one run."""
+
+    run: str
+    guarantee: dict[str, Any]
+
+
+class PrivacyResponse(BaseModel):
+    """Privacy guarantees, and the remaining budget."""
+
+    fresh_releases: bool = Field(description="Whether the server can make new releases.")
+    budget: dict[str, Any] | None = Field(
+        description="Limit, spent and remaining epsilon of this server and of its dataset. Only shown to "
+        "keys that may make new releases; null for all others."
+    )
+    runs: list[RunPrivacy] = Field(description="Name and privacy guarantee of each run.")
+
+
+class ErrorDetail(BaseModel):
+    """A fixed text, which repeats no value of the request."""
+
+    kind: str
+    message: str
+
+
+class ErrorResponse(BaseModel):
+    """An error."""
+
+    error: ErrorDetail
+
+
+_ERRORS = {
+    400: "Not a valid HTTP/1.1 request.",
+    401: "No key, or an unknown key.",
+    403: "A row of another subject, or a new release with a key that may not make one.",
+    404: "Unknown endpoint or run.",
+    405: "Wrong method.",
+    408: "The request did not arrive in time.",
+    409: "Needs a new release: unknown ids, other columns, or new records without a sufficient budget.",
+    413: "The body is too large, or has too many ids.",
+    415: "The body is not declared as JSON.",
+    422: "The body does not match the schema, or new records have other features or are no graph.",
+    429: "Too many requests; Retry-After states when to send it again.",
+    500: "The server failed; its log has the class of the error.",
+    503: "The ledger cannot be reached, or the run folder has changed.",
+}
+PREDICTION_ERRORS = (401, 403, 408, 409, 413, 415, 422, 429)
+
+
+def responses(answer: type[BaseModel] | None, *errors: int) -> dict[int | str, dict[str, Any]]:
+    """Return the responses of an endpoint: its answer, its errors, and those of every endpoint.
+
+    Args:
+        answer: the body; None for text.
+        errors: statuses.
+    """
+    text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    found: dict[int | str, dict[str, Any]] = {200: text if answer is None else {"model": answer}}
+    found[200]["description"] = "The response."
+    for status in sorted({400, 404, 405, 500, 503, *errors}):
+        found[status] = {"model": ErrorResponse, "description": _ERRORS[status]}
+    return found
