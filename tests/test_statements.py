@@ -9,9 +9,9 @@ from command import Invoke
 from prose import ROOT, Prose, pages, sources
 
 import graphveil as gv
-from graphveil.artifacts import cards
 from graphveil.artifacts.release_folder import withheld_files
 from graphveil.privacy import Gaussian, Guarantee, NodeRecord, UndirectedEdge
+from graphveil.privacy.formatting import percent_up
 from graphveil.runs.finished_run import FinishedRun
 
 MISLEADING = (
@@ -119,7 +119,7 @@ COMPARED = (  # every page that shows ClassCode and GAP at equal epsilon
 
 def bound(method: str, epsilon: float) -> str:
     noise = gv.calibrate(method, "undirected-edge", epsilon=epsilon, delta=1e-7)
-    return cards.percent_up(noise.max_tpr_at_1pct_fpr)
+    return percent_up(noise.max_tpr_at_1pct_fpr)
 
 
 @pytest.mark.parametrize("page", COMPARED)
@@ -162,8 +162,8 @@ def test_the_home_page_says_which_outputs_are_withheld(unit: str) -> None:
 @pytest.mark.parametrize("unit", [UndirectedEdge(), NodeRecord()])
 def test_the_attack_bound_states_what_it_assumes(unit: UndirectedEdge | NodeRecord) -> None:
     guarantee = Guarantee.from_event(unit, Gaussian(0.2), delta=1e-7, releases=1)
-    words = cards.guarantee_summary(guarantee)
-    assert f"at most {cards.percent_up(guarantee.max_tpr())} in 100" in words
+    words = guarantee.summary()
+    assert f"at most {percent_up(guarantee.max_tpr())} in 100" in words
     assert "assuming that AES-256 and HMAC-SHA256 are secure" in words
 
 

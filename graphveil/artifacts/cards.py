@@ -1,6 +1,5 @@
 """The pages of a release that people read: what is guaranteed, in which words, and what the model is."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -8,26 +7,19 @@ from typing import TYPE_CHECKING, Any
 from graphveil._util.templates import render
 from graphveil.artifacts.rows import ReleaseRow, charged_to_text
 from graphveil.privacy import (
-    DirectedEdge,
-    EdgeSubset,
     Guarantee,
     LocalAttributes,
     NodeBoundedDegree,
     NodeRecord,
     NoUnit,
 )
-from graphveil.privacy.formatting import format_delta, format_upper_bound
+from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
 
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot
 
 NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a unit of records
 NOT_VALID = "not valid"  # beside every epsilon and true-positive rate that deviations void
-_PROTECTED_EDGE = {
-    "undirected-edge": "whether two particular people are connected",
-    EdgeSubset.name: "whether two particular people of the list have a private edge",
-    DirectedEdge.name: "whether one particular person's stored link to another exists",
-}
 _KINDS = {
     "rows": "noisy rows",
     "counts": "counts of edges",
@@ -89,118 +81,11 @@ def invalid_mark(*, valid: bool, unit: str) -> str:
     return "" if valid or unit == NoUnit.name else f" ({NOT_VALID})"
 
 
-def percent_up(rate: float) -> str:
-    """Return a rate in percent with two decimals, rounded up: what stands after "at most" has to be true.
-
-    >>> percent_up(0.01732), percent_up(0.01)
-    ('1.74', '1.00')
-    """
-    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which a figure's own rounding may exceed
-    return f"{hundredths / 100:.2f}"
-
-
-def guarantee_summary(guarantee: Guarantee) -> str:
-    """Return what the guarantee means for somebody who does not know differential privacy.
-
-    >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> void = Guarantee.from_event(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1,
-    ...     deviations=("a flaw",))
-    >>> guarantee_summary(void).startswith("No valid guarantee")
-    True
-    """
-    words = guarantee_text(guarantee, _guarantee_summary(guarantee))
-    return " ".join([words, *(guarantee_summary(one) for one in guarantee.additional)])
-
-
 def guarantee_text(guarantee: Guarantee, words: str) -> str:
     """Return a sentence on what a guarantee keeps, taken back where it keeps nothing."""
     if not invalid_mark(valid=guarantee.valid, unit=guarantee.unit):
         return words
     return f"No valid guarantee, because of the deviations that are listed. Without them: {words}"
-
-
-def _guarantee_summary(guarantee: Guarantee) -> str:
-    if guarantee.unit == NoUnit.name:
-        return (
-            "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "
-            "trained on. Use it inside, as a reference, and do not publish it."
-        )
-    if guarantee.labels_public:
-        return _summary_of_features(guarantee)
-    if guarantee.unit == LocalAttributes.name:
-        return _summary_of_reports(guarantee)
-    if guarantee.unit in _RECORD:
-        return _summary_of_records(guarantee)
-    secret = _PROTECTED_EDGE[guarantee.unit]
-    if guarantee.releases == 0:
-        return f"The model was trained without looking at the edges, so it cannot tell {secret}."
-    return (
-        f"Suppose that an attacker knows everything except {secret}: all other edges, everybody's features "
-        "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
-        f"the edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 "
-        "of those that do; guessing blindly finds 1. "
-        f"{_ATTACKS}."
-    )
-
-
-# Noise comes from AES-CTR under keys that HMAC derives: delta holds against bounded attackers.
-_ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA256 are secure"
-
-
-def _summary_of_records(guarantee: Guarantee) -> str:
-    record = _RECORD[guarantee.unit]
-    attacker_question = f"which of two records ({record}) a particular person has"
-    classes = "people with the one record", "those with the other"
-    if not guarantee.replace_one:
-        attacker_question = f"whether a particular person's record ({record}) was used"
-        classes = "people who were left out", "those who were not"
-    return (
-        f"Suppose that an attacker knows everybody else's record and asks {attacker_question}. The attacker "
-        "sees all that "
-        "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
-        f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
-        f"{classes[1]}; guessing blindly finds 1. "
-        f"{_ATTACKS}."
-        f"{_proviso(guarantee)}"
-    )
-
-
-def _summary_of_reports(guarantee: Guarantee) -> str:
-    if not math.isfinite(guarantee.epsilon):
-        return (
-            "A part of each person's record is used as it is, and whoever sees what this run gives out may "
-            "learn it. What is randomized, and how strongly, stands above."
-        )
-    return (
-        "Suppose that an attacker sees everything that was computed here, the randomized records included, "
-        "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
-        "for 1 in 100 of those with the one, any test finds at most "
-        f"{percent_up(guarantee.max_tpr())} in 100 of those with the other; guessing blindly finds 1. "
-        f"{_ATTACKS}, and nobody who collects the randomized "
-        "records has to be trusted. It is not about labels of "
-        "test nodes, which the test score reads, nor about who is connected with whom."
-    )
-
-
-def _summary_of_features(guarantee: Guarantee) -> str:
-    if not math.isfinite(guarantee.epsilon):
-        return "Everybody's features are used as they are, and what this run gives out may show them."
-    return (
-        "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, "
-        "and asks which of two lists of features a particular person has. Accepting a false alarm for 1 in "
-        f"100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
-        "those with the other; guessing blindly finds 1."
-    )
-
-
-def _proviso(guarantee: Guarantee) -> str:
-    if guarantee.edge_use == "never":
-        return ""
-    if guarantee.unit == NodeBoundedDegree.name:
-        return (
-            " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
-        )
-    return " A friendship that both friends declare stands in two records and is protected less well."
 
 
 def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = False) -> str:
@@ -233,7 +118,7 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
     head, lines = release_cells(rows)
     return render(
         "release_privacy.md",
-        summary=guarantee_summary(guarantee),
+        summary=guarantee.summary(),
         statement=guarantee.formal_statement(),
         other_runs="" if card is None else card.other_runs,
         subject=release_subject(guarantee),
@@ -305,7 +190,7 @@ def card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
         "classes": snapshot.classes,
         "names": names if len(names) <= 30 else (),
         "card": card,
-        "summary": guarantee_summary(guarantee),
+        "summary": guarantee.summary(),
         "statement": guarantee.formal_statement(),
         "limits": _limits(guarantee),
         "call": "model.guarantee" if guarantee.unit in _RECORD else "model.predict()",

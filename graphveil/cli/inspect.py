@@ -163,8 +163,7 @@ def calibrate(
 
 
 def _show_calibration(found: "Calibration", given: float | None, screen: Screen) -> None:
-    from graphveil.artifacts import cards
-    from graphveil.privacy.formatting import format_epsilon_delta, format_upper_bound
+    from graphveil.privacy.formatting import format_epsilon_delta, format_upper_bound, percent_up
     from graphveil.runs.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
 
     mu = "" if found.mu is None else f", mu {format_upper_bound(found.mu, 6)}"
@@ -185,7 +184,7 @@ def _show_calibration(found: "Calibration", given: float | None, screen: Screen)
         )
     elif not found.reports:
         screen.print_line("noise: none, since the edges are never read")
-    rate = cards.percent_up(found.max_tpr_at_1pct_fpr)
+    rate = percent_up(found.max_tpr_at_1pct_fpr)
     screen.print_line(f"true-positive rate at 1 % false positives: at most {rate} %")
     if found.assumed:
         screen.print_line(_assumptions(found.assumed))
@@ -241,7 +240,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     guarantee, screen = privacy_file.guarantee, Screen(as_json=json)
     lines = event_lines(guarantee, privacy_file.releases)
     screen.print_line("In plain words", style="bold")
-    screen.print_paragraph(cards.guarantee_summary(guarantee) + "\n")
+    screen.print_paragraph(guarantee.summary() + "\n")
     screen.print_line("The guarantee", style="bold")
     screen.print_paragraph(guarantee.formal_statement() + "\n")
     if lines:
@@ -275,7 +274,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
         {
             "run": str(run),
             "statement": guarantee.formal_statement(),
-            "summary": cards.guarantee_summary(guarantee),
+            "summary": guarantee.summary(),
             "guarantee": guarantee.as_dict(),
             "releases": [line.as_dict() for line in lines],
             "deviations": list(cards.all_deviations(guarantee)),

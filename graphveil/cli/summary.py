@@ -228,8 +228,7 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
 
 
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
-    from graphveil.artifacts.cards import percent_up
-    from graphveil.privacy.formatting import format_delta, format_upper_bound
+    from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
 
     delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
     none = "inf" if metrics["unit"] == "local-attributes" else "none"
@@ -253,7 +252,8 @@ def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
 
 
 def _remarks(metrics: dict[str, Any]) -> list[str]:
-    from graphveil.artifacts.cards import percent_up, protected_things
+    from graphveil.artifacts.cards import protected_things
+    from graphveil.privacy.formatting import percent_up
     from graphveil.runs.results import Cost, cost_remarks
 
     about, cost = protected_things(metrics["unit"])[:-1], Cost.from_guarantee(metrics["guarantee"])
@@ -291,8 +291,7 @@ def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
 
 def _additional_cost(metrics: dict[str, Any]) -> list[str]:
     """Return what is told about something else, under a guarantee of its own."""
-    from graphveil.artifacts.cards import percent_up
-    from graphveil.privacy.formatting import format_upper_bound
+    from graphveil.privacy.formatting import format_upper_bound, percent_up
     from graphveil.runs.results import Cost
 
     lines = []
@@ -321,8 +320,8 @@ def _additional_cost(metrics: dict[str, Any]) -> list[str]:
 
 def _total_cost(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
-    from graphveil.artifacts.cards import TEST_LABELS, percent_up, protected_things
-    from graphveil.privacy.formatting import format_delta, format_upper_bound
+    from graphveil.artifacts.cards import TEST_LABELS, protected_things
+    from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
     from graphveil.runs.results import Cost
 
     total, runs, baseline_guarantee = (

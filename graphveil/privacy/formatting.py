@@ -57,3 +57,13 @@ def _up(value: float, digits: int, *, excess: float) -> str:
     if nearest < value * (1 - excess):
         nearest += 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return f"{nearest:.{digits}g}"
+
+
+def percent_up(rate: float) -> str:
+    """Return a rate in percent with two decimals, rounded up: what stands after "at most" has to be true.
+
+    >>> percent_up(0.01732), percent_up(0.01)
+    ('1.74', '1.00')
+    """
+    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which a figure's own rounding may exceed
+    return f"{hundredths / 100:.2f}"

@@ -14,7 +14,7 @@ from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import statements
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
 from graphveil.privacy.events import ApproximateDP, Event, OneOf, PureDP, cases_of, compose, within_partition
-from graphveil.privacy.formatting import format_upper_bound
+from graphveil.privacy.formatting import format_upper_bound, percent_up
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.group_privacy import multi_edge_epsilon, node_group_epsilon
 from graphveil.privacy.ldp_reports import budgets_of, ldp_reports_of, worst_case_ldp_reports
@@ -25,6 +25,7 @@ from graphveil.privacy.unit import (
     EdgeSubset,
     LocalAttributes,
     NodeBoundedDegree,
+    NodeRecord,
     NodeUnit,
     NoUnit,
     UndirectedEdge,
@@ -121,7 +122,7 @@ class Guarantee:
             UnitError: a prediction reads edges that the unit protects as somebody else's.
 
         >>> from graphveil.privacy import ByGroup, Gaussian, NodeRecord, PoissonGaussian
-        >>> from graphveil.privacy.formatting import format_upper_bound
+        >>> from graphveil.privacy.formatting import format_upper_bound, percent_up
         >>> event = ByGroup("train/val", (PoissonGaussian(2.0, 0.0128, 781), Gaussian(0.2)))
         >>> owner = Guarantee.from_event(NodeRecord(), event, delta=1e-5, releases=2, edge_mu=0.1)
         >>> format_upper_bound(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.formal_statement()
@@ -338,6 +339,22 @@ class Guarantee:
         checks.integer_at_least(1, runs=runs)
         return Guarantee.compose([self] * runs)
 
+    def summary(self) -> str:
+        """Return what the guarantee means, for readers who do not know differential privacy.
+
+        Example:
+            >>> from graphveil.privacy import Gaussian, UndirectedEdge
+            >>> invalid = Guarantee.from_event(
+            ...     UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1, deviations=("a flaw",)
+            ... )
+            >>> invalid.summary().startswith("No valid guarantee")
+            True
+        """
+        text = _summary(self)
+        if not self.valid and self.unit != NoUnit.name:
+            text = f"No valid guarantee, because of the deviations that are listed. Without them: {text}"
+        return " ".join([text, *(one.summary() for one in self.additional)])
+
     def formal_statement(self) -> str:
         """Return the guarantee in words, beginning with its deviations if it has any."""
         if not self.additional:
@@ -487,3 +504,98 @@ def _mutual_mu(guarantees: Sequence[Guarantee]) -> float | None:
     ]
     known = [square for square in squares if square is not None]
     return math.sqrt(sum(known)) if len(known) == len(squares) else None
+
+
+_PROTECTED_EDGE = {
+    "undirected-edge": "whether two particular people are connected",
+    EdgeSubset.name: "whether two particular people of the list have a private edge",
+    DirectedEdge.name: "whether one particular person's stored link to another exists",
+}
+_RECORD = {
+    NodeRecord.name: "features, label and the edges that the person declares",
+    NodeBoundedDegree.name: "features, label and all of the person's edges",
+}
+
+
+def _summary(guarantee: Guarantee) -> str:
+    if guarantee.unit == NoUnit.name:
+        return (
+            "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "
+            "trained on. Use it inside, as a reference, and do not publish it."
+        )
+    if guarantee.labels_public:
+        return _summary_of_features(guarantee)
+    if guarantee.unit == LocalAttributes.name:
+        return _summary_of_reports(guarantee)
+    if guarantee.unit in _RECORD:
+        return _summary_of_records(guarantee)
+    secret = _PROTECTED_EDGE[guarantee.unit]
+    if guarantee.releases == 0:
+        return f"The model was trained without looking at the edges, so it cannot tell {secret}."
+    return (
+        f"Suppose that an attacker knows everything except {secret}: all other edges, everybody's features "
+        "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
+        f"the edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 "
+        "of those that do; guessing blindly finds 1. "
+        f"{_ATTACKS}."
+    )
+
+
+# Noise comes from AES-CTR under keys that HMAC derives: delta holds against bounded attackers.
+_ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA256 are secure"
+
+
+def _summary_of_records(guarantee: Guarantee) -> str:
+    record = _RECORD[guarantee.unit]
+    attacker_question = f"which of two records ({record}) a particular person has"
+    classes = "people with the one record", "those with the other"
+    if not guarantee.replace_one:
+        attacker_question = f"whether a particular person's record ({record}) was used"
+        classes = "people who were left out", "those who were not"
+    return (
+        f"Suppose that an attacker knows everybody else's record and asks {attacker_question}. The attacker "
+        "sees all that "
+        "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
+        f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
+        f"{classes[1]}; guessing blindly finds 1. "
+        f"{_ATTACKS}."
+        f"{_proviso(guarantee)}"
+    )
+
+
+def _summary_of_reports(guarantee: Guarantee) -> str:
+    if not math.isfinite(guarantee.epsilon):
+        return (
+            "A part of each person's record is used as it is, and whoever sees what this run gives out may "
+            "learn it. What is randomized, and how strongly, stands above."
+        )
+    return (
+        "Suppose that an attacker sees everything that was computed here, the randomized records included, "
+        "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
+        "for 1 in 100 of those with the one, any test finds at most "
+        f"{percent_up(guarantee.max_tpr())} in 100 of those with the other; guessing blindly finds 1. "
+        f"{_ATTACKS}, and nobody who collects the randomized "
+        "records has to be trusted. It is not about labels of "
+        "test nodes, which the test score reads, nor about who is connected with whom."
+    )
+
+
+def _summary_of_features(guarantee: Guarantee) -> str:
+    if not math.isfinite(guarantee.epsilon):
+        return "Everybody's features are used as they are, and what this run gives out may show them."
+    return (
+        "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, "
+        "and asks which of two lists of features a particular person has. Accepting a false alarm for 1 in "
+        f"100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
+        "those with the other; guessing blindly finds 1."
+    )
+
+
+def _proviso(guarantee: Guarantee) -> str:
+    if guarantee.edge_use == "never":
+        return ""
+    if guarantee.unit == NodeBoundedDegree.name:
+        return (
+            " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
+        )
+    return " A friendship that both friends declare stands in two records and is protected less well."

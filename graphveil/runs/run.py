@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util.files import write_atomic
-from graphveil.artifacts.cards import Card, guarantee_summary, other_runs, protected_parts
+from graphveil.artifacts.cards import Card, other_runs, protected_parts
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.privacy import Guarantee, LocalAttributes, NodeUnit, NoUnit, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
@@ -323,7 +323,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         "max_tpr_at_1pct_fpr": guarantee.max_tpr(),
         "max_tpr_at_1pct_fpr_all_runs": all_runs.max_tpr(),
         "deviations": list(guarantee.deviations),
-        "summary": guarantee_summary(guarantee),
+        "summary": guarantee.summary(),
         "statement": guarantee.formal_statement(),
         "nodes": graph.num_nodes,
         "features": graph.num_features,

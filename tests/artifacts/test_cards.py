@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from graphveil.artifacts.cards import (
     Card,
     attack_bound_text,
-    guarantee_summary,
     other_runs,
-    percent_up,
     privacy_page,
 )
 from graphveil.privacy import (
@@ -24,6 +22,7 @@ from graphveil.privacy import (
     NodeUnit,
     UndirectedEdge,
 )
+from graphveil.privacy.formatting import percent_up
 from graphveil.privacy.gaussian import mu_of
 
 
@@ -46,14 +45,14 @@ def test_every_sentence_has_the_same_figure(mu: float) -> None:
     guarantee = Guarantee.from_event(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1)
     figure = percent_up(guarantee.max_tpr())
     assert f"at most {figure} %" in attack_bound_text(guarantee)
-    assert f"at most {figure} in 100" in guarantee_summary(guarantee)
+    assert f"at most {figure} in 100" in guarantee.summary()
 
 
 def test_what_deviations_void_is_not_promised_in_any_words() -> None:
     kept = Guarantee.from_event(UndirectedEdge(), Gaussian(0.3), delta=1e-7, releases=1)
     void = kept.with_deviations("the noise is reproducible from a seed")
-    assert guarantee_summary(void).startswith("No valid guarantee, because of the deviations")
-    assert guarantee_summary(void).endswith(guarantee_summary(kept))
+    assert void.summary().startswith("No valid guarantee, because of the deviations")
+    assert void.summary().endswith(kept.summary())
     assert attack_bound_text(void) == f"{attack_bound_text(kept)} (not valid)"
     assert "No valid guarantee, because of the deviations" in privacy_page(void, ())
     assert "-indistinguishable only (not valid)." in other_runs(0, 3, void)
@@ -120,7 +119,7 @@ def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
     ],
 )
 def test_plain_words_about_records(guarantee: Guarantee, asks: str, ends: str) -> None:
-    words = guarantee_summary(guarantee)
+    words = guarantee.summary()
     assert asks in words
     assert words.endswith(ends)
     assert f"at most {percent_up(guarantee.max_tpr())} in 100" in words

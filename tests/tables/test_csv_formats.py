@@ -75,8 +75,8 @@ def test_another_format_gives_the_same_graph(tmp_path: Path, delimiter: str, dec
     assert other.encoding is not None
     again = {name: value for name, value in choice.items() if name not in ("drop", "missing")}
     assert same(other, read_graph(*paths, **again, encoding=other.encoding))
-    guarantee_summary = type(other.encoding).from_plain(other.encoding.as_plain())
-    assert (guarantee_summary.delimiter, guarantee_summary.decimal) == (delimiter, decimal)
+    restored = type(other.encoding).from_plain(other.encoding.as_plain())
+    assert (restored.delimiter, restored.decimal) == (delimiter, decimal)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from graphveil._util.templates import render
-from graphveil.artifacts.cards import guarantee_summary, invalid_mark, percent_up
+from graphveil.artifacts.cards import invalid_mark
 from graphveil.privacy import Guarantee
-from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound, percent_up
 from graphveil.runs.finished_run import FinishedRun
 from graphveil.runs.pages.charts import (
     PlotLine,
@@ -52,7 +52,7 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
         guarantees=[
             {
                 "name": run.name,
-                "summary": guarantee_summary(run.guarantee),
+                "summary": run.guarantee.summary(),
                 "valid": run.guarantee.all_valid,
                 "statement": run.guarantee.formal_statement(),
             }

@@ -14,7 +14,7 @@ from typing import Any
 
 from graphveil._util.files import write_atomic
 from graphveil._util.templates import render
-from graphveil.artifacts.cards import all_deviations, guarantee_summary, invalid_mark, not_covered
+from graphveil.artifacts.cards import all_deviations, invalid_mark, not_covered
 from graphveil.artifacts.release_folder import read_guarantee, withheld_files
 from graphveil.ledger import unit_key
 from graphveil.privacy import Guarantee, NoUnit
@@ -110,7 +110,7 @@ class ComplianceReport:
     def _values(self) -> dict[str, Any]:
         return {
             "lede": self.lede,
-            "summary": guarantee_summary(self.guarantee),
+            "summary": self.guarantee.summary(),
             "sections": list(self.sections),
             "head": _HEAD,
             "totals": [total.cells for total in self.totals],

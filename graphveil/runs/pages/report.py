@@ -8,10 +8,8 @@ from graphveil._util.templates import render
 from graphveil.artifacts.cards import (
     NOT_COVERED,
     TEST_LABELS,
-    guarantee_summary,
     guarantee_text,
     invalid_mark,
-    percent_up,
     protected_parts,
     protected_things,
     release_cells,
@@ -20,7 +18,7 @@ from graphveil.artifacts.cards import (
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound, percent_up
 from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
 from graphveil.runs.pages.charts import PlotLine, Point, inline_svg, line_chart
 from graphveil.runs.pages.compliance_report import ComplianceReport
@@ -52,7 +50,7 @@ def report_page(
         tiles=_tiles(metrics),
         results=_results(metrics),
         remarks=" ".join(_remarks(metrics)),
-        summary=guarantee_summary(guarantee),
+        summary=guarantee.summary(),
         valid=guarantee.all_valid,
         statement=guarantee.formal_statement(),
         attackers=[_attacker(one) for one in (guarantee, *guarantee.additional)],
