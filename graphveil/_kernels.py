@@ -5,17 +5,18 @@ and types are checked here, because C follows addresses unchecked. Threads share
 else.
 """
 
+from __future__ import annotations  # a client runs without torch
+
 import sys
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from graphveil._util.threads import parallel_for
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _native: Any  # the module in C, None if there was no compiler when the package was installed
 try:
@@ -44,6 +45,8 @@ def empty_rows(count: int, dim: int) -> Tensor:
     The width is a power of two. NumPy asks the system for large pages, and torch does not: with small ones,
     each random row would first wait for the address of its page.
     """
+    import torch
+
     width = max(LANES, 1 << (dim - 1).bit_length())
     memory = np.empty(count * width + _LINE // 2, dtype=np.int16)
     first = -memory.ctypes.data % _LINE // memory.itemsize
@@ -59,6 +62,10 @@ def truncate_rows(vectors: Tensor, bounds: Tensor, kinds: Tensor | None, rows: T
         kinds: int64, (N), each a row of the bounds; None for 0.
         rows: int16, at least (copies * N, width).
     """
+    import torch
+
+    from graphveil._util.threads import parallel_for
+
     vectors = vectors.to(torch.float64 if vectors.dtype == torch.float64 else torch.float32).contiguous()
     (count, dim), (_, copies) = vectors.shape, bounds.shape
     width = _check_width(rows, dim)
@@ -95,6 +102,8 @@ def add_noisy_sums(
         out: float32, (count, dim).
         scale: a power of two.
     """
+    import torch
+
     (count, dim), one = noise.shape, len(offsets) - 1
     width = _check_width(rows, dim)
     types = offsets.dtype, sources.dtype, noise.dtype, out.dtype
@@ -180,6 +189,8 @@ def _array(part: Tensor | None) -> npt.NDArray[np.generic] | None:
 
 def _check_width(rows: Tensor, dim: int) -> int:
     """Return the width of rows of 16-bit integers."""
+    import torch
+
     width = rows.shape[1]
     if rows.dtype != torch.int16 or not dim <= width <= MAX_DIM or width % LANES:
         raise ValueError(f"rows of {width} integers do not hold {dim} columns")

@@ -285,7 +285,7 @@ def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterat
 
 def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> str:
     """Return what an answer to a survey has charged, for a command that fails afterwards."""
-    from graphveil.privacy.ldp_statements import exact_sum_text
+    from graphveil._util.ldp_statements import exact_sum_text
 
     budgets = [claim.epsilon for claim in protocol.claims]
     retry = "; the same command again sends the same LDP reports and charges nothing more" if again else ""

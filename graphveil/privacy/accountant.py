@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
+from graphveil._util.ldp_statements import exact_sum
 from graphveil._util.typed import checked
 from graphveil.errors import PrivacyError
 from graphveil.privacy import gaussian, loss, root_loss
@@ -35,7 +36,6 @@ from graphveil.privacy.events import (
     cases_of,
     compose,
 )
-from graphveil.privacy.ldp_statements import exact_sum
 
 SEARCH_INTERVAL = 1e-3  # discretization of the privacy loss while searching
 _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from graphveil._util import checks
+from graphveil._util.ldp_statements import exact_sum, ldp_statement
 from graphveil._util.typed import checked
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import statements
@@ -18,7 +19,6 @@ from graphveil.privacy.formatting import format_upper_bound, percent_up
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.group_privacy import multi_edge_epsilon, node_group_epsilon
 from graphveil.privacy.ldp_reports import budgets_of, ldp_reports_of, worst_case_ldp_reports
-from graphveil.privacy.ldp_statements import exact_sum, ldp_statement
 from graphveil.privacy.statements import EDGE_USES, EdgeUse
 from graphveil.privacy.unit import (
     DirectedEdge,

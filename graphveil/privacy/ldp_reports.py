@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from graphveil._util.ldp_statements import exact_sum
 from graphveil.privacy.events import Composed, Event, LocalReport, compose
-from graphveil.privacy.ldp_statements import exact_sum
 
 Part = Literal["features", "label"]
 PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomizes

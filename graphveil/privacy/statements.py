@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from graphveil._util.ldp_statements import RAW_DATA_HELD, exact_sum_text
 from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
-from graphveil.privacy.ldp_statements import RAW_DATA_HELD, exact_sum_text
 from graphveil.privacy.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
 
 EdgeUse = Literal["never", "queried", "read", "neighbors"]

@@ -159,8 +159,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.propagation.normalize:shrink_unit",
-                "noise = math.sqrt(noisy.shape[1]) * std",
-                "return noisy.double()\n    noise = math.sqrt(noisy.shape[1]) * std",
+                "return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std, noisy.dtype)",
+                "return noisy.clone()",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[inputs_are_never_longer_than_one]",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from graphveil._util.ldp_statements import exact_sum, exact_sum_text
 from graphveil._util.typed import fitting
 from graphveil.errors import BudgetError, ConfigError, GraphError
 from graphveil.local.collect.client_randomness import ClientRandomness, checked_secret
@@ -22,7 +23,6 @@ from graphveil.mechanisms.local.features import LDPReports
 from graphveil.mechanisms.local.labels import MISSING
 from graphveil.mechanisms.local.local_hashing import LocalHashing
 from graphveil.mechanisms.local.multibit import MultiBit
-from graphveil.privacy.ldp_statements import exact_sum, exact_sum_text
 
 MAX_EPS = 8.0  # of a whole record: docs/decisions/015-hostile-surveys.md says why
 

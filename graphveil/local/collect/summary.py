@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from graphveil._util.ldp_statements import exact_sum_text
 from graphveil.local.collect.protocol import CollectionProtocol, LabelLaw
 from graphveil.mechanisms._draws import Floats
 from graphveil.mechanisms.local.local_hashing import LocalHashing
 from graphveil.mechanisms.local.multibit import MultiBit
-from graphveil.privacy.ldp_statements import exact_sum_text
 
 SHOWN = 20  # features that are listed one by one
 

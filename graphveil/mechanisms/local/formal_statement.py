@@ -2,9 +2,9 @@
 
 import math
 
+from graphveil._util.ldp_statements import ldp_statement
 from graphveil._util.typed import checked
 from graphveil.mechanisms.claim import LocalDPClaim
-from graphveil.privacy.ldp_statements import ldp_statement
 
 NOT_RANDOMIZED = LocalDPClaim(math.inf)
 NOT_COLLECTED = LocalDPClaim(0.0)
