@@ -81,7 +81,7 @@ def plans(epsilon: float) -> list[tuple[str, str, ReleasePlan]]:
 
 def _trees(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
     """Yield what a module on exact trees asks, all records in every step: samples have no canaries."""
-    own = {"module": OnStars, "reads": "neighbors", "batch_size": SIZES["num_training"]}
+    own = {"module": OnStars, "neighborhood": "neighbors", "batch_size": SIZES["num_training"]}
     for unit, flags in (("node-record", {}), ("node-bounded-degree", UNITS["node-bounded-degree"])):
         plan = METHODS["gnn"](unit=unit, epsilon=epsilon, delta=1e-5, **own, **flags).plan(**SIZES)
         assert plan is not None

@@ -140,7 +140,7 @@ def _ours() -> Iterator[Cell]:
         both = {"eps_x": 1.0, "eps_y": 1.0}
         ours = OURS | DENSE if dataset == "facebook_pages" else OURS
         yield Cell("ours", dataset, "posterior, (1, 1)", {**both, **ours, **learning}, paper)
-        mixture = {**both, **ours, **learning, "around": "mixture"}
+        mixture = {**both, **ours, **learning, "prior": "mixture"}
         ways = {"mixture": {}, "mixture, by evidence": {"posterior_use": "evidence"}}
         for name, own in ways.items():
             yield Cell("ours", dataset, f"{name}, (1, 1)", mixture | own, paper)
@@ -162,7 +162,7 @@ def _ours() -> Iterator[Cell]:
 
 def _alone() -> Iterator[Cell]:
     ways: dict[str, dict[str, Any]] = {
-        "diffusion, as before": {"around": "diffusion"},
+        "diffusion, as before": {"prior": "diffusion"},
         "mixture": {},
         "mixture, subset selection": {"labels": "subset"},
     }

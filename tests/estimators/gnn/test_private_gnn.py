@@ -321,7 +321,7 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes_and_not_with_other_code(
         ({"mode": "paper"}, ConfigError, "no paper mode"),
         ({"leaves": 0}, ConfigError, "leaves"),
         ({"encoder_share": 0.9, "module_share": 0.2}, ConfigError, "leave the push"),
-        ({"reads": "edges"}, ConfigError, "reads"),
+        ({"neighborhood": "edges"}, ConfigError, "neighborhood"),
     ],
 )
 def test_unusable_configurations_are_refused(

@@ -31,7 +31,7 @@ def graph() -> Graph:
 
 
 def make(**changes: Any) -> gv.PrivateGNN:
-    given = {"module": Mean, "reads": "neighbors", "unsafe_noise_seed": 0}
+    given = {"module": Mean, "neighborhood": "neighbors", "unsafe_noise_seed": 0}
     return gv.PrivateGNN(**{**SMALL, **given, **changes})
 
 
@@ -285,8 +285,8 @@ def test_labels_of_nodes_that_do_not_teach_are_never_read(graph: Graph) -> None:
         ({"unit": "node-bounded-degree", "max_degree": 1110}, ConfigError, "1111 roots.*'node-record'"),
         ({"layers": 0}, ConfigError, "layers"),
         ({"max_out_edges": 0}, ConfigError, "max_out_edges"),
-        ({"reads": "published", "layers": 2}, ConfigError, "for neighborhood='neighbors'"),
-        ({"reads": "friends"}, ConfigError, "reads"),
+        ({"neighborhood": "published", "layers": 2}, ConfigError, "for neighborhood='neighbors'"),
+        ({"neighborhood": "friends"}, ConfigError, "neighborhood"),
         ({"out_degree_bound": 3}, ConfigError, "max_out_edges"),
         ({"encoder_share": 0.2}, ConfigError, "encoder_share"),
     ],

@@ -421,7 +421,7 @@ class TestSeveralClassesOfALabel:
 
     def test_beside_a_posterior_and_without_edges_and_another_graph(self, tmp_path) -> None:
         graph = self.many()
-        ways = {"posterior_steps": 4, "around": "mixture", "posterior_use": "evidence"}
+        ways = {"posterior_steps": 4, "prior": "mixture", "posterior_use": "evidence"}
         found = self.several(**ways).fit(graph)
         beside = found.no_graph_baseline().fit_same_reports(found, graph)
         assert beside.labels == "subset"
@@ -431,7 +431,7 @@ class TestSeveralClassesOfALabel:
 
     @pytest.mark.parametrize("forward_correction", [True, False])
     def test_a_group_of_classes_is_learned_from(self, tmp_path, forward_correction: bool) -> None:
-        graph, ways = self.many(), {"posterior_steps": 4, "around": "mixture"}
+        graph, ways = self.many(), {"posterior_steps": 4, "prior": "mixture"}
         asked = {"eps_y": 1.5, "labels": "hashing", "epochs": 3, "forward_correction": forward_correction}
         found = model(**asked, **ways).fit(graph)
         law, said = found.label_mechanism(9), found.aggregates_["labels"].numpy()
@@ -465,6 +465,6 @@ class TestSeveralClassesOfALabel:
         assert noisy.agreement(sure, nodes) == 1
 
     def test_what_heeds_no_posterior_is_refused(self) -> None:
-        for wrong in ({"around": "mixture"}, {"posterior_use": "evidence"}):
+        for wrong in ({"prior": "mixture"}, {"posterior_use": "evidence"}):
             with pytest.raises(ConfigError, match="posterior_steps=0 heeds none"):
                 model(**wrong)
