@@ -243,7 +243,7 @@ def test_a_signal_ends_a_command_with_one_line_and_its_code(
     script = (
         "import os, signal, sys\n"
         f"signal.signal({int(number)}, signal.SIG_DFL)\n"  # a shell's nohup would leave it ignored
-        "from graphveil import __main__, train\n"
+        "from graphveil import __main__, training\n"
         "from graphveil.ledger import DataSetLedger\n"
         "commit = DataSetLedger.commit\n"
         "def stopping(self, release):\n"

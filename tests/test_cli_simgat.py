@@ -38,7 +38,7 @@ def test_a_missing_package_is_said_before_the_plan(
     [
         (["--set", "similarity=deepwalks"], "did you mean 'deepwalk'"),
         (["--set", "similarity=multihop(3)"], "write name=value pairs"),
-        (["--set", "max_degree=10"], "is for combine='union'"),
+        (["--set", "max_union_degree=10"], "is for combine='union'"),
     ],
 )
 def test_misuse_is_one_line(invoke: Invoke, files: Files, flags: list[str], message: str) -> None:

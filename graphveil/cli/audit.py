@@ -62,10 +62,10 @@ def _show(found: "RunAudit", screen: Screen) -> None:
         ]
         screen.table(_HEAD, rows, right=(1, 2, 3, 4))
     for one in found.reports:
-        most = f"; counts of this size could not certify more than {one['ceiling']:.4g}"
+        most = f"; counts of this size could not certify more than {one['max_certifiable_epsilon']:.4g}"
         screen.print_line(
             f"reports on the {one['part']}: epsilon at least {one['epsilon_at_least']:.4g} of "
-            f"{one['claimed']:.4g}{most if one['ceiling'] < _ANY else ''}"
+            f"{one['claimed']:.4g}{most if one['max_certifiable_epsilon'] < _ANY else ''}"
         )
     for stage, report in found.replays:
         words = "BROKEN" if report.broken else "within its price"

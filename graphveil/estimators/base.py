@@ -290,7 +290,7 @@ class Estimator(DisplayMixin, ABC):
         self._set_fit(fitted, graph.edge_set, GraphFingerprint.from_graph(graph))
         if fitted.proba is not None:
             self._prediction_manager.keep(graph, self._cached_prediction(fitted))
-        _log.info("%s: fitted; %s", self.method, self._summary_rows()[-1][1])
+        _log.info("%s: fitted; %s", self.method, self._summary_rows()[-1])
         return self
 
     # -- what a method defines -----------------------------------------------------------------------------

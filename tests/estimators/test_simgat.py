@@ -159,7 +159,7 @@ def test_what_cannot_be_computed_is_said_before_anything_is_spent(monkeypatch: p
         ({"weight": "cosine"}, "weight='cosine' is not one of"),
         ({"weight": "similarity", "combine": "union"}, "is for combine='post'"),
         ({"max_union_degree": 5}, "is for combine='union'"),
-        ({"max_union_degree": 0, "combine": "union"}, "max_degree=0"),
+        ({"max_union_degree": 0, "combine": "union"}, "max_union_degree=0"),
     ],
 )
 def test_wrong_parameters_are_refused(wrong: dict[str, object], message: str) -> None:

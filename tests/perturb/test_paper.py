@@ -78,7 +78,7 @@ def test_settings_are_those_of_strict_mode_and_more(name: str) -> None:
 
 def test_a_mechanism_without_published_code_has_no_paper_mode() -> None:
     class Own(EdgeRand):
-        published = None
+        paper_variant = None
 
     with pytest.raises(NotImplementedGuaranteeError, match="reproduces no published code"):
         mechanism_for_mode(Own, "paper")

@@ -1,6 +1,6 @@
 """One object of the release path reads protected edges.
 
-READERS lists every other file outside of `graph/` that reads the arrays of an adjacency, with the reason why
+READERS lists every other file outside of `data/` that reads the arrays of an adjacency, with the reason why
 that is no unprotected read. A new reader fails the test. Lower MOST_READERS when you remove a file.
 """
 
@@ -77,7 +77,7 @@ def test_nobody_else_reads_edges() -> None:
     found: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         part = path.relative_to(PACKAGE)
-        if part.parts[0] != "graph":
+        if part.parts[0] != "data":
             found[part.as_posix()] = list(reads(path))
     assert {name: places for name, places in found.items() if places and name not in READERS} == {}
     assert {name for name in READERS if not found.get(name)} == set(), "take these off the list"

@@ -333,7 +333,7 @@ def test_a_broken_promise_is_refused_before_it_is_booked_and_without_a_figure(di
             if kept:
                 Release.open(plan, graph, budget=budget)
                 continue
-            with pytest.raises(UnitError, match="promise") as caught:
+            with pytest.raises(UnitError, match="assumption") as caught:
                 Release.open(plan, graph, budget=budget)
             assert not budget.entries
             assert not any(letter.isdigit() for letter in str(caught.value))
