@@ -246,7 +246,7 @@ def test_memory_that_runs_out_all_the_same_is_called_that(
 
 
 def test_a_limit_of_the_process_counts() -> None:
-    code = "from graphveil import _memory; print(_memory.free())"
+    code = "from graphveil._util import memory; print(memory.free())"
     ended = subprocess.run(
         [sys.executable, "-c", code],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (1 << 28, 1 << 28)),

@@ -296,8 +296,8 @@ def _additional_cost(metrics: dict[str, Any]) -> list[str]:
 
     lines = []
     for one, total in zip(
-        metrics["guarantee"].get("baseline_guarantee", []),
-        metrics["guarantee_all_runs"].get("baseline_guarantee", []),
+        metrics["guarantee"].get("additional", []),
+        metrics["guarantee_all_runs"].get("additional", []),
         strict=True,
     ):
         cost, sum_ = Cost.from_guarantee(one), Cost.from_guarantee(total)
@@ -359,7 +359,7 @@ def _uncovered_remark(metrics: dict[str, Any]) -> list[str]:
 
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:
     first = metrics["guarantee"]
-    others = first.get("baseline_guarantee", [])
+    others = first.get("additional", [])
     if not first["valid"]:
         return f"no guarantee holds{' for edges' if others else ''}: publish none of it"
     if not all(one["valid"] for one in others):

@@ -318,7 +318,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
             "epsilon": all_runs.as_dict()["epsilon"],
             "delta": all_runs.delta,
             "releases": all_runs.releases,
-            **({"baselines": [one.as_dict() for one in all_runs.additional]} if all_runs.additional else {}),
+            **({"additional": [one.as_dict() for one in all_runs.additional]} if all_runs.additional else {}),
         },
         "max_tpr_at_1pct_fpr": guarantee.max_tpr(),
         "max_tpr_at_1pct_fpr_all_runs": all_runs.max_tpr(),
