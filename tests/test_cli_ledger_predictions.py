@@ -103,9 +103,9 @@ def test_a_prediction_that_is_never_booked_is_not_remembered(
     with monkeypatch.context() as patch:
         patch.setattr(Release, "open", _stop)
         assert invoke("predict", "a", *other(files, "first", 1)).code == 1
-    assert not list(Path("a/internal/asked").iterdir())
+    assert not list(Path("a/internal/prediction_charges").iterdir())
     invoke("predict", "a", *other(files, "first", 1))
-    (kept,) = Path("a/internal/asked").glob("*.json")
+    (kept,) = Path("a/internal/prediction_charges").glob("*.json")
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"disjoint": True}))
     damaged = invoke("predict", "a", *other(files, "second", 2))
     assert (damaged.code, "is damaged" in damaged.err) == (2, True)

@@ -90,7 +90,7 @@ def test_another_graph_is_priced_and_asked(invoke: Invoke, files: Files, tmp_pat
     answer = invoke(*flags)
     record, shown = answer.json, " ".join(answer.err.split())
     assert "The price of asking another graph's records" in shown
-    assert "price epsilon 1 at delta 0, on the records of this graph" in shown
+    assert "privacy cost epsilon 1 at delta 0, on the records of this graph" in shown
     assert "with the training epsilon 4 at delta 0, as somebody may be in both graphs" in shown
     assert (record["charged"]["eps_x"], record["charged"]["eps_y"]) == (1.0, 0.0)
     assert record["guarantee_with_predictions"]["epsilon"] == 4.0
