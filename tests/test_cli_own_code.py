@@ -90,7 +90,7 @@ def test_a_module_is_trained_and_its_run_explained_without_it(
 
 def test_private_weights_leave_a_run_without_predictions(invoke: Invoke, own: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    given = ["--set", "reads=neighbors", "--module", f"{own}:MyGNN"]
+    given = ["--set", "neighborhood=neighbors", "--module", f"{own}:MyGNN"]
     done = invoke("train", "gnn", *DATA, *OWNER, *given, "--out", str(out))
     assert done.code == 0, done.err
     assert "the released weights are" in done.json["statement"] and not done.json["test_accuracy"]["mean"]

@@ -67,7 +67,7 @@ class SerializedGraph:
 
     >>> from graphveil.data import synthetic
     >>> graph = synthetic("tiny")
-    >>> again = SerializedGraph.from_graph(graph).received()
+    >>> again = SerializedGraph.from_graph(graph).restored()
     >>> again.edge_set.id == graph.edge_set.id, again.edge_set is graph.edge_set
     (True, False)
     """

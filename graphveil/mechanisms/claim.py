@@ -18,7 +18,7 @@ class LocalDPClaim:
     where nothing is told. Claims on parts of one record add up.
 
     >>> LocalDPClaim(1.0) + LocalDPClaim(0.5, delta=1e-10)
-    Claim(epsilon=1.5, delta=1e-10, deviations=())
+    LocalDPClaim(epsilon=1.5, delta=1e-10, deviations=())
     """
 
     epsilon: float

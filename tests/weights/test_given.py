@@ -106,5 +106,5 @@ def test_a_weight_and_its_bound_fix_the_noise() -> None:
     plan = ReleasePlan(unit, hops(0.5, 1, DIM, unit, GivenWeight()), delta=1e-5)
     one, two = (edges(np.triu(np.full((NODES, NODES), w), 1), False) for w in (1.0, 1.0001))
     left, right = (Release.open(plan, a, budget=MemoryLedger()) for a in (one, two))
-    assert left._promise == right._promise
-    assert left._promise["max_weight"] == canonical(MOST.hex())
+    assert left._public_commitment == right._public_commitment
+    assert left._public_commitment["max_weight"] == canonical(MOST.hex())

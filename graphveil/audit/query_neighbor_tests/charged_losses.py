@@ -27,7 +27,7 @@ class ChargedLoss:
     """A Gaussian part, and a pure one beside it.
 
     >>> ChargedLoss(0.3) + ChargedLoss(0.4, 1.0)
-    Price(mu=0.5, pure=1.0)
+    ChargedLoss(mu=0.5, pure=1.0)
     """
 
     mu: float = 0.0
@@ -71,7 +71,7 @@ def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
     Sampled steps are priced as if everything were in every batch.
 
     >>> charged_loss(PairwiseGaussian("split", ((0.0, 1.0), (1.0, 4.0))), (0, 1))
-    Price(mu=1.0, pure=0.0)
+    ChargedLoss(mu=1.0, pure=0.0)
     """
     match event:
         case Gaussian():

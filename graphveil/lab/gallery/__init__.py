@@ -1,7 +1,7 @@
 """Published mechanisms, restated: those whose claims break, each with its counterexample, and sound ones.
 
 >>> from graphveil.lab.gallery import BROKEN
->>> BROKEN["one direction"].replayed(pairs=100).kinds
+>>> BROKEN["one direction"].run_neighbor_test(pairs=100).kinds
 ('change',)
 """
 

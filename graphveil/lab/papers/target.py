@@ -266,7 +266,7 @@ def table_of(
     """Yield published figures along an axis; a figure that is None was hidden in the plot.
 
     >>> dict(table_of("cora", "", "GAP", (1.0,), (70.1,), 0.5))
-    {('cora', '', 'GAP', 1.0): Published(value=70.1, error=0.5, source='paper')}
+    {('cora', '', 'GAP', 1.0): PublishedValue(value=70.1, error=0.5, source='paper')}
     """
     places, values = list(xs), list(figures)
     spreads = [errors] * len(values) if isinstance(errors, int | float) else list(errors)

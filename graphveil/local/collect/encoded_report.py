@@ -119,7 +119,7 @@ def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> L
             would.
         ConfigError: the id is neither text nor a whole number.
 
-    >>> decode(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), "ann", b"no encoded_report")
+    >>> decode(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), "ann", b"no message")
     Traceback (most recent call last):
     graphveil.errors.LDPReportError: an LDP report has 42 bytes, and this one has 10
     """

@@ -18,8 +18,8 @@ Row = tuple[str, str]
 def feature_budgets(protocol: CollectionProtocol) -> Floats:
     """Return how much each feature may tell, (dim,): of a mechanism that samples, if it is told about.
 
-    >>> from graphveil.mechanisms import FeatureRR, Weights
-    >>> law = FeatureRR(epsilon=8.0, dim=2, allocation=Weights([0.75, 0.25]))
+    >>> from graphveil.mechanisms import FeatureRR, WeightedAllocation
+    >>> law = FeatureRR(epsilon=8.0, dim=2, allocation=WeightedAllocation([0.75, 0.25]))
     >>> feature_budgets(CollectionProtocol(features=law)).tolist()
     [6.0, 2.0]
     """
@@ -34,9 +34,9 @@ def feature_budgets(protocol: CollectionProtocol) -> Floats:
 def largest_share(protocol: CollectionProtocol) -> float:
     """Return the most that one feature has of the budget of all, theta's largest; 0 without features.
 
-    >>> from graphveil.mechanisms import FeatureRR, Weights
-    >>> largest_share(CollectionProtocol(features=FeatureRR(epsilon=8.0, dim=2, allocation=Weights([0.75,
-    ...     0.25]))))
+    >>> from graphveil.mechanisms import FeatureRR, WeightedAllocation
+    >>> features = FeatureRR(epsilon=8.0, dim=2, allocation=WeightedAllocation([0.75, 0.25]))
+    >>> largest_share(CollectionProtocol(features=features))
     0.75
     """
     budgets = feature_budgets(protocol)

@@ -62,7 +62,7 @@ class WeightedAllocation:
     >>> WeightedAllocation([0.5, 0.25])
     Traceback (most recent call last):
     graphveil.errors.ConfigError: theta adds up to 0.75 instead of 1, so a record would spend 0.75 times its \
-budget; take Weights.linear, which normalizes public scores
+budget; take WeightedAllocation.linear, which normalizes public scores
     """
 
     theta: tuple[float, ...]
@@ -74,7 +74,7 @@ budget; take Weights.linear, which normalizes public scores
         if abs(total - 1) > _ROUNDING:
             raise ConfigError(
                 f"theta adds up to {total:.6g} instead of 1, so a record would spend {total:.6g} times its "
-                "budget; take Weights.linear, which normalizes public scores"
+                "budget; take WeightedAllocation.linear, which normalizes public scores"
             )
 
     @classmethod

@@ -160,8 +160,8 @@ class FeatureMechanism(ABC):
     def worst_variance(self) -> float:
         """The largest variance of any coordinate's estimate, over all features in the bounds.
 
-        >>> from graphveil.mechanisms import PerFeature, Split
-        >>> law = PerFeature(epsilon=2.0, dim=2, scalar="three-outputs", allocation=Split())
+        >>> from graphveil.mechanisms import PerFeature, EvenAllocation
+        >>> law = PerFeature(epsilon=2.0, dim=2, scalar="three-outputs", allocation=EvenAllocation())
         >>> round(4 * law.worst_variance, 8)  # the scalar's at epsilon 1, on [-1, 1]
         4.45545172
         """
