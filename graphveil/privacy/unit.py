@@ -151,8 +151,8 @@ class LocalAttributes(Unit):
 
     >>> LocalAttributes().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'local-attributes' protects what each node says about itself, before any \
-sum: nothing is left to protect in sums of what was said
+    graphveil.errors.UnitError: unit 'local-attributes' protects what each node says about itself, before \
+any sum: nothing is left to protect in sums of what was said
     """
 
     name: ClassVar[str] = "local-attributes"
