@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from graphveil import GCN, MLP, HeteroRR, perturb
-from graphveil.graph import RECIPES, Graph, load_dataset
+from graphveil.data import RECIPES, Graph, load_dataset
 
 DATASETS, FRACTION = ("facebook_pages", "twitch/DE"), 0.2
 EPS_X, EPS_EDGES = (1.0, 3.0, 9.0), (0.5, 2.0, 8.0)
 FEATURES = ("feature-rr", "multi-bit")
 NETWORK: dict[str, Any] = {"hidden": 32, "activation": "relu", "epochs": 100, "patience": 20}
-NONE = 0.0  # of a budget: nothing is randomised
+NONE = 0.0  # of a budget: nothing is randomized
 Record = dict[str, Any]
 
 
@@ -43,17 +43,17 @@ def run(cell: Record, _cache: object) -> Record:
         return {"accuracy": GCN(unit="none", seed=seed, **NETWORK).fit(graph).score(graph)}
     if cell["mechanism"] == "mlp":
         return {"accuracy": MLP(unit="none", seed=seed).fit(graph).score(graph)}
-    public = perturb.public_share(graph.adjacency, FRACTION, seed=seed)
+    public = perturb.sample_public_edges(graph.adjacency, FRACTION, seed=seed)
     graph = graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
     model = HeteroRR(
-        unit="private-slot-edge",
+        unit="edge-subset",
         epsilon=cell["epsilon"],
         eps_x=cell["eps_x"],
         features=cell["mechanism"],
         seed=seed,
         **NETWORK,
     ).fit(graph)
-    return {"accuracy": model.score(graph)} | _beside(model, model.as_told(graph), seed)
+    return {"accuracy": model.score(graph)} | _beside(model, model.with_reported_features(graph), seed)
 
 
 def _beside(model: HeteroRR, told: Graph, seed: int) -> Record:
@@ -61,7 +61,7 @@ def _beside(model: HeteroRR, told: Graph, seed: int) -> Record:
     assert told.public is not None
     known = told.replace(adjacency=told.public.edges, public=None)
     network = GCN(unit="none", seed=seed, **NETWORK).fit(known)
-    return {"public": network.score(known), "told": model.without_edges().fit(told).score(told)}
+    return {"public": network.score(known), "told": model.no_graph_baseline().fit(told).score(told)}
 
 
 def table(records: Iterable[Record]) -> Iterator[str]:

@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 import torch
 
+from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import GraphveilError
-from graphveil.graph import RECIPES, Graph, load_dataset
-from graphveil.models.base import Estimator
-from graphveil.models.classcode import ClassCode
-from graphveil.models.gap import GAP
-from graphveil.models.mlp import MLP
-from graphveil.models.spectral import Spectral
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.classcode import ClassCode
+from graphveil.estimators.gap import GAP
+from graphveil.estimators.mlp import MLP
+from graphveil.estimators.spectral import Spectral
 
 DATASETS = (
     "facebook100/Berkeley13",

@@ -24,27 +24,33 @@ import torch
 from scipy.stats import norm, t
 
 import graphveil as gv
-from graphveil._random import PublicStreams
-from graphveil.attacks import (
+from graphveil._util.random import PublicStreams
+from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from graphveil.data import synthetic
+from graphveil.estimators.classcode.edge.groups import groups_of, public_labels
+from graphveil.estimators.classcode.edge.rounds import build_rounds
+from graphveil.estimators.features.crossfit import public_posteriors
+from graphveil.estimators.session import Session
+from graphveil.lab.attacks import (
     Ensemble,
     LinkSettings,
+    MeanInterval,
     MembershipSettings,
-    Ranking,
+    PairTest,
+    RocCurve,
     SecretEdges,
-    SlotTest,
-    Spread,
     attack_links,
     attack_membership,
     attack_records,
-    auc_of,
     bayes_scores,
     fit_ensemble,
     largest_advantage,
     lira_scores,
-    slot_scores,
+    pair_scores,
+    roc_auc,
 )
-from graphveil.attacks.influence import influences
-from graphveil.attacks.inverses import (
+from graphveil.lab.attacks.influence import influences
+from graphveil.lab.attacks.inverses import (
     image_encoder,
     in_unit_range,
     principal_axes,
@@ -52,27 +58,28 @@ from graphveil.attacks.inverses import (
     ridge,
     up_convolution,
 )
-from graphveil.attacks.link import BY_FEATURES, BY_POSTERIOR, CONTROL, LINKTELLER, TOLD, TOLD_PUBLIC
-from graphveil.attacks.matrices import features_of
-from graphveil.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
-from graphveil.attacks.poisoning import (
-    LIES,
-    Collection,
-    _false_clients,
-    _lying,
-    _refused,
+from graphveil.lab.attacks.link import (
+    BY_FEATURES,
+    BY_POSTERIOR,
+    CONTROL,
+    LINKTELLER,
+    SUPERVISED,
+    SUPERVISED_PUBLIC,
+)
+from graphveil.lab.attacks.matrices import features_of
+from graphveil.lab.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
+from graphveil.lab.attacks.poisoning import (
+    POISONING_STRATEGIES,
+    PoisonedCollection,
+    _drop_reports,
+    _malicious_clients,
+    _poison_reports,
     _reports_of,
 )
-from graphveil.attacks.posteriors import confidence, judged_nodes, levelled
-from graphveil.attacks.serving import network_predict
-from graphveil.audit.bounds import at_least, at_most
-from graphveil.graph.synthetic import synthetic
+from graphveil.lab.attacks.posteriors import confidence, select_evaluated_nodes, standardized
+from graphveil.lab.attacks.serving import network_predict
+from graphveil.local.lpgnn.method import ReceivedReports
 from graphveil.mechanisms import FeatureRR, MultiBit
-from graphveil.models.classcode.edge.groups import groups_of, public_labels
-from graphveil.models.classcode.edge.rounds import rounds_for
-from graphveil.models.features.crossfit import public_posteriors
-from graphveil.models.lpgnn.method import Received
-from graphveil.models.session import Session
 from graphveil.privacy import ledger_of
 from graphveil.propagation.normalize import safe_unit
 from graphveil.release import NeighborSumData, Release
@@ -133,7 +140,7 @@ def link(cell: Record) -> Record:
     settings = LinkSettings(nodes=500, supervised=True, seed=cell["seed"])
     report = attack_links(model, graph, settings)
     attackers = {
-        name: {**one.ranking.figures(), **one.as_dict(report.pairs)["beliefs"]["1k"]}
+        name: {**one.roc.figures(), **one.as_dict(report.pairs)["beliefs"]["1k"]}
         for name, one in report.attackers.items()
     }
     guarantee = model.guarantee.epsilon
@@ -159,8 +166,12 @@ def linkteller(cell: Record) -> Record:
     graph = gv.load_dataset(cell["data"], seed=cell["seed"])
     model = _model(cell).fit(graph)
     report = attack_links(model, graph, LinkSettings(nodes=300, seed=cell["seed"]))
-    aucs = {name: one.ranking.auc for name, one in report.attackers.items()}
-    return {"accuracy": model.score(graph), "aucs": aucs, "ceiling": report.ceiling["auc"]}
+    aucs = {name: one.roc.auc for name, one in report.attackers.items()}
+    return {
+        "accuracy": model.score(graph),
+        "aucs": aucs,
+        "theoretical_bound": report.theoretical_bound["auc"],
+    }
 
 
 def _model(cell: Record) -> gv.Estimator:
@@ -188,25 +199,27 @@ def slot(cell: Record) -> Record:
 
     A threshold is chosen on the first thousand and judged on the second, at a confidence of 99 %.
     """
-    graph = gv.graph.RECIPES["gap"].split(synthetic("tiny").subgraph(torch.arange(300) < 60), 0)
+    graph = gv.data.RECIPES["gap"].split(synthetic("tiny").subgraph(torch.arange(300) < 60), 0)
     pair, epsilon, gap = (2, 7), cell["epsilon"], cell["method"] == "gap"
     readers = {"gap": _row_score, "classcode": _count_score}
-    joined, apart = slot_scores(
+    joined, apart = pair_scores(
         readers.get(cell["method"], _linkteller_score)(graph, cell, pair),
         graph,
         pair,
         repeats=cell["repeats"],
     )
-    test = SlotTest.of(joined, apart)
-    least = at_least(test.hits, test.repeats, 0.005) - at_most(test.alarms, test.repeats, 0.005)
-    everything = Ranking.of(np.append(joined, apart), np.arange(2 * len(joined)) < len(joined))
+    test = PairTest.from_scores(joined, apart)
+    least = clopper_pearson_lower(test.tp, test.repeats, 0.005) - clopper_pearson_upper(
+        test.fp, test.repeats, 0.005
+    )
+    everything = RocCurve.from_scores(np.append(joined, apart), np.arange(2 * len(joined)) < len(joined))
     exact = gv.GAP(**EDGE, epsilon=epsilon, hops=1, use_encoder=False).plan(num_nodes=60, num_classes=3)
     return {
         "auc": everything.auc,
         "auc_error": auc_error(joined, apart),
         "largest": largest_advantage(everything),
-        "hits": test.hits,
-        "alarms": test.alarms,
+        "tp": test.tp,
+        "fp": test.fp,
         "counted": test.repeats,
         "least": least,
         "ceiling_auc": float(norm.cdf(exact.mu / 2**0.5)) if gap else gv.attacks.pure_auc(epsilon),
@@ -242,7 +255,7 @@ def _linkteller_score(
 
 
 def _count_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callable[[gv.Graph, int], float]:
-    """Return the noisy count that the edge is in: of the second node's neighbours of the first one's class.
+    """Return the noisy count that the edge is in: of the second node's neighbors of the first one's class.
 
     What ClassCode learns before it asks follows from public data, and so once for all releases.
     """
@@ -253,8 +266,8 @@ def _count_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callab
 
     def score(one: gv.Graph, number: int) -> float:
         release = Release.open(plan, one.adjacency, groups, budget=ledger_of(one.edge_set))
-        rounds = rounds_for(plan.queries, one, groups, public_labels(one, groups), release)
-        rounds.listen(public.log, public.log, torch.Generator())
+        rounds = build_rounds(plan.queries, one, groups, public_labels(one, groups), release)
+        rounds.aggregate(public.log, public.log, torch.Generator())
         release.close()
         return float(rounds.rows[0][pair[1], graph.y[pair[0]]])
 
@@ -274,7 +287,7 @@ def _row_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callable
 
     def score(one: gv.Graph, number: int) -> float:
         release = Release.open(plan, one.adjacency, budget=ledger_of(one.edge_set))
-        rows = release.ask(NeighborSumData(sent)).double()
+        rows = release.answer(NeighborSumData(sent)).double()
         release.close()
         return float(rows[pair[1]] @ sent[pair[0]].double() + rows[pair[0]] @ sent[pair[1]].double())
 
@@ -323,9 +336,9 @@ def _on_records(method: str, mode: str, epsilon: float | None, seed: int) -> gv.
         if method == "mlp":
             keywords["tuned"] = False
     else:
-        keywords |= {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "mode": mode}
+        keywords |= {"unit": "node-record", "epsilon": epsilon, "delta": 1e-5, "mode": mode}
         if method != "mlp":
-            keywords["degree_budget"] = 100 if mode == "paper" else 20
+            keywords["out_degree_bound"] = 100 if mode == "paper" else 20
     return gv.METHODS[method](**keywords)
 
 
@@ -350,12 +363,12 @@ def lira(cell: Record) -> Record:
         model = _on_records(cell["method"], "strict", epsilon, seed)
     model.fit(graph)
     ensemble = fit_ensemble(model, graph, 16, seed=100 * (seed + 1))
-    nodes, members = judged_nodes(graph)
-    sure = levelled(confidence(model, graph))
-    edges = SecretEdges.of(graph.adjacency)
+    nodes, members = select_evaluated_nodes(graph)
+    sure = standardized(confidence(model, graph))
+    edges = SecretEdges.from_adjacency(graph.adjacency)
     bayes = bayes_scores(ensemble, sure, edges, nodes)
     scores = {CONFIDENCE: sure[nodes], LIRA: lira_scores(ensemble, sure)[nodes], BAYES: bayes}
-    found: Record = {name: Ranking.of(values, members).figures() for name, values in scores.items()}
+    found: Record = {name: RocCurve.from_scores(values, members).figures() for name, values in scores.items()}
     return found | {"gains": [_gain(ensemble, number, edges, nodes) for number in range(16)]}
 
 
@@ -363,7 +376,7 @@ def _gain(ensemble: Ensemble, number: int, edges: SecretEdges, nodes: Any) -> fl
     """Return by how much the Bayes posterior beats LiRA on one shadow model, judged by the others."""
     rest, sure, members = ensemble.without(number), ensemble.confidences[number], ensemble.members[number]
     bayes, ratio = bayes_scores(rest, sure, edges, nodes), lira_scores(rest, sure)[nodes]
-    return auc_of(bayes, members[nodes]) - auc_of(ratio, members[nodes])
+    return roc_auc(bayes, members[nodes]) - roc_auc(ratio, members[nodes])
 
 
 # -- records -----------------------------------------------------------------------------------------------
@@ -434,35 +447,42 @@ def poisoning_cells() -> Iterator[Record]:
     """
     anybody = {"method": "lpgnn", "attack": "anybody"}
     chosen, told_apart = ("label", "same", "deny"), [("random", 0.05), ("feature", 0.05)]
-    some = [(lie, 0.05) for lie in chosen] + told_apart
-    for lies in (some, [(lie, share) for share in (0.01, 0.1) for lie in ("label", "same")]):
+    some = [(strategy, 0.05) for strategy in chosen] + told_apart
+    for lies in (some, [(strategy, share) for share in (0.01, 0.1) for strategy in ("label", "same")]):
         for seed in range(300, 310):
-            for lie, share in lies:
-                yield {**anybody, "mode": "hashing", "kind": lie, "share": share, "seed": seed}
+            for strategy, share in lies:
+                yield {**anybody, "mode": "hashing", "kind": strategy, "share": share, "seed": seed}
     for seed in range(10):
-        for lie in (*chosen, "random", "feature"):
-            yield {**anybody, "mode": "rr", "kind": lie, "share": 0.05, "seed": seed}
+        for strategy in (*chosen, "random", "feature"):
+            yield {**anybody, "mode": "rr", "kind": strategy, "share": 0.05, "seed": seed}
     for seed in range(3):
-        for lie in LIES:
-            yield {**anybody, "mode": "hashing", "kind": lie, "share": 0.05, "attack": "hubs", "seed": seed}
+        for strategy in POISONING_STRATEGIES:
+            yield {
+                **anybody,
+                "mode": "hashing",
+                "kind": strategy,
+                "share": 0.05,
+                "attack": "hubs",
+                "seed": seed,
+            }
         yield {**anybody, "mode": "hashing", "kind": "unbounded", "share": 0.05, "seed": seed}
 
 
 def poisoning(cell: Record) -> Record:
     """Let false clients lie to one collection."""
-    report = _collection(cell["mode"], cell["seed"]).under(
+    report = _collection(cell["mode"], cell["seed"]).with_malicious_clients(
         cell["kind"], share=cell["share"], hubs=cell["attack"] == "hubs", seed=cell["seed"]
     )
-    return {name: value for name, value in vars(report).items() if name not in ("lie", "share")}
+    return {name: value for name, value in vars(report).items() if name not in ("strategy", "share")}
 
 
 @lru_cache(maxsize=1)
-def _collection(labels: str, seed: int) -> Collection:
-    graph = gv.load_dataset("cora", recipe="lpgnn", on_devices=True, seed=seed)
+def _collection(labels: str, seed: int) -> PoisonedCollection:
+    graph = gv.load_dataset("cora", recipe="lpgnn", on_clients=True, seed=seed)
     settings = {"x_steps": 16, "y_steps": 8, "learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5}
     budget = {"eps_x": 1.0, "eps_y": 1.0, "seed": seed, "unsafe_noise_seed": seed}
-    model = gv.LPGNN(unit="node-features", labels=labels, **budget, **settings, epochs=150)
-    return Collection.of(model, graph)
+    model = gv.LPGNN(unit="local-attributes", labels=labels, **budget, **settings, epochs=150)
+    return PoisonedCollection.from_model(model, graph)
 
 
 def posterior_cells() -> Iterator[Record]:
@@ -478,22 +498,22 @@ def posterior(cell: Record) -> Record:
     """Score the posterior of one collection in which some lie, or say nothing."""
     fitted, graph = _told(cell["seed"])
     told = _reports_of(fitted)
-    who = _false_clients(graph, cell["share"], hubs=False, seed=cell["seed"])
+    who = _malicious_clients(graph, cell["share"], hubs=False, seed=cell["seed"])
     if cell["kind"] == "absent":
-        told = _refused(told, who)
+        told = _drop_reports(told, who)
     elif cell["kind"] != "nobody":
         law, rng = fitted.label_mechanism(graph.num_classes), PublicStreams(cell["seed"]).numpy("lies")
-        told = _lying(told, graph, law, who, cell["kind"], rng)
-    model = gv.LabelPosterior(**{**fitted.get_params(), "around": cell["mode"], "posterior_steps": 16})
-    received = Received(records=told, guarantee=fitted.guarantee)
-    return {"accuracy": model.fit_received(graph, received).score(graph)}
+        told = _poison_reports(told, graph, law, who, cell["kind"], rng)
+    model = gv.LabelPosterior(**{**fitted.get_params(), "prior": cell["mode"], "posterior_steps": 16})
+    received = ReceivedReports(records=told, guarantee=fitted.guarantee)
+    return {"accuracy": model.fit_from_reports(graph, received).score(graph)}
 
 
 @lru_cache(maxsize=1)
 def _told(seed: int) -> tuple[gv.LabelPosterior, gv.Graph]:
-    graph = gv.load_dataset("cora", recipe="lpgnn", on_devices=True, seed=seed)
+    graph = gv.load_dataset("cora", recipe="lpgnn", on_clients=True, seed=seed)
     budget = {"eps_y": 1.0, "labels": "hashing", "seed": seed, "unsafe_noise_seed": seed}
-    own = gv.LabelPosterior(unit="node-features", around="nothing", **budget)
+    own = gv.LabelPosterior(unit="local-attributes", prior="nothing", **budget)
     return own.fit(graph), graph
 
 
@@ -539,7 +559,7 @@ def grouped(part: str, cells: list[Record]) -> dict[tuple[Any, ...], list[Record
 
 def shown(values: list[float], digits: int = 3) -> str:
     """Return a mean and its standard error."""
-    spread = Spread.of(values)
+    spread = MeanInterval.from_values(values)
     error = f" ± {spread.error:.{digits}f}" if len(values) > 1 else ""
     return f"{spread.mean:.{digits}f}{error}"
 
@@ -553,7 +573,7 @@ def table(part: str, cells: list[Record]) -> Iterator[str]:
 
 def link_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     """Yield AUCs, and the paired gain of the attacker with answers over the one without."""
-    names = (LINKTELLER, BY_FEATURES, TOLD_PUBLIC, TOLD)
+    names = (LINKTELLER, BY_FEATURES, SUPERVISED_PUBLIC, SUPERVISED)
     yield (
         "| data | model | epsilon | accuracy | "
         + " | ".join(names)
@@ -562,7 +582,9 @@ def link_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     yield "|" + "---|" * 11
     for runs in groups.values():
         aucs = {name: [run["attackers"][name]["auc"] for run in runs] for name in names}
-        gain = Spread.of([one - other for one, other in zip(aucs[TOLD], aucs[TOLD_PUBLIC], strict=True)])
+        gain = MeanInterval.from_values(
+            [one - other for one, other in zip(aucs[SUPERVISED], aucs[SUPERVISED_PUBLIC], strict=True)]
+        )
         first = runs[0]
         cells = [
             first["data"],
@@ -583,7 +605,7 @@ def linkteller_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[st
     yield "|" + "---|" * 9
     for runs in sorted(groups.values(), key=lambda runs: (runs[0]["method"], runs[0]["epsilon"])):
         first, aucs = runs[0], [run["aucs"] for run in runs]
-        less = Spread.of([one[LINKTELLER] - one[BY_FEATURES] for one in aucs])
+        less = MeanInterval.from_values([one[LINKTELLER] - one[BY_FEATURES] for one in aucs])
         cells = [first["data"], first["method"], f"{first['epsilon']:g}"]
         cells += [shown([run["accuracy"] for run in runs])]
         cells += [shown([one[name] for one in aucs]) for name in names]
@@ -601,7 +623,7 @@ def slot_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     yield "|" + "---|" * 10
     for (run,) in groups.values():
         cells = [run["method"], f"{run['epsilon']:g}", f"{run['auc']:.3f} ± {run['auc_error']:.3f}"]
-        true, false = (run[name] / run["counted"] for name in ("hits", "alarms"))
+        true, false = (run[name] / run["counted"] for name in ("tp", "fp"))
         figures = (run["ceiling_auc"], true, false, true - false)
         figures += (run["least"], run["ceiling_advantage"], run["largest"])
         yield f"| {' | '.join(cells + [f'{figure:.3f}' for figure in figures])} |"
@@ -619,7 +641,7 @@ def membership_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[st
         epsilon = "none" if first["epsilon"] is None else f"{first['epsilon']:g}"
         cells = [first["method"], first["mode"], epsilon, shown([run["accuracy"] for run in runs])]
         cells += [shown([run[name]["auc"] for run in runs]) for name in names]
-        cells.append(shown([run["target"]["tpr_at_1pct_fpr"] for run in runs]))
+        cells.append(shown([run["target"]["max_tpr_at_1pct_fpr"] for run in runs]))
         yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
@@ -633,7 +655,7 @@ def lira_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
         first = runs[0]
         epsilon = "none" if first["epsilon"] is None else f"{first['epsilon']:g}"
         for name in names:
-            figures = ("auc", "tpr_at_01pct_fpr", "tpr_at_1pct_fpr")
+            figures = ("auc", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
             cells = [first["data"], first["method"], epsilon, name]
             cells += [shown([run[name][figure] for run in runs]) for figure in figures]
             if name == BAYES:
@@ -648,7 +670,7 @@ def paired(gains: list[float]) -> str:
     """Return a mean and its interval, by Student's t."""
     if not gains:
         return ""
-    spread = Spread.of(gains)
+    spread = MeanInterval.from_values(gains)
     between = f" ({spread.low:+.4f} to {spread.high:+.4f})" if len(gains) > 1 else ""
     return f"{spread.mean:+.4f}{between}"
 
@@ -665,7 +687,7 @@ def reconstruction_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterato
             cells = [first["kind"], first["method"], epsilon, name.partition(" (")[0]]
             for figure, scale in (("mse", 1), ("psnr", 1), ("ssim", 1), ("r2", 1), ("identified", 100)):
                 values = [scale * one[figure] for one in found if one[figure] is not None]
-                cells.append(f"{Spread.of(values).mean:.3g}" if values else "")
+                cells.append(f"{MeanInterval.from_values(values).mean:.3g}" if values else "")
             yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
@@ -677,12 +699,12 @@ def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str
     for runs in groups.values():
         first = runs[0]
         cells = [first["mode"], first["attack"], f"{first['share']:g}", first["kind"]]
-        for own, lying in (("honest", ("poisoned", "checked")), ("honest_robust", ("robust",))):
+        for own, lying in (("unpoisoned", ("poisoned", "checked")), ("unpoisoned_robust", ("robust",))):
             cells.append(shown([100 * run[own] for run in runs], 1))
             cells += [shown([100 * (run[name] - run[own]) for run in runs], 1) for name in lying]
-        lost = [100 * (run["robust"] - run["honest_robust"]) for run in runs]
+        lost = [100 * (run["robust"] - run["unpoisoned_robust"]) for run in runs]
         reach = float(t.ppf(0.975, max(1, len(lost) - 1)))
-        spread = Spread.of(lost)
+        spread = MeanInterval.from_values(lost)
         ends = (spread.mean + sign * reach * spread.error for sign in (-1, 1))
         cells.append(" to ".join(f"{end:+.1f}" for end in ends) if len(lost) > 1 else "")
         yield f"| {' | '.join(cells)} | {len(runs)} |"
@@ -701,7 +723,7 @@ def posterior_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str
         lost = [runs[seed] - nobody[seed] for seed in runs if seed in nobody]
         change, reach, worst = "", "", ""
         if kind != "nobody" and len(lost) > 1:
-            spread, width = Spread.of(lost), float(t.ppf(0.975, len(lost) - 1))
+            spread, width = MeanInterval.from_values(lost), float(t.ppf(0.975, len(lost) - 1))
             ends = (spread.mean + sign * width * spread.error for sign in (-1, 1))
             change, reach = shown(lost, 1), " to ".join(f"{end:+.1f}" for end in ends)
             worst = f"{min(lost):.1f}"

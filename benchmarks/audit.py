@@ -21,11 +21,11 @@ from typing import Any, ClassVar
 import torch
 
 from graphveil import GAP, METHODS, register
-from graphveil.audit import audit_plan, plant_features, plant_labels
+from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan
 from graphveil.errors import PrivacyError
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.private_hops import plan_hops
 from graphveil.mechanisms import FeatureRR, LabelRR, LocalHashing, MultiBit, SubsetSelection
-from graphveil.models.private_hops import plan_hops
-from graphveil.models.terms import Terms
 from graphveil.privacy import parse_unit
 from graphveil.release import ReleasePlan
 
@@ -34,8 +34,8 @@ MANY = 1 << 32  # features of small budgets that are told by either record: two 
 UNITS: dict[str, dict[str, Any]] = {
     "undirected-edge": {},
     "directed-edge": {},
-    "node-owner": {"degree_budget": 20},
-    "node-promise": {"assured_max_degree": 20},
+    "node-record": {"out_degree_bound": 20},
+    "node-bounded-degree": {"max_degree": 20},
 }
 SIZES = {"num_nodes": 5000, "num_classes": 6, "num_features": 100, "num_training": 3000}
 GRAPHS = ("edge-rand", "lap-graph", "arr", "edge-rr")
@@ -81,63 +81,67 @@ def plans(epsilon: float) -> list[tuple[str, str, ReleasePlan]]:
 
 def _trees(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
     """Yield what a module on exact trees asks, all records in every step: samples have no canaries."""
-    own = {"module": OnStars, "reads": "neighbours", "batch_size": SIZES["num_training"]}
-    for unit, flags in (("node-owner", {}), ("node-promise", UNITS["node-promise"])):
+    own = {"module": OnStars, "neighborhood": "neighbors", "batch_size": SIZES["num_training"]}
+    for unit, flags in (("node-record", {}), ("node-bounded-degree", UNITS["node-bounded-degree"])):
         plan = METHODS["gnn"](unit=unit, epsilon=epsilon, delta=1e-5, **own, **flags).plan(**SIZES)
         assert plan is not None
-        yield "gnn (neighbours)", unit, plan
+        yield "gnn (neighbors)", unit, plan
 
 
 def _hops(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
     """Yield what two noisy hops of anybody's rows ask."""
     for unit in EDGES:
-        terms = Terms(unit=parse_unit(unit), epsilon=epsilon, delta=1e-5)
-        yield "private_hops", unit, plan_hops(terms, SIZES["num_nodes"], 2, SIZES["num_classes"])
+        privacy_config = PrivacyConfig(unit=parse_unit(unit), epsilon=epsilon, delta=1e-5)
+        yield "private_hops", unit, plan_hops(privacy_config, SIZES["num_nodes"], 2, SIZES["num_classes"])
 
 
 def _graphs(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
     """Yield what released graphs ask, of all slots and of private ones."""
     for name in GRAPHS:
-        for unit in ("undirected-edge", "private-slot-edge"):
+        for unit in ("undirected-edge", "edge-subset"):
             plan = METHODS["sage"](unit=unit, epsilon=epsilon, perturb=name).plan(**SIZES)
             assert plan is not None
             yield name, unit, plan
-    plan = METHODS["heterorr"](unit="private-slot-edge", epsilon=epsilon, eps_x=1.0).plan(**SIZES)
+    plan = METHODS["heterorr"](unit="edge-subset", epsilon=epsilon, eps_x=1.0).plan(**SIZES)
     assert plan is not None
-    yield "heterorr", "private-slot-edge", plan
+    yield "heterorr", "edge-subset", plan
 
 
 def of_plan(name: str, unit: str, plan: ReleasePlan) -> dict[str, object]:
     """Return the row of a plan."""
     found = audit_plan(plan)
-    bounds = ", ".join(dict.fromkeys(one.bound.how for one in found.planted))
-    silent = ", ".join(found.silent) or "-"
-    return _row(name, unit, found.claimed, found.epsilon, bounds, silent)
+    bounds = ", ".join(dict.fromkeys(one.bound.method for one in found.planted))
+    without_canaries = ", ".join(found.without_canaries) or "-"
+    return _row(name, unit, found.claimed, found.epsilon, bounds, without_canaries)
 
 
 def of_report(name: str, epsilon: float) -> dict[str, object]:
     """Return the row of a mechanism of records."""
     bound = {
-        "label response": lambda: plant_labels(LabelRR(epsilon=epsilon, classes=7)),
-        "subset selection": lambda: plant_labels(SubsetSelection(epsilon=epsilon, classes=7)),
-        "local hashing": lambda: plant_labels(LocalHashing(epsilon=epsilon, classes=7)),
-        "multi-bit": lambda: plant_features(MultiBit(epsilon=epsilon, dim=16)),
-        "FeatureRR": lambda: plant_features(FeatureRR(epsilon=epsilon, dim=16)),
-        "FeatureRR, 1,433 features": lambda: plant_features(FeatureRR(epsilon=epsilon, dim=1433), most=MANY),
+        "label response": lambda: audit_label_mechanism(LabelRR(epsilon=epsilon, classes=7)),
+        "subset selection": lambda: audit_label_mechanism(SubsetSelection(epsilon=epsilon, classes=7)),
+        "local hashing": lambda: audit_label_mechanism(LocalHashing(epsilon=epsilon, classes=7)),
+        "multi-bit": lambda: audit_feature_mechanism(MultiBit(epsilon=epsilon, dim=16)),
+        "FeatureRR": lambda: audit_feature_mechanism(FeatureRR(epsilon=epsilon, dim=16)),
+        "FeatureRR, 1,433 features": lambda: audit_feature_mechanism(
+            FeatureRR(epsilon=epsilon, dim=1433), most=MANY
+        ),
     }[name]()
     assert bound is not None
-    return _row(name, "node-features", epsilon, bound.epsilon, bound.how, "-")
+    return _row(name, "local-attributes", epsilon, bound.epsilon, bound.method, "-")
 
 
-def _row(name: str, unit: str, claim: float, bound: float, how: str, silent: str) -> dict[str, object]:
+def _row(
+    name: str, unit: str, claim: float, bound: float, method: str, without_canaries: str
+) -> dict[str, object]:
     return {
         "method": name,
         "unit": unit,
         "claim": f"{claim:.4f}",
         "certified": f"{bound:.4f}",
         "share": f"{bound / claim:.3f}",
-        "bounds": how,
-        "without canaries": silent,
+        "bounds": method,
+        "without canaries": without_canaries,
     }
 
 
@@ -152,7 +156,7 @@ def cases(epsilon: float) -> list[tuple[str, str, Callable[[], dict[str, object]
         "FeatureRR",
         "FeatureRR, 1,433 features",
     )
-    return [*found, *((name, "node-features", partial(of_report, name, epsilon)) for name in local)]
+    return [*found, *((name, "local-attributes", partial(of_report, name, epsilon)) for name in local)]
 
 
 def main() -> None:
@@ -186,7 +190,7 @@ def table(rows: list[dict[str, str]]) -> Iterator[str]:
     for name, unit in sorted({place[:2] for place in found}):
         own = [found.get((name, unit, epsilon)) for epsilon in EPSILONS]
         shares = [f"{100 * float(row['share']):.0f}" if row else "" for row in own]
-        bounds = dict.fromkeys(how for row in own if row for how in row["bounds"].split(", "))
+        bounds = dict.fromkeys(method for row in own if row for method in row["bounds"].split(", "))
         yield f"| {name} | {unit} | {' | '.join(shares)} | {', '.join(bounds)} |"
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 import graphveil as gv
-from graphveil.graph import RECIPES, Graph, to_dense
+from graphveil.data import RECIPES, Graph, to_dense
 
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 DELTA, BATCH, EPOCHS, CLIP, RATE = 1e-5, 256, 10, 1.0, 0.01
@@ -40,7 +40,7 @@ def ours(graph: Graph, epsilon: float, seed: int) -> Found:
     """Train with this library."""
     model = gv.PrivateModule(
         module=network,
-        unit="node-owner",
+        unit="node-record",
         epsilon=epsilon,
         delta=DELTA,
         epochs=EPOCHS,
@@ -81,7 +81,7 @@ def with_opacus(graph: Graph, epsilon: float, seed: int) -> Found:
     return float(right.float().mean()), optimizer.noise_multiplier
 
 
-WAYS: dict[str, Callable[[Graph, float, int], Found]] = {"graphveil": ours, "Opacus": with_opacus}
+PREDICTION_RULES: dict[str, Callable[[Graph, float, int], Found]] = {"graphveil": ours, "Opacus": with_opacus}
 
 
 def lines(way: Callable[..., Found]) -> int:
@@ -102,10 +102,10 @@ def main() -> None:
     raw = gv.load_dataset(asked.dataset, root=Path(os.environ.get("GRAPHVEIL_DATA", BESIDE)))
     print("| | lines | epsilon | noise multiplier | test accuracy, % | CPU s |\n|---|---|---|---|---|---|")
     for epsilon in map(float, asked.epsilons.split(",")):
-        for name, way in WAYS.items():
+        for name, way in PREDICTION_RULES.items():
             found, seconds = [], []
             for split in range(asked.splits):
-                graph = RECIPES["gap"].on_devices().split(raw, split)
+                graph = RECIPES["gap"].on_clients().split(raw, split)
                 begun = time.process_time()
                 found.append(way(graph, epsilon, split))
                 seconds.append(time.process_time() - begun)

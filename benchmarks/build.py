@@ -36,7 +36,7 @@ def peak_mb() -> float:
 
 def measure(size: str, directed: bool) -> str:
     """Return one row of the table: random ids, the worst case for locality."""
-    from graphveil.graph import Adjacency
+    from graphveil.data import Adjacency
 
     nodes, edges = SIZES[size]
     listed = 2 * edges if directed else edges  # the same number of stored edges either way

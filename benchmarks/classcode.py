@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from _measure import fastest
 
-from graphveil.graph import RECIPES, Graph, load_dataset
-from graphveil.models.classcode import ClassCode
-from graphveil.models.gap import GAP
+from graphveil.data import RECIPES, Graph, load_dataset
+from graphveil.estimators.classcode import ClassCode
+from graphveil.estimators.gap import GAP
 
 BARS = {"facebook100/Berkeley13": 8.0, "amazon/computers": 12.0}
 TERMS: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-7, "seed": 0}

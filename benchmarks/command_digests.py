@@ -85,7 +85,7 @@ TINY = "--dataset synthetic/tiny"
 BUDGET = "--epsilon 4 --delta 1e-5"
 EDGE = "--unit undirected-edge"
 OTHERS = TABLES.replace("nodes.parquet", "others.parquet").replace("edges.parquet", "other_edges.parquet")
-MESSAGES = "--survey survey.json --messages messages.parquet --id id"
+MESSAGES = "--protocol survey.json --reports messages.parquet --id id"
 # One line a command. Names after `>` are the files or folders that it writes and that are digested.
 COMMANDS: dict[str, str] = {
     "datasets": "datasets",
@@ -93,16 +93,17 @@ COMMANDS: dict[str, str] = {
     "check": f"check {TABLES}",
     "prepare": f"prepare {TABLES} --out prepared",
     "calibrate gap": f"calibrate gap --unit undirected-edge {BUDGET}",
-    "calibrate gap owner": f"calibrate gap --unit node-owner {BUDGET} --nodes-count 400 --degree-budget 5",
-    "calibrate lpgnn": "calibrate lpgnn --unit node-features --set eps_x=1 --set eps_y=1"
+    "calibrate gap owner": f"calibrate gap --unit node-record {BUDGET} --nodes-count 400"
+    " --out-degree-bound 5",
+    "calibrate lpgnn": "calibrate lpgnn --unit local-attributes --set eps_x=1 --set eps_y=1"
     " --features-count 8 --classes-count 4",
     "ledger init": f"ledger init tiny --ledger ledger.db {TINY} {EDGE} --epsilon 40 --delta 1e-5",
     "train classcode": f"train classcode {TINY} {EDGE} {BUDGET} --ledger LEDGER --out classcode",
     "train gap": f"train gap {TINY} --unit undirected-edge {BUDGET} --ledger LEDGER --runs 2 --out gap",
     "train mlp": f"train mlp {TINY} --unit undirected-edge {BUDGET} --out mlp",
-    "train owner": f"train classcode {TINY} --unit node-owner {BUDGET} --private-metrics --out owner",
-    "train gap owner": f"train gap {TINY} --unit node-owner {BUDGET} --degree-budget 5 --out gapowner",
-    "train lpgnn": f"train lpgnn {TINY} --unit node-features --set eps_x=2 --set eps_y=2 --out lpgnn",
+    "train owner": f"train classcode {TINY} --unit node-record {BUDGET} --private-metrics --out owner",
+    "train gap owner": f"train gap {TINY} --unit node-record {BUDGET} --out-degree-bound 5 --out gapowner",
+    "train lpgnn": f"train lpgnn {TINY} --unit local-attributes --set eps_x=2 --set eps_y=2 --out lpgnn",
     "train gcn": f"train gcn {TINY} --unit none --out gcn",
     "train tables": f"train gap {TABLES} --unit undirected-edge {BUDGET} --out tables",
     "train paper": f"train gap {TINY} --unit undirected-edge --mode paper {BUDGET} --out paper",
@@ -110,8 +111,8 @@ COMMANDS: dict[str, str] = {
     "explain owner": "explain owner",
     "predict": "predict tables",
     "predict file": "predict classcode --out predictions.parquet",
-    "predict other": f"predict tables/release {OTHERS} --accept-price --out others_predicted.parquet",
-    "report": "report classcode gap mlp --static --out page.html",
+    "predict other": f"predict tables/release {OTHERS} --allow-spend --out others_predicted.parquet",
+    "report": "report classcode gap mlp --out page.html",
     "audit": "audit gap --pairs 5",
     "attack linkteller": "attack linkteller gap",
     "attack membership": "attack membership owner --per-class 20",
@@ -128,9 +129,10 @@ COMMANDS: dict[str, str] = {
     " --reason more",
     "ledger verify": "ledger verify --ledger ledger.db",
     "ledger export": "ledger export tiny --ledger ledger.db --out entries.jsonl",
-    "collect survey": "collect survey --eps-x 2 --eps-y 2 --classes 4 --columns f0,f1,f2 --out survey.json",
-    "collect answer": "collect answer --survey survey.json --nodes answers.parquet --id id --label team"
-    " --secret secret --out messages.parquet",
+    "collect protocol": "collect protocol --eps-x 2 --eps-y 2 --classes 4 --columns f0,f1,f2"
+    " --out survey.json",
+    "collect randomize": "collect randomize --protocol survey.json --nodes answers.parquet"
+    " --id id --label team --secret secret --out messages.parquet",
     "collect decode": f"collect decode {MESSAGES} --out decoded.parquet",
     "collect learn": f"collect learn {MESSAGES} --edges edges.parquet --source a --target b --out learned",
     "keys": "keys keys.json --releases",

@@ -37,7 +37,7 @@ from command_digests import command_digests
 from safetensors.torch import load_file
 
 import graphveil as gv
-from graphveil.artifacts.release_folder import ELSEWHERE
+from graphveil.artifacts.release_folder import OTHER_FRAMEWORK_FILES
 
 NODES, CLASSES, FAILED = 240, 3, "failed:"
 Parts = dict[str, str]
@@ -118,7 +118,7 @@ def sparse_features() -> Any:
 
 def half_public(graph: Any) -> Any:
     """Return the graph with half of its edges public, and everybody on the list of private ones."""
-    public = gv.perturb.public_share(graph.adjacency, 0.5, seed=0)
+    public = gv.perturb.sample_public_edges(graph.adjacency, 0.5, seed=0)
     return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
 
 
@@ -165,7 +165,7 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     graph: str = "undirected"
     other: bool = False
-    grows: bool = False
+    supports_growing_graphs: bool = False
 
     @property
     def name(self) -> str:
@@ -176,8 +176,8 @@ class Case:
     def fit(self) -> tuple[Any, Any]:
         """Return the fitted estimator and its graph."""
         graph = GRAPHS[self.graph]()
-        budget = {} if self.unit in ("none", "node-features") else {"epsilon": 4.0, "delta": 1e-4}
-        if self.unit == "private-slot-edge":
+        budget = {} if self.unit in ("none", "local-attributes") else {"epsilon": 4.0, "delta": 1e-4}
+        if self.unit == "edge-subset":
             budget = {"epsilon": 4.0}  # delta is a setting of the mechanism
         noise = {} if self.unit == "none" else {"unsafe_noise_seed": 11}
         given = {"seed": 7, **noise, **budget, **self.options}
@@ -185,27 +185,27 @@ class Case:
 
 
 QUICK = {"epochs": 6}
-OWNER = {"degree_budget": 4}
-PROMISE = {"assured_max_degree": 40}
+OWNER = {"out_degree_bound": 4}
+PROMISE = {"max_degree": 40}
 LOCAL = {"eps_x": 2.0, "eps_y": 1.5, "epochs": 6}
 STEPS = {"epochs": 3, "batch_size": 32}
 
 
 def edge_cases() -> Iterator[Case]:
     """Yield the methods that read edges under edge units, or without any."""
-    for unit in ("undirected-edge", "none", "node-owner"):
-        yield Case("mlp", unit, STEPS if unit == "node-owner" else QUICK, other=True)
+    for unit in ("undirected-edge", "none", "node-record"):
+        yield Case("mlp", unit, STEPS if unit == "node-record" else QUICK, other=True)
     yield Case("mlp", "undirected-edge", QUICK, graph="sparse", other=True)
     yield Case("mlp", "directed-edge", QUICK | {"layers": 2, "batch_norm": True, "dropout": 0.2}, "directed")
     for method in ("gcn", "gat", "sage"):
-        yield Case(method, "none", QUICK, other=True, grows=True)
+        yield Case(method, "none", QUICK, other=True, supports_growing_graphs=True)
         yield Case(method, "none", QUICK | {"dropout": 0.3, "hidden": 8}, graph="directed")
-    yield Case("gap", "none", QUICK, other=True, grows=True)
-    yield Case("gap", "undirected-edge", QUICK, other=True, grows=True)
+    yield Case("gap", "none", QUICK, other=True, supports_growing_graphs=True)
+    yield Case("gap", "undirected-edge", QUICK, other=True, supports_growing_graphs=True)
     yield Case("gap", "undirected-edge", QUICK, graph="tiny", other=True)
-    yield Case("gap", "undirected-edge", QUICK, graph="sparse", other=True, grows=True)
-    yield Case("gap", "undirected-edge", QUICK | {"mode": "paper"}, other=True, grows=True)
-    yield Case("gap", "directed-edge", QUICK, graph="directed", other=True, grows=True)
+    yield Case("gap", "undirected-edge", QUICK, graph="sparse", other=True, supports_growing_graphs=True)
+    yield Case("gap", "undirected-edge", QUICK | {"mode": "paper"}, other=True, supports_growing_graphs=True)
+    yield Case("gap", "directed-edge", QUICK, graph="directed", other=True, supports_growing_graphs=True)
     yield Case("gap", "directed-edge", QUICK | {"mode": "paper"}, other=True)
     for combine in ("sum", "attention"):
         yield Case("gap", "undirected-edge", QUICK | {"combine": combine, "hops": 1})
@@ -220,54 +220,76 @@ def weighted_gap() -> Iterator[Case]:
     weights = ("sigmoid_cos", "exp_cos(0.5)", "half_cos", "relu_cos", "class_agree(0.2)", "posterior_dot")
     for weight in (*weights, "jaccard", "half_cos@16", "learned_public"):
         on = "sparse" if weight == "jaccard" else "undirected"
-        yield Case("gap", "undirected-edge", QUICK | {"weights": weight}, on, other=True, grows=True)
+        yield Case(
+            "gap",
+            "undirected-edge",
+            QUICK | {"weights": weight},
+            on,
+            other=True,
+            supports_growing_graphs=True,
+        )
     for weight in ("sigmoid_cos", "relu_cos"):
         yield Case("gap", "undirected-edge", QUICK | {"weights": weight, "weight_rows": "previous"})
     yield Case("gap", "undirected-edge", QUICK | {"weights": "sigmoid_cos", "mode": "paper"}, other=True)
     yield Case("gap", "none", QUICK | {"weights": "sigmoid_cos"}, other=True)
-    yield Case("gap", "directed-edge", QUICK | {"weights": "half_cos"}, "directed", grows=True)
-    yield Case("gap", "undirected-edge", QUICK | {"weights": "given"}, "weighted", other=True, grows=True)
+    yield Case(
+        "gap", "directed-edge", QUICK | {"weights": "half_cos"}, "directed", supports_growing_graphs=True
+    )
+    yield Case(
+        "gap",
+        "undirected-edge",
+        QUICK | {"weights": "given"},
+        "weighted",
+        other=True,
+        supports_growing_graphs=True,
+    )
     learned = QUICK | {"weights": "attention", "attention_steps": 4}
     for unit, on in (("undirected-edge", "undirected"), ("directed-edge", "directed")):
-        yield Case("gap", unit, learned, on, other=True, grows=True)
+        yield Case("gap", unit, learned, on, other=True, supports_growing_graphs=True)
     yield Case("gap", "undirected-edge", learned | {"mode": "paper", "epsilon": 12.0})
     yield Case("gap", "undirected-edge", learned | {"attention_multiplier": 5.0, "hops": 1})
 
 
 def record_cases() -> Iterator[Case]:
     """Yield the methods that protect records."""
-    for unit, bound in (("node-owner", OWNER), ("node-promise", PROMISE)):
+    for unit, bound in (("node-record", OWNER), ("node-bounded-degree", PROMISE)):
         yield Case("gap", unit, STEPS | bound, other=True)
         yield Case("gap", unit, STEPS | bound | {"mode": "paper"})
         yield Case("gap", unit, STEPS | bound | {"private_metrics": True, "replace_one": True})
         yield Case("gap", unit, STEPS | bound | {"selection": "private"})
         yield Case("gap", unit, STEPS | bound | {"use_encoder": False, "hops": 1})
         yield Case("gap", unit, STEPS | bound | {"sgd_multiplier": 40.0, "clip": 0.5}, graph="sparse")
-        own = {} if unit == "node-owner" else bound
+        own = {} if unit == "node-record" else bound
         yield Case("mlp", unit, STEPS | own | {"selection": "private", "private_metrics": True}, other=True)
         yield Case("mlp", unit, STEPS | own | {"mode": "paper"})
         yield Case("mlp", unit, STEPS | own | {"replace_one": True, "weight_decay": 0.01}, graph="sparse")
-    yield Case("gap", "node-owner", STEPS | OWNER, graph="directed")
-    yield Case("gap", "node-owner", STEPS | OWNER | {"private_metrics": True}, graph="tiny by id")
+    yield Case("gap", "node-record", STEPS | OWNER, graph="directed")
+    yield Case("gap", "node-record", STEPS | OWNER | {"private_metrics": True}, graph="tiny by id")
     for per in ("row", "root"):
-        yield Case("sage", "node-owner", STEPS | OWNER | {"mode": "paper", "clip_per": per})
+        yield Case("sage", "node-record", STEPS | OWNER | {"mode": "paper", "clip_per": per})
     yield from owner_codes()
 
 
 def edge_codes() -> Iterator[Case]:
     """Yield ClassCode under edge units."""
-    yield Case("classcode", "undirected-edge", {}, other=True, grows=True)
+    yield Case("classcode", "undirected-edge", {}, other=True, supports_growing_graphs=True)
     yield Case("classcode", "undirected-edge", {}, graph="tiny", other=True)
-    yield Case("classcode", "undirected-edge", {}, graph="few", other=True, grows=True)
+    yield Case("classcode", "undirected-edge", {}, graph="few", other=True, supports_growing_graphs=True)
     yield Case("classcode", "undirected-edge", {}, graph="sparse", other=True)
-    yield Case("classcode", "directed-edge", {}, graph="directed", other=True, grows=True)
-    yield Case("classcode", "undirected-edge", {"few_labels": True, "distil": False})
-    yield Case("classcode", "undirected-edge", {"few_labels": False, "distil": True})
-    yield Case("classcode", "undirected-edge", {"few_labels": True, "back": 0.1, "count_share": 0.2})
-    yield Case("classcode", "undirected-edge", {"distil": False}, graph="few")
+    yield Case("classcode", "directed-edge", {}, graph="directed", other=True, supports_growing_graphs=True)
+    yield Case("classcode", "undirected-edge", {"few_labels": True, "self_training": False})
+    yield Case("classcode", "undirected-edge", {"few_labels": False, "self_training": True})
+    yield Case(
+        "classcode",
+        "undirected-edge",
+        {"few_labels": True, "target_to_labeled_weight": 0.1, "count_share": 0.2},
+    )
+    yield Case("classcode", "undirected-edge", {"self_training": False}, graph="few")
     for weight in ("half_cos", "class_agree(0.2)", "posterior_dot", "jaccard", "half_cos@8"):
         on = "sparse" if weight == "jaccard" else "undirected"
-        yield Case("classcode", "undirected-edge", {"weights": weight}, on, other=True, grows=True)
+        yield Case(
+            "classcode", "undirected-edge", {"weights": weight}, on, other=True, supports_growing_graphs=True
+        )
     previous = {"weights": "relu_cos", "weight_rows": "previous", "few_labels": True}
     yield Case("classcode", "undirected-edge", previous)
     yield Case("classcode", "directed-edge", {"weights": "sigmoid_cos"}, "directed", other=True)
@@ -275,47 +297,53 @@ def edge_codes() -> Iterator[Case]:
 
 def owner_codes() -> Iterator[Case]:
     """Yield ClassCode on records: recipe S weighs rows against features, recipe R reads own edges."""
-    yield Case("classcode", "node-owner", {})
-    yield Case("classcode", "node-owner", {}, graph="directed")
-    yield Case("classcode", "node-owner", {}, graph="tiny by id")
-    yield Case("classcode", "node-owner", {"read_own_edges": True})
-    yield Case("classcode", "node-owner", {"read_own_edges": True, "replace_one": True}, graph="few")
-    yield Case("classcode", "node-owner", {"targets": "unlabelled", "unlabelled_send": False})
-    yield Case("classcode", "node-owner", {"targets": "test", "degree_budget": 6})
-    yield Case("classcode", "node-owner", {"targets": (1, 5, 8, 100)}, graph="tiny by id")
-    yield Case("classcode", "node-owner", {"private_metrics": True, "encoder_share": 0.3})
+    yield Case("classcode", "node-record", {})
+    yield Case("classcode", "node-record", {}, graph="directed")
+    yield Case("classcode", "node-record", {}, graph="tiny by id")
+    yield Case("classcode", "node-record", {"read_own_edges": True})
+    yield Case("classcode", "node-record", {"read_own_edges": True, "replace_one": True}, graph="few")
+    yield Case("classcode", "node-record", {"targets": "unlabeled", "unlabeled_send": False})
+    yield Case("classcode", "node-record", {"targets": "test", "out_degree_bound": 6})
+    yield Case("classcode", "node-record", {"targets": (1, 5, 8, 100)}, graph="tiny by id")
+    yield Case("classcode", "node-record", {"private_metrics": True, "encoder_share": 0.3})
 
 
 def local_cases() -> Iterator[Case]:
-    """Yield methods on randomised records, with each mechanism, backbone and way to spread what was said."""
-    yield Case("lpgnn", "none", QUICK, other=True, grows=True)
-    yield Case("lpgnn", "node-features", LOCAL, other=True, grows=True)
-    yield Case("lpgnn", "node-features", LOCAL, graph="directed", other=True)
-    yield Case("lpgnn", "node-features", LOCAL, graph="sparse", other=True)
+    """Yield methods on randomized records, with each mechanism, backbone and way to spread what was said."""
+    yield Case("lpgnn", "none", QUICK, other=True, supports_growing_graphs=True)
+    yield Case("lpgnn", "local-attributes", LOCAL, other=True, supports_growing_graphs=True)
+    yield Case("lpgnn", "local-attributes", LOCAL, graph="directed", other=True)
+    yield Case("lpgnn", "local-attributes", LOCAL, graph="sparse", other=True)
     named = ("1bm", "lpm", "agm", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs", "feature-rr")
     for features in (*named, "feature-rr-naive"):
-        yield Case("lpgnn", "node-features", LOCAL | {"features": features})
+        yield Case("lpgnn", "local-attributes", LOCAL | {"features": features})
     rounding = {"features": "feature-rr", "k": 5, "rounding": "ceil", "decode": "naive"}
-    yield Case("lpgnn", "node-features", LOCAL | rounding)
+    yield Case("lpgnn", "local-attributes", LOCAL | rounding)
     theta = (0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05)
-    yield Case("lpgnn", "node-features", LOCAL | {"features": "feature-rr", "theta": theta})
-    yield Case("lpgnn", "node-features", LOCAL | {"m": 3, "low": -0.5, "high": 1.5})
-    yield Case("lpgnn", "node-features", LOCAL | {"m": "floor", "scaling": "row", "mode": "paper"})
+    yield Case("lpgnn", "local-attributes", LOCAL | {"features": "feature-rr", "theta": theta})
+    yield Case("lpgnn", "local-attributes", LOCAL | {"m": 3, "low": -0.5, "high": 1.5})
+    yield Case("lpgnn", "local-attributes", LOCAL | {"m": "floor", "scaling": "row", "mode": "paper"})
     columns = {"scaling": "columns", "data_dependent_bounds": True}
-    yield Case("lpgnn", "node-features", LOCAL | columns, other=True)
+    yield Case("lpgnn", "local-attributes", LOCAL | columns, other=True)
     for backbone in ("gcn", "gat", "mlp"):
-        yield Case("lpgnn", "node-features", LOCAL | {"backbone": backbone, "dropout": 0.3}, other=True)
+        yield Case("lpgnn", "local-attributes", LOCAL | {"backbone": backbone, "dropout": 0.3}, other=True)
     spread = {"aggregator": "mean", "self_loops": True, "isolated": "keep", "x_steps": 2, "y_steps": 0}
-    yield Case("lpgnn", "node-features", LOCAL | spread)
-    yield Case("lpgnn", "node-features", LOCAL | {"forward_correction": False, "select": "likelihood"})
-    yield Case("lpgnn", "node-features", LOCAL | {"posterior_steps": 4, "eps_x": float("inf")}, other=True)
-    yield Case("lpgnn", "node-features", LOCAL | {"eps_y": float("inf")})
+    yield Case("lpgnn", "local-attributes", LOCAL | spread)
+    yield Case("lpgnn", "local-attributes", LOCAL | {"forward_correction": False, "select": "likelihood"})
+    yield Case("lpgnn", "local-attributes", LOCAL | {"posterior_steps": 4, "eps_x": float("inf")}, other=True)
+    yield Case("lpgnn", "local-attributes", LOCAL | {"eps_y": float("inf")})
     for combine in ("post", "union"):
-        yield Case("simgat", "node-features", LOCAL | {"combine": combine}, other=True, grows=True)
-    yield Case("simgat", "node-features", LOCAL | {"weight": "similarity"})
-    yield Case("simgat", "node-features", LOCAL | {"similarity": "multihop(n=3, delta=0.1)"})
-    yield Case("simgat", "node-features", LOCAL | {"similarity": "factorised"})
-    yield Case("simgat", "node-features", LOCAL | {"combine": "union", "max_degree": 12})
+        yield Case(
+            "simgat",
+            "local-attributes",
+            LOCAL | {"combine": combine},
+            other=True,
+            supports_growing_graphs=True,
+        )
+    yield Case("simgat", "local-attributes", LOCAL | {"weight": "similarity"})
+    yield Case("simgat", "local-attributes", LOCAL | {"similarity": "multihop(n=3, delta=0.1)"})
+    yield Case("simgat", "local-attributes", LOCAL | {"similarity": "factorized"})
+    yield Case("simgat", "local-attributes", LOCAL | {"combine": "union", "max_union_degree": 12})
     yield Case("simgat", "none", QUICK, other=True)
 
 
@@ -323,9 +351,9 @@ def slot_cases() -> Iterator[Case]:
     """Yield the methods on released graphs that keep public edges."""
     for options in ({}, {"features": "multi-bit"}, {"mode": "paper"}):
         given = {**QUICK, "eps_x": 8.0, "perturb": "edge-rr(rounds=5)", **options}
-        yield Case("heterorr", "private-slot-edge", given, graph="half public")
+        yield Case("heterorr", "edge-subset", given, graph="half public")
     for mechanism in ("arr", "edge-rr(structure=lazy_audited, rounds=5)"):
-        yield Case("gcn", "private-slot-edge", {**QUICK, "perturb": mechanism}, graph="half public")
+        yield Case("gcn", "edge-subset", {**QUICK, "perturb": mechanism}, graph="half public")
 
 
 def cases() -> list[Case]:
@@ -379,11 +407,15 @@ def saved(model: Any) -> Parts:
     """Return digests of the numbers in a saved model's files, and of what it predicts when read back."""
     with tempfile.TemporaryDirectory() as folder:
         release, rows = Path(folder) / "release", Path(folder) / "rows"
-        withheld = {"per_node": rows} if model.guarantee.unit in ("node-owner", "node-promise") else {}
-        model.save(release, **withheld)
+        withheld_files = (
+            {"per_node": rows} if model.guarantee.unit in ("node-record", "node-bounded-degree") else {}
+        )
+        model.save(release, **withheld_files)
         found = (path for path in Path(folder).rglob("*") if path.is_file())
-        paths = sorted(path for path in found if path.parent != release or path.name not in ELSEWHERE)
-        loaded = gv.load_model(release, **withheld)
+        paths = sorted(
+            path for path in found if path.parent != release or path.name not in OTHER_FRAMEWORK_FILES
+        )
+        loaded = gv.load_model(release, **withheld_files)
         privacy = json.loads((release / "privacy.json").read_text())
         return {
             **{
@@ -415,9 +447,9 @@ def elsewhere(case: Case, model: Any, graph: Any) -> Parts:
     parts = dict[str, str]()
     if case.other:
         parts["another graph"] = digest(model.predict_proba(another(graph)))
-    if case.grows:
+    if case.supports_growing_graphs:
         parts["grown graph"] = digest(model.predict_proba(grown(graph)))
-    if case.other or case.grows:
+    if case.other or case.supports_growing_graphs:
         parts["with predictions"] = digest(figures(model.guarantee_with_predictions))
     return parts
 
@@ -434,32 +466,32 @@ def calibrations() -> dict[str, Parts]:
         ("gap", "undirected-edge", {"weights": "exp_cos(0.5)"}),
         ("gap", "undirected-edge", {"weights": "attention", "attention_steps": 20}),
         ("gap", "undirected-edge", {"mode": "paper"}),
-        ("gap", "node-owner", {"degree_budget": 10, "private_metrics": True}),
-        ("gap", "node-owner", {"degree_budget": 10, "batch_size": 100, "epochs": 5}),
-        ("gap", "node-promise", {"assured_max_degree": 10}),
-        ("mlp", "node-owner", {}),
-        ("mlp", "node-promise", {"assured_max_degree": 10, "replace_one": True}),
+        ("gap", "node-record", {"out_degree_bound": 10, "private_metrics": True}),
+        ("gap", "node-record", {"out_degree_bound": 10, "batch_size": 100, "epochs": 5}),
+        ("gap", "node-bounded-degree", {"max_degree": 10}),
+        ("mlp", "node-record", {}),
+        ("mlp", "node-bounded-degree", {"max_degree": 10, "replace_one": True}),
         ("mlp", "undirected-edge", {}),
-        ("sage", "node-owner", {"degree_budget": 10, "mode": "paper"}),
+        ("sage", "node-record", {"out_degree_bound": 10, "mode": "paper"}),
         ("classcode", "undirected-edge", {}),
         ("classcode", "directed-edge", {"few_labels": True}),
         ("classcode", "undirected-edge", {"weights": "half_cos"}),
-        ("classcode", "node-owner", {}),
-        ("classcode", "node-owner", {"read_own_edges": True, "replace_one": True}),
+        ("classcode", "node-record", {}),
+        ("classcode", "node-record", {"read_own_edges": True, "replace_one": True}),
     ]
     found = dict[str, Parts]()
     for method, unit, options in wanted:
         name = " ".join(["calibrate", method, unit, *(f"{key}={value}" for key, value in options.items())])
         for epsilon in (0.5, 4.0):
             found[f"{name} at {epsilon:g}"] = calibrated(method, unit, epsilon, 1e-5, **sizes, **options)
-    for method, unit in (("gap", "undirected-edge"), ("classcode", "node-owner")):
-        extra = {"degree_budget": 5} if unit == "node-owner" else {}
+    for method, unit in (("gap", "undirected-edge"), ("classcode", "node-record")):
+        extra = {"out_degree_bound": 5} if unit == "node-record" else {}
         found[f"calibrate {method} {unit} of a noise"] = calibrated(
             method, unit, None, 1e-5, noise_std=4.0, **sizes, **extra
         )
     for features in ("multi-bit", "feature-rr", "piecewise", "agm"):
         local = {"eps_x": 1.0, "eps_y": 2.0, "features": features, "dim": 30, "classes": 4}
-        found[f"calibrate lpgnn {features}"] = calibrated("lpgnn", "node-features", **local)
+        found[f"calibrate lpgnn {features}"] = calibrated("lpgnn", "local-attributes", **local)
     return found
 
 
@@ -471,14 +503,14 @@ def calibrated(*where: Any, **options: Any) -> Parts:
     return {"figures": digest([*sorted(numbers(plain | {"reports": ()}).items()), stages])}
 
 
-def randomised() -> dict[str, Parts]:
+def randomized() -> dict[str, Parts]:
     """Return digests of each local mechanism's reports and estimates, and of messages to a server."""
-    from graphveil.collect import Collector, Survey, answer_all
+    from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 
     local, count, dim = gv.mechanisms, 40, 6
     records, labels = np.random.default_rng(5).random((count, dim)), np.arange(count) % 3
-    of_labels = local.LabelRR(epsilon=1.0, classes=3)
-    said = of_labels.perturb(labels, stream=local.LocalNoise(3).stream("label"))
+    from_label_keywords = local.LabelRR(epsilon=1.0, classes=3)
+    said = from_label_keywords.perturb(labels, stream=local.LocalNoise(3).stream("label"))
     found = {"mechanism LabelRR": {"said": digest(said)}}
     for name, law in feature_laws(local, dim).items():
         reports = law.perturb(records, stream=local.LocalNoise(3).stream("features"))
@@ -488,9 +520,11 @@ def randomised() -> dict[str, Parts]:
         }
         if name not in ("multi-bit", "feature-rr"):  # what a survey may ask for
             continue
-        survey = Survey(features=law, label=of_labels)
-        server = Collector(survey, nodes=count)
-        messages = answer_all(survey, nodes=range(count), secret=bytes(32), features=records, labels=labels)
+        protocol = CollectionProtocol(features=law, label=from_label_keywords)
+        server = Collector(protocol, nodes=count)
+        messages = randomize_records(
+            protocol, nodes=range(count), secret=bytes(32), features=records, labels=labels
+        )
         assert server.accept_all(dict(enumerate(messages))) == {}
         found[f"collect {name}"] = {"last": digest(list(messages[-1])), "rows": digest(server.features())}
     return found
@@ -505,9 +539,9 @@ def feature_laws(local: Any, dim: int) -> dict[str, Any]:
         "gaussian": local.AnalyticGaussian(epsilon=1.0, dim=dim, delta=1e-6),
     }
     for scalar in ("laplace", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs"):
-        for allocation in (local.Sample(), local.Split()):
-            kind = f"{scalar} {type(allocation).__name__}"
-            laws[kind] = local.PerFeature(epsilon=2.0, dim=dim, scalar=scalar, allocation=allocation)
+        for name, allocation in (("Sample", local.SampledAllocation()), ("Split", local.EvenAllocation())):
+            law = local.PerFeature(epsilon=2.0, dim=dim, scalar=scalar, allocation=allocation)
+            laws[f"{scalar} {name}"] = law
     return laws
 
 
@@ -543,7 +577,7 @@ def everything(wanted: str, *, times: bool) -> dict[str, Parts]:
             found[case.name] = tried("fit", partial(run, case))
             if times:
                 print(f"{time.perf_counter() - start:6.2f} s  {case.name}", file=sys.stderr)
-    for part in (calibrations, randomised, data):
+    for part in (calibrations, randomized, data):
         found |= {name: parts for name, parts in part().items() if wanted in name}
     return found | command_digests(wanted, times=times)
 

@@ -18,14 +18,14 @@ from _measure import fastest
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._random import PublicStreams
+from graphveil._util.random import PublicStreams
 from graphveil.mechanisms import StepNoise
-from graphveil.networks.layers import FeedForward, SparseRows, batch_of
-from graphveil.train import Activation, Affine, Chain, PrivateSchedule
-from graphveil.train.adam import Adam
-from graphveil.train.clipped import GhostSum
-from graphveil.train.dpsgd import _noisy_mean, _State
-from graphveil.train.heads import ONE_CLASS
+from graphveil.nn.layers import FeedForward, SparseRows, batch_of
+from graphveil.training import Activation, Affine, GhostSequential, PrivateSchedule
+from graphveil.training.adam import Adam
+from graphveil.training.clipped_sums import GhostClippedSum
+from graphveil.training.dpsgd import _noisy_mean, _TrainingState
+from graphveil.training.heads import MULTICLASS
 
 N, CLASSES = 20_000, 6
 WIDTHS = (500, 16, 16, CLASSES)
@@ -63,7 +63,7 @@ def plain(x: Any, labels: Tensor, size: int, dtype: torch.dtype) -> Callable[[],
         if isinstance(rows, SparseRows):
             rows = rows.with_values(rows.values.to(dtype))
         optimizer.zero_grad()
-        ONE_CLASS.loss(network(rows), labels[batch]).backward()
+        MULTICLASS.loss(network(rows), labels[batch]).backward()
         optimizer.step(rate=RATE)
 
     return step
@@ -75,14 +75,14 @@ def private(x: Any, labels: Tensor, size: int) -> Callable[[], None]:
     maps = [Affine(layer.weight, layer.bias) for layer in network._layers]
     selu = Activation("selu")
     schedule = PrivateSchedule(batch_size=size, learning_rate=RATE)
-    gradients = GhostSum(Chain(maps[0], selu, maps[1], selu, maps[2]), x, labels)
+    gradients = GhostClippedSum(GhostSequential(maps[0], selu, maps[1], selu, maps[2]), x, labels)
     noise = StepNoise(
         bytes(32),
         parameters=len(gradients.weights),
         noise_multiplier=1.5,
         sampling_rate=schedule.sampling_rate(N),
     )
-    state, steps = _State(gradients.weights, schedule), count()
+    state, steps = _TrainingState(gradients.weights, schedule), count()
 
     def step() -> None:
         state.move(_noisy_mean(gradients, schedule.clip, noise, next(steps)), rate=RATE, last=False)

@@ -6,7 +6,7 @@
 
 ``error`` needs no data and draws nothing: it integrates the squared and the absolute error of one coordinate
 over uniform values in [0, 1], and the squared correlation of value and estimate, which no shrinkage changes.
-``run`` trains LPGNN's GCN on randomised features and public labels, adds a line for each run and skips those
+``run`` trains LPGNN's GCN on randomized features and public labels, adds a line for each run and skips those
 that are there; ``table`` prints means and 95 percent intervals. A budget of 1e-4 is noise alone.
 """
 
@@ -24,25 +24,25 @@ import numpy as np
 import torch
 from scipy import sparse, stats
 
-from graphveil.graph import RECIPES, Graph, load_dataset, to_dense
+from graphveil.data import RECIPES, Graph, load_dataset, to_dense
+from graphveil.estimators.session import Session
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.lpgnn.lpgnn_method import LpgnnMethod
+from graphveil.local.lpgnn.method import CollectionResult
 from graphveil.mechanisms import (
     AnalyticGaussian,
+    EvenAllocation,
     FeatureMechanism,
     FeatureRR,
     MultiBit,
     PerFeature,
-    Sample,
-    Split,
-    Weights,
+    SampledAllocation,
+    WeightedAllocation,
     public_weights,
 )
 from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.local.importance import combined
-from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.learning import LpgnnMethod
-from graphveil.models.lpgnn.method import Collected
-from graphveil.models.session import Session
-from graphveil.networks.inputs import Estimates
+from graphveil.nn.inputs import FeatureEstimates
 
 BUDGETS = (0.5, 1.0, 3.0, 5.0, 9.0)
 DIMS = (16, 50, 500)
@@ -64,9 +64,9 @@ def rivals(epsilon: float, dim: int) -> dict[str, FeatureMechanism]:
         "1BM": MultiBit(**common, m="all"),
     }
     for name in SCALARS:
-        made[f"{name}, sample"] = PerFeature(**common, scalar=name, allocation=Sample())
-        made[f"{name}, split"] = PerFeature(**common, scalar=name, allocation=Split())
-    made["LPM"] = PerFeature(**common, scalar="laplace", allocation=Split())
+        made[f"{name}, sample"] = PerFeature(**common, scalar=name, allocation=SampledAllocation())
+        made[f"{name}, split"] = PerFeature(**common, scalar=name, allocation=EvenAllocation())
+    made["LPM"] = PerFeature(**common, scalar="laplace", allocation=EvenAllocation())
     made["AGM (delta 1e-10)"] = AnalyticGaussian(**common)
     return made
 
@@ -101,10 +101,10 @@ Distribution = StepDistribution | LaplaceDistribution | Normal
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One coordinate's estimate of z: centre + scale y with probability ``share``, the middle otherwise."""
+    """One coordinate's estimate of z: center + scale y with probability ``share``, the middle otherwise."""
 
     distribution: Callable[[float], Distribution]
-    centre: float = 0.0
+    center: float = 0.0
     scale: float = 1.0
     share: float = 1.0
 
@@ -123,9 +123,9 @@ class Coordinate:
     def moments(self, z: float) -> tuple[float, float, float]:
         """Return E[estimate], E[estimate^2] and E|estimate - z|."""
         law = self.distribution(z)
-        mean = self.centre + self.scale * law.mean
+        mean = self.center + self.scale * law.mean
         second = mean**2 + self.scale**2 * law.variance
-        away = self.scale * _distance(law, (z - self.centre) / self.scale)
+        away = self.scale * _distance(law, (z - self.center) / self.scale)
         rest = 1 - self.share
         told = self.share * mean, self.share * second, self.share * away
         return told[0] + rest / 2, told[1] + rest / 4, told[2] + rest * abs(z - 0.5)
@@ -161,7 +161,7 @@ def _distance(law: Distribution, point: float) -> float:
         gap = (law.mean - point) / law.sigma
         return law.sigma * (2 * stats.norm.pdf(gap) + gap * (2 * stats.norm.cdf(gap) - 1))
     if isinstance(law, LaplaceDistribution):
-        gap = abs(law.centre - point) / law.scale
+        gap = abs(law.center - point) / law.scale
         return law.scale * (gap + math.exp(-gap))
     signed = (law.edges - point) * np.abs(law.edges - point) / 2
     return float((law.masses * np.abs(law.atoms - point)).sum() + (law.densities * np.diff(signed)).sum())
@@ -193,7 +193,7 @@ def flat_scores(dim: int) -> np.ndarray:
 
 
 def over_budget(options: argparse.Namespace) -> None:
-    """Print what weights spend that are not normalised, as in the text of the paper."""
+    """Print what weights spend that are not normalized, as in the text of the paper."""
     print(
         "\nequation 7 as printed, gamma = 1/2: what a budget of 1 becomes, and the naive squared error then\n"
     )
@@ -214,10 +214,10 @@ def _naive(epsilon: float) -> FeatureRR:
 
 def weighted(options: argparse.Namespace) -> None:
     """Print the squared error weighted by importance, unbiased, for three allocations of one budget."""
-    ways: Mapping[str, Callable[[np.ndarray], Split | Weights]] = {
-        "split": lambda scores: Split(),
-        "linear": Weights.linear,
-        "cube root": Weights.cube_root,
+    ways: Mapping[str, Callable[[np.ndarray], EvenAllocation | WeightedAllocation]] = {
+        "split": lambda scores: EvenAllocation(),
+        "linear": WeightedAllocation.linear,
+        "cube root": WeightedAllocation.cube_root,
     }
     print("\nimportance-weighted squared error, unbiased, best k: sum of w_i MSE_i\n")
     print("| d | allocation | " + " | ".join(f"{epsilon:g}" for epsilon in options.budgets) + " |")
@@ -259,36 +259,36 @@ class Cell:
 
 
 @dataclass(kw_only=True, eq=False)
-class StandardisedLPGNN(LPGNN):
-    """LPGNN whose server centres the columns of what it received, and scales the matrix: post-processing."""
+class StandardizedLPGNN(LPGNN):
+    """LPGNN whose server centers the columns of what it received, and scales the matrix: post-processing."""
 
     method: ClassVar[str] = "lpgnn"
 
-    def _configured(self) -> LpgnnMethod:
-        return StandardisedMethod(**vars(super()._configured()))
+    def _build_method(self) -> LpgnnMethod:
+        return StandardizedMethod(**vars(super()._build_method()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class StandardisedMethod(LpgnnMethod):
-    """The method of :class:`StandardisedLPGNN`."""
+class StandardizedMethod(LpgnnMethod):
+    """The method of :class:`StandardizedLPGNN`."""
 
-    def collected(self, graph: Graph, session: Session) -> Collected:
-        """Return what was told, standardised."""
+    def collected(self, graph: Graph, session: Session) -> CollectionResult:
+        """Return what was told, standardized."""
         found = super().collected(graph, session)
-        records = replace(found.records, features=standardised(found.records.features))
+        records = replace(found.records, features=standardized(found.records.features))
         return replace(found, records=records)
 
 
-def standardised(estimates: Estimates) -> Estimates:
+def standardized(estimates: FeatureEstimates) -> FeatureEstimates:
     """Return estimates whose columns have mean 0 and whose entries have variance 1."""
     x = estimates.deviations
     if isinstance(x, torch.Tensor):
         x = x - x.mean(dim=0)
-        return Estimates(x / x.std().clamp(min=1e-12))
+        return FeatureEstimates(x / x.std().clamp(min=1e-12))
     mean = np.asarray(x.mean(axis=0)).ravel()
     scale = 1 / math.sqrt(float((x.data.astype(np.float64) ** 2).sum()) / np.prod(x.shape) - (mean**2).mean())
     parts = sparse.csr_array((x.data * np.float32(scale), x.indices, x.indptr), shape=x.shape)
-    return Estimates(parts, torch.from_numpy(-mean * scale).float())
+    return FeatureEstimates(parts, torch.from_numpy(-mean * scale).float())
 
 
 def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:
@@ -310,7 +310,7 @@ def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:
 
 
 def variants(arm: str, has_public: bool) -> Iterator[tuple[str, int, bool, str]]:
-    """Yield a name, steps of KProp, whether inputs are standardised, and how the budget is spent."""
+    """Yield a name, steps of KProp, whether inputs are standardized, and how the budget is spent."""
     yield "main", 0, True, "split"
     yield "kprop", 4, True, "split"
     if arm in (NAIVE, BEST):
@@ -342,13 +342,13 @@ def measured(
     cell: Cell, graph: Graph, thetas: Mapping[str, tuple[float, ...]], options: argparse.Namespace
 ) -> float:
     """Return the test accuracy of one run."""
-    build = StandardisedLPGNN if cell.standard else LPGNN
+    build = StandardizedLPGNN if cell.standard else LPGNN
     if cell.arm == CONSTANT:
         graph = graph.replace(x=torch.full((graph.num_nodes, 1), 0.5))
     given: dict[str, Any] = {"unit": "none"}
     if cell.arm not in (CONSTANT, EXACT):
         name, floor, _ = cell.arm.partition("-floor")
-        given = {"unit": "node-features", "eps_x": cell.eps_x, "eps_y": math.inf, "features": name}
+        given = {"unit": "local-attributes", "eps_x": cell.eps_x, "eps_y": math.inf, "features": name}
         given |= {"m": "floor"} if floor else {}
         given |= {"theta": thetas[cell.weights]} if cell.weights in thetas else {}
     model = build(
@@ -374,12 +374,12 @@ def public_thetas(public: Graph, dim: int) -> dict[str, tuple[float, ...]]:
     """
     x = to_dense(public.x)[:, :dim]
     weights = torch.zeros(dim, public.num_classes, requires_grad=True)
-    optimiser = torch.optim.Adam([weights], lr=0.01)
+    optimizer = torch.optim.Adam([weights], lr=0.01)
     for _ in range(200):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(x @ weights, public.y) + 1e-3 * (weights**2).sum()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     size = weights.detach().abs().mean(dim=1)
     values = ((x - x.mean(dim=0)) * size).numpy()
     even = np.zeros((1, dim))
@@ -412,7 +412,7 @@ def table(options: argparse.Namespace) -> None:
                 groups.setdefault(key, {}).setdefault(cell.eps_x, []).append(100 * accuracy)
         print(f"\n{dataset}\n")
         print(
-            "| features | KProp | standardised | weights | "
+            "| features | KProp | standardized | weights | "
             + " | ".join(f"{eps:g}" for eps in budgets)
             + " |"
         )

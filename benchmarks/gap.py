@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from restated_gap import restated
 
-from graphveil.graph import Graph, load_dataset
-from graphveil.models.gap import GAP
+from graphveil.data import Graph, load_dataset
+from graphveil.estimators.gap import GAP
 from graphveil.release import NeighborSumQuery
 
 RESTATED, PAPER = "restated, eps 4, a directed edge", "paper, eps 4, a directed edge"

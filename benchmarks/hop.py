@@ -1,18 +1,17 @@
-"""How fast is one hop in memory, un-noised and private, with torch and compiled (extra ``fast``)?
+"""How fast is one hop in memory, un-noised and private, with torch and in C?
 
     python benchmarks/hop.py [--large] [--rounds 7] [--sizes 26k 117k] [--pushes]
 
 16 columns, random ids (the worst case for locality). A hop moves E (4 + 4 d) + 4 N d bytes; its speed is
-given as a multiple of a copy of memory in the same process, also where the compiled sum reads rows of half
-the size. A private hop truncates, sums, adds noise and normalises for the next hop; a push also reads every
+given as a multiple of a copy of memory in the same process, also where the sum in C reads rows of half
+the size. A private hop truncates, sums, adds noise and normalizes for the next hop; a push also reads every
 source's own list. The runs take turns, and a figure is the median of its rounds: processor time of one
 thread. At the end stand the bars, each a ratio within the run, and the gain of a second thread by the clock,
-beside that of two sums which share nothing: neighbours on the same machine may take part of the second core.
+beside that of two sums which share nothing: neighbors on the same machine may take part of the second core.
 """
 
 import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,22 +21,29 @@ import numpy as np
 import torch
 from _measure import medians, memcpy, peak_rss_mb
 
-from graphveil._llvm import can_compile
-from graphveil._random import RowStream
-from graphveil.graph import Adjacency, EdgeSet
-from graphveil.graph.blocks import blocks
+from graphveil import _kernels
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency, EdgeSet
+from graphveil.data.blocks import blocks
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, calibrate_mu
+from graphveil.privacy import MemoryLedger, NodeRecord, UndirectedEdge, calibrate_mu
 from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import NeighborSumData, PushData, PushQuery, Release, ReleasePlan, sum_in_neighbors
+from graphveil.release import (
+    NeighborSumData,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    Release,
+    ReleasePlan,
+    sum_in_neighbors,
+)
 from graphveil.release.plan import hops
 from graphveil.release.rows.compact import CompactRows
-from graphveil.release.rows.pushes import LEVEL
+from graphveil.release.rows.out_edge_sums import LEVEL
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}
 MU = calibrate_mu(1.0, 1e-7)
-BARS = {  # compiled sum / memcpy, compiled hop / compiled sum
+BARS = {  # sum in C / memcpy, hop / sum in C
     "26k": (2.5, 2.1),
     "117k": (1.7, 1.3),
     "1.8M": (0.45, 1.4),
@@ -64,24 +70,20 @@ def main() -> None:
 
 
 @contextmanager
-def without_compiler() -> Iterator[None]:
-    """Work as if llvmlite were not installed."""
-    found = sys.modules.get("llvmlite.binding")
-    sys.modules["llvmlite.binding"] = None  # type: ignore[assignment]
+def without_kernels() -> Iterator[None]:
+    """Work as if the loops in C had not been built."""
+    found, _kernels._native = _kernels._native, None
     try:
         yield
     finally:
-        if found is None:
-            del sys.modules["llvmlite.binding"]
-        else:
-            sys.modules["llvmlite.binding"] = found
+        _kernels._native = found
 
 
 def plainly(run: Callable[[], object]) -> Callable[[], object]:
-    """Return a run without the compiler."""
+    """Return a run without the loops in C."""
 
     def plain() -> object:
-        with without_compiler():
+        with without_kernels():
             return run()
 
     return plain
@@ -92,12 +94,12 @@ def noise(rounds: int) -> None:
     rows, stream = np.arange(1 << 16), RowStream(bytes(32))
     exact, rounded = (sampler(6776.3) for sampler in (DiscreteGaussian, RoundedGaussian))
     runs: dict[str, Callable[[], object]] = {
-        "exact, compiled": lambda: exact.draw(stream, rows, DIM),
+        "exact, C": lambda: exact.draw(stream, rows, DIM),
         "exact, NumPy": plainly(lambda: exact.draw(stream, rows, DIM)),
         "rounded": lambda: rounded.draw(stream, rows, DIM),
     }
-    if not can_compile():
-        del runs["exact, compiled"]
+    if not _kernels.available():
+        del runs["exact, C"]
     taken = medians(runs, 3 * rounds)
     for name, seconds in taken.items():
         print(
@@ -112,14 +114,14 @@ def hop(name: str, graph: Adjacency, rounds: int, with_pushes: bool) -> None:
     copy, copied = memcpy()
     runs: dict[str, Callable[[], object]] = {"memcpy": copy, "torch sum": lambda: sum_in_neighbors(graph, x)}
     runs["private, torch"] = plainly(private(graph, DiscreteGaussian, rounds + 1).__next__)
-    if can_compile():
-        runs["compiled sum"] = compiled_sum(graph, x)
-        runs["private, compiled"] = private(graph, DiscreteGaussian, rounds + 1).__next__
+    if _kernels.available():
+        runs["sum in C"] = sum_in_c(graph, x)
+        runs["private, C"] = private(graph, DiscreteGaussian, rounds + 1).__next__
     if with_pushes:
         runs["push"] = pushes(graph, (LEVEL,), rounds + 1).__next__
         runs["push, four levels"] = pushes(graph, (4, 8, LEVEL, 32), rounds + 1).__next__
     for run in runs.values():
-        run()  # memory is fresh and programs are compiled
+        run()  # memory is fresh
     taken = medians(runs, rounds)
     rate = copied / taken.pop("memcpy")
     moved = edges * (4 + 4 * DIM) + 4 * graph.num_nodes * DIM
@@ -128,23 +130,23 @@ def hop(name: str, graph: Adjacency, rounds: int, with_pushes: bool) -> None:
             f"{name:>5} {line:>26} {seconds:8.4f} {seconds / edges * 1e9:8.2f} {moved / seconds / rate:9.2f} "
             f"{seconds / taken['torch sum']:12.2f} {peak_rss_mb():7.0f}"
         )
-    if can_compile():
+    if _kernels.available():
         ratios(name, graph, taken, moved / rate)
 
 
 def ratios(name: str, graph: Adjacency, taken: dict[str, float], copy: float) -> None:
     """Print the ratios and their bars."""
-    summed, whole, (at_least, at_most) = taken["compiled sum"], taken["private, compiled"], BARS[name]
+    summed, whole, (at_least, at_most) = taken["sum in C"], taken["private, C"], BARS[name]
     threads, two_cores = two_threads(graph), capacity(graph)
-    print(f"{name:>5} compiled sum {copy / summed:.2f} x memcpy (at least {at_least})")
-    print(f"{name:>5} private hop {whole / summed:.2f} x compiled sum (at most {at_most})")
+    print(f"{name:>5} sum in C {copy / summed:.2f} x memcpy (at least {at_least})")
+    print(f"{name:>5} private hop {whole / summed:.2f} x sum in C (at most {at_most})")
     print(f"{name:>5} private hop {whole / taken['torch sum']:.2f} x torch sum (at most 1.0)")
     print(f"{name:>5} private hop, two threads {threads:.2f} x as fast as one, by the clock (at least 1.8)")
     print(f"{name:>5} two sums that share nothing {two_cores:.2f} x as fast at once: what the two cores gave")
 
 
-def compiled_sum(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
-    """Return the compiled sum of rows of 16-bit integers, which are there."""
+def sum_in_c(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
+    """Return the sum in C of rows of 16-bit integers, which are there."""
     rows = CompactRows.empty(graph.num_nodes, DIM, 10)
     rows.fill(x / x.norm(dim=1, keepdim=True), torch.tensor([[1024.0]], dtype=torch.float64), None)
     (block,), out = blocks(graph, graph.num_nodes), torch.zeros(graph.num_nodes, DIM)
@@ -153,8 +155,8 @@ def compiled_sum(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
 
 
 def capacity(graph: Adjacency, turns: int = 3) -> float:
-    """Return how many times as fast two compiled sums are at once as one after the other, by the clock."""
-    sums = [compiled_sum(graph, torch.rand(graph.num_nodes, DIM)) for _ in range(2)]
+    """Return how many times as fast two sum in Cs are at once as one after the other, by the clock."""
+    sums = [sum_in_c(graph, torch.rand(graph.num_nodes, DIM)) for _ in range(2)]
     repeats = max(1, 20_000_000 // len(graph.indices))
 
     def many(run: Callable[[], object]) -> None:
@@ -196,17 +198,17 @@ def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Itera
     )
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
     for query in queries:
-        rows = shrink_unit(release.ask(NeighborSumData(rows)), query.sigma[0])
+        rows = shrink_unit(release.answer(NeighborSumData(rows)), query.sigma[0])
         yield rows
 
 
 def pushes(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[torch.Tensor]:
     """Yield pushes in a row, whose weights share one budget a source; rows have levels at random."""
-    queries = (PushQuery(dim=DIM, sigma=1 / MU, levels=levels),) * rounds
-    release = Release.open(ReleasePlan(NodeOwner(), queries, delta=1e-3), graph, budget=MemoryLedger())
+    queries = (OutEdgeSumQuery(dim=DIM, sigma=1 / MU, levels=levels),) * rounds
+    release = Release.open(ReleasePlan(NodeRecord(), queries, delta=1e-3), graph, budget=MemoryLedger())
     rows, chosen = safe_unit(torch.rand(graph.num_nodes, DIM)), torch.randint(len(levels), (graph.num_nodes,))
     for query in queries:
-        rows = shrink_unit(release.ask(PushData(rows, chosen)), query.sigma)
+        rows = shrink_unit(release.answer(OutEdgeSumData(rows, chosen)), query.sigma)
         yield rows
 
 

@@ -116,18 +116,18 @@ class Bench:
             log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             for stream in (1, 2):
                 os.dup2(log, stream)
-            from graphveil import _signals
+            from graphveil._util import signals
             from graphveil.cli import main
 
-            _signals.interrupt_on_termination()
+            signals.interrupt_on_termination()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[1:])
             main(words)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 0
         except KeyboardInterrupt:  # before the command began
-            from graphveil import _signals
+            from graphveil._util import signals
 
-            code = _signals.exit_code()
+            code = signals.exit_code()
         finally:
             os._exit(code)
 
@@ -290,10 +290,20 @@ def kinds_of(folder: Path) -> dict[str, Kind]:
     """Return every kind of command."""
     nodes, data = ["--nodes", "nodes.csv"], ["--nodes", "nodes.csv", "--edges", "edges.csv", *COLUMNS]
     labeled = [*data, "--label", "team"]
-    answers = ["--survey", "survey.json", "--messages", "messages.csv", "--id", "user", "--ledger", "people"]
+    answers = ["--protocol", "survey.json", "--reports", "messages.csv", "--id", "user", "--ledger", "people"]
     ends = ["--edges", "edges.csv", "--source", "a", "--target", "b"]
-    records = ["--survey", "survey.json", *nodes, "--id", "user", "--label", "team", "--secret", "secret.key"]
-    predict = ["predict", "trained", *nodes, "--accept-price"]
+    records = [
+        "--protocol",
+        "survey.json",
+        *nodes,
+        "--id",
+        "user",
+        "--label",
+        "team",
+        "--secret",
+        "secret.key",
+    ]
+    predict = ["predict", "trained", *nodes, "--allow-spend"]
     return {
         "train": Kind(
             lambda out, _: ["train", "gap", *labeled, *GAP, "--epsilon", "1", "--no-baseline", "--out", out],
@@ -321,7 +331,7 @@ def kinds_of(folder: Path) -> dict[str, Kind]:
             compared=False,
         ),
         "answer": Kind(
-            lambda out, _: ["collect", "answer", *records, "--out", out], ".csv", charges=1, shared=True
+            lambda out, _: ["collect", "randomize", *records, "--out", out], ".csv", charges=1, shared=True
         ),
         "decode": Kind(
             lambda out, _: ["collect", "decode", *answers, "--out", out], ".csv", charges=1, shared=True
@@ -350,13 +360,13 @@ def prepared(folder: Path) -> Bench:
     bench = Bench(folder)
     bench.kinds = kinds_of(folder)
     limit = ["--unit", "undirected-edge", "--epsilon", "10", "--delta", "1e-7"]
-    survey = ["collect", "survey", "--eps-x", "2", "--columns", "age", "--low", "-5", "--high", "9"]
+    protocol = ["collect", "protocol", "--eps-x", "2", "--columns", "age", "--low", "-5", "--high", "9"]
     first = {
-        "answer": [*survey, "--eps-y", "2", "--classes", "t0,t1,t2", "--out", "survey.json"],
+        "answer": [*protocol, "--eps-y", "2", "--classes", "t0,t1,t2", "--out", "survey.json"],
         "predict": bench.kinds["train"].words("trained", 0),
         "raise": ["ledger", "init", "people", *limit],
         "export": ["ledger", "init", "people", *limit],
-        "decode": ["ledger", "init", "people", "--unit", "node-features"],
+        "decode": ["ledger", "init", "people", "--unit", "local-attributes"],
     }
     for kind, words in first.items():
         if code := bench.run(kind, words):

@@ -23,9 +23,9 @@ from itertools import pairwise
 
 import sqlalchemy as sa
 
-from graphveil.ledger import Ledger, Total
+from graphveil.ledger import Ledger, PrivacyCost
 from graphveil.ledger.chain import canonical, link
-from graphveil.ledger.rows import COMMIT, RESERVE, Chain, account_in, update_account
+from graphveil.ledger.rows import COMMIT, RESERVE, HashChain, account_in, update_account
 from graphveil.ledger.store import data_sets, entries
 from graphveil.privacy import Entry, UndirectedEdge
 from graphveil.privacy.events import ApproximateDP, Event, Gaussian, PoissonGaussian
@@ -65,7 +65,7 @@ def measure(ledger: Ledger, count: int, ends: int | None) -> None:
 
 
 def name_of(number: int) -> str:
-    """Return the reference of a booking, as unlike its neighbours' as an id is."""
+    """Return the reference of a booking, as unlike its neighbors' as an id is."""
     return f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}"
 
 
@@ -85,12 +85,12 @@ def booked(ledger: Ledger, first: int, last: int) -> tuple[float, float]:
 
 def write(ledger: Ledger, first: int, last: int) -> None:
     """Write what booking these releases would have left, in one transaction."""
-    costs = [Total.of(Entry("one", "rows", event)) for event in EVENTS]
+    costs = [PrivacyCost.from_entry(Entry("one", "rows", event)) for event in EVENTS]
     plain = [events_to_plain(event) for event in EVENTS]
     unit = {"unit": "undirected-edge", "label": "rows", "max_degree": None, "slack": 0.0}
 
     def task(line: sa.Connection) -> None:
-        chain, rows = Chain.locked(line, "friends"), list[dict[str, object]]()
+        chain, rows = HashChain.locked(line, "friends"), list[dict[str, object]]()
         account = account_in(line, "friends", unit["unit"])
         total, now = account.total, datetime.now(UTC).isoformat(timespec="milliseconds")
         for number in range(first, last):

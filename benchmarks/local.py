@@ -18,20 +18,20 @@ from _measure import fastest
 
 from graphveil.mechanisms import (
     AnalyticGaussian,
+    EvenAllocation,
     FeatureMechanism,
     FeatureRR,
     LocalNoise,
     MultiBit,
     PerFeature,
-    Sample,
-    Split,
-    Weights,
+    SampledAllocation,
+    WeightedAllocation,
 )
 
 
 def mechanisms(dim: int) -> dict[str, FeatureMechanism]:
     """Return what is measured, at a budget of 1 for the whole vector unless the name says more."""
-    theta = Weights.linear(range(1, dim + 1))
+    theta = WeightedAllocation.linear(range(1, dim + 1))
     return {
         "multi-bit (m = 1)": MultiBit(epsilon=1.0, dim=dim),
         "multi-bit, epsilon 10 (m = 5)": MultiBit(epsilon=10.0, dim=dim),
@@ -40,16 +40,20 @@ def mechanisms(dim: int) -> dict[str, FeatureMechanism]:
         "FeatureRR, weights": FeatureRR(epsilon=1.0, dim=dim, allocation=theta),
         "FeatureRR, k = 10": FeatureRR(epsilon=1.0, dim=dim, k=10),
         "FeatureRR, paper (k = 10)": FeatureRR(epsilon=1.0, dim=dim, k=10, mode="ceil", decode="naive"),
-        "PM, sample of one": PerFeature(epsilon=1.0, dim=dim, scalar="piecewise", allocation=Sample()),
+        "PM, sample of one": PerFeature(
+            epsilon=1.0, dim=dim, scalar="piecewise", allocation=SampledAllocation()
+        ),
     }
 
 
 def slow(dim: int) -> dict[str, FeatureMechanism]:
     """Return what is measured on a tenth of the rows: every value gets several words."""
     return {
-        "Duchi, split": PerFeature(epsilon=1.0, dim=dim, scalar="duchi", allocation=Split()),
-        "PM, split": PerFeature(epsilon=1.0, dim=dim, scalar="piecewise", allocation=Split()),
-        "LPM (Laplace, split)": PerFeature(epsilon=1.0, dim=dim, scalar="laplace", allocation=Split()),
+        "Duchi, split": PerFeature(epsilon=1.0, dim=dim, scalar="duchi", allocation=EvenAllocation()),
+        "PM, split": PerFeature(epsilon=1.0, dim=dim, scalar="piecewise", allocation=EvenAllocation()),
+        "LPM (Laplace, split)": PerFeature(
+            epsilon=1.0, dim=dim, scalar="laplace", allocation=EvenAllocation()
+        ),
         "AGM": AnalyticGaussian(epsilon=1.0, dim=dim),
     }
 

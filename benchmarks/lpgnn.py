@@ -1,4 +1,4 @@
-"""How accurate is LPGNN on randomised records, beside the published figures?
+"""How accurate is LPGNN on randomized records, beside the published figures?
 
     python benchmarks/lpgnn.py run RESULTS.jsonl [--questions published ...] [--datasets cora ...] [--runs 5]
     python benchmarks/lpgnn.py table RESULTS.jsonl
@@ -9,7 +9,7 @@ paper's notebooks have. Splits, initial weights and noise follow the seed, so tw
 compared in pairs; a reproducible noise has no guarantee, and none is needed here.
 
 Questions: ``published``, the paper's cells with its own steps and learning parameters; ``mechanisms``, what
-randomises features, at epsilon_y inf; ``labels``, plain cross entropy, forward correction and Drop at
+randomizes features, at epsilon_y inf; ``labels``, plain cross entropy, forward correction and Drop at
 epsilon_x 1; ``ours``, what beats the published figures at the same budget; ``alone``, what the graph and one
 noisy label a person come to without any features, of the label posterior and by budget; ``baseline``, what an
 MLP that reads no edge makes of the reports of the published cells, with their learning parameters and others.
@@ -31,10 +31,10 @@ import numpy as np
 import torch
 from scipy import stats
 
-from graphveil.graph import RECIPES, Graph, load_dataset
-from graphveil.models.label_posterior import LabelPosterior
-from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.data import RECIPES, Graph, load_dataset
+from graphveil.local.label_posterior import LabelPosterior
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.lpgnn.local_estimator import LocalEstimator
 
 INF = math.inf
 SCALED = {"pubmed": {"scaling": "columns", "data_dependent_bounds": True}}
@@ -66,7 +66,7 @@ LABELS = {  # cross entropy, forward correction, Drop at epsilon_y 0.5, 1, 2, wi
     1.0: ((2, 8), ("25.5", "37.1", "69.3 ± 1.2")),
     2.0: ((8, 4), ("52.9", "75.1", "78.4 ± 0.7")),
 }
-GRID = {  # further learning parameters for the baseline: from none to much regularisation
+GRID = {  # further learning parameters for the baseline: from none to much regularization
     f"decay {decay:g}, dropout {dropout:g}": {
         "learning_rate": 0.01,
         "weight_decay": decay,
@@ -140,7 +140,7 @@ def _ours() -> Iterator[Cell]:
         both = {"eps_x": 1.0, "eps_y": 1.0}
         ours = OURS | DENSE if dataset == "facebook_pages" else OURS
         yield Cell("ours", dataset, "posterior, (1, 1)", {**both, **ours, **learning}, paper)
-        mixture = {**both, **ours, **learning, "around": "mixture"}
+        mixture = {**both, **ours, **learning, "prior": "mixture"}
         ways = {"mixture": {}, "mixture, by evidence": {"posterior_use": "evidence"}}
         for name, own in ways.items():
             yield Cell("ours", dataset, f"{name}, (1, 1)", mixture | own, paper)
@@ -162,7 +162,7 @@ def _ours() -> Iterator[Cell]:
 
 def _alone() -> Iterator[Cell]:
     ways: dict[str, dict[str, Any]] = {
-        "diffusion, as before": {"around": "diffusion"},
+        "diffusion, as before": {"prior": "diffusion"},
         "mixture": {},
         "mixture, subset selection": {"labels": "subset"},
     }
@@ -196,7 +196,7 @@ def run(options: argparse.Namespace) -> None:
         and cell.dataset in options.datasets
         and (options.settings is None or cell.setting in options.settings)
     ]
-    recipe, graphs = RECIPES["lpgnn"].on_devices(), dict[str, Graph]()
+    recipe, graphs = RECIPES["lpgnn"].on_clients(), dict[str, Graph]()
     for seed in range(options.first, options.first + options.runs):
         for cell in wanted:
             key = (cell.question, cell.dataset, cell.setting)
@@ -215,12 +215,12 @@ def run(options: argparse.Namespace) -> None:
 
 def measured(graph: Graph, cell: Cell, seed: int) -> dict[str, float]:
     """Return the test accuracy and the processor seconds of one run."""
-    settings = {"unit": "node-features", "seed": seed, "unsafe_noise_seed": seed, **cell.parameters}
+    settings = {"unit": "local-attributes", "seed": seed, "unsafe_noise_seed": seed, **cell.parameters}
     beside = cell.question == "baseline"
     told = LPGNN(**{**settings, "epochs": 1}).fit(graph) if beside else None  # for its reports
     started = time.process_time()
     model = cell.method(**settings)
-    model = model.fit(graph) if told is None else model.without_edges().fit_reports_of(told, graph)
+    model = model.fit(graph) if told is None else model.no_graph_baseline().fit_same_reports(told, graph)
     return {"accuracy": model.score(graph), "seconds": time.process_time() - started}
 
 

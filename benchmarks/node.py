@@ -4,7 +4,7 @@
         [--rows floor,classcode] [--against old.jsonl]
     python benchmarks/node.py [--epsilons 1,2,4,8,16] [--splits 3] [--methods mlp,gap,sage] [--timing]
 
-With ``--out``: unit node-owner, delta 1e-5, splits made from ids. One line of ``runs.jsonl`` a run; a run
+With ``--out``: unit node-record, delta 1e-5, splits made from ids. One line of ``runs.jsonl`` a run; a run
 that is there is not made again, so the command resumes after a kill. Then a table: mean test accuracy over
 the splits, its standard error, and the paired difference to the floor, the tuned MLP at the same epsilon;
 ``--against`` adds the paired difference to the runs of another version.
@@ -35,10 +35,10 @@ BESIDE = Path(__file__).parents[2] / "shared" / "data"
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp, strict": ("mlp", {}),
     "mlp, paper": ("mlp", {"mode": "paper"}),
-    "gap, strict": ("gap", {"degree_budget": 1}),
-    "gap, strict, hops 3": ("gap", {"degree_budget": 1, "hops": 3}),
-    "gap, paper": ("gap", {"degree_budget": 100, "mode": "paper"}),
-    "sage, paper": ("sage", {"degree_budget": 100, "mode": "paper"}),
+    "gap, strict": ("gap", {"out_degree_bound": 1}),
+    "gap, strict, hops 3": ("gap", {"out_degree_bound": 1, "hops": 3}),
+    "gap, paper": ("gap", {"out_degree_bound": 100, "mode": "paper"}),
+    "sage, paper": ("sage", {"out_degree_bound": 100, "mode": "paper"}),
 }
 DATASETS = (
     "cora",
@@ -53,9 +53,9 @@ SPLIT_ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "floor": ("mlp", {}),
     "small": ("mlp", {"tuned": False}),
     "classcode": ("classcode", {}),
-    "unlabelled": ("classcode", {"targets": "unlabelled"}),
+    "unlabeled": ("classcode", {"targets": "unlabeled"}),
     "reading": ("classcode", {"read_own_edges": True}),
-    "gap": ("gap", {"degree_budget": 20}),
+    "gap": ("gap", {"out_degree_bound": 20}),
 }
 REFERENCE = {  # by row, then epsilon
     "mlp, paper": {8: 49.5},
@@ -96,7 +96,7 @@ def beside_the_floor(options: argparse.Namespace) -> None:
 
 def make(name: str, split: int, cells: list[Cell], out: Path) -> None:
     """Make the missing runs of one split of a data set."""
-    from graphveil.graph import RECIPES, load_dataset
+    from graphveil.data import RECIPES, load_dataset
 
     done = read(out)
     missing = [cell for cell in cells if split not in done.get(cell, {})]
@@ -170,14 +170,14 @@ def timing(rows: dict[str, tuple[str, dict[str, Any]]]) -> None:
 
 
 def _model(method: str, parameters: dict[str, Any], epsilon: float, seed: int) -> Any:
-    from graphveil.models import METHODS
+    from graphveil.estimators import METHODS
 
-    return METHODS[method](unit="node-owner", epsilon=epsilon, delta=DELTA, seed=seed, **parameters)
+    return METHODS[method](unit="node-record", epsilon=epsilon, delta=DELTA, seed=seed, **parameters)
 
 
 def _graph(parameters: dict[str, Any], seed: int) -> Any:
     """Return Berkeley13 as the mode prepares it, with the split of a seed."""
-    from graphveil.graph import RECIPES, load_dataset
+    from graphveil.data import RECIPES, load_dataset
 
     root = Path(os.environ.get("GRAPHVEIL_DATA", BESIDE))
     raw = load_dataset(DATA, root, recipe=None)

@@ -7,14 +7,14 @@ One line of ``runs.jsonl`` a run; a run that is there is not made again, so the 
 kill. Then a table: mean test accuracy over the splits and its standard error, in percent.
 
 Rows ``sage``, ``gat`` and ``gin``: one layer of torch_geometric of width 16 and a linear map,
-``PrivateGNN`` without a start, unit node-owner, delta 1e-5, recipe ``gap`` with splits made from ids.
+``PrivateGNN`` without a start, unit node-record, delta 1e-5, recipe ``gap`` with splits made from ids.
 ``sage-started``: the same GraphSAGE by the defaults, where it corrects what the public codes say.
 ``sage-replaced``: the same GraphSAGE where it is hidden which of two records a node has. ``random``: the same
 GraphSAGE where every list is a list of random people, and ``random-encoder`` the encoder of that same fit,
-which reads no list. ``neighbours``: a GraphSAGE of the same size trained on exact trees (four own slots),
+which reads no list. ``neighbors``: a GraphSAGE of the same size trained on exact trees (four own slots),
 whose weights are released and nothing else; its figure is what the weights say to somebody who may read
-every record, on the exact graph, and no release. ``promised``: the same under node-promise, where stars are
-refused and exact trees are all there is, one slot, with the graph's own largest degree promised.
+every record, on the exact graph, and no release. ``promised``: the same under node-bounded-degree, where
+stars are refused and exact trees are all there is, one slot, with the graph's own largest degree promised.
 ``mlp``, ``gap``, ``classcode`` and ``reading`` are this
 library's methods on the same
 splits (ClassCode with all rows released, and reading own edges). ``rows``: unit undirected-edge,
@@ -41,10 +41,10 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil.graph import RECIPES, Adjacency, Graph, to_dense
-from graphveil.models.base import Estimator
-from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.gnn.trained import TrainedStars
+from graphveil.data import RECIPES, Adjacency, Graph, to_dense
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.classcode.codes import simplex_codes
+from graphveil.estimators.gnn.trained import TrainedOneHopGNN
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -94,7 +94,7 @@ MODULES: dict[str, tuple[Callable[[int, int], nn.Module], dict[str, Any]]] = {
 }
 METHODS: dict[str, tuple[Callable[..., Estimator], dict[str, Any]]] = {
     "mlp": (gv.MLP, {}),
-    "gap": (gv.GAP, {"degree_budget": 20}),
+    "gap": (gv.GAP, {"out_degree_bound": 20}),
     "classcode": (gv.ClassCode, {}),
     "reading": (gv.ClassCode, {"read_own_edges": True}),
 }
@@ -102,8 +102,8 @@ METHODS: dict[str, tuple[Callable[..., Estimator], dict[str, Any]]] = {
 
 def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, float]:
     """Return test accuracies by row: of a module on own stars, or of a method, on protected records."""
-    graph = RECIPES["gap"].on_devices().split(raw, split)
-    budget: dict[str, Any] = {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "seed": split}
+    graph = RECIPES["gap"].on_clients().split(raw, split)
+    budget: dict[str, Any] = {"unit": "node-record", "epsilon": epsilon, "delta": 1e-5, "seed": split}
     if row in METHODS:
         method, settings = METHODS[row]
         return {row: method(**budget, **settings).fit(graph).score(graph)}
@@ -113,11 +113,11 @@ def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, fl
         graph = graph.replace(
             adjacency=Adjacency.from_edges(source, drawn, num_nodes=graph.num_nodes, directed=True)
         )
-    if row == "neighbours":
-        return {row: on_trees(graph, {**budget, "out_slots": 4})}
+    if row == "neighbors":
+        return {row: on_trees(graph, {**budget, "max_out_edges": 4})}
     if row == "promised":
         most = int(np.bincount(graph.adjacency.edge_index()[1]).max())
-        return {row: on_trees(graph, {**budget, "unit": "node-promise", "assured_max_degree": most})}
+        return {row: on_trees(graph, {**budget, "unit": "node-bounded-degree", "max_degree": most})}
     module, settings = MODULES[row]
     model = gv.PrivateGNN(module=module, **budget, **settings).fit(graph)
     found = {row: model.score(graph)}
@@ -126,7 +126,7 @@ def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, fl
 
 def on_trees(graph: Graph, budget: dict[str, Any]) -> float:
     """Return the test accuracy of released weights where every record may be read."""
-    model = gv.PrivateGNN(module=sage, reads="neighbours", **budget).fit(graph)
+    model = gv.PrivateGNN(module=sage, neighborhood="neighbors", **budget).fit(graph)
     edges = torch.as_tensor(graph.adjacency.edge_index()).long()
     with torch.no_grad():
         logits = model.module_(to_dense(graph.x), edges)
@@ -138,7 +138,7 @@ def _encoder_alone(model: gv.PrivateGNN, graph: Graph) -> float:
     """Return the test accuracy of the encoder, which reads no list."""
     assert model._fit is not None
     trained = model._fit.trained  # what is measured here is a part, which has no public name
-    assert isinstance(trained, TrainedStars)
+    assert isinstance(trained, TrainedOneHopGNN)
     told, test = trained.encoder.log_posteriors(graph.x).argmax(dim=1), graph.mask("test")
     return float((told[test] == graph.y[test]).float().mean())
 

@@ -25,12 +25,12 @@ from torch_geometric.nn import (
     TransformerConv,
 )
 
-from graphveil.graph import RECIPES, load_dataset
+from graphveil.data import RECIPES, load_dataset
+from graphveil.estimators.gnn.execution_route import choose_route
+from graphveil.estimators.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.mechanisms import StepNoise
-from graphveil.models.gnn.route import route_of
-from graphveil.models.gnn.tree_inputs import TreeInputs
 from graphveil.release.steps.bounded_trees import BoundedTrees
-from graphveil.train.stars import Stars, StarSum
+from graphveil.training.ego_graphs import EgoGraphClippedSum, EgoGraphs
 
 _HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64
 
@@ -64,7 +64,7 @@ CONVOLUTIONS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-def stars(roots: int) -> tuple[Stars, Tensor, int]:
+def stars(roots: int) -> tuple[EgoGraphs, Tensor, int]:
     """Return stars of 64 leaves, their labels and their width."""
     generator = torch.Generator().manual_seed(0)
     width = _LEAVES + 2
@@ -75,17 +75,17 @@ def stars(roots: int) -> tuple[Stars, Tensor, int]:
     return lambda index: (x[index], edges[index]), labels, width
 
 
-def trees(name: str, layers: int) -> tuple[Stars, Tensor, int, Tensor, int, int]:
+def trees(name: str, layers: int) -> tuple[EgoGraphs, Tensor, int, Tensor, int, int]:
     """Return bounded trees of a real graph: D = 2, M = 4; their parents, inputs and classes."""
     graph = RECIPES["gap"].split(load_dataset(name), seed=0)
     nodes = graph.mask("train").nonzero()[:, 0]
     drawn = BoundedTrees(graph.adjacency, slots=2, cap=4, depth=layers, key=bytes(32))
-    inputs = TreeInputs(graph.x, nodes, drawn)
+    inputs = MultiHopInputs(graph.x, nodes, drawn)
     return inputs.of, graph.y[nodes], inputs.width, drawn.parents, graph.num_features, graph.num_classes
 
 
 def plain(
-    module: nn.Module, made: Stars, labels: Tensor, index: Tensor, kind: torch.dtype
+    module: nn.Module, made: EgoGraphs, labels: Tensor, index: Tensor, kind: torch.dtype
 ) -> Callable[[], None]:
     """Return one step on a block-diagonal batch, without the nodes and edges that only fill places."""
     module = copy.deepcopy(module).to(kind)
@@ -113,7 +113,7 @@ def plain(
 
 def private(
     module: nn.Module,
-    made: Stars,
+    made: EgoGraphs,
     labels: Tensor,
     index: Tensor,
     width: int,
@@ -121,8 +121,8 @@ def private(
     sizes: tuple[int, int],
 ) -> tuple[Callable[[], None], str]:
     """Return one private step, and how it is run."""
-    route, _, dtype = route_of(module, *sizes)
-    gradients = StarSum(module, made, labels, width, route=route, parents=parents, dtype=dtype)
+    route, _, dtype = choose_route(module, *sizes)
+    gradients = EgoGraphClippedSum(module, made, labels, width, route=route, parents=parents, dtype=dtype)
     noise = StepNoise(bytes(32), parameters=len(gradients.weights), noise_multiplier=2.0, sampling_rate=0.25)
     steps = iter(range(1 << 30))
 

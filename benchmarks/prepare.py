@@ -6,7 +6,7 @@
 
 Directed edges with power-law targets and random sources, from parquet. A size is measured in a process of
 its own: processor nanoseconds an edge of ``prepare``, the most anonymous memory it held (``RssAnon``) and the
-most that its folder held on the disk, both sampled, and a private hop of 16 columns with either engine, in
+most that its folder held on the disk, both sampled, and a private hop of 16 columns with either backend, in
 turns, with the file in the page cache; its rows are mapped from a file, as node arrays may be. Then a hop
 from the disk: before it the system is asked to let go of the file (``posix_fadvise``, ``DONTNEED``), and what
 is left in the page cache is counted (``fincore``). The exponent is the slope of log CPU on log edges over all
@@ -41,11 +41,18 @@ import pyarrow.parquet
 import torch
 from _measure import medians
 
-from graphveil.graph import Adjacency, open_graph, prepare
-from graphveil.graph.stored.manifest import MANIFEST, SOURCES
+from graphveil.data import Adjacency, open_graph, prepare
+from graphveil.data.stored.manifest import MANIFEST, SOURCES
 from graphveil.privacy import DirectedEdge, MemoryLedger
 from graphveil.propagation import safe_unit
-from graphveil.release import DiskEngine, Engine, InMemoryEngine, NeighborSumData, Release, ReleasePlan
+from graphveil.release import (
+    AggregationBackend,
+    DiskBackend,
+    InMemoryBackend,
+    NeighborSumData,
+    Release,
+    ReleasePlan,
+)
 from graphveil.release.plan import hops
 
 DIM, ROWS = 16, 1 << 22
@@ -132,10 +139,10 @@ def measured(edges: int, nodes: int, memory: str, folder: Path | None, rounds: i
         opened = time.process_time() - start
         rows = unit_rows(work / "rows.npy", nodes)
         with Peak() as beside:
-            hop = medians({"disk": hopping(graph, DiskEngine(), rows, rounds)}, rounds)
+            hop = medians({"disk": hopping(graph, DiskBackend(), rows, rounds)}, rounds)
         cold, wall, cached = from_the_disk(graph, rows)
-        memory_hop = hopping(copied(graph), InMemoryEngine(), rows, rounds)
-        hop |= medians({"memory": memory_hop, "again": hopping(graph, DiskEngine(), rows, rounds)}, rounds)
+        memory_hop = hopping(copied(graph), InMemoryBackend(), rows, rounds)
+        hop |= medians({"memory": memory_hop, "again": hopping(graph, DiskBackend(), rows, rounds)}, rounds)
         hop["disk"] = hop.pop("again")  # in turns with the hop in memory
         folder_bytes = size_of(work / "graph")
     finally:
@@ -188,21 +195,23 @@ def copied(graph: Adjacency) -> Adjacency:
     return Adjacency._in_order(*copies, graph.directed, graph.edge_set)
 
 
-def hopping(graph: Adjacency, engine: Engine, rows: torch.Tensor, rounds: int) -> Callable[[], object]:
-    """Return private hops by an engine, of which one was made."""
+def hopping(
+    graph: Adjacency, backend: AggregationBackend, rows: torch.Tensor, rounds: int
+) -> Callable[[], object]:
+    """Return private hops by a backend, of which one was made."""
     queries = hops(1.0, 1, DIM, DirectedEdge()) * (rounds + 2)
     plan = ReleasePlan(DirectedEdge(), queries, delta=1e-3)
-    release = Release.open(plan, graph, budget=MemoryLedger(), engine=engine)
+    release = Release.open(plan, graph, budget=MemoryLedger(), backend=backend)
     if graph.num_nodes < 10_000_000:  # a large one is long enough without
-        release.ask(NeighborSumData(rows))
-    return lambda: release.ask(NeighborSumData(rows)) is None
+        release.answer(NeighborSumData(rows))
+    return lambda: release.answer(NeighborSumData(rows)) is None
 
 
 def from_the_disk(graph: Adjacency, rows: torch.Tensor) -> tuple[float, float, float]:
     """Return processor and wall seconds of a hop whose edges are not cached, and the MB of them that are."""
     assert graph.folder is not None
     path = graph.folder / SOURCES
-    hop = hopping(graph, DiskEngine(), rows, 1)
+    hop = hopping(graph, DiskBackend(), rows, 1)
     libc = ctypes.CDLL(None, use_errno=True)
     address, size = ctypes.c_void_p(graph.indices.data_ptr()), ctypes.c_size_t(4 * len(graph.indices))
     libc.madvise(address, size, _MADV_DONTNEED)  # what is mapped is not let go of

@@ -23,13 +23,13 @@ from pathlib import Path
 import torch
 from hop import DIM, SIZES, random_graph
 
-from graphveil.graph import Adjacency, load_dataset, open_graph
+from graphveil.cluster.backend import RayBackend
+from graphveil.data import Adjacency, load_dataset, open_graph
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import InMemoryEngine, NeighborSumData, Release, ReleasePlan
-from graphveil.release.engines.base import Engine
-from graphveil.release.engines.on_ray import RayEngine
+from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleasePlan
+from graphveil.release.backends.base import AggregationBackend
 from graphveil.release.plan import hops
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -47,9 +47,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="beside workers")
     options = parser.parse_args()
-    ways: dict[str, tuple[int, Engine]] = {
-        **{name: (threads, InMemoryEngine()) for name, threads in HERE.items()},
-        **{name: (options.threads, RayEngine(workers=count, wait=120.0)) for name, count in WORKERS.items()},
+    ways: dict[str, tuple[int, AggregationBackend]] = {
+        **{name: (threads, InMemoryBackend()) for name, threads in HERE.items()},
+        **{name: (options.threads, RayBackend(workers=count, wait=120.0)) for name, count in WORKERS.items()},
     }
     if options.graph is not None:
         graph = open_graph(options.graph).adjacency
@@ -65,10 +65,10 @@ def main() -> None:
     clock: dict[str, list[float]] = {name: [] for name in ways}
     busy: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(options.turns):
-        for name, (threads, engine) in ways.items():
+        for name, (threads, backend) in ways.items():
             torch.set_num_threads(threads)
-            engine.check(graph)
-            seconds, spent = measured(graph, engine, options.rounds + 1)
+            backend.check(graph)
+            seconds, spent = measured(graph, backend, options.rounds + 1)
             first[name].append(seconds[0])
             clock[name] += seconds[1:]
             busy[name].append(spent)
@@ -92,10 +92,12 @@ def main() -> None:
     print(f"by processor time of the longest path: {one / two / 2:.0%}; load {os.getloadavg()[0]:.1f}")
 
 
-def measured(graph: Adjacency, engine: Engine, rounds: int) -> tuple[list[float], tuple[float, float]]:
+def measured(
+    graph: Adjacency, backend: AggregationBackend, rounds: int
+) -> tuple[list[float], tuple[float, float]]:
     """Return the seconds of hops in a row, and a hop's processor time here and of the busiest worker."""
     seconds, after = [], (0.0, {0: 0.0})
-    for place, _ in enumerate(chain(graph, engine, rounds)):
+    for place, _ in enumerate(chain(graph, backend, rounds)):
         seconds.append(time.perf_counter())
         if place == 1:
             after = time.process_time(), workers()
@@ -105,15 +107,15 @@ def measured(graph: Adjacency, engine: Engine, rounds: int) -> tuple[list[float]
     return taken, (here / (rounds - 1), most / (rounds - 1))
 
 
-def chain(graph: Adjacency, engine: Engine, rounds: int) -> Iterator[None]:
+def chain(graph: Adjacency, backend: AggregationBackend, rounds: int) -> Iterator[None]:
     """Start, and do hops, each from the rows of the one before."""
     query = hops(1.0, 1, DIM)[0]
     plan = ReleasePlan(UndirectedEdge(), (query,) * rounds, delta=1e-3, sampler=DiscreteGaussian)
-    release = Release.open(plan, graph, budget=MemoryLedger(), engine=engine)
+    release = Release.open(plan, graph, budget=MemoryLedger(), backend=backend)
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
     yield
     for _ in range(rounds):
-        rows = shrink_unit(release.ask(NeighborSumData(rows)), query.sigma[0])
+        rows = shrink_unit(release.answer(NeighborSumData(rows)), query.sigma[0])
         yield
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch_geometric.nn import MLP, SimpleConv
 
-from graphveil.graph import Graph, to_dense
+from graphveil.data import Graph, to_dense
 
 HIDDEN, EPOCHS, RATE, HOPS = 16, 100, 0.01, 2
 
@@ -36,7 +36,7 @@ class Encoder(nn.Module):
         self.head = head(HIDDEN, classes)
 
     def rows(self, x: Tensor) -> Tensor:
-        """Return what is sent to the neighbours."""
+        """Return what is sent to the neighbors."""
         return normalize(self.layers(x))
 
     def forward(self, x: Tensor) -> Tensor:

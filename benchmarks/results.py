@@ -13,12 +13,12 @@ from pathlib import Path
 
 import trends
 
-from graphveil.reproduce.cells import Asked, cells_of
-from graphveil.reproduce.figures import figures_of
-from graphveil.reproduce.outputs import Results
-from graphveil.reproduce.reread import results_of_csv
-from graphveil.reproduce.target import MODES, Mode
-from graphveil.reproduce.targets import TARGETS
+from graphveil.lab.papers.cells import ReproductionOptions, cells_of
+from graphveil.lab.papers.figures import figures_of
+from graphveil.lab.papers.outputs import Results
+from graphveil.lab.papers.results_csv import read_results_csv
+from graphveil.lab.papers.target import MODES, Mode
+from graphveil.lab.papers.targets import TARGETS
 
 _COLUMNS = 72  # letters of a command in a line
 HEAD = """# Results
@@ -51,10 +51,10 @@ def pages(folder: Path) -> dict[str, str]:
     read = {path: kept(path) for path in sorted(folder.glob("*.csv"))}
     for path, results in read.items():
         found[f"{path.stem}.md"] = "\n".join(page(results, path)) + "\n"
-        asked, target = results.asked, results.target
+        run_options, target = results.run_options, results.target
         lines.append(
-            f"* [`{target.name}`, {asked.mode} mode]({path.stem}.md): {target.title} "
-            f"({', '.join(target.datasets)}; {asked.runs} run{'s' * (asked.runs > 1)})"
+            f"* [`{target.name}`, {run_options.mode} mode]({path.stem}.md): {target.title} "
+            f"({', '.join(target.datasets)}; {run_options.runs} run{'s' * (run_options.runs > 1)})"
         )
     found["trends.md"] = trends.page({path.stem: results for path, results in read.items()})
     return {"README.md": "\n".join([HEAD, *lines]) + "\n", **found}
@@ -63,7 +63,7 @@ def pages(folder: Path) -> dict[str, str]:
 def page(results: Results, path: Path) -> Iterator[str]:
     """Yield the lines of a page: its command, figures, tables."""
     title, *rest = results.page()
-    yield f"{title} ({results.asked.mode} mode)"  # a target has a page a mode
+    yield f"{title} ({results.run_options.mode} mode)"  # a target has a page a mode
     yield from (
         "",
         "[All results](README.md)",
@@ -82,9 +82,9 @@ def page(results: Results, path: Path) -> Iterator[str]:
 
 def whole(results: Results) -> str:
     """Say how much of the target's grid this is."""
-    asked, target = results.asked, TARGETS[results.target.name]
-    cells = len(cells_of(target, Asked(mode=asked.mode, runs=3)))
-    minutes = target.minutes[0 if asked.mode == "paper" else 2]
+    run_options, target = results.run_options, TARGETS[results.target.name]
+    cells = len(cells_of(target, ReproductionOptions(mode=run_options.mode, runs=3)))
+    minutes = target.minutes[0 if run_options.mode == "paper" else 2]
     return (
         f"{len(results.runs):,} cells. The whole of it, on {', '.join(target.datasets)} with three runs, is "
         f"{cells:,}, about {_minutes(minutes)} of two cores."
@@ -100,7 +100,7 @@ def without_strict(results: Results, path: Path) -> str:
     target = TARGETS[results.target.name]
     kinds = {line.method for line in target.lines}
     beside = list(path.parent.glob(f"{path.name.partition('.')[0]}.strict.*csv"))
-    if results.asked.mode == "strict" or "strict" not in target.modes or kinds == {"-"} or beside:
+    if results.run_options.mode == "strict" or "strict" not in target.modes or kinds == {"-"} or beside:
         return ""
     return (
         f" Strict mode was not run here; `graphveil reproduce {target.name} --mode strict` makes it in about "
@@ -110,12 +110,12 @@ def without_strict(results: Results, path: Path) -> str:
 
 def command(results: Results) -> str:
     """Return the command that makes these results."""
-    target, asked = results.target, results.asked
-    words = [f"graphveil reproduce {target.name} --mode {asked.mode} --runs {asked.runs}"]
+    target, run_options = results.target, results.run_options
+    words = [f"graphveil reproduce {target.name} --mode {run_options.mode} --runs {run_options.runs}"]
     words += [f"--datasets {','.join(target.datasets)}"]
     if target.axis is not None and target.axis.chosen:
         words += [f"--at {','.join(f'{x:g}' for x in target.axis.values)}"]
-    if asked.quick:
+    if run_options.quick:
         words += ["--quick"]
     return " \\\n    ".join(_lines(words))
 
@@ -144,7 +144,7 @@ def kept(path: Path) -> Results:
     """Return the results that a file holds, by its name."""
     name, mode, *quick = path.stem.split(".")
     target = next(TARGETS[each] for each in TARGETS if each.replace(":", "-") == name)
-    return results_of_csv(path.read_text(encoding="utf-8"), target, mode_named(mode), quick=bool(quick))
+    return read_results_csv(path.read_text(encoding="utf-8"), target, mode_named(mode), quick=bool(quick))
 
 
 def mode_named(name: str) -> Mode:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import graphveil as gv
-from graphveil.graph import Graph
+from graphveil.data import Graph
 
 SEEDS = (0, 1, 2)
 STUDENT = 4.303  # 97.5 % quantile of Student's t with 2 degrees of freedom
@@ -33,14 +33,16 @@ METHODS = {
     (EDGE, "mlp"): lambda seed: gv.MLP(unit=EDGE, epsilon=1.0, seed=seed),
     (EDGE, "gap"): lambda seed: gv.GAP(unit=EDGE, epsilon=1.0, seed=seed),
     (EDGE, "classcode"): lambda seed: gv.ClassCode(unit=EDGE, epsilon=1.0, seed=seed),
-    ("node-owner", "mlp"): lambda seed: gv.MLP(unit="node-owner", epsilon=4.0, seed=seed),
-    ("node-owner", "gap"): lambda seed: gv.GAP(unit="node-owner", epsilon=4.0, degree_budget=10, seed=seed),
-    ("node-owner", "classcode"): lambda seed: gv.ClassCode(
-        unit="node-owner", epsilon=4.0, degree_budget=10, seed=seed
+    ("node-record", "mlp"): lambda seed: gv.MLP(unit="node-record", epsilon=4.0, seed=seed),
+    ("node-record", "gap"): lambda seed: gv.GAP(
+        unit="node-record", epsilon=4.0, out_degree_bound=10, seed=seed
+    ),
+    ("node-record", "classcode"): lambda seed: gv.ClassCode(
+        unit="node-record", epsilon=4.0, out_degree_bound=10, seed=seed
     ),
 }
 CELLS = [(data, EDGE, method) for data in DATA for method in ("mlp", "gap", "classcode")] + [
-    (data, "node-owner", method)
+    (data, "node-record", method)
     for data in ("twitch/DE", "facebook100/Berkeley13")
     for method in ("mlp", "gap", "classcode")
 ]
@@ -48,7 +50,7 @@ CELLS = [(data, EDGE, method) for data in DATA for method in ("mlp", "gap", "cla
 
 def graph_of(data: str, unit: str, column: str, seed: int) -> Graph:
     """Return a graph as its recipe prepares it, with a column of money where that is wanted."""
-    graph = gv.load_dataset(data, seed=seed, by_id=unit == "node-owner")
+    graph = gv.load_dataset(data, seed=seed, by_id=unit == "node-record")
     if column == "none":
         return graph
     money = np.random.default_rng(seed).lognormal(12, 1, graph.num_nodes).astype(np.float32)

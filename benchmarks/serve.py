@@ -120,7 +120,7 @@ def run_of(folder: Path, nodes: int) -> Path:
         classes=CLASSES,
         nodes=nodes,
         class_names=tuple(f"t{number}" for number in range(CLASSES)),
-        guarantee=Guarantee.of(UndirectedEdge(), Gaussian(0.2), delta=1e-6, releases=1),
+        guarantee=Guarantee.from_event(UndirectedEdge(), Gaussian(0.2), delta=1e-6, releases=1),
         state={"w": torch.zeros(2)},
         released={"hop": torch.zeros(nodes, 2)},
         proba=proba,
@@ -136,7 +136,7 @@ def bare() -> None:
     from fastapi import FastAPI
     from pydantic import BaseModel
 
-    from graphveil.serve.listen import bound
+    from graphveil.serve.server import bind_socket
 
     class Question(BaseModel):
         ids: list[str]
@@ -148,7 +148,7 @@ def bare() -> None:
     async def predict(question: Question) -> dict[str, object]:
         return {"run": "bench", "predictions": [{"node": one, **row} for one in question.ids]}
 
-    with bound("127.0.0.1", 0) as line:
+    with bind_socket("127.0.0.1", 0) as line:
         print(line.getsockname()[1], flush=True)
         uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[line])
 

@@ -26,14 +26,14 @@ import torch
 from _measure import peak_rss_mb
 from scipy import sparse, stats
 
-from graphveil._random import PublicStreams
-from graphveil.graph import RECIPES, Graph, load_dataset
-from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.local import LocalEstimator
-from graphveil.models.session import Session
-from graphveil.models.simgat import SimGAT, SimilarityThrough
-from graphveil.propagation import Chain, KProp, Propagation, SparseMap
-from graphveil.structure import PublicEdges, averaging, parse_similarity
+from graphveil._util.random import PublicStreams
+from graphveil.data import RECIPES, Graph, load_dataset
+from graphveil.estimators.session import Session
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.lpgnn.local_estimator import LocalEstimator
+from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig
+from graphveil.local.structure import PublicEdges, averaging, parse_similarity
+from graphveil.propagation import ComposedPropagation, KProp, Propagation, SparseMap
 
 KPROP = "kprop"
 SIMILARITIES = {
@@ -44,7 +44,7 @@ SIMILARITIES = {
 BUDGETS = (0.01, 0.1, 1.0, 2.0, 3.0)
 HOPS = (2, 4, 8, 16)
 LEVEL = 0.05
-BASIS = "unit 'node-features' leaves edges public"
+BASIS = "unit 'local-attributes' leaves edges public"
 # LPGNN's best ones at (eps_x, eps_y) = (1, inf), the same for all data sets and for both sides
 LEARNING = {"learning_rate": 0.01, "weight_decay": 0.01, "dropout": 0.75}
 PROBES = 256
@@ -66,12 +66,12 @@ class GivenSimGAT(SimGAT):
     method: ClassVar[str] = "lpgnn"
     given: Any = field(default=None, repr=False)
 
-    def _through(self) -> SimilarityThrough:
-        return GivenThrough(**vars(super()._through()), given=self.given)
+    def _propagation_config(self) -> SimilarityPropagationConfig:
+        return GivenThrough(**vars(super()._propagation_config()), given=self.given)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenThrough(SimilarityThrough):
+class GivenThrough(SimilarityPropagationConfig):
     """Averages by an S that was computed before."""
 
     given: Any = field(repr=False)
@@ -129,7 +129,7 @@ def measured(
     if cell.arm != KPROP:
         build = partial(GivenSimGAT, given=given[cell.arm])
     model = build(
-        unit="node-features",
+        unit="local-attributes",
         eps_x=cell.eps_x,
         eps_y=options.eps_y,
         x_steps=cell.steps,
@@ -320,7 +320,7 @@ def smoothing(graph: Graph, steps: int, found: Any) -> str:
     """
     through: Propagation = KProp(adjacency=graph.adjacency, steps=steps)
     if found is not None:
-        through = Chain((through, SparseMap.of(averaging(found))))
+        through = ComposedPropagation((through, SparseMap.from_scipy(averaging(found))))
     signs = PublicStreams(0).numpy("probes").choice([-1.0, 1.0], size=(graph.num_nodes, PROBES))
     squares = through.apply(torch.from_numpy(signs.astype(np.float32))).square().mean(dim=1)
     classes = through.apply(torch.nn.functional.one_hot(graph.y).float())

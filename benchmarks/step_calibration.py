@@ -20,7 +20,7 @@ from dp_accounting.pld import PLDAccountant
 
 from graphveil.errors import GraphveilError
 from graphveil.mechanisms import public_rate
-from graphveil.privacy import NodeOwner
+from graphveil.privacy import NodeRecord
 from graphveil.release import DPSGDQuery, calibrate_plan
 
 RECORDS, DELTA, PARAMETERS = 20_000, 1e-5, 500
@@ -35,7 +35,7 @@ def calibrated(batch: int, steps: int, epsilon: float) -> tuple[DPSGDQuery, floa
     rate = public_rate(batch, RECORDS)
     started = time.process_time()
     plan = calibrate_plan(
-        NodeOwner(),
+        NodeRecord(),
         epsilon,
         DELTA,
         lambda scale: (

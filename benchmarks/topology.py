@@ -46,18 +46,18 @@ from _measure import peak_rss_mb
 from _topology_tables import Record, tables
 
 from graphveil import METHODS, perturb
-from graphveil._random import RowStream
-from graphveil.dendrogram.chain import Chain, Schedule
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util.random import RowStream
+from graphveil.data import RECIPES, Adjacency, Graph, load_dataset
+from graphveil.data.domain import Domain
+from graphveil.data.tables import write
 from graphveil.errors import ConfigError
-from graphveil.fidelity import SimpleGraph, compare
-from graphveil.fidelity.measures import kl_divergence
-from graphveil.graph import RECIPES, Adjacency, Graph, load_dataset
-from graphveil.graph.domain import Domain
+from graphveil.lab.fidelity import SimpleGraph, compare
+from graphveil.lab.fidelity.measures import kl_divergence
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.perturb.folder import edge_table
-from graphveil.tables import write
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
+from graphveil.release.dendrogram.tree import Dendrogram
 
 COMMANDS = ("accuracy", "queries", "structure", "heterorr")
 BERKELEY, DEEP = "facebook100/Berkeley13", ("priv-hrg", "edge-rr")
@@ -146,7 +146,7 @@ def accuracy(cell: Record, cache: Path) -> Record:
         model = METHODS[method](unit="undirected-edge", seed=seed, **budget)
         return {"accuracy": model.fit(graph, cache=cache).score(graph)}
     if method == "public":
-        public = perturb.public_share(graph.adjacency, cell["fraction"], seed=seed)
+        public = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=seed)
         return {"accuracy": trained(graph.replace(adjacency=public), cell)}
     try:
         released = drawn(graph, cell, cache)
@@ -170,14 +170,12 @@ def trained(graph: Graph, cell: Record) -> float:
     return float(model.fit(graph).score(graph))
 
 
-def drawn(graph: Graph, cell: Record, cache: Path) -> perturb.Perturbed:
+def drawn(graph: Graph, cell: Record, cache: Path) -> perturb.PerturbedGraph:
     """Release a graph as a cell says; at fraction 1 no edge is public."""
     mechanism = mechanism_of(cell, cache)
-    public = perturb.public_share(graph.adjacency, cell["fraction"], seed=cell["seed"])
+    public = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=cell["seed"])
     everybody = torch.ones(graph.num_nodes, dtype=torch.bool)
-    return release_graph(
-        graph, mechanism, unit="private-slot-edge", public_edges=public, private_nodes=everybody
-    )
+    return release_graph(graph, mechanism, unit="edge-subset", public_edges=public, private_nodes=everybody)
 
 
 def mechanism_of(cell: Record, cache: Path) -> perturb.GraphMechanism:
@@ -239,7 +237,7 @@ def structure(cell: Record, cache: Path) -> Record:
     """Return overlap of edges, divergence of degrees, and distance of random walks, as in the source."""
     graph = ppi_graph()
     if cell["mechanism"] == "public":
-        released = perturb.public_share(graph.adjacency, cell["fraction"], seed=cell["seed"])
+        released = perturb.sample_public_edges(graph.adjacency, cell["fraction"], seed=cell["seed"])
     else:
         released = drawn(graph, cell, cache).graph.adjacency
     both = graph.adjacency, released
@@ -256,7 +254,7 @@ def structure(cell: Record, cache: Path) -> Record:
 
 def walk_distance(one: Adjacency, other: Adjacency) -> float:
     """Return the root mean square of (D^-1 A)^h - (D~^-1 A~)^h over h = 1 .. 4 and some rows."""
-    matrices = [SimpleGraph.of(adjacency).matrix().toarray() for adjacency in (one, other)]
+    matrices = [SimpleGraph.from_adjacency(adjacency).matrix().toarray() for adjacency in (one, other)]
     steps = [each / np.maximum(each.sum(axis=1, keepdims=True), 1) for each in matrices]
     rows = np.sort(np.random.default_rng(0).choice(one.num_nodes, min(WALKS, one.num_nodes), replace=False))
     here, total = [np.eye(one.num_nodes)[rows] for _ in steps], 0.0
@@ -323,8 +321,8 @@ def moves_a_second(leaves: int) -> float:
     ends = ends[:, ends[0] != ends[1]]
     private = rng.random(ends.shape[1]) < 0.2
     kinds = [(ends[0][part], ends[1][part]) for part in (~private, private)]
-    chain = Chain(Dendrogram.balanced(leaves, rng), *kinds)
-    schedule, stream = Schedule(every=1, private=0.1, joint=True), RowStream(bytes(32))
+    chain = DendrogramChain(Dendrogram.balanced(leaves, rng), *kinds)
+    schedule, stream = ChainSchedule(every=1, private=0.1, joint=True), RowStream(bytes(32))
     chain.run(1_000_000, schedule, stream)
     started = time.process_time()
     chain.run(300_000, schedule, stream)

@@ -7,7 +7,7 @@ whose file is not there is left out.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from graphveil.reproduce.outputs import Results
+from graphveil.lab.papers.outputs import Results
 
 HEAD = """# Which trends of the papers hold here
 
@@ -57,7 +57,7 @@ class Trend:
     file: str
     pairs: tuple[tuple[str, Place, Place], ...]
 
-    def in_mode(self, mode: str, results: Collection[str]) -> "Trend | None":
+    def for_mode(self, mode: str, results: Collection[str]) -> "Trend | None":
         """Return the trend with the file of a mode; None where there is none."""
         target, own, *_ = self.file.split(".")
         names = (self.file,) if own == mode else (f"{target}.{mode}", f"{target}.{mode}.quick")
@@ -252,7 +252,7 @@ TRENDS = (
     ),
     *(
         lines(
-            f"LPGNN: randomised features above {rival}",
+            f"LPGNN: randomized features above {rival}",
             "lpgnn-features.paper.quick",
             "cora",
             "",
@@ -338,7 +338,7 @@ def _section(mode: str, words: str, results: Mapping[str, Results]) -> str:
     """Return the trends of a mode, and how many of them hold."""
     found = [
         (trend, list(gains(trend, (results.get(f"{trend.file}.quick"), results[trend.file]))))
-        for trend in (each.in_mode(mode, results) for each in TRENDS)
+        for trend in (each.for_mode(mode, results) for each in TRENDS)
         if trend is not None
     ]
     rows = [(trend, some, verdict(some)) for trend, some in found if some]

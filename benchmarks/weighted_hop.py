@@ -1,16 +1,15 @@
 """How much slower is a private hop whose messages are weighed by similarity?
 
-    python benchmarks/weighted_hop.py [--large] [--rounds 7] [--without-compiler]
+    python benchmarks/weighted_hop.py [--large] [--rounds 7] [--without-kernels]
 
 One thread, 16 columns, keys of 16 columns, random ids. A hop makes the tables of its weights, truncates,
-sums exactly, adds noise and normalises; it is set against the same hop without weights in the same rounds.
+sums exactly, adds noise and normalizes; it is set against the same hop without weights in the same rounds.
 Attention has as many hidden units as there are columns, as ``gap`` trains it. The number behind jaccard is
 how many features there are: of 767 each node has a third, as in amazon/computers, and of 4,714 up to 31, as
 in facebook_pages; these two are measured on the smallest graph only.
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,12 +19,13 @@ from _measure import fastest
 from hop import DIM, SIZES, random_graph
 from scipy import sparse
 
-from graphveil.graph import Adjacency, Features
+from graphveil import _kernels
+from graphveil.data import Adjacency, Features
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import NeighborSumData, Release, ReleasePlan
 from graphveil.release.plan import hops
-from graphveil.weights import parse_weight
+from graphveil.release.weights import parse_weight
 
 FAST = (
     "one",
@@ -46,11 +46,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also 1.8M nodes and 81M edges (2 GB)")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--without-compiler", action="store_true", help="the way without llvmlite")
+    parser.add_argument("--without-kernels", action="store_true", help="the way without the loops in C")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.without_compiler:
-        sys.modules["llvmlite.binding"] = None  # type: ignore[assignment]  # as if it were not installed
+    if options.without_kernels:
+        _kernels._native = None
     print(f"d = {DIM}, one thread, processor time, best of {options.rounds} rounds")
     print(f"{'size':>5} {'weights':>18} {'ns/edge':>8} {'x plain':>8}")
     for name, (nodes, edges) in SIZES.items():
@@ -82,9 +82,9 @@ def private(graph: Adjacency, name: str, rows: torch.Tensor, rounds: int) -> Ite
     release = Release.open(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryLedger())
     for query in queries:
         asked = (
-            release.ask(NeighborSumData(rows))
+            release.answer(NeighborSumData(rows))
             if similarity is None
-            else release.ask(NeighborSumData(rows, keys))
+            else release.answer(NeighborSumData(rows, keys))
         )
         rows = shrink_unit(asked, query.sigma[0])
         yield rows

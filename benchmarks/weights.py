@@ -30,13 +30,13 @@ from typing import Any
 import torch
 from scipy import stats
 
+from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.errors import CalibrationError
-from graphveil.graph import RECIPES, Graph, load_dataset
-from graphveil.models.base import Estimator
-from graphveil.models.classcode import ClassCode
-from graphveil.models.gap import GAP
-from graphveil.models.mlp import MLP
-from graphveil.weights import SigmoidCos, register_weight
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.classcode import ClassCode
+from graphveil.estimators.gap import GAP
+from graphveil.estimators.mlp import MLP
+from graphveil.release.weights import SigmoidCos, register_weight
 
 ROWS = (
     "mlp",

@@ -11,70 +11,72 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil import attacks, audit, engines, errors, mechanisms, perturb
-    from graphveil.experiment.accounts.calibration import calibrate
-    from graphveil.experiment.sweeps.sweep import sweep
-    from graphveil.fidelity.comparison import compare
-    from graphveil.graph import Graph, list_datasets, load_dataset, open_graph, read_graph, split
-    from graphveil.models import METHODS, register
-    from graphveil.models.base import Estimator
-    from graphveil.models.classcode import ClassCode
-    from graphveil.models.gap import GAP
-    from graphveil.models.gat import GAT
-    from graphveil.models.gcn import GCN
-    from graphveil.models.gnn import PrivateGNN
-    from graphveil.models.heterorr import HeteroRR
-    from graphveil.models.label_posterior import LabelPosterior
-    from graphveil.models.lpgnn import LPGNN
-    from graphveil.models.mlp import MLP
-    from graphveil.models.own.private_module import PrivateModule
-    from graphveil.models.private_hops import ReleasedRows, private_hops
-    from graphveil.models.sage import SAGE
-    from graphveil.models.saved import load_model
-    from graphveil.models.simgat import SimGAT
+    from graphveil import audit, backends, errors, mechanisms, perturb
+    from graphveil.data import Graph, list_datasets, load_dataset, open_graph, read_graph, split
+    from graphveil.estimators import METHODS, register
+    from graphveil.estimators.base import Estimator
+    from graphveil.estimators.classcode import ClassCode
+    from graphveil.estimators.gap import GAP
+    from graphveil.estimators.gat import GAT
+    from graphveil.estimators.gcn import GCN
+    from graphveil.estimators.gnn import PrivateGNN
+    from graphveil.estimators.mlp import MLP
+    from graphveil.estimators.own.private_module import PrivateModule
+    from graphveil.estimators.private_hops import ReleasedRows, private_hops
+    from graphveil.estimators.sage import SAGE
+    from graphveil.estimators.saved import load_model
+    from graphveil.lab import attacks
+    from graphveil.lab.fidelity.comparison import compare
+    from graphveil.local.heterorr import HeteroRR
+    from graphveil.local.label_posterior import LabelPosterior
+    from graphveil.local.lpgnn import LPGNN
+    from graphveil.local.simgat import SimGAT
     from graphveil.privacy import Guarantee, MemoryLedger, attach_ledger, ledger_of
+    from graphveil.runs.accounts.calibration import calibrate
+    from graphveil.runs.sweeps.sweep import sweep
 
 __version__ = "0.1.0"
 
-_RENAMED = ("MemoryBudget", "attach_budget", "budget_of")  # old names, for one release
-_HOMES = {
-    "ClassCode": "graphveil.models.classcode",
-    "Estimator": "graphveil.models.base",
-    "GAP": "graphveil.models.gap",
-    "GAT": "graphveil.models.gat",
-    "GCN": "graphveil.models.gcn",
-    "Graph": "graphveil.graph",
+_LAZY_MODULES = {
+    "attacks": "graphveil.lab.attacks",
+    "audit": "graphveil.audit",
+    "backends": "graphveil.backends",
+    "errors": "graphveil.errors",
+    "mechanisms": "graphveil.mechanisms",
+    "perturb": "graphveil.perturb",
+}
+_LAZY_IMPORTS = {
+    "ClassCode": "graphveil.estimators.classcode",
+    "Estimator": "graphveil.estimators.base",
+    "GAP": "graphveil.estimators.gap",
+    "GAT": "graphveil.estimators.gat",
+    "GCN": "graphveil.estimators.gcn",
+    "Graph": "graphveil.data",
     "Guarantee": "graphveil.privacy",
-    "HeteroRR": "graphveil.models.heterorr",
-    "LPGNN": "graphveil.models.lpgnn",
-    "LabelPosterior": "graphveil.models.label_posterior",
-    "METHODS": "graphveil.models",
-    "MLP": "graphveil.models.mlp",
+    "HeteroRR": "graphveil.local.heterorr",
+    "LPGNN": "graphveil.local.lpgnn",
+    "LabelPosterior": "graphveil.local.label_posterior",
+    "METHODS": "graphveil.estimators",
+    "MLP": "graphveil.estimators.mlp",
     "MemoryLedger": "graphveil.privacy",
-    "PrivateGNN": "graphveil.models.gnn",
-    "PrivateModule": "graphveil.models.own.private_module",
-    "ReleasedRows": "graphveil.models.private_hops",
-    "SAGE": "graphveil.models.sage",
-    "SimGAT": "graphveil.models.simgat",
+    "PrivateGNN": "graphveil.estimators.gnn",
+    "PrivateModule": "graphveil.estimators.own.private_module",
+    "ReleasedRows": "graphveil.estimators.private_hops",
+    "SAGE": "graphveil.estimators.sage",
+    "SimGAT": "graphveil.local.simgat",
     "attach_ledger": "graphveil.privacy",
-    "attacks": "",
-    "audit": "",
-    "calibrate": "graphveil.experiment.accounts.calibration",
-    "compare": "graphveil.fidelity",
-    "engines": "",
-    "errors": "",
+    "calibrate": "graphveil.runs.accounts.calibration",
+    "compare": "graphveil.lab.fidelity",
     "ledger_of": "graphveil.privacy",
-    "list_datasets": "graphveil.graph",
-    "load_dataset": "graphveil.graph",
-    "load_model": "graphveil.models.saved",
-    "mechanisms": "",
-    "open_graph": "graphveil.graph",
-    "perturb": "",
-    "private_hops": "graphveil.models.private_hops",
-    "read_graph": "graphveil.graph",
-    "register": "graphveil.models",
-    "split": "graphveil.graph",
-    "sweep": "graphveil.experiment.sweeps.sweep",
+    "list_datasets": "graphveil.data",
+    "load_dataset": "graphveil.data",
+    "load_model": "graphveil.estimators.saved",
+    "open_graph": "graphveil.data",
+    "private_hops": "graphveil.estimators.private_hops",
+    "read_graph": "graphveil.data",
+    "register": "graphveil.estimators",
+    "split": "graphveil.data",
+    "sweep": "graphveil.runs.sweeps.sweep",
 }
 
 __all__ = [
@@ -99,9 +101,9 @@ __all__ = [
     "attach_ledger",
     "attacks",
     "audit",
+    "backends",
     "calibrate",
     "compare",
-    "engines",
     "errors",
     "ledger_of",
     "list_datasets",
@@ -120,12 +122,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name in _RENAMED:  # not kept, so that every use is told
-        return import_module("graphveil.privacy").renamed(name)
-    if name not in _HOMES:
+    if name in _LAZY_MODULES:
+        found: Any = import_module(_LAZY_MODULES[name])
+    elif name in _LAZY_IMPORTS:
+        found = getattr(import_module(_LAZY_IMPORTS[name]), name)
+    else:
         raise AttributeError(f"module 'graphveil' has no attribute {name!r}")
-    home = _HOMES[name]
-    found = getattr(import_module(home), name) if home else import_module(f"graphveil.{name}")
     globals()[name] = found
     return found
 

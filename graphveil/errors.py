@@ -3,22 +3,22 @@
 ::
 
     GraphveilError
-    ├── InputError (ValueError)        the caller can fix it; nothing was computed or spent
-    │   ├── ConfigError                a parameter: unknown name, wrong type, outside its range
-    │   ├── GraphError                 the data: columns, ids, features, labels, shapes
-    │   │   └── TableError             two tables: everything that is wrong with them, and what would pass
-    │   ├── ArtifactError              a file or run folder: missing, damaged, hostile, other version
-    │   └── MessageError               an LDP report: malformed, replayed, of another survey or version
-    ├── PrivacyError                   the guarantee asked for cannot be given; nothing was spent
-    │   ├── UnitError                  the unit is missing, or does not fit the data
-    │   ├── NeverError                 no proof can exist: a counterexample is known
-    │   ├── NotYetError                plausible but unproved, or not built: names what to use instead
-    │   ├── CalibrationError           no noise meets the budget
-    │   └── BudgetError                the privacy ledger refuses: requested, remaining, difference
-    ├── ReleaseError                   a release went wrong after it was recorded; it stays charged
-    ├── LedgerError                    the ledger's database cannot be used; nothing is released unbooked
-    ├── RunError                       a run failed; what was saved can be resumed
-    └── MissingDependencyError         an optional package is needed: names the extra
+    ├── InputError                             (ValueError) the caller can fix it; nothing was spent
+    │   ├── ConfigError                        a parameter: unknown name, wrong type, outside its range
+    │   ├── GraphError                         the data: columns, ids, features, labels, shapes
+    │   │   └── TableError                     two tables: all that is wrong, and what would pass
+    │   ├── ArtifactError                      a file or run folder: missing, damaged, hostile, other version
+    │   └── LDPReportError                     an LDP report: malformed, replayed, of another protocol
+    ├── PrivacyError                           the guarantee asked for cannot be given; nothing was spent
+    │   ├── UnitError                          the unit is missing, or does not fit the data
+    │   ├── UnsupportedGuaranteeError          no proof can exist: a counterexample is known
+    │   ├── NotImplementedGuaranteeError       plausible but unproved, or not built: names what to use instead
+    │   ├── CalibrationError                   no noise meets the budget
+    │   └── BudgetError                        the privacy ledger refuses: requested, remaining, difference
+    ├── ReleaseError                           a release went wrong after it was recorded; it stays charged
+    ├── LedgerError                            the ledger's database cannot be used; nothing was released
+    ├── RunError                               a run failed; what was saved can be resumed
+    └── MissingDependencyError                 an optional package is needed: names the extra
 
 Messages say what (with the numbers), why, and a fix that can be typed. They never contain a value of
 the data: no feature, node id, label or private count.
@@ -75,7 +75,7 @@ class ArtifactError(InputError):
     """A file or run folder is missing, damaged, hostile, or of another version."""
 
 
-class MessageError(InputError):
+class LDPReportError(InputError):
     """A client's LDP report or a survey is malformed, replayed, out of range, or of another version."""
 
 
@@ -87,11 +87,11 @@ class UnitError(PrivacyError, ValueError):
     """The unit of protection is missing, or does not fit the data."""
 
 
-class NeverError(PrivacyError):
+class UnsupportedGuaranteeError(PrivacyError):
     """No proof can exist for this combination: a counterexample is known."""
 
 
-class NotYetError(PrivacyError):
+class NotImplementedGuaranteeError(PrivacyError):
     """This combination is unproved or not built; the message names what to use instead."""
 
 

@@ -64,9 +64,9 @@ def data_root() -> Path:
 @pytest.fixture
 def ray_here(ray_folder: Path) -> Iterator[Path]:
     """Join a cluster of Ray on this machine, with room for two workers; give the folder that it writes to."""
-    from graphveil.release.engines.cluster.joining import imported
+    from graphveil.cluster.ray_connection import import_ray
 
-    ray = imported()
+    ray = import_ray()
     if not ray.is_initialized():
         quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         ray.init(num_cpus=2, object_store_memory=100 << 20, _temp_dir=str(ray_folder), **quiet)
@@ -86,22 +86,22 @@ def ray_folder() -> Iterator[Path]:
 @pytest.fixture
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a page name weights and methods of its own, which other pages do not find."""
-    from graphveil import models
-    from graphveil.models.own import code
-    from graphveil.weights import registry
+    from graphveil import estimators
+    from graphveil.estimators.own import code
+    from graphveil.release.weights import registry
 
-    for module, name in ((registry, "_NAMED"), (models, "_REGISTERED"), (code, "_KNOWN")):
+    for module, name in ((registry, "_NAMED"), (estimators, "_REGISTERED"), (code, "_REGISTERED")):
         monkeypatch.setattr(module, name, dict(getattr(module, name)))
 
 
 @pytest.fixture
 def double(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
     """Put the quick method for units of records into the table of methods."""
-    from models.doubles import Double
+    from estimators.doubles import Double
 
-    from graphveil import models
+    from graphveil import estimators
 
-    monkeypatch.setitem(models._CLASSES, Double.method, (Double.__module__, Double.__name__))
+    monkeypatch.setitem(estimators._CLASSES, Double.method, (Double.__module__, Double.__name__))
     return Double
 
 

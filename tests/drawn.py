@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from graphveil.mechanisms import DiscreteGaussian, IntegerNoise
+from graphveil.mechanisms import DiscreteGaussian
 
 
 def draw_otherwise(patch: pytest.MonkeyPatch, draw: Callable[..., Any], law: type = DiscreteGaussian) -> None:
-    """Have a law's noise drawn by a function; compiled sums do not draw it themselves meanwhile."""
+    """Have the noise of a distribution drawn by another function."""
     patch.setattr(law, "draw", draw)
-    if issubclass(law, IntegerNoise):
-        patch.setattr(law, "drawing", IntegerNoise.drawing)

@@ -26,12 +26,12 @@ def test_linkteller_on_a_run(invoke: Invoke, run: Path) -> None:
     again = invoke("attack", "linkteller", run, "--count", 40, "--json")
     found = again.json
     assert found["internal"] is True
-    assert {"auc", "tpr_at_1pct_fpr", "baseline", "ceiling"} <= set(found)
+    assert {"auc", "max_tpr_at_1pct_fpr", "baseline", "theoretical_bound"} <= set(found)
     assert found["auc"] > found["baseline"]["auc"]
     kept = run / "internal" / "attacks"
     assert json.loads((kept / "linkteller.json").read_text()) == found
     page = (kept / "linkteller.html").read_text()
-    assert "<svg" in page and "log10" in page and "Do not publish" in page
+    assert "<svg" in page and "0.0001" in page and "Do not publish" in page
     assert not [path for path in (run / "release").iterdir() if "linkteller" in path.name]
 
 
@@ -68,11 +68,11 @@ def test_misuse_is_refused(invoke: Invoke, run: Path) -> None:
 def test_records_of_a_collection(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     out = tmp_path / "local"
     settings = ["eps_x=2", "eps_y=3", "low=-4", "high=6", "epochs=10", "x_steps=2", "y_steps=2"]
-    budget = ["--unit", "node-features", *(word for one in settings for word in ("--set", one))]
+    budget = ["--unit", "local-attributes", *(word for one in settings for word in ("--set", one))]
     assert invoke("train", "lpgnn", *files.flags, *budget, "--out", out, "--no-baseline").code == 0
     found = invoke("attack", "reconstruction", out, "--json").json
     assert found["epsilon"] == 2.0 and len(found["attackers"]) == 4
-    done = invoke("attack", "poisoning", out, "--lie", "label", "--share", 0.1)
+    done = invoke("attack", "poisoning", out, "--strategy", "label", "--share", 0.1)
     assert done.code == 0 and "robust" in done.out, done.err
     assert json.loads((out / "internal" / "attacks" / "poisoning.json").read_text())["share"] == 0.1
 

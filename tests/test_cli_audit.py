@@ -35,13 +35,14 @@ def test_a_sound_run_is_certified_and_nothing_is_found(invoke: Invoke, run: Path
     assert all(not one["broken"] for one in found["replays"])
     assert json.loads((run / "internal" / "audit.json").read_text()) == found
     assert not list((run / "release").glob("*audit*"))
-    page = (run / "internal" / "audit.html").read_text()
-    assert page.count('class="certified"') == page.count('class="claimed"') == 2  # all together, and hops
-    assert "above" not in page.partition("<main>")[2]
+    page = (run / "internal" / "audit.html").read_text().partition("<main>")[2]
+    bars, ticks = "fill: var(--c0)", "stroke: var(--ink); stroke-width: 2"
+    assert page.count(bars) == page.count(ticks) == 2  # all together, and hops
+    assert "var(--warn)" not in page
 
 
 def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    budget = ["--unit", "private-slot-edge", "--epsilon", 2, "--private-nodes", "all"]
+    budget = ["--unit", "edge-subset", "--epsilon", 2, "--private-nodes", "all"]
     features = ["--private-fraction", 0.3, "--set", "eps_x=4", "--set", "epochs=2"]
     found = invoke(
         "audit",
@@ -54,17 +55,18 @@ def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: F
     (stage,) = found["canaries"]["stages"]
     assert stage["stage"] == "counts of blocks" and 0.8 < found["canaries"]["share"] <= 1
     (report,) = found["replays"]
-    assert report["unit"] == "private-slot-edge" and report["attained"]["0-0"] > 0.99
+    assert report["unit"] == "edge-subset" and report["attained"]["0-0"] > 0.99
     (told,) = found["reports"]
     assert told["part"] == "features" and 0.5 < told["epsilon_at_least"] / told["claimed"] <= 1
 
 
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
-    from graphveil.experiment.pages.audit_chart import Bar, bar_chart
+    from graphveil.runs.pages.charts import Bar, audit_chart, inline_svg
 
-    chart = bar_chart([Bar("a <stage>", 1.5, 1.0), Bar("free", 0.0, float("inf"))])
-    assert chart.count('class="above"') == 1 and chart.count('class="claimed"') == 1
-    assert "a &lt;stage&gt;" in chart and "0 of inf" in chart
+    bars = [Bar("a <stage>", 1.5, 1.0), Bar("below", 0.5, 1.0), Bar("free", 0.0, float("inf"))]
+    chart = inline_svg(lambda: audit_chart(bars), "certified and claimed epsilon")
+    assert chart.count("var(--warn)") == 1 and chart.count("stroke: var(--ink); stroke-width: 2") == 2
+    assert "a &lt;stage&gt;" in chart and "1.5 of 1" in chart and "0 of inf" in chart
 
 
 def test_a_run_with_too_little_noise_fails(
@@ -78,19 +80,21 @@ def test_a_run_with_too_little_noise_fails(
 
 
 def test_a_claim_that_the_configuration_does_not_make_is_found(invoke: Invoke, run: Path) -> None:
-    from graphveil.experiment import audited
+    from graphveil.runs import run_audit
 
-    found = audited.audit_run(run, pairs=5)
-    lying = audited.RunAudit(**{**vars(found), "claimed": found.claimed / 2})
+    found = run_audit.audit_run(run, pairs=5)
+    lying = run_audit.RunAudit(**{**vars(found), "claimed": found.claimed / 2})
     assert any("stored configuration" in fault for fault in lying.faults)
 
 
 def test_reports_of_records_are_audited(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    budget = ["--unit", "node-features", "--set", "eps_x=1.0", "--set", "eps_y=1.0", "--set", "epochs=3"]
+    budget = ["--unit", "local-attributes", "--set", "eps_x=1.0", "--set", "eps_y=1.0", "--set", "epochs=3"]
     found = invoke("audit", trained(invoke, files, tmp_path / "run", "lpgnn", *budget), "--json").json
     parts = {one["part"]: one for one in found["reports"]}
     assert set(parts) == {"label", "features"}
-    assert all(0.8 < one["epsilon_at_least"] <= 1.0 < one["ceiling"] for one in parts.values())
+    assert all(
+        0.8 < one["epsilon_at_least"] <= 1.0 < one["max_certifiable_epsilon"] for one in parts.values()
+    )
 
 
 def test_what_promises_nothing_is_refused(invoke: Invoke, files: Files, run: Path, tmp_path: Path) -> None:

@@ -84,15 +84,15 @@ def test_check_says_the_same_without_training(
     [
         ("a" * 20, None, "undirected-edge", "fewer than two classes"),
         (" " * 20, None, "undirected-edge", "fewer than two classes"),
-        ("abababab", None, "undirected-edge", "no labelled val nodes"),
+        ("abababab", None, "undirected-edge", "no labeled val nodes"),
         ("ababababa", None, "undirected-edge", None),
-        ("ab" + " " * 18, None, "undirected-edge", "no labelled val nodes"),
+        ("ab" + " " * 18, None, "undirected-edge", "no labeled val nodes"),
         ("ababab ", "rrrvtrv", "undirected-edge", None),
-        ("abab ab", "rrrtvrt", "undirected-edge", "no labelled val nodes"),
-        ("ab b ab", "rrrrvvr", "undirected-edge", "no labelled test nodes"),
-        ("ab b ab", "rrrrvvr", "node-owner", "no labelled test nodes"),
+        ("abab ab", "rrrtvrt", "undirected-edge", "no labeled val nodes"),
+        ("ab b ab", "rrrrvvr", "undirected-edge", "no labeled test nodes"),
+        ("ab b ab", "rrrrvvr", "node-record", "no labeled test nodes"),
         ("ab b ab", "rttvvvr", "undirected-edge", None),
-        ("ab b a ", "rttvvvr", "undirected-edge", "one labelled train node"),
+        ("ab b a ", "rttvvvr", "undirected-edge", "one labeled train node"),
     ],
 )
 def test_check_and_train_agree_on_what_can_be_learned(
@@ -116,7 +116,7 @@ def test_check_and_train_agree_on_what_can_be_learned(
     assert checked.code == (words is not None)
     assert [words in said for said in checked.json["problems"]] == [True] * (words is not None)
     private = ["--unit", unit, "--epsilon", 4, "--delta", 1e-3, *QUICK]
-    private += ["--directed", "--classes", "a,b", "--degree-budget", 2] if unit == "node-owner" else []
+    private += ["--directed", "--classes", "a,b", "--out-degree-bound", 2] if unit == "node-record" else []
     if words is not None:
         spend_nothing(monkeypatch)
     trained = invoke("train", "gap", *flags, *private, "--out", "run")
@@ -172,7 +172,7 @@ def test_check_does_not_load_torch(small: list[str]) -> None:
     assert done.stdout.strip().endswith("False")
 
 
-@pytest.mark.parametrize("unit", ["node-owner", "node-promise"])
+@pytest.mark.parametrize("unit", ["node-record", "node-bounded-degree"])
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -184,7 +184,7 @@ def test_units_of_records_learn_nothing_from_the_table(
     invoke: Invoke, small: list[str], monkeypatch: pytest.MonkeyPatch, unit: str, flags: list[str], words: str
 ) -> None:
     spend_nothing(monkeypatch)
-    budget = ["--unit", unit, "--epsilon", 4, "--assured-max-degree", 9]
+    budget = ["--unit", unit, "--epsilon", 4, "--max-degree", 9]
     answer = invoke("train", "gap", *small, *COLUMNS, *flags, "--unknown-ids", "drop", *budget)
     assert answer.code == 2 and words in answer.err
 

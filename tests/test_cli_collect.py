@@ -14,8 +14,8 @@ import pytest
 from command import NODES, SECRET, Files, Invoke, read, write
 
 from graphveil.cli import collect
-from graphveil.collect import MAX_EPS, Survey, decode
 from graphveil.errors import ConfigError
+from graphveil.local.collect import MAX_EPS, CollectionProtocol, decode
 from graphveil.mechanisms import LabelRR, MultiBit
 
 ASK = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
@@ -26,10 +26,10 @@ RECORDS = ["--id", "user", "--label", "team"]
 @pytest.fixture
 def collected(invoke: Invoke, files: Files) -> list[str]:
     """Write a survey and messages; the flags that decode them."""
-    invoke("collect", "survey", *ASK, *LABEL, "--purpose", "pilot", "--out", "survey.json")
+    invoke("collect", "protocol", *ASK, *LABEL, "--purpose", "pilot", "--out", "survey.json")
     nodes = ["--nodes", files.nodes, *RECORDS]
-    invoke("collect", "answer", "--survey", "survey.json", *nodes, "--out", "messages.csv")
-    return ["--survey", "survey.json", "--messages", "messages.csv", "--id", "user", "--out", "nodes.csv"]
+    invoke("collect", "randomize", "--protocol", "survey.json", *nodes, "--out", "messages.csv")
+    return ["--protocol", "survey.json", "--reports", "messages.csv", "--id", "user", "--out", "nodes.csv"]
 
 
 def ids(path: str) -> list[str]:
@@ -42,10 +42,10 @@ def ids(path: str) -> list[str]:
 def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
     invoke: Invoke, files: Files, collected: list[str]
 ) -> None:
-    survey = Survey.from_json(Path("survey.json").read_text())
+    protocol = CollectionProtocol.from_json(Path("survey.json").read_text())
     head, *rows = read(Path("messages.csv"))
     assert head == ["user", "message"]
-    answers = {row[0]: decode(survey, row[0], base64.b64decode(row[1], validate=True)) for row in rows}
+    answers = {row[0]: decode(protocol, row[0], base64.b64decode(row[1], validate=True)) for row in rows}
     record = invoke("collect", "decode", *collected, "--label", "team", "--json").json
     assert (record["accepted"], record["refused"], record["nodes"]) == (NODES, 0, NODES)
     head, *rows = read(Path("nodes.csv"))
@@ -53,8 +53,8 @@ def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
     assert [row[0] for row in rows] == sorted(ids(str(files.nodes)))
     assert [row[3] for row in rows] == [f"t{answers[row[0]].label}" for row in rows]
     said = answers[rows[7][0]].features
-    assert survey.features is not None and said is not None
-    estimate = survey.features.estimate(said)[0]
+    assert protocol.features is not None and said is not None
+    estimate = protocol.features.estimate(said)[0]
     assert [float(cell) for cell in rows[7][1:3]] == pytest.approx(estimate, rel=1e-6)
     flags = ["--nodes", "nodes.csv", "--edges", files.edges, *files.flags[4:]]
     privacy = ["--unit", "undirected-edge", "--epsilon", 1, "--set", "epochs=3"]
@@ -63,30 +63,30 @@ def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
 
 
 def test_every_command_prints_the_statement_and_one_object(invoke: Invoke, files: Files) -> None:
-    asked = invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json", "--json")
-    nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS]
-    answered = invoke("collect", "answer", *nodes, "--out", "m.parquet", "--json")
-    messages = ["--survey", "s.json", "--messages", "m.parquet", "--id", "user"]
+    asked = invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json", "--json")
+    nodes = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS]
+    answered = invoke("collect", "randomize", *nodes, "--out", "m.parquet", "--json")
+    messages = ["--protocol", "s.json", "--reports", "m.parquet", "--id", "user"]
     decoded = invoke("collect", "decode", *messages, "--out", "n.parquet", "--json")
     for answer in (asked, answered, decoded):
         guarantee = answer.json["guarantee"]
-        assert guarantee["unit"] == "node-features"
+        assert guarantee["unit"] == "local-attributes"
         assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (8, 6, 2)
         assert guarantee["valid"] is True
         assert "eps_x = 6 and its label at eps_y = 2 (total 8; inf" in guarantee["statement"]
         assert guarantee["statement"] in answer.err
-        assert answer.json["survey"] == asked.json["survey"]
-    assert "own device ran the randomiser" in asked.json["guarantee"]["statement"]
+        assert answer.json["protocol"] == asked.json["protocol"]
+    assert "own device ran the randomizer" in asked.json["guarantee"]["statement"]
     assert "This process held the raw data" in answered.json["guarantee"]["statement"]
-    assert "saw only what had left the randomiser" in decoded.json["guarantee"]["statement"]
-    assert asked.json["message_bytes"] == 42
+    assert "saw only what had left the randomizer" in decoded.json["guarantee"]["statement"]
+    assert asked.json["report_bytes"] == 42
     assert parquet.read_table("n.parquet").column_names == ["user", "age", "height", "label"]
 
 
 def test_a_survey_is_for_handing_out_and_a_private_count_is_not(invoke: Invoke, files: Files) -> None:
-    assert invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json").code == 0
-    flags = ["--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
-    assert invoke("collect", "answer", *flags, "--out", "m.csv", "--internal", "i.json").code == 0
+    assert invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json").code == 0
+    flags = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
+    assert invoke("collect", "randomize", *flags, "--out", "m.csv", "--internal", "i.json").code == 0
     assert Path("s.json").stat().st_mode & 0o777 == 0o644
     assert Path("i.json").stat().st_mode & 0o777 == 0o600
 
@@ -96,7 +96,7 @@ def test_statements_break_between_words_on_a_terminal(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of standard output
     monkeypatch.setenv("COLUMNS", "60")
-    lines = invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json").out.splitlines()
+    lines = invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json").out.splitlines()
     assert len(lines) > 3
     assert max(map(len, lines[1:])) <= 60
 
@@ -104,20 +104,29 @@ def test_statements_break_between_words_on_a_terminal(
 def test_without_json_people_read_the_same(invoke: Invoke, files: Files, collected: list[str]) -> None:
     answer = invoke("collect", "decode", *collected)
     assert f"{NODES} messages accepted and 0 refused; the nodes are in nodes.csv" in answer.out
-    assert "Each node's features are randomised on their own at eps_x = 6" in answer.out
+    assert "Each node's features are randomized on their own at eps_x = 6" in answer.out
 
 
 def test_feature_rr_with_public_weights_and_settings(invoke: Invoke, files: Files) -> None:
     Path("theta.json").write_text("[0.75, 0.25]")
     ask = [*ASK, "--mechanism", "feature-rr", "--theta", "theta.json"]
     settings = ["--set", "k=10", "--set", "mode=ceil", "--set", "decode=naive"]
-    invoke("collect", "survey", *ask, *settings, "--out", "s.json")
-    law = Survey.from_json(Path("s.json").read_text()).features
+    invoke("collect", "protocol", *ask, *settings, "--out", "s.json")
+    law = CollectionProtocol.from_json(Path("s.json").read_text()).features
     assert [(feature.epsilon, feature.k) for feature in law.features] == [(4.5, 10), (1.5, 10)]
     invoke(
-        "collect", "answer", "--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"
+        "collect",
+        "randomize",
+        "--protocol",
+        "s.json",
+        "--nodes",
+        files.nodes,
+        "--id",
+        "user",
+        "--out",
+        "m.csv",
     )
-    flags = ["--survey", "s.json", "--messages", "m.csv", "--id", "user", "--out", "n.csv"]
+    flags = ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", "--out", "n.csv"]
     assert invoke("collect", "decode", *flags).code == 0
     assert read(Path("n.csv"))[0] == ["user", "age", "height"]
 
@@ -125,11 +134,11 @@ def test_feature_rr_with_public_weights_and_settings(invoke: Invoke, files: File
 def test_features_without_names_are_a_list_or_all_columns(invoke: Invoke) -> None:
     x = np.linspace(0, 1, 20, dtype=np.float32).reshape(5, 4)
     parquet.write_table(pa.table({"node": np.arange(5), "v": list(x)}), "nodes.parquet")
-    invoke("collect", "survey", "--eps-x", 400, "--dim", 4, "--set", "m=all", "--out", "s.json")
-    flags = ["--survey", "s.json", "--id", "node"]
+    invoke("collect", "protocol", "--eps-x", 400, "--dim", 4, "--set", "m=all", "--out", "s.json")
+    flags = ["--protocol", "s.json", "--id", "node"]
     raised = ["--nodes", "nodes.parquet", "--out", "m.csv", "--max-eps", 400]
-    assert invoke("collect", "answer", *flags, *raised).code == 0
-    assert invoke("collect", "decode", *flags, "--messages", "m.csv", "--out", "n.parquet").code == 0
+    assert invoke("collect", "randomize", *flags, *raised).code == 0
+    assert invoke("collect", "decode", *flags, "--reports", "m.csv", "--out", "n.parquet").code == 0
     table = parquet.read_table("n.parquet")
     assert table.column_names == ["node", "x0", "x1", "x2", "x3"]
     assert table.column("node").to_pylist() == list(range(5))
@@ -141,10 +150,31 @@ def test_who_has_no_label_answers_like_everybody_else(invoke: Invoke, files: Fil
     for row in rows[:40]:
         row[3] = SECRET if row[0] == "u3" else ""  # a class that the survey does not know, and none
     write(files.nodes, [head, *rows])
-    invoke("collect", "survey", "--eps-y", 8, "--classes", "t0,t1,t2", "--out", "s.json")
-    nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv", "--internal", "i.json"]
-    assert invoke("collect", "answer", *nodes).code == 0
-    flags = ["--survey", "s.json", "--messages", "m.csv", "--id", "user", "--label", "team", "--out", "n.csv"]
+    invoke("collect", "protocol", "--eps-y", 8, "--classes", "t0,t1,t2", "--out", "s.json")
+    nodes = [
+        "--protocol",
+        "s.json",
+        "--nodes",
+        files.nodes,
+        *RECORDS,
+        "--out",
+        "m.csv",
+        "--internal",
+        "i.json",
+    ]
+    assert invoke("collect", "randomize", *nodes).code == 0
+    flags = [
+        "--protocol",
+        "s.json",
+        "--reports",
+        "m.csv",
+        "--id",
+        "user",
+        "--label",
+        "team",
+        "--out",
+        "n.csv",
+    ]
     assert invoke("collect", "decode", *flags, "--json").json["accepted"] == NODES
     said = dict(read(Path("n.csv"))[1:])
     assert set(said.values()) == {"t0", "t1", "t2"}
@@ -158,11 +188,11 @@ def test_who_has_no_label_answers_like_everybody_else(invoke: Invoke, files: Fil
 def test_a_survey_is_shown_before_anything_is_answered(invoke: Invoke) -> None:
     Path("theta.json").write_text("[0.9, 0.1]")
     ask = [*ASK, "--mechanism", "feature-rr", "--theta", "theta.json", *LABEL, "--purpose", "a pilot"]
-    invoke("collect", "survey", *ask, "--out", "s.json")
+    invoke("collect", "protocol", *ask, "--out", "s.json")
     shown = invoke("collect", "show", "s.json")
     assert shown.code == 0
     told = ("a pilot", "from -10 to 20", "0.9 of that budget is for a single feature", "t0, t1, t2")
-    for words in (*told, "epsilon 8 of a whole record", "Each node's features are randomised on their own"):
+    for words in (*told, "epsilon 8 of a whole record", "Each node's features are randomized on their own"):
         assert words in shown.out
     assert [line.split() for line in shown.out.splitlines() if "age " in line] == [
         ["age", "-10", "10", "5.4", "0.5945"]
@@ -184,25 +214,25 @@ def test_a_survey_is_shown_before_anything_is_answered(invoke: Invoke) -> None:
 def test_the_statement_comes_before_the_messages(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    invoke("collect", "survey", *ASK, *LABEL, "--purpose", "pilot", "--out", "s.json")
+    invoke("collect", "protocol", *ASK, *LABEL, "--purpose", "pilot", "--out", "s.json")
 
     def full(*given: object) -> None:
         raise ConfigError("the disk is full")
 
-    monkeypatch.setattr("graphveil.tables.write", full)
-    nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    answer = invoke("collect", "answer", *nodes)
+    monkeypatch.setattr("graphveil.data.tables.write", full)
+    nodes = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    answer = invoke("collect", "randomize", *nodes)
     assert (answer.code, "the disk is full" in answer.err) == (1, True)
     assert "pilot" in answer.out
-    assert "Each node's features are randomised on their own at eps_x = 6" in answer.out
+    assert "Each node's features are randomized on their own at eps_x = 6" in answer.out
 
 
 def test_a_greedy_survey_is_answered_by_nobody_who_does_not_agree(invoke: Invoke, files: Files) -> None:
     greedy = ["--eps-x", "100000", "--columns", "age,height", "--mechanism", "feature-rr", "--set", "k=256"]
-    made = invoke("collect", "survey", *greedy, "--eps-y", 1000, "--classes", "t0,t1,t2", "--out", "s.json")
+    made = invoke("collect", "protocol", *greedy, "--eps-y", 1000, "--classes", "t0,t1,t2", "--out", "s.json")
     assert "It is not answered unless that is agreed to" in made.out
-    nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    refused = invoke("collect", "answer", *nodes)
+    nodes = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    refused = invoke("collect", "randomize", *nodes)
     assert refused.code == 2
     assert (
         "asks for epsilon 101000 of a record, and this device tells up to 8: nothing was sent" in refused.err
@@ -215,17 +245,19 @@ def test_a_greedy_survey_is_answered_by_nobody_who_does_not_agree(invoke: Invoke
     assert not Path("m.csv").exists()
     shown = invoke("collect", "show", "s.json", "--json").json
     assert (shown["answered"], shown["guarantee"]["not_protected"]) == (False, ["features", "label"])
-    assert invoke("collect", "answer", *nodes, "--max-eps", 101000).code == 0
+    assert invoke("collect", "randomize", *nodes, "--max-eps", 101000).code == 0
 
 
 def test_the_command_and_the_library_have_one_limit() -> None:
-    assert inspect.signature(collect.answer).parameters["max_eps"].default == MAX_EPS == 8
+    assert inspect.signature(collect.randomize).parameters["max_eps"].default == MAX_EPS == 8
 
 
 def test_what_a_survey_says_is_shown_and_not_obeyed(invoke: Invoke) -> None:
     wicked = "\x1b[2J[bold]all is well\nNothing is asked"
-    survey = Survey(label=LabelRR(epsilon=1.0, classes=2), purpose=wicked, class_names=("\x9b1m", "b"))
-    Path("s.json").write_text(survey.to_json())
+    protocol = CollectionProtocol(
+        label=LabelRR(epsilon=1.0, classes=2), purpose=wicked, class_names=("\x9b1m", "b")
+    )
+    Path("s.json").write_text(protocol.to_json())
     shown = invoke("collect", "show", "s.json")
     assert "\\x1b[2J[bold]all is well Nothing is asked" in shown.out
     assert not {"\x1b", "\x9b"} & set(shown.out + shown.err)
@@ -242,40 +274,40 @@ def test_a_file_that_is_no_survey_is_not_read_whole(invoke: Invoke) -> None:
 
 
 def test_answering_again_gives_the_same_messages(invoke: Invoke, files: Files, collected: list[str]) -> None:
-    nodes = ["--survey", "survey.json", "--nodes", files.nodes, *RECORDS]
-    assert invoke("collect", "answer", *nodes, "--out", "again.csv").code == 0
+    nodes = ["--protocol", "survey.json", "--nodes", files.nodes, *RECORDS]
+    assert invoke("collect", "randomize", *nodes, "--out", "again.csv").code == 0
     assert Path("again.csv").read_bytes() == Path("messages.csv").read_bytes()
-    assert invoke("collect", "answer", *nodes, "--out", "other.csv", "--secret", "own.key").code == 0
+    assert invoke("collect", "randomize", *nodes, "--out", "other.csv", "--secret", "own.key").code == 0
     assert Path("own.key").stat().st_mode & 0o777 == 0o600
     first, other = (dict(read(Path(name))) for name in ("messages.csv", "other.csv"))
     assert first.keys() == other.keys()
     assert sum(first[node] == other[node] for node in first) < NODES / 2
     Path("own.key").write_text("short")
-    refused = invoke("collect", "answer", *nodes, "--out", "third.csv", "--secret", "own.key")
+    refused = invoke("collect", "randomize", *nodes, "--out", "third.csv", "--secret", "own.key")
     assert (refused.code, "32 random bytes" in refused.err) == (2, True)
 
 
 def test_the_order_of_the_private_table_is_not_told(invoke: Invoke, files: Files) -> None:
-    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
     head, *rows = read(files.nodes)
     for name, order in (("young", 1), ("old", -1)):
         write(files.nodes, [head, *sorted(rows, key=lambda row: order * float(row[1]))])
-        flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS]
-        assert invoke("collect", "answer", *flags, "--out", f"{name}.csv").code == 0
+        flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS]
+        assert invoke("collect", "randomize", *flags, "--out", f"{name}.csv").code == 0
     assert Path("young.csv").read_bytes() == Path("old.csv").read_bytes()
     assert ids("young.csv") == sorted(ids("young.csv"))
 
 
 def test_labels_alone_and_classes_by_number(invoke: Invoke) -> None:
     write(Path("nodes.csv"), [["node", "kind"], ["a", "1"], ["b", "0"], ["c", "2"]])
-    invoke("collect", "survey", "--eps-y", "50", "--classes", "3", "--out", "s.json", "--json")
-    flags = ["--survey", "s.json", "--id", "node"]
+    invoke("collect", "protocol", "--eps-y", "50", "--classes", "3", "--out", "s.json", "--json")
+    flags = ["--protocol", "s.json", "--id", "node"]
     nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv", "--max-eps", 50]
-    guarantee = invoke("collect", "answer", *flags, *nodes, "--json").json["guarantee"]
+    guarantee = invoke("collect", "randomize", *flags, *nodes, "--json").json["guarantee"]
     assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (50, 0, 50)
     assert guarantee["not_protected"] == ["label"]  # what is kept in all but 2 of e^50 times is told
     assert guarantee["statement"].startswith("NOT PROTECTED: the label leaves each node as it is")
-    invoke("collect", "decode", *flags, "--messages", "m.csv", "--out", "n.csv")
+    invoke("collect", "decode", *flags, "--reports", "m.csv", "--out", "n.csv")
     assert read(Path("n.csv")) == [["node", "label"], ["a", "1"], ["b", "0"], ["c", "2"]]
 
 
@@ -283,13 +315,13 @@ def test_several_classes_are_said_and_read_in_columns_of_their_own(invoke: Invok
     write(Path("nodes.csv"), [["node", "kind"], ["a", "k1"], ["b", "k0"], ["c", ""]])
     names = ",".join(f"k{number}" for number in range(7))
     asked = ["--eps-y", "1", "--classes", names, "--label-mechanism", "subset", "--out", "s.json"]
-    assert invoke("collect", "survey", *asked, "--json").json["guarantee"]["eps_y"] == 1
+    assert invoke("collect", "protocol", *asked, "--json").json["guarantee"]["eps_y"] == 1
     shown = invoke("collect", "show", "s.json")
     assert "2 classes are told, the label among them with probability 0.5209" in " ".join(shown.out.split())
-    flags = ["--survey", "s.json", "--id", "node"]
+    flags = ["--protocol", "s.json", "--id", "node"]
     nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv"]
-    assert invoke("collect", "answer", *flags, *nodes).code == 0
-    invoke("collect", "decode", *flags, "--messages", "m.csv", "--label", "kind", "--out", "n.csv")
+    assert invoke("collect", "randomize", *flags, *nodes).code == 0
+    invoke("collect", "decode", *flags, "--reports", "m.csv", "--label", "kind", "--out", "n.csv")
     head, *rows = read(Path("n.csv"))
     assert head == ["node", "kind_1", "kind_2"]
     assert [row[0] for row in rows] == ["a", "b", "c"]
@@ -300,13 +332,13 @@ def test_a_group_of_classes_is_said_and_a_smaller_one_leaves_a_column_empty(invo
     write(Path("nodes.csv"), [["node", "kind"], *([f"n{number}", f"k{number % 7}"] for number in range(20))])
     names = ",".join(f"k{number}" for number in range(7))
     asked = ["--eps-y", "1", "--classes", names, "--label-mechanism", "hashing", "--out", "s.json"]
-    assert invoke("collect", "survey", *asked, "--json").json["guarantee"]["eps_y"] == 1
+    assert invoke("collect", "protocol", *asked, "--json").json["guarantee"]["eps_y"] == 1
     shown = " ".join(invoke("collect", "show", "s.json").out.split())
     assert "one of 3 groups of classes, which the survey and your id make, not the answer" in shown
     assert "the label's own group with probability 0.5761" in shown
-    flags = ["--survey", "s.json", "--id", "node"]
-    invoke("collect", "answer", *flags, "--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv")
-    invoke("collect", "decode", *flags, "--messages", "m.csv", "--label", "kind", "--out", "n.csv")
+    flags = ["--protocol", "s.json", "--id", "node"]
+    invoke("collect", "randomize", *flags, "--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv")
+    invoke("collect", "decode", *flags, "--reports", "m.csv", "--label", "kind", "--out", "n.csv")
     head, *rows = read(Path("n.csv"))
     assert head == ["node", "kind_1", "kind_2", "kind_3"]
     assert {row[3] for row in rows} > {""} and all(row[1] < row[2] for row in rows)
@@ -317,13 +349,23 @@ OPEN = ["--eps-y", "inf", "--classes", "t0,t1,t2"]
 
 def test_a_label_in_the_clear_is_said_loudly_wherever_it_goes(invoke: Invoke, files: Files) -> None:
     features = ["--eps-x", 8, "--columns", "age,height", "--low", -10, "--high", 20]
-    nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team", "--out", "m.csv", "--open-label"]
+    nodes = [
+        "--nodes",
+        files.nodes,
+        "--id",
+        "user",
+        "--label",
+        "team",
+        "--out",
+        "m.csv",
+        "--allow-unprotected-label",
+    ]
     edges = ["--edges", files.edges, "--source", "a", "--target", "b", "--set", "epochs=2"]
-    received = ["--survey", "s.json", "--messages", "m.csv", "--id", "user"]
+    received = ["--protocol", "s.json", "--reports", "m.csv", "--id", "user"]
     commands = [
-        ["survey", *features, *OPEN, "--out", "s.json"],
+        ["protocol", *features, *OPEN, "--out", "s.json"],
         ["show", "s.json"],
-        ["answer", "--survey", "s.json", *nodes],
+        ["randomize", "--protocol", "s.json", *nodes],
         ["decode", *received, "--out", "n.csv"],
         ["learn", *received, *edges, "--out", "model"],
     ]
@@ -337,7 +379,7 @@ def test_a_label_in_the_clear_is_said_loudly_wherever_it_goes(invoke: Invoke, fi
 
 
 def test_a_survey_that_protects_nothing_is_refused(invoke: Invoke) -> None:
-    answer = invoke("collect", "survey", *OPEN, "--out", "s.json")
+    answer = invoke("collect", "protocol", *OPEN, "--out", "s.json")
     assert (answer.code, "it would protect nobody" in answer.err) == (2, True)
     assert not Path("s.json").exists()
 
@@ -360,22 +402,22 @@ def test_clipped_values_are_counted_in_an_internal_file_only(invoke: Invoke, fil
     for row in rows[:7]:
         row[1] = "-12.5"
     write(files.nodes, [head, *rows])
-    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
-    flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    answer = invoke("collect", "answer", *flags, "--internal", "in/ternal.json", "--json")
+    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
+    flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    answer = invoke("collect", "randomize", *flags, "--internal", "in/ternal.json", "--json")
     assert json.loads(Path("in/ternal.json").read_text()) == {"clipped_values": 7, "missing_labels": 0}
-    assert "7" not in str(answer.json | {"survey": "", "ledger": ""})  # digests may have any digit
+    assert "7" not in str(answer.json | {"protocol": "", "ledger": ""})  # digests may have any digit
     assert "clipped" not in answer.err
 
 
 def test_messages_are_not_drawn_again_over_those_that_are_there(invoke: Invoke, files: Files) -> None:
-    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
-    again = invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
+    again = invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
     assert (again.code, "answers belong to one survey" in again.err) == (2, True)
-    flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    assert invoke("collect", "answer", *flags).code == 0
+    flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    assert invoke("collect", "randomize", *flags).code == 0
     first = Path("m.csv").read_bytes()
-    again = invoke("collect", "answer", *flags)
+    again = invoke("collect", "randomize", *flags)
     assert (again.code, "second answer doubles" in again.err) == (2, True)
     assert Path("m.csv").read_bytes() == first
 
@@ -423,7 +465,7 @@ def test_a_message_that_no_device_sends_is_refused_by_its_row(
     answer = invoke("collect", "decode", *collected, "--json")
     assert answer.code == 2
     error = answer.json["error"]
-    assert error["kind"] == "MessageError"
+    assert error["kind"] == "LDPReportError"
     assert error["message"].startswith("LDP reports refused: 1, the first in row 5: ")
     assert why in error["message"]
     assert "u4" not in answer.err
@@ -466,7 +508,7 @@ BAD_SURVEYS = {
     "zero budget": (["--eps-x", 0, "--dim", 3], "epsilon=0.0 must be"),
     "negative budget": (["--eps-x", -1, "--dim", 3], "epsilon=-1.0 must be"),
     "NaN budget": (["--eps-x", "nan", "--dim", 3], "epsilon=nan must be"),
-    "no noise": (["--eps-x", "inf", "--dim", 3], "not randomised"),
+    "no noise": (["--eps-x", "inf", "--dim", 3], "not randomized"),
     "zero label budget": (["--eps-y", 0, "--classes", "2"], "epsilon=0.0 must be"),
     "one class": (["--eps-y", 1, "--classes", "a"], "classes=1"),
     "no classes": (["--eps-y", 1], "--eps-y with --classes"),
@@ -486,7 +528,7 @@ BAD_SURVEYS = {
 @pytest.mark.parametrize("case", BAD_SURVEYS)
 def test_a_survey_that_cannot_be_is_refused(invoke: Invoke, case: str) -> None:
     flags, why = BAD_SURVEYS[case]
-    answer = invoke("collect", "survey", *flags, "--out", "s.json")
+    answer = invoke("collect", "protocol", *flags, "--out", "s.json")
     assert answer.code == 2
     assert why in answer.err
     assert not Path("s.json").exists()
@@ -504,19 +546,19 @@ def test_a_survey_that_cannot_be_is_refused(invoke: Invoke, case: str) -> None:
         ("[", "cannot read a JSON list"),
     ],
 )
-def test_a_theta_that_is_not_public_and_normalised_is_refused(invoke: Invoke, theta: str, why: str) -> None:
+def test_a_theta_that_is_not_public_and_normalized_is_refused(invoke: Invoke, theta: str, why: str) -> None:
     Path("theta.json").write_text(theta)
     flags = ["--eps-x", 1, "--dim", 2, "--mechanism", "feature-rr", "--theta", "theta.json"]
-    answer = invoke("collect", "survey", *flags, "--out", "s.json")
+    answer = invoke("collect", "protocol", *flags, "--out", "s.json")
     assert answer.code == 2
     assert why in answer.err
 
 
 def test_a_survey_with_bounds_from_data_says_that_it_promises_nothing(invoke: Invoke, files: Files) -> None:
-    text = Survey(features=MultiBit(epsilon=1.0, dim=2), columns=("age", "height")).to_json()
+    text = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2), columns=("age", "height")).to_json()
     Path("s.json").write_text(text.replace('"from_data":false', '"from_data":true'))
-    flags = ["--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"]
-    guarantee = invoke("collect", "answer", *flags, "--json").json["guarantee"]
+    flags = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"]
+    guarantee = invoke("collect", "randomize", *flags, "--json").json["guarantee"]
     assert guarantee["valid"] is False
     assert guarantee["deviations"] == ["bounds taken from the data"]
     assert guarantee["statement"].startswith("NOT A VALID GUARANTEE")
@@ -550,9 +592,9 @@ def test_records_that_cannot_answer_are_refused_without_a_value(
     rows = read(files.nodes)
     spoil(rows)
     write(files.nodes, rows)
-    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
-    flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    answer = invoke("collect", "answer", *flags)
+    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
+    flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    answer = invoke("collect", "randomize", *flags)
     assert answer.code == 2
     assert why in answer.err
     assert SECRET not in answer.err
@@ -563,7 +605,7 @@ def test_columns_of_other_roles_and_widths_are_refused(invoke: Invoke, files: Fi
     base = ["--nodes", files.nodes, "--id", "user"]
     invoke(
         "collect",
-        "survey",
+        "protocol",
         "--eps-x",
         1,
         "--dim",
@@ -577,18 +619,20 @@ def test_columns_of_other_roles_and_widths_are_refused(invoke: Invoke, files: Fi
     )
     for flags, why in (
         (
-            ["--survey", "s.json", "--label", "team", "--out", "m.csv"],
+            ["--protocol", "s.json", "--label", "team", "--out", "m.csv"],
             "asks for 3",
         ),
-        (["--survey", "s.json", "--out", "m.csv"], "name its column with label= (--label)"),
-        (["--survey", "s.json", "--label", "user", "--out", "m.csv"], "named for two roles"),
-        (["--survey", "s.json", "--label", "team", "--out", "m.txt"], "must end in .parquet or .csv"),
-        (["--survey", "messages.json", "--label", "team", "--out", "m.csv"], "cannot read a survey"),
+        (["--protocol", "s.json", "--out", "m.csv"], "name its column with label= (--label)"),
+        (["--protocol", "s.json", "--label", "user", "--out", "m.csv"], "named for two roles"),
+        (["--protocol", "s.json", "--label", "team", "--out", "m.txt"], "must end in .parquet or .csv"),
+        (["--protocol", "messages.json", "--label", "team", "--out", "m.csv"], "cannot read a survey"),
     ):
-        answer = invoke("collect", "answer", *base, *flags)
+        answer = invoke("collect", "randomize", *base, *flags)
         assert (answer.code, why in answer.err) == (2, True), answer.err
-    invoke("collect", "survey", "--eps-x", 1, "--columns", "age,height", "--out", "t.json")
-    answer = invoke("collect", "answer", *base, "--survey", "t.json", "--label", "team", "--out", "m.csv")
+    invoke("collect", "protocol", "--eps-x", 1, "--columns", "age,height", "--out", "t.json")
+    answer = invoke(
+        "collect", "randomize", *base, "--protocol", "t.json", "--label", "team", "--out", "m.csv"
+    )
     assert (answer.code, "asks for no label" in answer.err) == (2, True)
 
 
@@ -604,23 +648,23 @@ def test_files_of_messages_that_are_none_are_refused(invoke: Invoke, collected: 
     write(Path("messages.csv"), [["user", "message"], ["u0", "17"], ["u1", "19"]])
     assert "row 1: an LDP report is not in base64" in invoke("collect", "decode", *collected).err
     parquet.write_table(pa.table({"user": ["u0"], "message": [[1, 2]]}), "m.parquet")
-    answer = invoke("collect", "decode", *collected[:2], "--messages", "m.parquet", *collected[4:])
+    answer = invoke("collect", "decode", *collected[:2], "--reports", "m.parquet", *collected[4:])
     assert (answer.code, "must hold text" in answer.err) == (2, True)
 
 
 def test_nothing_that_is_there_is_written_over(invoke: Invoke, files: Files, collected: list[str]) -> None:
-    invoke("ledger", "init", "people", "--unit", "node-features")
+    invoke("ledger", "init", "people", "--unit", "local-attributes")
     before = {path: Path(path).read_bytes() for path in ("messages.csv", "survey.json", str(files.nodes))}
     for path in ("messages.csv", "./messages.csv"):
         answer = invoke("collect", "decode", *collected[:-1], path)
         assert (answer.code, "is there already" in answer.err) == (2, True)
-    nodes = ["--survey", "survey.json", "--nodes", files.nodes, *RECORDS]
-    answer = invoke("collect", "answer", *nodes, "--out", "again.csv", "--internal", files.nodes)
+    nodes = ["--protocol", "survey.json", "--nodes", files.nodes, *RECORDS]
+    answer = invoke("collect", "randomize", *nodes, "--out", "again.csv", "--internal", files.nodes)
     assert (answer.code, "choose another one" in answer.err) == (2, True)
     assert not Path("again.csv").exists()
     Path("file").write_text("")
     for path in ("file/again.csv", f"{'m' * 246}.csv"):
-        answer = invoke("collect", "answer", *nodes, "--out", path, "--internal", "count.json")
+        answer = invoke("collect", "randomize", *nodes, "--out", path, "--internal", "count.json")
         assert (answer.code, Path("count.json").exists()) == (2, False)
         answer = invoke("collect", "decode", *collected[:-1], path, "--ledger", "people")
         assert (answer.code, "cannot" in answer.err) == (2, True)
@@ -634,16 +678,16 @@ def test_names_that_collide_are_refused(invoke: Invoke, collected: list[str]) ->
         answer = invoke("collect", "decode", *collected, "--label", label)
         assert (answer.code, "different names" in answer.err) == (2, True)
     parquet.write_table(pa.table({"message": ["a"], "age": [1.0], "height": [1.0]}), "n.parquet")
-    Path("label.json").write_text(Survey(features=MultiBit(epsilon=1.0, dim=2)).to_json())
-    flags = ["--survey", "label.json", "--nodes", "n.parquet", "--id", "message", "--out", "m.csv"]
-    answer = invoke("collect", "answer", *flags)
+    Path("label.json").write_text(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2)).to_json())
+    flags = ["--protocol", "label.json", "--nodes", "n.parquet", "--id", "message", "--out", "m.csv"]
+    answer = invoke("collect", "randomize", *flags)
     assert (answer.code, "cannot be called 'message'" in answer.err) == (2, True)
 
 
 def test_a_survey_that_was_changed_refuses_the_messages(invoke: Invoke, collected: list[str]) -> None:
-    survey = Survey.from_json(Path("survey.json").read_text())
-    assert survey.label == LabelRR(epsilon=2.0, classes=3)
-    Path("survey.json").write_text(survey.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
+    protocol = CollectionProtocol.from_json(Path("survey.json").read_text())
+    assert protocol.label == LabelRR(epsilon=2.0, classes=3)
+    Path("survey.json").write_text(protocol.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
     answer = invoke("collect", "decode", *collected)
     assert (answer.code, "row 1: an LDP report answers another survey" in answer.err) == (2, True)
     Path("survey.json").write_text("[]")
@@ -653,35 +697,39 @@ def test_a_survey_that_was_changed_refuses_the_messages(invoke: Invoke, collecte
 def test_help_lists_the_commands(invoke: Invoke) -> None:
     assert "collect" in invoke("--help").out
     text = invoke("collect", "--help").out
-    assert all(name in text for name in ("survey", "answer", "decode"))
+    assert all(name in text for name in ("protocol", "randomize", "decode"))
 
 
 # -- the ledger --------------------------------------------------------------------------------------------
 
 
 def test_answers_are_booked_once_and_records_that_changed_again(invoke: Invoke, files: Files) -> None:
-    def answered(survey: str, *ledger: str) -> dict[str, object]:
+    def answered(protocol: str, *ledger: str) -> dict[str, object]:
         Path("m.csv").unlink(missing_ok=True)
-        flags = ["--survey", survey, "--nodes", files.nodes, *RECORDS, "--out", "m.csv", "--json"]
-        found = invoke("collect", "answer", *flags, *ledger)
+        flags = ["--protocol", protocol, "--nodes", files.nodes, *RECORDS, "--out", "m.csv", "--json"]
+        found = invoke("collect", "randomize", *flags, *ledger)
         assert found.code == 0, found.err
         ledger_of: dict[str, object] = found.json["ledger"]
         return ledger_of
 
     for name in ("one", "two"):
-        invoke("collect", "survey", *ASK, *LABEL, "--purpose", name, "--out", f"{name}.json")
+        invoke("collect", "protocol", *ASK, *LABEL, "--purpose", name, "--out", f"{name}.json")
     first, again, second = answered("one.json"), answered("one.json"), answered("two.json")
     assert (first["epsilon"], again["epsilon"], second["epsilon"]) == (8.0, 8.0, 16.0)
-    assert (first["unit"], second["data_set"], second["releases"]) == ("node-features", first["data_set"], 2)
+    assert (first["unit"], second["data_set"], second["releases"]) == (
+        "local-attributes",
+        first["data_set"],
+        2,
+    )
     head, *rows = read(files.nodes)
     write(files.nodes, [head, [rows[0][0], "9.5", *rows[0][2:]], *rows[1:]])
     assert answered("one.json")["epsilon"] == 24.0  # what has changed is told a second time
-    limit = ["--unit", "node-features", "--epsilon", "10", "--delta", "0"]
+    limit = ["--unit", "local-attributes", "--epsilon", "10", "--delta", "0"]
     assert invoke("ledger", "init", "people", *limit).code == 0
     answered("one.json", "--ledger", "people")
     Path("m.csv").unlink()
-    flags = ["--survey", "two.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
-    refused = invoke("collect", "answer", *flags, "--ledger", "people")
+    flags = ["--protocol", "two.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    refused = invoke("collect", "randomize", *flags, "--ledger", "people")
     assert (refused.code, Path("m.csv").exists()) == (2, False)
     assert "asks for epsilon 8, and 8 of 10 at delta 0 are spent" in refused.err
 
@@ -689,7 +737,7 @@ def test_answers_are_booked_once_and_records_that_changed_again(invoke: Invoke, 
 def test_whoever_receives_messages_books_a_survey_once(
     invoke: Invoke, files: Files, collected: list[str]
 ) -> None:
-    invoke("ledger", "init", "people", "--unit", "node-features", "--epsilon", "10", "--delta", "0")
+    invoke("ledger", "init", "people", "--unit", "local-attributes", "--epsilon", "10", "--delta", "0")
     assert invoke("collect", "decode", *collected, "--json").json["ledger"] is None
     booked = [
         invoke("collect", "decode", *collected[:-1], f"{n}.csv", "--ledger", "people", "--json").json[
@@ -698,6 +746,16 @@ def test_whoever_receives_messages_books_a_survey_once(
         for n in range(2)
     ]
     assert [(one["releases"], one["epsilon"]) for one in booked] == [(1, 8.0), (1, 8.0)]
-    invoke("collect", "answer", "--survey", "survey.json", "--nodes", files.nodes, *RECORDS, "--out", "n.csv")
-    recognised = invoke("ledger", "list", "--json").json["data_sets"]
-    assert {one["name"]: one["releases"] for one in recognised} == {"data-1": 1, "people": 1}
+    invoke(
+        "collect",
+        "randomize",
+        "--protocol",
+        "survey.json",
+        "--nodes",
+        files.nodes,
+        *RECORDS,
+        "--out",
+        "n.csv",
+    )
+    recognized = invoke("ledger", "list", "--json").json["data_sets"]
+    assert {one["name"]: one["releases"] for one in recognized} == {"data-1": 1, "people": 1}

@@ -8,12 +8,12 @@ import pytest
 from graphveil.cli import main
 
 DATA = ["--dataset", "synthetic/tiny"]
-OWNER = ["--unit", "node-owner", "--degree-budget", 5]
+OWNER = ["--unit", "node-record", "--out-degree-bound", 5]
 COMMANDS = {
     "train": (["train", "gap", *DATA, "--unit", "undirected-edge", "--epsilon", 1], 1.0),
     "train on records": (["train", "gap", *DATA, *OWNER, "--epsilon", 8], 8.0),
     "classcode on records": (["train", "classcode", *DATA, *OWNER, "--epsilon", 8], 8.0),
-    "sweep": (["sweep", "mlp", *DATA, "--unit", "node-owner", "--epsilon", "1"], 1.0),
+    "sweep": (["sweep", "mlp", *DATA, "--unit", "node-record", "--epsilon", "1"], 1.0),
     "perturb": (["perturb", "edge-rr", *DATA, "--unit", "undirected-edge", "--epsilon", 1], 1.0),
 }
 

@@ -20,18 +20,18 @@ SURVEY = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,2
 
 def prepared(invoke: Invoke, files: Files) -> dict[str, list[object]]:
     """Return commands that charge a ledger and write, and leave what they read."""
-    invoke("collect", "survey", *SURVEY, "--classes", "t0,t1,t2", "--out", "s.json")
-    nodes = ["--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", *nodes, "--out", "m.csv")
-    invoke("ledger", "init", "people", "--unit", "node-features")
+    invoke("collect", "protocol", *SURVEY, "--classes", "t0,t1,t2", "--out", "s.json")
+    nodes = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
+    invoke("collect", "randomize", *nodes, "--out", "m.csv")
+    invoke("ledger", "init", "people", "--unit", "local-attributes")
     assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "run").code == 0
-    received = ["--survey", "s.json", "--messages", "m.csv", "--id", "user", "--ledger", "people"]
+    received = ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", "--ledger", "people"]
     ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
     columns = ["--id", "user", "--source", "a", "--target", "b"]
     tables = ["--nodes", files.nodes, "--edges", files.edges, *columns]
     edges = ["--unit", "undirected-edge", "--epsilon", "1"]
     return {
-        "answer": ["collect", "answer", *nodes, "--out", "again.csv", "--ledger", "people"],
+        "answer": ["collect", "randomize", *nodes, "--out", "again.csv", "--ledger", "people"],
         "decode": ["collect", "decode", *received, "--out", "nodes.parquet"],
         "learn": ["collect", "learn", *received, *ends, "--out", "model", "--set", "epochs=1"],
         "perturb": ["perturb", "edge-rand", *tables, *edges, "--out", "graph"],
@@ -78,7 +78,7 @@ def test_a_file_that_is_there_is_never_written_over(name: str, invoke: Invoke, f
 
 
 WITHOUT_VALUE = {
-    "purpose": ["collect", "survey", "--purpose", "--json"],
+    "purpose": ["collect", "protocol", "--purpose", "--json"],
     "reason": ["ledger", "raise", "people", "--reason", "--json"],
     "out": ["train", "gap", "--out", "--json"],
     "subject": ["serve", "--subject", "--json"],
@@ -98,7 +98,7 @@ def test_the_value_of_an_option_is_never_another_option(case: str, invoke: Invok
 
 
 def test_a_value_may_begin_with_dashes_after_an_equals_sign_or_be_negative(invoke: Invoke) -> None:
-    made = invoke("collect", "survey", *SURVEY, "--classes", 3, "--purpose=--json", "--out", "s.json")
+    made = invoke("collect", "protocol", *SURVEY, "--classes", 3, "--purpose=--json", "--out", "s.json")
     assert made.code == 0 and "--json" in Path("s.json").read_text()
 
 
@@ -111,9 +111,9 @@ EMPTY_ITEMS = {
     "settings": ["sweep", "gap", "--epsilon", "1", "--set", "hops=1,,2"],
     "data sets": ["reproduce", "gap:table1", "--datasets", ","],
     "places": ["reproduce", "gap:table1", "--at", "1,,2"],
-    "columns": ["collect", "survey", "--eps-x", "1", "--columns", "a,,b"],
-    "bounds": ["collect", "survey", "--eps-x", "1", "--columns", "a,b", "--low", ","],
-    "classes": ["collect", "survey", "--eps-y", "1", "--classes", "a,,b"],
+    "columns": ["collect", "protocol", "--eps-x", "1", "--columns", "a,,b"],
+    "bounds": ["collect", "protocol", "--eps-x", "1", "--columns", "a,b", "--low", ","],
+    "classes": ["collect", "protocol", "--eps-y", "1", "--classes", "a,,b"],
     "layers": ["train", "mlp", "--unit", "none", "--set", "theta=0.5,,0.5"],
 }
 
@@ -147,7 +147,7 @@ def test_a_budget_that_reveals_almost_every_edge_is_marked(invoke: Invoke) -> No
 def test_no_number_is_printed_with_hundreds_of_digits(invoke: Invoke) -> None:
     answer = invoke(
         "collect",
-        "survey",
+        "protocol",
         "--eps-x",
         "1e300",
         "--dim",
@@ -201,7 +201,7 @@ def test_internal_files_are_private_and_none_is_writable_for_others(
     }
     assert not [path for path, mode in modes.items() if mode & 0o022]
     internal = {path: mode for path, mode in modes.items() if "internal" in path.parts}
-    assert Path("runs/a/internal/own_graph.json") in internal
+    assert Path("runs/a/internal/graph_fingerprint.json") in internal
     assert {oct(mode) for path, mode in internal.items() if path.is_file()} == {"0o600"}
     assert {oct(mode) for path, mode in internal.items() if path.is_dir()} == {"0o700"}
     public = {
@@ -243,7 +243,7 @@ def test_a_signal_ends_a_command_with_one_line_and_its_code(
     script = (
         "import os, signal, sys\n"
         f"signal.signal({int(number)}, signal.SIG_DFL)\n"  # a shell's nohup would leave it ignored
-        "from graphveil import __main__, train\n"
+        "from graphveil import __main__, training\n"
         "from graphveil.ledger import DataSetLedger\n"
         "commit = DataSetLedger.commit\n"
         "def stopping(self, release):\n"

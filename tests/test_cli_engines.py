@@ -1,4 +1,4 @@
-"""``--engine`` in every command that spends: the same answer, or a refusal before anything is spent."""
+"""``--backend`` in every command that spends: the same answer, or a refusal before anything is spent."""
 
 from pathlib import Path
 
@@ -18,18 +18,18 @@ def without_label(files: Files) -> list[str]:
     return [*files.flags[:6], *files.flags[8:]]
 
 
-def answers(invoke: Invoke, files: Files, folder: Path, *engine: object) -> list[object]:
-    """Return what each command finds with an engine."""
+def answers(invoke: Invoke, files: Files, folder: Path, *backend: object) -> list[object]:
+    """Return what each command finds with a backend."""
     folder.mkdir()
     other = Files.written(_made(folder / "other"), seed=1)
-    train = invoke(*TRAIN, *files.flags, *engine, "--out", folder / "run", "--json")
+    train = invoke(*TRAIN, *files.flags, *backend, "--out", folder / "run", "--json")
     assert train.code == 0, train.err
-    asked = ("--disjoint-edges", *engine, "--out", folder / "predictions.csv")
+    asked = ("--assume-disjoint-edges", *backend, "--out", folder / "predictions.csv")
     predict = invoke("predict", folder / "run", *without_label(other), *asked)
     assert predict.code == 0, predict.err
-    sweep = invoke(*SWEEP, *files.flags, *engine, "--out", folder / "sweep", "--json")
+    sweep = invoke(*SWEEP, *files.flags, *backend, "--out", folder / "sweep", "--json")
     assert sweep.code == 0, sweep.err
-    perturb = invoke(*PERTURB, *without_label(files), *engine, "--out", folder / "noisy", "--json")
+    perturb = invoke(*PERTURB, *without_label(files), *backend, "--out", folder / "noisy", "--json")
     assert perturb.code == 0, perturb.err
     return [
         gv.load_model(folder / "run").predict_proba().tolist(),
@@ -48,18 +48,18 @@ def test_no_answer_depends_on_the_engine(
     invoke: Invoke, files: Files, tmp_path: Path, ray_here: Path
 ) -> None:
     plain = answers(invoke, files, tmp_path / "plain")
-    for engine in ("memory", "ray"):
-        assert answers(invoke, files, tmp_path / engine, "--engine", engine) == plain, engine
+    for backend in ("memory", "ray"):
+        assert answers(invoke, files, tmp_path / backend, "--backend", backend) == plain, backend
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("--engine", "dask"), "'dask' is not one of memory, disk, ray"),
-        (("--engine", "disk"), "graphveil prepare"),
-        (("--address", "here:1"), "add engine='ray' (--engine ray)"),
-        (("--engine", "memory", "--address", "here:1"), "add engine='ray' (--engine ray)"),
-        (("--engine", "ray", "--address", "ray://here:1"), "ray job submit"),
+        (("--backend", "dask"), "'dask' is not one of memory, disk, ray"),
+        (("--backend", "disk"), "graphveil prepare"),
+        (("--address", "here:1"), "add backend='ray' (--backend ray)"),
+        (("--backend", "memory", "--address", "here:1"), "add backend='ray' (--backend ray)"),
+        (("--backend", "ray", "--address", "ray://here:1"), "ray job submit"),
     ],
 )
 def test_what_does_not_go_is_refused_before_anything_is_spent(
@@ -76,7 +76,7 @@ def test_what_does_not_go_is_refused_before_anything_is_spent(
         assert not (tmp_path / out).exists()
     assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
     other = Files.written(_made(tmp_path / "other"), seed=1)
-    asked = ("--disjoint-edges", *given, "--out", tmp_path / "predictions.csv")
+    asked = ("--assume-disjoint-edges", *given, "--out", tmp_path / "predictions.csv")
     done = invoke("predict", tmp_path / "run", *without_label(other), *asked)
     assert done.code == 2 and words in " ".join(done.err.split()), done.err
     assert not (tmp_path / "predictions.csv").exists()
@@ -86,15 +86,15 @@ def test_copies_of_a_graph_are_not_on_disk(tmp_path: Path) -> None:
     graph, out = gv.load_dataset("synthetic/tiny", recipe=None), tmp_path / "sweep"
     budget = {"unit": "undirected-edge", "delta": 1e-5}
     with pytest.raises(gv.errors.ConfigError, match="copy of the graph in memory"):
-        gv.sweep(["gap"], graph, epsilon=[1], out=out, jobs=2, engine="disk", **budget)
+        gv.sweep(["gap"], graph, epsilon=[1], out=out, jobs=2, backend="disk", **budget)
     assert not out.exists()
 
 
 def test_an_engine_is_no_setting_and_is_about_another_graph(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
-    done = invoke(*TRAIN, "--set", "engine=memory", *files.flags, "--out", tmp_path / "run")
+    done = invoke(*TRAIN, "--set", "backend=memory", *files.flags, "--out", tmp_path / "run")
     assert done.code == 2 and "no such parameter" in done.err
     assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
-    done = invoke("predict", tmp_path / "run", "--engine", "memory")
+    done = invoke("predict", tmp_path / "run", "--backend", "memory")
     assert done.code == 2 and "about another graph" in " ".join(done.err.split())

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from command import NODES, SECRET, Answer, Files, Invoke, read, spend_nothing, write
 
-from graphveil import tables
-from graphveil.cli.console import Bars
+from graphveil.cli.console import ProgressBars
+from graphveil.data import tables
 from graphveil.errors import ConfigError
-from graphveil.experiment import run
-from graphveil.experiment.accounts import preview
-from graphveil.experiment.artifacts import RunFolder, default_folder
-from graphveil.experiment.inputs.source import Source
 from graphveil.release import KeyStore
+from graphveil.runs import run
+from graphveil.runs.accounts import preview
+from graphveil.runs.artifacts import RunFolder, default_folder
+from graphveil.runs.inputs.source import Source
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
 ESCAPE = "\x1b]0;owned\x07"
@@ -76,7 +76,7 @@ def test_of_many_writers_at_one_moment_one_has_the_folder(tmp_path: Path) -> Non
         folder.check({"seed": number}, resume=False)
         barrier.wait()
         try:
-            with folder.opened({"seed": number}):
+            with folder.locked({"seed": number}):
                 had.append(number)
         except ConfigError:
             refused.append(number)
@@ -95,21 +95,21 @@ def test_a_run_under_way_is_not_resumed_beside_it(
 ) -> None:
     base, answers = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"], []
 
-    def meanwhile(self: Bars, name: str, done: int, total: int) -> None:
+    def meanwhile(self: ProgressBars, name: str, done: int, total: int) -> None:
         if name == "aggregate" and not answers:
             answers.append(invoke(*base, "--resume"))
 
-    monkeypatch.setattr(Bars, "__call__", meanwhile)
+    monkeypatch.setattr(ProgressBars, "__call__", meanwhile)
     assert invoke(*base).code == 0
     one_line(answers[0], 2, "another process is at work in r")
 
 
 def test_a_run_that_another_process_finished_is_not_run_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "r")
-    with folder.opened({}):
+    with folder.locked({}):
         folder.release.mkdir()
         folder.metrics.write_text("{}")
-    with pytest.raises(ConfigError, match="finished by another process"), folder.opened({}, resume=True):
+    with pytest.raises(ConfigError, match="finished by another process"), folder.locked({}, resume=True):
         pytest.fail("it spent a second time")
 
 
@@ -168,7 +168,7 @@ def commands_that_save(files: Files) -> dict[str, list[Any]]:
     budget = ["--unit", "undirected-edge", "--epsilon", 1]
     return {
         "released": ["perturb", "edge-rand", *graph, *budget, "--out", "released"],
-        "m.csv": ["collect", "answer", "--survey", "s.json", *people, "--out", "m.csv"],
+        "m.csv": ["collect", "randomize", "--protocol", "s.json", *people, "--out", "m.csv"],
         "p.csv": ["predict", "r", "--out", "p.csv"],
         "report.html": ["report", "r"],
     }
@@ -177,7 +177,7 @@ def commands_that_save(files: Files) -> dict[str, list[Any]]:
 def test_what_was_saved_stays_where_it_cannot_be_said(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert invoke("collect", "survey", "--eps-x", 1, "--columns", "age,height", "--out", "s.json").code == 0
+    assert invoke("collect", "protocol", "--eps-x", 1, "--columns", "age,height", "--out", "s.json").code == 0
     assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
     for name, command in commands_that_save(files).items():
         with monkeypatch.context() as patch:
@@ -191,9 +191,9 @@ def test_no_command_writes_or_registers_what_its_output_could_not_say(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None
 ) -> None:
     assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
-    survey = ["collect", "survey", "--eps-x", 1, "--columns", "age", "--out", "s.json"]
+    protocol = ["collect", "protocol", "--eps-x", 1, "--columns", "age", "--out", "s.json"]
     data_set = ["ledger", "init", "people", "--unit", "undirected-edge"]
-    for command in (["report", "r"], survey, data_set):
+    for command in (["report", "r"], protocol, data_set):
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", stream)
             one_line(invoke(*command, "--json"), 2, "nothing was spent")
@@ -318,7 +318,7 @@ def test_what_explain_shows_follows_from_the_events(invoke: Invoke, files: Files
 DEMO = """
 import sys
 from graphveil.cli import main, train
-from graphveil.experiment.inputs.source import Source
+from graphveil.runs.inputs.source import Source
 read = Source.load
 def named(self, *given):
     graph = read(self, *given)
@@ -395,7 +395,7 @@ def test_no_log_holds_what_an_error_says(
     with monkeypatch.context() as patch:
         patch.setattr(Source, "load", fail)
         one_line(invoke("train", "gap", *files.flags, *PRIVATE), 1, "TypeError; details are in")
-    monkeypatch.setattr(Bars, "__call__", fail)
+    monkeypatch.setattr(ProgressBars, "__call__", fail)
     one_line(invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r"), 1, "TypeError; details are in")
     logs = [*tmp_path.glob("graphveil-error-*.log"), Path("r/internal/error.log")]
     assert len(logs) == 2
@@ -424,7 +424,7 @@ def halted(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Flags of a run that was stopped when all but publishing was done."""
     flags = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
     with monkeypatch.context() as patch:
-        patch.setattr(run, "_summarise", stop)
+        patch.setattr(run, "_summarize", stop)
         assert invoke(*flags).code == 130
     yield [*flags, "--resume"]
 
@@ -462,13 +462,13 @@ def test_damaged_internal_files_are_called_that(
 def test_tensors_of_which_a_bit_flipped_are_not_trained_on(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop_training(self: Bars, name: str, done: int, total: int) -> None:
+    def stop_training(self: ProgressBars, name: str, done: int, total: int) -> None:
         if (name, done) == ("classifier", 12):
             raise KeyboardInterrupt
 
     flags = ["train", "gap", *files.flags, *PRIVATE[:-1], "epochs=20", "--out", "r"]
     with monkeypatch.context() as patch:
-        patch.setattr(Bars, "__call__", stop_training)
+        patch.setattr(ProgressBars, "__call__", stop_training)
         assert invoke(*flags).code == 130
     method = Path("r", "internal", "work", "run-0", "method")
     for name in ("encoder.safetensors", "release/answer-1.safetensors", "classifier.checkpoint.safetensors"):

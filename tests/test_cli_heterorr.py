@@ -1,4 +1,4 @@
-"""``train heterorr`` and unit ``private-slot-edge``: two guarantees, and flags of what is public."""
+"""``train heterorr`` and unit ``edge-subset``: two guarantees, and flags of what is public."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from command import Files, Invoke, read, spend_nothing, write
 from graphveil.errors import BudgetError
 from graphveil.release import Release
 
-UNIT = ("--unit", "private-slot-edge", "--epsilon", 2)
+UNIT = ("--unit", "edge-subset", "--epsilon", 2)
 ALL = ("--private-nodes", "all")
 HETERO = ("heterorr", *UNIT, "--set", "eps_x=3", "--set", "epochs=2", "--set", "hidden=8")
 GCN = ("gcn", *UNIT, "--perturb", "edge-rr(structure=lazy_audited, rounds=2)", "--set", "epochs=2")
@@ -23,11 +23,11 @@ def trained(invoke: Invoke, files: Files) -> dict[str, Any]:
 
 
 def test_both_budgets_stand_apart_in_the_json(trained: dict[str, Any]) -> None:
-    (features,) = trained["guarantee"]["beside"]
-    assert (trained["epsilon"], trained["eps_x"], trained["unit"]) == (2.0, 3.0, "private-slot-edge")
-    assert (features["unit"], features["epsilon"], features["valid"]) == ("node-features", 3.0, True)
+    (features,) = trained["guarantee"]["additional"]
+    assert (trained["epsilon"], trained["eps_x"], trained["unit"]) == (2.0, 3.0, "edge-subset")
+    assert (features["unit"], features["epsilon"], features["valid"]) == ("local-attributes", 3.0, True)
     together = trained["guarantee_all_runs"]
-    assert (together["epsilon"], together["beside"][0]["epsilon"]) == (4.0, 6.0)
+    assert (together["epsilon"], together["additional"][0]["epsilon"]) == (4.0, 6.0)
     assert trained["edges_stored"] is None and trained["covered"] is True
     assert trained["baseline_guarantee"] is None and trained["mlp_test_accuracy"] is not None
 
@@ -42,15 +42,15 @@ def test_pages_and_explain_tell_of_both(trained: dict[str, Any], invoke: Invoke)
         assert "the list of nodes that may have private ones" in said
     report = " ".join(Path("run/internal/report.html").read_text().split())
     assert "about edges" in report and "about records" in report
-    assert "randomised on their own at eps_x = 3" in Path("run/release/MODEL_CARD.md").read_text()
-    assert invoke("explain", "run", "--json").json["guarantee"]["beside"][0]["epsilon"] == 3.0
+    assert "randomized on their own at eps_x = 3" in Path("run/release/MODEL_CARD.md").read_text()
+    assert invoke("explain", "run", "--json").json["guarantee"]["additional"][0]["epsilon"] == 3.0
 
 
 def test_the_plan_shows_both_and_what_predictions_read(invoke: Invoke, files: Files) -> None:
     done = invoke("train", *HETERO, *ALL, *files.flags, "--out", "run")
     plan, shown = " ".join(done.err.split()), " ".join(done.out.split())
     assert "0 public edges; 60 of 60 nodes may have private ones" in plan
-    assert "and unit node-features: protects each node's own features" in plan
+    assert "and unit local-attributes: protects each node's own features" in plan
     assert "epsilon 3 at delta 0, beside the other and never added to it" in plan
     assert "reads the released graph alone, and no true private edge, nor a true feature" in plan
     assert "Features have a guarantee of their own, which is never added: epsilon 3." in shown
@@ -68,8 +68,8 @@ def test_a_finished_run_resumes_and_predicts_for_nothing(
     head, *rows = read(files.edges)
     write(files.edges, [head, *rows[1:]])
     other = invoke("predict", "run", "--nodes", files.nodes, "--edges", files.edges, *ALL, "--json").json
-    assert (other["charged"]["epsilon"], other["charged"]["beside"][0]["epsilon"]) == (2.0, 3.0)
-    assert other["guarantee_with_predictions"]["beside"][0]["epsilon"] == 6.0
+    assert (other["charged"]["epsilon"], other["charged"]["additional"][0]["epsilon"]) == (2.0, 3.0)
+    assert other["guarantee_with_predictions"]["additional"][0]["epsilon"] == 6.0
 
 
 def test_networks_on_released_graphs_tell_public_edges_from_private_ones(
@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
     "no list": (HETERO, "needs the public list of nodes"),
     "no list for a share": ((*HETERO, "--private-fraction", 0.5), "not who may have private ones"),
     "no budget of features": (("heterorr", *UNIT, *ALL), "that of features is missing"),
-    "another unit": (("gcn", "--unit", "none", *ALL), "belong to unit 'private-slot-edge'"),
+    "another unit": (("gcn", "--unit", "none", *ALL), "belong to unit 'edge-subset'"),
     "two ways": ((*HETERO, "--private-fraction", 1, "--public-edges", "x.csv"), "both say which edges are"),
     "two lists": ((*HETERO, *ALL, "--private-where", "team=t1"), "drop --private-nodes"),
     "nobody": ((*HETERO, "--private-where", "team=t9"), "no node has this value"),
@@ -118,7 +118,7 @@ def test_misuse_is_refused_before_anything_is_spent(invoke: Invoke, files: Files
 def test_a_limit_on_features_is_looked_at_for_all_runs_before_anything_is_asked(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for unit, epsilon in (("private-slot-edge", 9), ("node-features", 4)):
+    for unit, epsilon in (("edge-subset", 9), ("local-attributes", 4)):
         budget = ("--unit", unit, "--epsilon", epsilon, "--delta", "0")
         assert invoke("ledger", "init", "friends", *budget).code == 0
     with monkeypatch.context() as patch:
@@ -139,7 +139,7 @@ def test_features_that_were_told_are_not_given_back(
         assert invoke("train", *HETERO, *ALL, *files.flags, "--out", "run").code == 1  # after a charge
     accounts = invoke("ledger", "list", "--json").json["data_sets"]
     releases = {one["unit"]: one["releases"] for one in accounts}
-    assert releases == {"node-features": 1, "private-slot-edge": 1}
+    assert releases == {"local-attributes": 1, "edge-subset": 1}
     assert invoke("train", *HETERO, *ALL, *files.flags, "--out", "run", "--resume").code == 0
     assert [one["releases"] for one in invoke("ledger", "list", "--json").json["data_sets"]] == [1, 1]
 

@@ -7,8 +7,8 @@ import torch
 from command import NODES, SECRET, Files, Invoke, changed, read, write
 
 import graphveil as gv
-from graphveil.experiment.results import SAME_REPORTS
 from graphveil.mechanisms import LabelRR, LocalNoise
+from graphveil.runs.results import SAME_REPORTS
 
 ASK = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
 LABEL = ["--eps-y", 2, "--classes", "t0,t1,t2"]
@@ -18,11 +18,11 @@ QUICK = ["--set", "epochs=3", "--set", "x_steps=2"]
 @pytest.fixture
 def flags(invoke: Invoke, files: Files) -> list[object]:
     """Write a survey and messages; the flags that learn from them."""
-    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
     nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", "--survey", "s.json", *nodes, "--out", "m.csv")
+    invoke("collect", "randomize", "--protocol", "s.json", *nodes, "--out", "m.csv")
     ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
-    return ["--survey", "s.json", "--messages", "m.csv", "--id", "user", *ends, "--out", "model"]
+    return ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", *ends, "--out", "model"]
 
 
 @pytest.mark.parametrize("method", ["lpgnn", "simgat"])
@@ -39,9 +39,9 @@ def test_messages_and_edges_to_a_model_and_its_predictions(
     assert (record["nodes"], record["accepted"], record["refused"]) == (NODES, NODES, 0)
     assert (record["method"], record["path"], record["refused_rows"]) == (method, "model", [])
     guarantee = record["guarantee"]
-    assert (guarantee["valid"], guarantee["unit"]) == (True, "node-features")
+    assert (guarantee["valid"], guarantee["unit"]) == (True, "local-attributes")
     assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (8, 6, 2)
-    assert "saw only what had left the randomiser" in guarantee["statement"]
+    assert "saw only what had left the randomizer" in guarantee["statement"]
     assert guarantee["statement"] in answer.err
     assert SAME_REPORTS in answer.err
     assert record["label_kept"] == LabelRR(epsilon=2.0, classes=3).keep
@@ -96,7 +96,7 @@ def test_messages_that_are_refused(invoke: Invoke, flags: list[object]) -> None:
     rows[5][1], rows[9][1] = SECRET, rows[1][1]
     write(Path("m.csv"), rows)
     answer = invoke("collect", "learn", *flags, *QUICK, "--json")
-    assert (answer.code, answer.json["error"]["kind"]) == (2, "MessageError")
+    assert (answer.code, answer.json["error"]["kind"]) == (2, "LDPReportError")
     assert "LDP reports refused: 2, the first in row 5" in answer.json["error"]["message"]
     assert not Path("model").exists()
     answer = invoke("collect", "learn", *flags, *QUICK, "--skip-bad", "--json")
@@ -112,7 +112,7 @@ MISUSE: dict[str, tuple[list[object], str]] = {
     "another method": (["--method", "gap"], "--method"),
     "no such column": (["--source", "c"], "no column 'c'"),
     "a folder that is there": (["--out", "."], "is there already"),
-    "no survey": (["--survey", "none.json"], "cannot read a survey"),
+    "no survey": (["--protocol", "none.json"], "cannot read a survey"),
 }
 
 
@@ -128,26 +128,26 @@ def test_misuse_is_one_line_and_writes_nothing(invoke: Invoke, flags: list[objec
 def test_a_survey_without_labels_has_nothing_to_learn_from(
     invoke: Invoke, files: Files, flags: list[object]
 ) -> None:
-    invoke("collect", "survey", *ASK, "--out", "x.json")
-    answer = invoke("collect", "learn", *changed(flags, "--survey", "x.json"))
+    invoke("collect", "protocol", *ASK, "--out", "x.json")
+    answer = invoke("collect", "learn", *changed(flags, "--protocol", "x.json"))
     assert (answer.code, "collects no labels" in answer.err) == (2, True)
 
 
 def test_labels_alone_are_learned_from_with_public_features(
     invoke: Invoke, files: Files, flags: list[object]
 ) -> None:
-    invoke("collect", "survey", *LABEL, "--out", "y.json")
+    invoke("collect", "protocol", *LABEL, "--out", "y.json")
     who = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", "--survey", "y.json", *who, "--out", "y.csv")
+    invoke("collect", "randomize", "--protocol", "y.json", *who, "--out", "y.csv")
     head, *rows = read(files.nodes)
     write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])  # in another order
-    of_labels = [*changed(flags, "--survey", "y.json", "--messages", "y.csv"), *QUICK]
-    refused = invoke("collect", "learn", *of_labels)
+    from_label_keywords = [*changed(flags, "--protocol", "y.json", "--reports", "y.csv"), *QUICK]
+    refused = invoke("collect", "learn", *from_label_keywords)
     assert (refused.code, "nothing to learn them from" in refused.err) == (2, True)
-    narrow = invoke("collect", "learn", *of_labels, "--nodes", "public.csv")
+    narrow = invoke("collect", "learn", *from_label_keywords, "--nodes", "public.csv")
     assert (narrow.code, "would be cut" in narrow.err) == (2, True)
     ranges = ["--set", "low=-10", "--set", "high=20"]
-    answer = invoke("collect", "learn", *of_labels, "--nodes", "public.csv", *ranges, "--json")
+    answer = invoke("collect", "learn", *from_label_keywords, "--nodes", "public.csv", *ranges, "--json")
     assert answer.code == 0, answer.err
     guarantee = answer.json["guarantee"]
     assert (guarantee["eps_x"], guarantee["eps_y"]) == (None, 2)
@@ -161,21 +161,21 @@ def test_labels_alone_are_learned_from_with_public_features(
 def test_public_features_go_to_the_nodes_whose_ids_they_have(
     invoke: Invoke, files: Files, flags: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    invoke("collect", "survey", *LABEL, "--out", "y.json")
+    invoke("collect", "protocol", *LABEL, "--out", "y.json")
     who = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", "--survey", "y.json", *who, "--out", "y.csv")
+    invoke("collect", "randomize", "--protocol", "y.json", *who, "--out", "y.csv")
     head, *rows = read(files.nodes)
     write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])
-    seen, whole = list[object](), gv.LPGNN.fit_collected
+    seen, whole = list[object](), gv.LPGNN.fit_from_collector
 
     def watched(self, collector, adjacency, **given):
         seen.append((given["public_features"], given["ids"]))
         return whole(self, collector, adjacency, **given)
 
-    monkeypatch.setattr(gv.LPGNN, "fit_collected", watched)
+    monkeypatch.setattr(gv.LPGNN, "fit_from_collector", watched)
     ranges = ["--set", "low=-10", "--set", "high=20", "--nodes", "public.csv"]
-    of_labels = changed(flags, "--survey", "y.json", "--messages", "y.csv")
-    learn = ["collect", "learn", *of_labels, *QUICK, *ranges]
+    from_label_keywords = changed(flags, "--protocol", "y.json", "--reports", "y.csv")
+    learn = ["collect", "learn", *from_label_keywords, *QUICK, *ranges]
     invoke(*learn)
     features, ids = seen[0]
     own = {row[0]: [float(cell) for cell in row[1:3]] for row in rows}
@@ -202,11 +202,11 @@ def test_edges_that_cannot_be_used(
 def test_labels_alone_and_edges_to_a_posterior(invoke: Invoke, files: Files, mechanism: str) -> None:
     names = ",".join(f"t{number}" for number in range(9))
     asked = ["--eps-y", 0.5, "--classes", names, "--label-mechanism", mechanism]
-    invoke("collect", "survey", *asked, "--out", "s.json")
+    invoke("collect", "protocol", *asked, "--out", "s.json")
     nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "answer", "--survey", "s.json", *nodes, "--out", "m.csv")
+    invoke("collect", "randomize", "--protocol", "s.json", *nodes, "--out", "m.csv")
     ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
-    flags = ["--survey", "s.json", "--messages", "m.csv", "--id", "user", *ends]
+    flags = ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", *ends]
     learn = [*flags, "--method", "label-posterior"]
     answer = invoke("collect", "learn", *learn, "--out", "model", "--json")
     assert answer.code == 0, answer.err

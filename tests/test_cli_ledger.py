@@ -139,7 +139,7 @@ def test_a_budget_refuses_and_says_what_would_fit(invoke: Invoke, gap: list[str]
 
 
 def test_a_resumed_run_is_paid_once(invoke: Invoke, gap: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphveil.experiment import run
+    from graphveil.runs import run
 
     def broken(*given: object) -> None:
         raise OSError("no more")
@@ -167,7 +167,7 @@ def test_what_was_booked_and_never_drawn_is_given_back(
         raise ConfigError("not these")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "ask", refused)
+        patch.setattr(Release, "answer", refused)
         assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 2
     assert not Path("a").exists()
     again = invoke(*gap, "--epsilon", "1", "--out", "a", "--json").json["ledger"]
@@ -249,7 +249,7 @@ def test_a_long_book_is_shown_by_its_end(invoke: Invoke, tmp_path: Path) -> None
     for number in range(30):
         entry = Entry(f"r{number}", f"gap-{number:02}", PureDP(0.01), unit=UndirectedEdge())
         ledger.data_set("friends").record(entry)
-    ledger.data_set("friends").withdraw("r29")
+    ledger.data_set("friends").refund("r29")
     ledger.raise_limit("friends", "undirected-edge", epsilon="4", delta="1e-7", reason="a second study")
     ledger.init("friends", "undirected-edge", tags={"edges": "e" * 64, "people": "p" * 64})  # the same data
     ledger.init("friends", "undirected-edge", tags={"edges": "f" * 64, "people": "p" * 64})  # they have grown

@@ -41,7 +41,7 @@ EVENTS: dict[str, Event] = {
     "report and others": compose(LocalReport("label", 0.1), Gaussian(0.1), PureDP(0.1)),
     "none": NonPrivate(),
 }
-UNIT = "node-features"
+UNIT = "local-attributes"
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6", None])
@@ -219,7 +219,7 @@ def test_the_user_states_that_predicted_data_are_disjoint(
 ) -> None:
     assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 0
     flags = changed(files, "an edge more")[:4]
-    told = invoke("predict", "a", *flags, "--disjoint-edges", "--json", "--out", "p.csv").json
+    told = invoke("predict", "a", *flags, "--assume-disjoint-edges", "--json", "--out", "p.csv").json
     assert told["ledger"]["data_set"] == "data-2"
     assert told["training_ledger"]["releases"] == 2  # the ids do not show that the statement is true
     again = invoke("predict", "a", *flags, "--json", "--out", "q.csv").json
@@ -290,8 +290,8 @@ def test_receipts_backups_and_older_copies_by_command(
 
 # -- surveys -----------------------------------------------------------------------------------------------
 
-ASK = ["collect", "survey", "--eps-y", "0.39", "--classes", "t0,t1,t2", "--out", "s.json"]
-ANSWER = ["collect", "answer", "--survey", "s.json", "--id", "user", "--label", "team", "--nodes"]
+ASK = ["collect", "protocol", "--eps-y", "0.39", "--classes", "t0,t1,t2", "--out", "s.json"]
+ANSWER = ["collect", "randomize", "--protocol", "s.json", "--id", "user", "--label", "team", "--nodes"]
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])

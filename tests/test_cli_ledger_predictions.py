@@ -68,14 +68,18 @@ def test_every_graph_that_may_share_an_edge_is_charged(
 def test_a_word_spares_others_only_where_ids_prove_it(
     invoke: Invoke, files: Files, run: dict[str, Any]
 ) -> None:
-    strangers = invoke("predict", "a", *other(files, "far", 1, first=NODES - 1), "--disjoint-edges", "--json")
+    strangers = invoke(
+        "predict", "a", *other(files, "far", 1, first=NODES - 1), "--assume-disjoint-edges", "--json"
+    )
     assert strangers.json["training_ledger"] is None  # one id in common, and so no edge
     assert releases(invoke) == {"data-1": 1, "data-2": 1}
-    near = invoke("predict", "a", *other(files, "near", 2, first=NODES - 2), "--disjoint-edges", "--json")
+    near = invoke(
+        "predict", "a", *other(files, "near", 2, first=NODES - 2), "--assume-disjoint-edges", "--json"
+    )
     assert near.json["training_ledger"]["releases"] == 2
     assert "their limit is not for a word" in " ".join(near.err.split())
     assert releases(invoke) == {"data-1": 2, "data-2": 2, "data-3": 1}  # of the first stranger, too
-    known = invoke("predict", "a", *other(files, "near", 2, first=NODES - 2), "--disjoint-edges")
+    known = invoke("predict", "a", *other(files, "near", 2, first=NODES - 2), "--assume-disjoint-edges")
     assert (known.code, "the ledger knows these data as 'data-3'" in known.err) == (2, True)
 
 
@@ -99,9 +103,9 @@ def test_a_prediction_that_is_never_booked_is_not_remembered(
     with monkeypatch.context() as patch:
         patch.setattr(Release, "open", _stop)
         assert invoke("predict", "a", *other(files, "first", 1)).code == 1
-    assert not list(Path("a/internal/asked").iterdir())
+    assert not list(Path("a/internal/prediction_charges").iterdir())
     invoke("predict", "a", *other(files, "first", 1))
-    (kept,) = Path("a/internal/asked").glob("*.json")
+    (kept,) = Path("a/internal/prediction_charges").glob("*.json")
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"disjoint": True}))
     damaged = invoke("predict", "a", *other(files, "second", 2))
     assert (damaged.code, "is damaged" in damaged.err) == (2, True)
@@ -112,7 +116,7 @@ def _stop(*given: object, **named: object) -> None:
 
 
 def test_a_release_alone_knows_no_training_data(invoke: Invoke, files: Files, run: dict[str, Any]) -> None:
-    columns = ["--id", "user", "--source", "a", "--target", "b", "--label", "team", "--accept-price"]
+    columns = ["--id", "user", "--source", "a", "--target", "b", "--label", "team", "--allow-spend"]
     told = invoke("predict", "a/release", *other(files, "first", 1), *columns, "--json")
     assert "what earlier commands predicted comes on top" in " ".join(told.err.split())
     assert (told.json["training_ledger"], releases(invoke)) == (None, {"data-1": 1, "data-2": 1})

@@ -1,4 +1,4 @@
-"""The command with records that nodes randomise: train, explain, predict, calibrate, resume."""
+"""The command with records that nodes randomize: train, explain, predict, calibrate, resume."""
 
 import json
 import re
@@ -9,9 +9,9 @@ import pytest
 from command import NODES, Files, Invoke, read
 
 import graphveil as gv
-from graphveil.experiment.results import SAME_REPORTS
+from graphveil.runs.results import SAME_REPORTS
 
-LOCAL = ["lpgnn", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
+LOCAL = ["lpgnn", "--unit", "local-attributes", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
 
 
 PAGES = ("release/PRIVACY.md", "internal/report.html")
@@ -62,7 +62,7 @@ def test_several_runs_say_that_each_reads_test_labels_of_its_own(invoke: Invoke,
         assert "over all runs that may be everybody" in " ".join(page.split())
 
 
-def test_what_is_not_randomised_is_not_said_to_be_publishable(invoke: Invoke, files: Files) -> None:
+def test_what_is_not_randomized_is_not_said_to_be_publishable(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", *LOCAL[:3], "--set", "eps_x=inf", *LOCAL[5:], *files.flags, "--out", "run")
     shown = " ".join((answer.out + answer.err).split())
     assert "publish it only if that may be known" in shown
@@ -73,7 +73,7 @@ def test_the_folder_explains_and_predicts(invoke: Invoke, files: Files) -> None:
     shown = invoke("train", *LOCAL, *files.flags, "--out", "run")
     assert "features  MultiBit, " in shown.err
     explained = invoke("explain", "run")
-    for words in ("eps_x = 1 and its label at eps_y = 2 (total 3", "randomised features", "randomised label"):
+    for words in ("eps_x = 1 and its label at eps_y = 2 (total 3", "randomized features", "randomized label"):
         assert words in explained.out
     record = invoke("explain", "run", "--json").json
     assert record["guarantee"]["eps_y"] == 2.0
@@ -90,18 +90,18 @@ def test_another_graph_is_priced_and_asked(invoke: Invoke, files: Files, tmp_pat
     answer = invoke(*flags)
     record, shown = answer.json, " ".join(answer.err.split())
     assert "The price of asking another graph's records" in shown
-    assert "price epsilon 1 at delta 0, on the records of this graph" in shown
+    assert "privacy cost epsilon 1 at delta 0, on the records of this graph" in shown
     assert "with the training epsilon 4 at delta 0, as somebody may be in both graphs" in shown
     assert (record["charged"]["eps_x"], record["charged"]["eps_y"]) == (1.0, 0.0)
     assert record["guarantee_with_predictions"]["epsilon"] == 4.0
     assert (record["nodes"], len(record["predictions"])) == (NODES, NODES)
-    known = invoke(*flags, "--disjoint-people")
+    known = invoke(*flags, "--assume-disjoint-nodes")
     assert (known.code, "has predicted before, so they are not disjoint" in known.err) == (2, True)
-    apart = invoke("predict", "fresh", *flags[2:], "--disjoint-people")
+    apart = invoke("predict", "fresh", *flags[2:], "--assume-disjoint-nodes")
     assert (apart.code, "so they are not disjoint" in apart.err) == (2, True)  # the same ids were trained on
-    refused = invoke(*flags, "--disjoint-edges")
-    assert (refused.code, "--disjoint-people" in refused.err) == (2, True)
-    alone = invoke("predict", "run", "--disjoint-people")
+    refused = invoke(*flags, "--assume-disjoint-edges")
+    assert (refused.code, "--assume-disjoint-nodes" in refused.err) == (2, True)
+    alone = invoke("predict", "run", "--assume-disjoint-nodes")
     assert (alone.code, "about another" in alone.err) == (2, True)
 
 
@@ -133,7 +133,7 @@ def test_calibrate_says_what_a_node_does(invoke: Invoke) -> None:
 def test_each_budget_that_is_missing_is_named_with_its_flag(
     invoke: Invoke, files: Files, given: list[str], words: str
 ) -> None:
-    answer = invoke("train", "lpgnn", "--unit", "node-features", *given, *files.flags)
+    answer = invoke("train", "lpgnn", "--unit", "local-attributes", *given, *files.flags)
     assert answer.code == 2
     assert words in answer.err
 
@@ -196,7 +196,7 @@ def test_public_weights_come_from_a_file(invoke: Invoke, files: Files) -> None:
         ("[0.5, 0.5]", [], "theta weighs the features of lpm, "),
     ],
 )
-def test_weights_that_are_not_public_and_normalised_are_refused(
+def test_weights_that_are_not_public_and_normalized_are_refused(
     invoke: Invoke, files: Files, theta: str, more: list[str], why: str
 ) -> None:
     Path("theta.json").write_text(theta)
@@ -205,7 +205,7 @@ def test_weights_that_are_not_public_and_normalised_are_refused(
     assert not Path("run").exists()
 
 
-def test_weights_are_for_methods_on_randomised_records(invoke: Invoke, files: Files) -> None:
+def test_weights_are_for_methods_on_randomized_records(invoke: Invoke, files: Files) -> None:
     Path("theta.json").write_text("[0.5, 0.5]")
     answer = invoke(
         "train", "gap", "--unit", "undirected-edge", "--epsilon", 1, "--theta", "theta.json", *files.flags

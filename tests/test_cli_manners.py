@@ -9,10 +9,10 @@ import typer
 from command import Invoke
 
 from graphveil.cli import app, console
-from graphveil.cli.console import Bars, Screen
+from graphveil.cli.console import ProgressBars, Screen
 from graphveil.cli.method_help import parameters_page
-from graphveil.graph import datasets
-from graphveil.models import METHODS
+from graphveil.data import datasets
+from graphveil.estimators import METHODS
 
 
 def test_the_help_of_a_method_lists_its_parameters(invoke: Invoke) -> None:
@@ -40,7 +40,7 @@ def test_tables_hold_on_a_narrow_screen(
     monkeypatch.setenv("COLUMNS", "60")
     Screen(as_json=False).table(head, [row])
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 70  # the codes of colours
+    assert max(map(len, lines)) <= 70  # the codes of colors
     for cell in (*head[1:], *row):
         assert any(cell in line for line in lines), cell  # none is broken
 
@@ -58,7 +58,7 @@ def test_a_pipe_is_told_now_and_then(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    bars = Bars(Screen(as_json=False).notes)
+    bars = ProgressBars(Screen(as_json=False).notes)
     for done in range(1, 9):
         now[0] += 5
         bars("encoder", done, 8)

@@ -35,7 +35,7 @@ def test_check_says_so_and_its_command_trains(invoke: Invoke) -> None:
     facts = {fact["name"]: fact["becomes"] for fact in checked.json["columns"]}
     assert facts["(constant)"] == "feature: 1 for every node, since no column is a feature"
     words = shlex.split(checked.json["command"])[1:]
-    trained = invoke(*words, "--out", "run", "--set", "distil=false")
+    trained = invoke(*words, "--out", "run", "--set", "self_training=false")
     assert trained.code == 0, trained.err
     plan = " ".join((trained.out + trained.err).split())
     assert "every node gets one constant feature" in plan and "1 features" not in plan
@@ -65,7 +65,7 @@ def test_another_graph_is_predicted_from_a_run_and_from_a_release(invoke: Invoke
     ids = {row[0] for row in rows}
     write(Path("few.csv"), [["a", "b"], *(row for row in read(Path("knows.csv"))[1:] if {*row} <= ids)])
     other = ["--nodes", "fewer.csv", "--edges", "few.csv", *COLUMNS]
-    answer = invoke("predict", where, *other, "--accept-price", "--out", "other.csv")
+    answer = invoke("predict", where, *other, "--allow-spend", "--out", "other.csv")
     assert answer.code == 0, answer.err
     assert len(read(Path("other.csv"))) == NODES // 2
 
@@ -77,10 +77,10 @@ def test_a_sweep_takes_them(invoke: Invoke) -> None:
 
 
 def test_a_survey_of_features_says_why_it_needs_columns(invoke: Invoke) -> None:
-    made = invoke("collect", "survey", "--dim", 1, "--eps-x", 2, "--out", "survey.json")
+    made = invoke("collect", "protocol", "--dim", 1, "--eps-x", 2, "--out", "survey.json")
     assert made.code == 0, made.err
-    asked = ["--survey", "survey.json", "--nodes", "people.csv", "--id", "id"]
+    asked = ["--protocol", "survey.json", "--nodes", "people.csv", "--id", "id"]
     write(Path("people.csv"), [["id"], *([row[0]] for row in read(Path("people.csv"))[1:])])
-    refused = invoke("collect", "answer", *asked, "--out", "messages.csv")
+    refused = invoke("collect", "randomize", *asked, "--out", "messages.csv")
     assert refused.code == 2
     assert "has no feature column, and the survey asks for 1 feature" in " ".join(refused.err.split())

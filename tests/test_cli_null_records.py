@@ -32,14 +32,14 @@ OTHER = Record((900.5, -3.25), "b", (0, 1, 2, 3, 4, 5, 6, 7))
 RECORDS = tuple(Record((float(n % 2), 0.5 * n), LABELS[n], ((n + 1) % COUNT,)) for n in range(COUNT))
 
 
-def neighbours(node: int) -> Iterator[tuple[Record, ...]]:
+def neighbors(node: int) -> Iterator[tuple[Record, ...]]:
     """Yield the data with one record nulled, and with it replaced."""
     for record in (NULL, OTHER):
         yield (*RECORDS[:node], record, *RECORDS[node + 1 :])
 
 
 def without_edges_to(node: int, records: tuple[Record, ...]) -> tuple[Record, ...]:
-    """Return data in which nobody declares an edge to a node, as node-promise compares them."""
+    """Return data in which nobody declares an edge to a node, as node-bounded-degree compares them."""
     return tuple(replace(one, edges=tuple(end for end in one.edges if end != node)) for one in records)
 
 
@@ -55,9 +55,9 @@ def written(folder: Path, records: tuple[Record, ...]) -> list[str]:
     return [*files, *columns, "--source", "a", "--target", "b"]
 
 
-OWNER = ["--unit", "node-owner", "--epsilon", "8", "--delta", "1e-3"]
-PROMISE = ["--unit", "node-promise", "--epsilon", "8", "--delta", "1e-3", "--assured-max-degree", "18"]
-BUDGET, SHORT, COUNTED = ["--degree-budget", "2"], ["--set", "epochs=1"], ["--private-metrics"]
+OWNER = ["--unit", "node-record", "--epsilon", "8", "--delta", "1e-3"]
+PROMISE = ["--unit", "node-bounded-degree", "--epsilon", "8", "--delta", "1e-3", "--max-degree", "18"]
+BUDGET, SHORT, COUNTED = ["--out-degree-bound", "2"], ["--set", "epochs=1"], ["--private-metrics"]
 FEW = ["--set", "epochs=1", "--set", "batch_size=6"]
 QUICK = {
     "double owner": ["double", *OWNER, *BUDGET],
@@ -73,8 +73,8 @@ SHIPPED = {
     "gap owner in paper mode": ["gap", *OWNER, *BUDGET, *FEW, "--mode", "paper"],
     "mlp owner in paper mode": ["mlp", *OWNER, *FEW, "--mode", "paper"],
     "sage owner in paper mode": ["sage", *OWNER, *BUDGET, *FEW, "--mode", "paper"],
-    "lpgnn": ["lpgnn", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=1", *SHORT],
-    "label-posterior": ["label-posterior", "--unit", "node-features", "--set", "eps_y=1"],
+    "lpgnn": ["lpgnn", "--unit", "local-attributes", "--set", "eps_x=1", "--set", "eps_y=1", *SHORT],
+    "label-posterior": ["label-posterior", "--unit", "local-attributes", "--set", "eps_y=1"],
 }
 
 
@@ -109,8 +109,8 @@ def compare(invoke: Invoke, flags: list[str], nodes: range) -> None:
     """Fail where an outcome differs for data that differ in one record."""
     known = outcome(invoke, flags, RECORDS, "whole")
     for node in nodes:
-        for number, records in enumerate(neighbours(node)):
-            changed = without_edges_to(node, records) if "node-promise" in flags else records
+        for number, records in enumerate(neighbors(node)):
+            changed = without_edges_to(node, records) if "node-bounded-degree" in flags else records
             assert outcome(invoke, flags, changed, f"{node}-{number}") == known, f"record {node}"
 
 

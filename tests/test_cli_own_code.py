@@ -10,8 +10,8 @@ import pytest
 from command import Invoke
 
 import graphveil as gv
-from graphveil import models
-from graphveil.models.own import code
+from graphveil import estimators
+from graphveil.estimators.own import code
 
 OWN = """
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Mine(gv.GAP):
 DATA = ["--dataset", "synthetic/tiny", "--no-baseline", "--json"]
 OWNER = [
     "--unit",
-    "node-owner",
+    "node-record",
     "--epsilon",
     "8",
     "--delta",
@@ -61,9 +61,9 @@ OWNER = [
 @pytest.fixture(autouse=True)
 def tables() -> Iterator[None]:
     """Leave the tables of names as they were."""
-    kept, known = dict(models._REGISTERED), dict(code._KNOWN)
+    kept, known = dict(estimators._REGISTERED), dict(code._REGISTERED)
     yield
-    for table, before in ((models._REGISTERED, kept), (code._KNOWN, known)):
+    for table, before in ((estimators._REGISTERED, kept), (code._REGISTERED, known)):
         table.clear()
         table.update(before)
 
@@ -83,14 +83,14 @@ def test_a_module_is_trained_and_its_run_explained_without_it(
     assert done.code == 0, done.err
     found = done.json
     assert found["method"] == "gnn" and found["guarantee"]["valid"] and found["guarantee"]["epsilon"] <= 8
-    code._KNOWN.clear()
+    code._REGISTERED.clear()
     assert "own edge list" in " ".join(invoke("explain", str(out)).out.split())
     assert gv.load_model(out).get_params()["module"] == "MyGNN"
 
 
 def test_private_weights_leave_a_run_without_predictions(invoke: Invoke, own: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    given = ["--set", "reads=neighbours", "--module", f"{own}:MyGNN"]
+    given = ["--set", "neighborhood=neighbors", "--module", f"{own}:MyGNN"]
     done = invoke("train", "gnn", *DATA, *OWNER, *given, "--out", str(out))
     assert done.code == 0, done.err
     assert "the released weights are" in done.json["statement"] and not done.json["test_accuracy"]["mean"]
@@ -114,7 +114,7 @@ def test_a_method_of_ones_own_is_trained_by_its_name(invoke: Invoke, own: Path, 
     done = invoke("train", "mine", *DATA, *edges, "--module", f"{own}:Mine")
     assert done.code == 0, done.err
     assert done.json["hops"] == 1
-    models._REGISTERED.clear()
+    estimators._REGISTERED.clear()
     refused = invoke("train", "mine", *DATA, *edges)
     assert refused.code == 2 and "METHOD" in refused.err
 

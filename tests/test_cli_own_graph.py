@@ -24,7 +24,7 @@ def again(files: Files) -> gv.Graph:
     """Read the files once more, with a split."""
     columns = {"id": "user", "label": "team", "source": "a", "target": "b"}
     graph = gv.read_graph(files.nodes, files.edges, **columns, directed=False)
-    return gv.graph.random_split(graph, train=0.6, val=0.2, seed=1)
+    return gv.data.random_split(graph, train=0.6, val=0.2, seed=1)
 
 
 def test_a_loaded_run_scores_its_own_graph_for_nothing(trained: Path, files: Files) -> None:
@@ -48,18 +48,18 @@ def test_a_copied_release_refuses_until_the_price_is_accepted(
     trained: Path, files: Files, invoke: Invoke, tmp_path: Path
 ) -> None:
     shutil.copytree(trained / "release", tmp_path / "copy")
-    with pytest.raises(ConfigError, match="accept_price=True"):
+    with pytest.raises(ConfigError, match="allow_spend=True"):
         gv.load_model(tmp_path / "copy").score(again(files))
     asked = ["predict", tmp_path / "copy", *files.flags, "--json"]
     refused = invoke(*asked)
     assert refused.code == 2
-    assert "--accept-price" in refused.err
-    accepted = invoke(*asked, "--accept-price")
+    assert "--allow-spend" in refused.err
+    accepted = invoke(*asked, "--allow-spend")
     assert accepted.code == 0, accepted.err
     assert accepted.json["charged"]["epsilon"] > 0
 
 
 def test_the_fingerprint_stays_inside(trained: Path) -> None:
-    (found,) = trained.rglob("own_graph.json")
+    (found,) = trained.rglob("graph_fingerprint.json")
     assert found.parent.name == "internal"
     assert found.parent.stat().st_mode & 0o077 == 0

@@ -63,11 +63,11 @@ def test_the_same_seed_writes_the_same_edges(invoke: Invoke, files: Files, tmp_p
 
 REFUSED: dict[str, tuple[list[object], str]] = {
     "no unit": (["--unit", ""], "is not a privacy unit"),
-    "unit of records": (["--unit", "node-owner"], "no bound under unit 'node-owner'"),
+    "unit of records": (["--unit", "node-record"], "no bound under unit 'node-record'"),
     "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than max_edges=3"),
     "two sources": (["--dataset", "cora"], "exclude each other"),
-    "no list": (["--unit", "private-slot-edge"], "needs the public list of nodes"),
-    "no unit for a list": (["--private-nodes", "all"], "belong to unit 'private-slot-edge'"),
+    "no list": (["--unit", "edge-subset"], "needs the public list of nodes"),
+    "no unit for a list": (["--private-nodes", "all"], "belong to unit 'edge-subset'"),
     "setting": (["--set", "fraction=1"], "edge-rand has no such parameter"),
     "budget": (["--epsilon", -1], "epsilon=-1.0 must be a finite number above 0"),
 }
@@ -110,7 +110,7 @@ def test_the_list_of_mechanisms_is_that_of_the_package() -> None:
     assert tuple(MECHANISMS) == GRAPH_MECHANISMS
 
 
-def test_neighbouring_graphs_are_planned_in_the_same_words(
+def test_neighboring_graphs_are_planned_in_the_same_words(
     invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = []
@@ -135,7 +135,7 @@ def test_train_on_a_released_graph_prints_its_plan_and_statement(
     assert done.json["guarantee_all_runs"]["epsilon"] == pytest.approx(8)
     assert done.json["edges_stored"] is None
     explained = invoke("explain", tmp_path / "run")
-    assert "a noisy graph        randomised at epsilon 3.6" in explained.out
+    assert "a noisy graph        randomized at epsilon 3.6" in explained.out
     assert "no prediction reads a true edge" in explained.out
 
 
@@ -158,7 +158,7 @@ def test_a_papers_graph_is_trained_on(invoke: Invoke, files: Files, tmp_path: Pa
     assert done.code == 0, done.err
     assert not done.json["guarantee"]["valid"] and done.json["guarantee"]["epsilon"] == pytest.approx(8)
     explained = invoke("explain", tmp_path / "run")
-    assert "both directions of a friendship are randomised on their own" in explained.out
+    assert "both directions of a friendship are randomized on their own" in explained.out
 
 
 def test_methods_with_noise_of_their_own_take_no_released_graph(invoke: Invoke, files: Files) -> None:

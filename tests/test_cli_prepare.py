@@ -6,7 +6,7 @@ import pytest
 from command import Files, Invoke
 
 import graphveil as gv
-from graphveil.experiment.accounts.graph_tags import parts_of
+from graphveil.runs.accounts.graph_tags import fingerprint_parts
 
 pytest.importorskip("duckdb")
 
@@ -58,8 +58,8 @@ def test_training_on_the_folder_is_training_on_the_tables(
         for name, data in (
             ("tables", files.flags),
             ("folder", ("--graph", out)),
-            ("disk", ("--graph", out, "--engine", "disk")),
-            ("memory", ("--graph", out, "--engine", "memory")),
+            ("disk", ("--graph", out, "--backend", "disk")),
+            ("memory", ("--graph", out, "--backend", "memory")),
         )
     }
     assert {name: (run.code, run.err if run.code else "") for name, run in runs.items()} == dict.fromkeys(
@@ -72,7 +72,7 @@ def test_training_on_the_folder_is_training_on_the_tables(
         gv.open_graph(out),
         gv.read_graph(files.nodes, files.edges, id="user", label="team", source="a", target="b"),
     )
-    tags = [{name: b"".join(part) for name, part in parts_of(graph).items()} for graph in graphs]
+    tags = [{name: b"".join(part) for name, part in fingerprint_parts(graph).items()} for graph in graphs]
     assert tags[0] == tags[1] and {"edges", "records", "people"} <= set(tags[0])  # one account in a ledger
 
 
@@ -80,7 +80,7 @@ def test_a_folder_and_tables_or_an_engine_that_cannot_read_are_misuse(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     out, unit = tmp_path / "graph", ("--unit", "undirected-edge", "--epsilon", 2)
-    done = invoke("train", "gap", *files.flags, *unit, "--engine", "disk", "--out", tmp_path / "run")
+    done = invoke("train", "gap", *files.flags, *unit, "--backend", "disk", "--out", tmp_path / "run")
     assert done.code == 2 and "graphveil prepare" in done.err and not (tmp_path / "run").exists()
     assert invoke("prepare", *files.flags, "--out", out).code == 0
     done = invoke("train", "gap", "--graph", out, *files.flags, *unit)

@@ -11,10 +11,10 @@ import pytest
 from command import SECRET, Answer, Files, Invoke, bookings, changed, other_of, read, spend_nothing, write
 from drawn import draw_otherwise
 
-from graphveil.cli.console import Bars
+from graphveil.cli.console import ProgressBars
 
-OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]
-PROMISE = ["--unit", "node-promise", "--epsilon", "1", "--delta", "1e-5", "--assured-max-degree", "59"]
+OWNER = ["--unit", "node-record", "--epsilon", "1", "--delta", "1e-5", "--out-degree-bound", "5"]
+PROMISE = ["--unit", "node-bounded-degree", "--epsilon", "1", "--delta", "1e-5", "--max-degree", "59"]
 ALONE = ["--no-baseline"]
 RELEASE = {
     "model.safetensors",
@@ -38,17 +38,17 @@ def names(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("flags", "released", "withheld"),
+    ("flags", "released", "withheld_files"),
     [(OWNER, {AGGREGATES}, {PREDICTIONS}), (PROMISE, set(), {AGGREGATES, PREDICTIONS})],
 )
 def test_what_tells_about_its_own_record_is_not_released(
-    invoke: Invoke, files: Files, flags: list[str], released: set[str], withheld: set[str]
+    invoke: Invoke, files: Files, flags: list[str], released: set[str], withheld_files: set[str]
 ) -> None:
     answer = invoke("train", "double", *files.flags, *flags, *ALONE, "--out", "first")
     assert answer.code == 0, answer.err
     assert names(Path("first")) == {"release", "internal", "per_node", "PRIVACY.md"}
     assert names(Path("first/release")) == RELEASE | released
-    assert names(Path("first/per_node")) == withheld | {"README.md"}
+    assert names(Path("first/per_node")) == withheld_files | {"README.md"}
     assert "per_node/: row v only for someone entitled to v's record" in answer.out
     modes = {folder.name: folder.stat().st_mode & 0o777 for folder in Path("first").iterdir()}
     assert modes == {"release": 0o755, "internal": 0o700, "per_node": 0o700, "PRIVACY.md": 0o600}
@@ -57,7 +57,7 @@ def test_what_tells_about_its_own_record_is_not_released(
         "metrics.json",
         "history.csv",
         "report.html",
-        "own_graph.json",
+        "graph_fingerprint.json",
         "receipts.json",
         "columns.json",
     }
@@ -70,7 +70,7 @@ def test_a_card_has_no_accuracy_but_a_booked_noisy_count(invoke: Invoke, files: 
     plain, counted = (Path(name, "release/MODEL_CARD.md").read_text() for name in ("plain", "counted"))
     assert "No accuracy: an exact one would depend on the records." in plain
     assert "%" not in plain.partition("## Privacy")[0]
-    assert "* test accuracy of labelled nodes, from noisy counts: 50.0 %" in counted
+    assert "* test accuracy of labeled nodes, from noisy counts: 50.0 %" in counted
 
 
 def test_predictions_come_from_the_rows_beside_the_release(
@@ -117,14 +117,14 @@ def test_nothing_secret_reaches_the_release(invoke: Invoke, files: Files) -> Non
 def test_a_stopped_run_resumes_to_the_same_bytes(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(self: Bars, name: str, done: int, total: int) -> None:
+    def stop(self: ProgressBars, name: str, done: int, total: int) -> None:
         if (name, done) == ("aggregate", 1):
             raise KeyboardInterrupt
 
     base = ["train", "double", *files.flags, *PROMISE, *ALONE, "--unsafe-noise-seed", 3]
     invoke(*base, "--out", "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Bars, "__call__", stop)
+        patch.setattr(ProgressBars, "__call__", stop)
         assert invoke(*base, "--out", "parts").code == 130
     assert names(Path("parts")) == {"internal"}
     assert invoke(*base, "--out", "parts", "--resume").code == 0
@@ -208,7 +208,7 @@ def test_replacing_doubles_the_noise(invoke: Invoke, files: Files) -> None:
 
 def split_of(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, flags: list[Any]) -> list[Any]:
     """Return the training masks of the fits that a call makes."""
-    from models.doubles import Double
+    from estimators.doubles import Double
 
     masks = []
     fit = Double.fit
@@ -241,30 +241,30 @@ def test_paper_mode_keeps_the_papers_split(
 
 
 REFUSED = {
-    "no degree budget": (OWNER[:-2], "--degree-budget"),
-    "zero degree budget": ([*OWNER[:-1], 0], "--degree-budget"),
+    "no degree budget": (OWNER[:-2], "--out-degree-bound"),
+    "zero degree budget": ([*OWNER[:-1], 0], "--out-degree-bound"),
     "a budget for edges": (
-        ["--unit", "undirected-edge", "--epsilon", 1, "--degree-budget", 5],
-        "drop it (--degree-budget)",
+        ["--unit", "undirected-edge", "--epsilon", 1, "--out-degree-bound", 5],
+        "drop it (--out-degree-bound)",
     ),
-    "no promise": (PROMISE[:-2], "--assured-max-degree"),
+    "no promise": (PROMISE[:-2], "--max-degree"),
     "a promise for edges": (
-        ["--unit", "undirected-edge", "--epsilon", 1, "--assured-max-degree", 5],
-        "drop it (--assured-max-degree)",
+        ["--unit", "undirected-edge", "--epsilon", 1, "--max-degree", 5],
+        "drop it (--max-degree)",
     ),
-    "a promise to owners": ([*OWNER, "--assured-max-degree", 5], "drop it (--assured-max-degree)"),
+    "a promise to owners": ([*OWNER, "--max-degree", 5], "drop it (--max-degree)"),
     "a broken promise": ([*PROMISE[:-1], 2], "violates the assumption that no node has a degree above 2,"),
     "replacing edges": (["--unit", "undirected-edge", "--epsilon", 1, "--replace-one"], "drop it"),
     "counts for edges": (
         ["--unit", "undirected-edge", "--epsilon", 1, "--private-metrics"],
         "drop it (--private-metrics)",
     ),
-    "flag and key": ([*OWNER, "--set", "degree_budget=5"], "given twice"),
+    "flag and key": ([*OWNER, "--set", "out_degree_bound=5"], "given twice"),
     "large delta": (
         changed(OWNER, "--set", "hidden=3", "--delta", 0.02),
         "is outside the range of the proofs",
     ),
-    "no epsilon": (["--unit", "node-owner", "--degree-budget", 5], "--epsilon"),
+    "no epsilon": (["--unit", "node-record", "--out-degree-bound", 5], "--epsilon"),
 }
 
 
@@ -319,7 +319,7 @@ def test_the_baseline_is_a_release_of_its_own(
 def test_a_run_that_was_stopped_while_training_resumes_to_the_same_bytes(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stage: str, done: int
 ) -> None:
-    def stop(self: Bars, name: str, position: int, total: int) -> None:
+    def stop(self: ProgressBars, name: str, position: int, total: int) -> None:
         if (name, position) == (stage, done):
             raise KeyboardInterrupt
 
@@ -327,7 +327,7 @@ def test_a_run_that_was_stopped_while_training_resumes_to_the_same_bytes(
     base = ["train", "gap", *files.flags, *flags, "--baseline"]
     whole = invoke(*base, "--out", "whole", "--json").json
     with monkeypatch.context() as patch:
-        patch.setattr(Bars, "__call__", stop)
+        patch.setattr(ProgressBars, "__call__", stop)
         assert invoke(*base, "--out", "parts").code == 130
     parts = invoke(*base, "--out", "parts", "--resume", "--json").json
     assert parts["private_accuracy"] is not None
@@ -368,7 +368,7 @@ def test_a_private_accuracy_is_that_of_the_nodes_that_have_a_label(
     draw_otherwise(monkeypatch, lambda self, stream, rows, dim: np.zeros((len(rows), dim)))
     head, *rows = read(files.nodes)
     write(files.nodes, [head, *([*row[:3], row[3] if n % 3 else ""] for n, row in enumerate(rows))])
-    flags = ["--unit", "node-owner", "--epsilon", 2, "--delta", "1e-5", *SHORT, "--private-metrics"]
+    flags = ["--unit", "node-record", "--epsilon", 2, "--delta", "1e-5", *SHORT, "--private-metrics"]
     record = invoke("train", "mlp", *files.flags, *flags, "--json").json
     for part in ("test", "val"):
         exact = record[f"{part}_accuracy"]["mean"]
@@ -376,7 +376,7 @@ def test_a_private_accuracy_is_that_of_the_nodes_that_have_a_label(
 
 
 def test_private_metrics_cost_the_training_records_nothing(invoke: Invoke, files: Files) -> None:
-    base = ["train", "mlp", *files.flags, "--unit", "node-owner", "--epsilon", 2, "--delta", "1e-5", *SHORT]
+    base = ["train", "mlp", *files.flags, "--unit", "node-record", "--epsilon", 2, "--delta", "1e-5", *SHORT]
     plain, counted = (invoke(*base, *more, "--json").json for more in ([], ["--private-metrics"]))
     assert plain["noise_std"][0] == pytest.approx(counted["noise_std"][0], rel=1e-3)
     assert counted["guarantee"]["epsilon"] == pytest.approx(2, rel=1e-3)
@@ -443,7 +443,7 @@ def test_calibrate_shows_who_spends_what(invoke: Invoke) -> None:
     ]
     train = [stage["share"] for stage in record["stages"][:3]]
     assert sum(train) == pytest.approx(1)
-    assert {"noise_std", "mu", "delta", "sensitivity", "tpr_at_1pct_fpr"} <= set(record)
+    assert {"noise_std", "mu", "delta", "sensitivity", "max_tpr_at_1pct_fpr"} <= set(record)
 
 
 def test_calibrate_takes_public_sizes(invoke: Invoke) -> None:

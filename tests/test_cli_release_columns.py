@@ -56,7 +56,7 @@ def test_a_release_matches_columns_by_name(name, folder, tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     TABLES[name].to_parquet("n.parquet")
     EDGES.to_parquet("e.parquet")
-    command = ["predict", folder / "run" / "release", *ROLES, "--accept-price", "--out", "out.csv"]
+    command = ["predict", folder / "run" / "release", *ROLES, "--allow-spend", "--out", "out.csv"]
     if ended(*command) != 0:
         words = capsys.readouterr().err.strip().splitlines()[-1]
         assert "missing values" in words
@@ -72,11 +72,11 @@ def _graph(table, **more):
 def test_a_graph_in_python_is_aligned_by_name(name, folder):
     model = gv.load_model(folder / "run" / "release")
     table = {**TABLES, "with a number": NODES[["id", "q", "p"]].assign(r=7.0)}[name]
-    expected = model.predict_proba(_graph(TABLES["same"]), accept_price=True)
-    assert (model.predict_proba(_graph(table), accept_price=True) == expected).all()
+    expected = model.predict_proba(_graph(TABLES["same"]), allow_spend=True)
+    assert (model.predict_proba(_graph(table), allow_spend=True) == expected).all()
 
 
 def test_a_missing_column_is_an_error(folder):
     model = gv.load_model(folder / "run" / "release")
     with pytest.raises(GraphError, match=r"lacks the feature column 'p'.*No privacy budget was spent"):
-        model.predict_proba(_graph(NODES[["id", "q"]].assign(z=1.0)), accept_price=True)
+        model.predict_proba(_graph(NODES[["id", "q"]].assign(z=1.0)), allow_spend=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from command import Files, Invoke
 
-LOCAL = ["simgat", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
+LOCAL = ["simgat", "--unit", "local-attributes", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
 
 
 @pytest.mark.parametrize(
-    "similarity", ["multihop", "multihop(n=3, delta=0.1, transition=True)", "factorised(dim=8)"]
+    "similarity", ["multihop", "multihop(n=3, delta=0.1, transition=True)", "factorized(dim=8)"]
 )
 def test_a_similarity_is_one_flag(invoke: Invoke, files: Files, similarity: str) -> None:
     answer = invoke(
@@ -38,7 +38,7 @@ def test_a_missing_package_is_said_before_the_plan(
     [
         (["--set", "similarity=deepwalks"], "did you mean 'deepwalk'"),
         (["--set", "similarity=multihop(3)"], "write name=value pairs"),
-        (["--set", "max_degree=10"], "is for combine='union'"),
+        (["--set", "max_union_degree=10"], "is for combine='union'"),
     ],
 )
 def test_misuse_is_one_line(invoke: Invoke, files: Files, flags: list[str], message: str) -> None:

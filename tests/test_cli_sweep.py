@@ -14,7 +14,7 @@ def sweep(files: Files) -> list[str]:
 
 
 def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, sweep: list[str]) -> None:
-    done = invoke(*sweep, "--epsilon", "1,4", "--runs", 2, "--ceiling", "--out", "s", "--json")
+    done = invoke(*sweep, "--epsilon", "1,4", "--runs", 2, "--include-nonprivate", "--out", "s", "--json")
     assert done.code == 0, done.err
     found = done.json
     assert [(cell["method"], cell["unit"], cell["epsilon"]) for cell in found["cells"]] == [
@@ -26,8 +26,8 @@ def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, swee
     assert all(len(cell["test_accuracy"]["values"]) == 2 for cell in found["cells"])
     total = found["total"]
     assert total["releases"] == 4  # two cells, two runs
-    price, table = done.err.index("total price"), done.err.index("test accuracy")
-    assert price < table
+    privacy_cost, table = done.err.index("total price"), done.err.index("test accuracy")
+    assert privacy_cost < table
     assert "keep table and figure inside" in done.err  # a ceiling is exact
     ledger = found["cells"][1]["ledger"]
     assert ledger["epsilon"] == pytest.approx(total["epsilon"], rel=1e-6)
@@ -39,7 +39,9 @@ def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, swee
         "curve.svg",
         "curve.pdf",
     }
-    again = invoke(*sweep, "--epsilon", "1,4", "--runs", 2, "--ceiling", "--out", "s", "--resume", "--json")
+    again = invoke(
+        *sweep, "--epsilon", "1,4", "--runs", 2, "--include-nonprivate", "--out", "s", "--resume", "--json"
+    )
     assert again.json == found
 
 
@@ -68,7 +70,7 @@ REFUSED = {
     "a flag and a setting": (["gcn", "--perturb", "edge-rand", "--set", "perturb=lap-graph"], "given twice"),
     "weights of nobody": (["gap", "--theta", "theta.json"], "theta"),
     "a release that no method trains on": (["gap", "--perturb", "edge-rand"], "perturb"),
-    "public edges of another unit": (["gap", "--private-fraction", "0.3"], "private-slot-edge"),
+    "public edges of another unit": (["gap", "--private-fraction", "0.3"], "edge-subset"),
     "the seed": (["gap", "--set", "seed=1,2"], "place of its own"),
 }
 
@@ -84,7 +86,16 @@ def test_misuse_is_refused_before_anything_is_read(case: str, invoke: Invoke, fi
 
 
 def test_methods_on_released_graphs_are_swept_beside_a_floor(invoke: Invoke, files: Files) -> None:
-    grid = ["sweep", "gcn,mlp", *files.flags, "--unit", "undirected-edge", "--epsilon", "1,4", "--ceiling"]
+    grid = [
+        "sweep",
+        "gcn,mlp",
+        *files.flags,
+        "--unit",
+        "undirected-edge",
+        "--epsilon",
+        "1,4",
+        "--include-nonprivate",
+    ]
     done = invoke(*grid, "--perturb", "edge-rand", "--set", "epochs=2", "--out", "s", "--json")
     assert done.code == 0, done.err
     assert [(cell["method"], cell["unit"], cell["epsilon"]) for cell in done.json["cells"]] == [
@@ -97,12 +108,12 @@ def test_methods_on_released_graphs_are_swept_beside_a_floor(invoke: Invoke, fil
 
 
 def test_every_cell_of_a_sweep_has_the_same_public_edges(invoke: Invoke, files: Files) -> None:
-    public = ["--unit", "private-slot-edge", "--private-fraction", "0.3", "--private-nodes", "all"]
+    public = ["--unit", "edge-subset", "--private-fraction", "0.3", "--private-nodes", "all"]
     grid = ["sweep", "gcn", *files.flags, *public, "--epsilon", "1,4", "--perturb", "edge-rand"]
     done = invoke(*grid, "--set", "epochs=2", "--out", "s", "--json")
     assert done.code == 0, done.err
     units = [(cell["unit"], cell["epsilon"]) for cell in done.json["cells"]]
-    assert units == [("private-slot-edge", 1.0), ("private-slot-edge", 4.0)]
+    assert units == [("edge-subset", 1.0), ("edge-subset", 4.0)]
 
 
 def test_public_weights_of_features_reach_every_cell(invoke: Invoke, files: Files) -> None:
@@ -112,7 +123,7 @@ def test_public_weights_of_features_reach_every_cell(invoke: Invoke, files: File
         "lpgnn",
         *files.flags,
         "--unit",
-        "node-features",
+        "local-attributes",
         "--set",
         "eps_x=1,2",
         "--set",

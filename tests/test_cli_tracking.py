@@ -1,4 +1,4 @@
-"""Logged runs: public figures reach TensorBoard and MLflow, and nothing that is planted elsewhere does."""
+"""Logged runs: public figures reach MLflow, and nothing that is planted elsewhere does."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from command import SECRET, Files, Invoke
 
-from graphveil.experiment import tracking
-from graphveil.experiment.tracking import PublicRecord
+from graphveil.runs import tracking
+from graphveil.runs.tracking import PublicRecord
 
 GAP = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2", "--runs", "2"]
 PLANTED = 4711.25  # a number that no public figure is
@@ -24,7 +24,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[PublicRecord]:
 
 def plant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a secret into everything private that a finished run knows, and into keys that nobody knows yet."""
-    real = PublicRecord.of
+    real = PublicRecord.from_experiment
     private = (
         "nodes",
         "features",
@@ -41,7 +41,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         losses = {"val_accuracy": {"mean": PLANTED, "values": [PLANTED]}, "ledger": {"place": SECRET}}
         return real(experiment, metrics | secret | losses, guarantee)
 
-    monkeypatch.setattr(PublicRecord, "of", planted)
+    monkeypatch.setattr(PublicRecord, "from_experiment", planted)
 
 
 def test_what_is_logged_is_public(
@@ -65,7 +65,7 @@ def test_what_is_logged_is_public(
 def test_records_are_told_of_by_booked_counts_alone(
     invoke: Invoke, files: Files, logged: list[PublicRecord]
 ) -> None:
-    records = ["--unit", "node-owner", "--degree-budget", "5", "--epsilon", "4", "--delta", "1e-5"]
+    records = ["--unit", "node-record", "--out-degree-bound", "5", "--epsilon", "4", "--delta", "1e-5"]
     records += ["--no-baseline", "--track", "any"]
     assert invoke("train", "double", *files.flags, *records, "--out", "a").code == 0
     assert invoke("train", "double", *files.flags, *records, "--private-metrics", "--out", "b").code == 0
@@ -74,14 +74,13 @@ def test_records_are_told_of_by_booked_counts_alone(
 
 
 @pytest.mark.filterwarnings("ignore")  # of the packages themselves
-def test_runs_are_in_tensorboard_and_mlflow(
+def test_runs_are_in_mlflow(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("tensorboard")
     client = pytest.importorskip("mlflow.tracking").MlflowClient
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     store = f"file:{tmp_path}/mlflow"
-    places = ["--track", f"tensorboard:{tmp_path}/board", "--track", f"mlflow:{store}"]
+    places = ["--track", f"mlflow:{store}"]
     answer = invoke("train", "gap", *files.flags, *GAP[:-2], "--out", "a", "--json", *places)
     assert (answer.code, "could not be logged" in answer.err) == (0, False)
     known = client(tracking_uri=store)
@@ -89,15 +88,8 @@ def test_runs_are_in_tensorboard_and_mlflow(
     assert run.data.params["unit"] == "undirected-edge"
     assert run.data.metrics["test_accuracy"] == pytest.approx(answer.json["test_accuracy"]["mean"], abs=1e-5)
     assert set(run.data.tags) == {"mlflow.runName"}
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    (board,) = (tmp_path / "board").iterdir()
-    events = EventAccumulator(str(board)).Reload()
-    assert events.Scalars("epsilon")[0].value == 1.0
-    written = [
-        path for store in ("board", "mlflow") for path in (tmp_path / store).rglob("*") if path.is_file()
-    ]
-    everything = b"".join(path.read_bytes() for path in written)
+    assert run.data.metrics["epsilon"] == 1.0
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "mlflow").rglob("*") if path.is_file())
     for private in (SECRET, str(files.nodes), str(files.edges), "u17"):
         assert private.encode() not in everything
 
@@ -113,6 +105,6 @@ def test_a_place_that_cannot_be_reached_undoes_nothing(
         answer = invoke("train", "gap", *files.flags, *GAP[:-2], "--out", "a", "--track", "any")
     assert (answer.code, "could not be logged: ConnectionError" in answer.err) == (0, True)
     assert SECRET not in answer.err
-    for text, words in (("wandb", "takes tensorboard:FOLDER"), ("tensorboard", "takes tensorboard:FOLDER")):
+    for text, words in (("wandb", "takes mlflow or mlflow:URI"), ("tensorboard:x", "takes mlflow")):
         refused = invoke("train", "gap", *files.flags, *GAP, "--out", "b", "--track", text)
         assert (refused.code, words in refused.err, Path("b").exists()) == (2, True, False)

@@ -17,10 +17,10 @@ import graphveil as gv
 from graphveil.release import Release
 
 EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
-OWNER = ["--unit", "node-owner", "--epsilon", "4", "--delta", "1e-5"]
-PROMISE = ["--unit", "node-promise", "--epsilon", "4", "--delta", "1e-5", "--assured-max-degree", "59"]
-LOCAL = ["--unit", "node-features", "--set", "eps_x=2", "--set", "eps_y=2"]
-BUDGET, SHORT = ["--degree-budget", "5"], ["--set", "epochs=3"]
+OWNER = ["--unit", "node-record", "--epsilon", "4", "--delta", "1e-5"]
+PROMISE = ["--unit", "node-bounded-degree", "--epsilon", "4", "--delta", "1e-5", "--max-degree", "59"]
+LOCAL = ["--unit", "local-attributes", "--set", "eps_x=2", "--set", "eps_y=2"]
+BUDGET, SHORT = ["--out-degree-bound", "5"], ["--set", "epochs=3"]
 PARTS = ("test", "train", "val")
 MEASURED = ("seconds", "seconds_wall", "peak_rss_mb", "out", "ledger")  # not covered, and never published
 
@@ -35,7 +35,7 @@ class Transcript:
     @contextmanager
     def in_place(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         """Take the place of all answers."""
-        ask = Release.ask
+        ask = Release.answer
 
         def instead(release: Release, data: Any) -> Any:
             fresh = ask(release, data)  # which has to be possible, whatever it says
@@ -46,7 +46,7 @@ class Transcript:
             return self.answers[self.handed_out - 1]
 
         with patch.context() as here:
-            here.setattr(Release, "ask", instead)
+            here.setattr(Release, "answer", instead)
             yield
 
     def again(self) -> "Transcript":
@@ -113,7 +113,7 @@ def test_a_record_reaches_a_release_through_answers_alone(
     assert before == after
 
 
-SLOTS = ("--unit", "private-slot-edge", "--epsilon", "2", "--private-nodes", "all", "--set", "eps_x=2")
+SLOTS = ("--unit", "edge-subset", "--epsilon", "2", "--private-nodes", "all", "--set", "eps_x=2")
 METHODS = {
     "gap": ["gap", *EDGE, *SHORT],
     "mlp": ["mlp", *EDGE, *SHORT],
@@ -130,7 +130,7 @@ METHODS = {
     "heterorr": ["heterorr", *SLOTS, *SHORT],
     "gnn": ["gnn", *OWNER, *SHORT, "--set", "leaves=4", "--module", "own.py:Star"],
     "module": ["module", *OWNER, *SHORT, "--module", "own.py:Row"],
-    "label-posterior": ["label-posterior", "--unit", "node-features", "--set", "eps_y=1"],
+    "label-posterior": ["label-posterior", "--unit", "local-attributes", "--set", "eps_y=1"],
 }
 
 
@@ -181,7 +181,7 @@ def test_what_a_command_will_spend_is_shown_before_it_is_spent(
     invoke("train", "gap", *EDGE, *SHORT, *files.flags, "--out", "r")
     with_edges(files, lambda rows: rows[:-1])  # its own graph would cost nothing
     invoke("predict", "r", "--nodes", files.nodes, "--edges", files.edges)
-    plan, price = shown[0], next(text for text in shown[1:] if text)
+    plan, privacy_cost = shown[0], next(text for text in shown[1:] if text)
     assert plan.startswith("Plan, before anything is spent")
     assert "noise standard deviation" in plan
-    assert price.startswith("The price of asking another graph's edges")
+    assert privacy_cost.startswith("The price of asking another graph's edges")

@@ -52,7 +52,7 @@ def test_the_command_that_check_prints_trains_and_no_id_is_lost(invoke: Invoke, 
     words = shlex.split(checked.json["command"])
     dropped = words[words.index("--drop") + 1].split(",")
     assert {"notes", "note"} <= set(dropped) and "income" not in dropped and "--categories" not in words
-    trained = invoke(*words[1:], "--out", "run", "--seed", 0, "--set", "distil=false")
+    trained = invoke(*words[1:], "--out", "run", "--seed", 0, "--set", "self_training=false")
     assert trained.code == 0, trained.err
     assert re.search(r"classes.*2 classes: north, south", trained.out + trained.err)
     assert invoke("predict", "run", "--out", "predictions.csv").code == 0
@@ -100,7 +100,7 @@ def test_awkward_columns_cost_the_baseline_nothing(invoke: Invoke, tmp_path: Pat
         pd.DataFrame({**columns, "team": labels}).to_csv(f"{name}.csv", index=False)
         tables = ["--nodes", f"{name}.csv", "--edges", "knows.csv", "--id", "person", "--label", "team"]
         words = shlex.split(invoke("check", *tables, "--json").json["command"])
-        quick = ["--set", "distil=false", "--seed", 0]
+        quick = ["--set", "self_training=false", "--seed", 0]
         trained = invoke(*words[1:], "--out", name, *quick, "--json")
         assert trained.code == 0, trained.err
         found[name] = trained.json["mlp_test_accuracy"]["mean"]

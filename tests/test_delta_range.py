@@ -8,9 +8,9 @@ import pytest
 
 import graphveil as gv
 from graphveil.errors import ConfigError
+from graphveil.estimators.spectral import Spectral
 from graphveil.ledger.rows import limit_of
 from graphveil.mechanisms.local.gaussian import AnalyticGaussian
-from graphveil.models.spectral import Spectral
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.privacy import MemoryLedger, UndirectedEdge, check_delta
 from graphveil.release import ReleasePlan, calibrate_plan
@@ -30,7 +30,7 @@ TAKERS: dict[str, Callable[[float], object]] = {
     "random walk": lambda delta: EdgeRR(epsilon=1.0, delta=delta, structure="lazy_audited"),
     "local Gaussian": lambda delta: AnalyticGaussian(epsilon=1.0, dim=4, delta=delta),
     "local features": lambda delta: gv.LPGNN(
-        unit="node-features", eps_x=1.0, eps_y=1.0, features="agm", delta=delta
+        unit="local-attributes", eps_x=1.0, eps_y=1.0, features="agm", delta=delta
     ),
 }
 
@@ -65,15 +65,17 @@ PURE: dict[str, Callable[[gv.Graph], Any]] = {
     "mlp": lambda graph: gv.MLP(unit=UNIT, epsilon=1.0, delta=0, seed=0, epochs=1).fit(graph).guarantee_,
     "spectral": lambda graph: Spectral(unit=UNIT, epsilon=1.0, delta=0.0, seed=0).fit(graph).guarantee_,
     "lpgnn": lambda graph: (
-        gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0, delta=0, seed=0, epochs=1).fit(graph).guarantee_
+        gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, delta=0, seed=0, epochs=1)
+        .fit(graph)
+        .guarantee_
     ),
     "calibrate": lambda graph: gv.calibrate("classcode", UNIT, epsilon=1.0, delta=0),
 }
 GAUSSIAN: dict[str, Callable[[gv.Graph], object]] = {
     "gap": lambda graph: gv.GAP(unit=UNIT, epsilon=1.0, delta=0, seed=0).fit(graph),
     "gap, paper mode": lambda graph: gv.GAP(unit=UNIT, epsilon=1.0, delta=0, mode="paper", seed=0).fit(graph),
-    "mlp on records": lambda graph: gv.MLP(unit="node-owner", epsilon=4.0, delta=0, seed=0).fit(graph),
-    "classcode on records": lambda graph: gv.calibrate("classcode", "node-owner", epsilon=4.0, delta=0),
+    "mlp on records": lambda graph: gv.MLP(unit="node-record", epsilon=4.0, delta=0, seed=0).fit(graph),
+    "classcode on records": lambda graph: gv.calibrate("classcode", "node-record", epsilon=4.0, delta=0),
     "random walk": lambda graph: EdgeRR(epsilon=1.0, delta=0, structure="lazy_audited"),
     "local Gaussian": lambda graph: AnalyticGaussian(epsilon=1.0, dim=4, delta=0),
     "plan": lambda graph: calibrate_plan(UndirectedEdge(), 1.0, 0.0, lambda mu: hops(mu, 1, 4), num_nodes=10),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphveil._files import as_path, can_be_made, whole_folder, write_atomic, written_to
+from graphveil._util.files import as_path, atomic_folder, can_create, write_atomic, writing_folder
 from graphveil.errors import ConfigError
 
 
@@ -35,12 +35,12 @@ def test_what_can_be_made_is_tried_under_its_name_and_leaves_nothing(
     tmp_path: Path, name: str, made: bool
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert can_be_made(tmp_path / name) == made
+    assert can_create(tmp_path / name) == made
     assert names(tmp_path) == ["file"]
 
 
 def test_nothing_is_made_among_processes_whoever_asks() -> None:
-    assert not can_be_made(Path("/proc/new"))
+    assert not can_create(Path("/proc/new"))
 
 
 def test_a_full_disk_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_a_write_that_dies_leaves_the_old_file_and_no_litter(
 
 
 def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "release") as work:
+    with atomic_folder(tmp_path / "release") as work:
         (work / "a").write_text("a")
         assert not (tmp_path / "release").exists()
     assert names(tmp_path / "release") == ["a"]
@@ -78,7 +78,7 @@ def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_fails_vanishes(tmp_path: Path) -> None:
-    with pytest.raises(Killed), whole_folder(tmp_path / "release") as work:
+    with pytest.raises(Killed), atomic_folder(tmp_path / "release") as work:
         (work / "a").write_text("a")
         raise Killed
     assert names(tmp_path) == []
@@ -86,7 +86,7 @@ def test_a_folder_that_fails_vanishes(tmp_path: Path) -> None:
 
 def test_a_new_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        with whole_folder(tmp_path / "release") as work:
+        with atomic_folder(tmp_path / "release") as work:
             (work / name).write_text(name)
     assert names(tmp_path / "release") == ["b"]
     assert names(tmp_path) == ["release"]
@@ -95,7 +95,7 @@ def test_a_new_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
 def test_a_replacement_that_dies_leaves_the_old_folder_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with whole_folder(tmp_path / "release") as work:
+    with atomic_folder(tmp_path / "release") as work:
         (work / "a").write_text("a")
     replace, moves = Path.replace, 0
 
@@ -107,7 +107,7 @@ def test_a_replacement_that_dies_leaves_the_old_folder_whole(
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", die_on_the_second)
-    with pytest.raises(Killed), whole_folder(tmp_path / "release") as work:
+    with pytest.raises(Killed), atomic_folder(tmp_path / "release") as work:
         (work / "b").write_text("b")
     assert names(tmp_path / "release") == ["a"]
     assert names(tmp_path) == ["release"]
@@ -115,7 +115,7 @@ def test_a_replacement_that_dies_leaves_the_old_folder_whole(
 
 def test_a_published_folder_can_be_read_by_others_and_a_private_one_cannot(tmp_path: Path) -> None:
     for name, private in (("release", False), ("per_node", True)):
-        with whole_folder(tmp_path / name, private=private) as work:
+        with atomic_folder(tmp_path / name, private=private) as work:
             write_atomic(work / "a", b"a")
             (work / "b").write_text("b")
     release, per_node = (tmp_path / name for name in ("release", "per_node"))
@@ -161,5 +161,5 @@ def test_what_names_no_file_is_refused(given: object) -> None:
 )
 def test_what_the_system_refuses_is_said_in_words(tmp_path: Path, error: int, words: str) -> None:
     with pytest.raises(ConfigError, match=rf"cannot write to .*new \({os.strerror(error)}\); {words}"):  # noqa: SIM117
-        with written_to(tmp_path / "new"):
+        with writing_folder(tmp_path / "new"):
             raise OSError(error, os.strerror(error))

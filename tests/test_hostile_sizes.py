@@ -23,13 +23,13 @@ from command import Invoke, spend_nothing
 from scipy import sparse
 
 import graphveil as gv
-from graphveil import _memory
+from graphveil._util import memory
+from graphveil.data import Graph, split
 from graphveil.errors import GraphError
-from graphveil.graph import Graph, split
-from graphveil.models.base import Estimator
+from graphveil.estimators.base import Estimator
 
 METHODS = [("gap", "undirected-edge"), ("classcode", "undirected-edge"), ("mlp", "undirected-edge")]
-METHODS += [("mlp", "node-owner")]
+METHODS += [("mlp", "node-record")]
 ALLOWED = 6 << 30
 _COLUMNS = ["--id", "id", "--label", "label", "--source", "a", "--target", "b"]
 
@@ -57,7 +57,7 @@ CASES = {
         (17_000, 200_000),
         some,
         classes=(17_000, 100_000),
-        refused=dict.fromkeys(("undirected-edge", "node-owner"), "more than 16,384 classes"),
+        refused=dict.fromkeys(("undirected-edge", "node-record"), "more than 16,384 classes"),
         refused_too="more than 16,384 classes",
     ),
     "features": Case((60, 20_000), some, words=(1_000, 50_000), refused_too="GiB are free here"),
@@ -66,8 +66,8 @@ CASES = {
         (2, 2),
         lambda n, _: np.array([[0], [1]]),
         classes=(2, 2),
-        refused={"undirected-edge": "the split has no labelled"},
-        refused_too="the split has no labelled",
+        refused={"undirected-edge": "the split has no labeled"},
+        refused_too="the split has no labeled",
     ),
     "no edges": Case((60, 1000), lambda n, _: np.empty((2, 0), np.int64)),
     "complete": Case((60, 5_000), lambda n, _: np.stack(np.triu_indices(n, 1))),
@@ -116,7 +116,7 @@ def test_real_ones_are_trained_or_refused_within_six_gigabytes(
     tmp_path: Path, name: str, method: str, unit: str
 ) -> None:
     tables = written(tmp_path, CASES[name], True)
-    words = CASES[name].refused_too if unit != "node-owner" or name != "two nodes" else ""
+    words = CASES[name].refused_too if unit != "node-record" or name != "two nodes" else ""
     ended = subprocess.run(
         [sys.executable, "-m", "graphveil", *train_of(method, unit, tables), "--out", str(tmp_path / "r")],
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
@@ -149,7 +149,7 @@ def test_sparse_features_are_trained_on_and_never_made_dense(
 ) -> None:
     graph = split(sparse_graph(nodes, features), unit="undirected-edge")
     with monkeypatch.context() as patch:
-        patch.setattr(_memory, "free", lambda: nodes * features * 4 - 1)  # what they take as a dense array
+        patch.setattr(memory, "free", lambda: nodes * features * 4 - 1)  # what they take as a dense array
         assert model(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph).predict().shape == (nodes,)
 
 
@@ -162,12 +162,12 @@ def test_features_that_do_not_fit_are_refused_before_they_are_made(
     tables = written(tmp_path, CASES["features"], False)
     with monkeypatch.context() as patch:
         spend_nothing(patch)
-        patch.setattr(_memory, "free", lambda: 60 * 1_002 * 4 - 1)
+        patch.setattr(memory, "free", lambda: 60 * 1_002 * 4 - 1)
         answer = invoke(*train_of("gap", "undirected-edge", tables), "--out", "r")
     assert answer.code == 2 and not Path("r").exists()
     assert "1,002 columns of features for 60 nodes take 0.0 GiB of memory" in answer.err
     assert "hash categories into fewer places" in answer.err
-    monkeypatch.setattr(_memory, "free", lambda: 60 * 1_002 * 4)
+    monkeypatch.setattr(memory, "free", lambda: 60 * 1_002 * 4)
     assert invoke(*train_of("gap", "undirected-edge", tables), "--no-baseline", "--out", "r").code == 0
 
 
@@ -175,7 +175,7 @@ def test_features_that_do_not_fit_are_refused_before_they_are_made(
     ("model", "unit", "size"),
     [
         *((model, "undirected-edge", 4) for model in (gv.GAP, gv.ClassCode, gv.MLP)),
-        (gv.MLP, "node-owner", 16),
+        (gv.MLP, "node-record", 16),
     ],
 )
 def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anything_is_spent(
@@ -187,7 +187,7 @@ def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anythin
     graph = split(graph, unit=unit)
     masks = ("train",) if unit == "undirected-edge" else ("train", "val")
     count = sum(int(graph.mask(name).sum()) for name in masks)
-    monkeypatch.setattr(_memory, "free", lambda: count * 700 * size - 1)
+    monkeypatch.setattr(memory, "free", lambda: count * 700 * size - 1)
     with pytest.raises(GraphError, match=rf"700 features of the {count} nodes that are learned from take"):
         model(unit=unit, epsilon=1.0).fit(graph)
 
@@ -200,7 +200,7 @@ def test_predictions_that_do_not_fit_are_refused_before_anything_is_spent(
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.normal(size=(900, 2)), np.arange(900) % 300, *some(900, rng), directed=False)
     graph = split(graph, unit="undirected-edge")
-    monkeypatch.setattr(_memory, "free", lambda: 2 * 8 * 300 * 900 - 1)
+    monkeypatch.setattr(memory, "free", lambda: 2 * 8 * 300 * 900 - 1)
     with pytest.raises(
         GraphError, match=r"predictions of 300 classes for 900 nodes take .* merge rare classes"
     ):
@@ -215,9 +215,9 @@ def test_covariances_of_classes_that_do_not_fit_are_refused_before_anything_is_s
     rng = np.random.default_rng(0)
     y = np.arange(1_000) % classes
     graph = Graph.from_edges(rng.normal(size=(1_000, 2)), y, *some(1_000, rng), directed=True)
-    graph = split(graph, unit="node-owner")
-    model = gv.ClassCode(unit="node-owner", epsilon=4.0, delta=1e-4, degree_budget=2)
-    monkeypatch.setattr(_memory, "free", lambda: 16 << 30)
+    graph = split(graph, unit="node-record")
+    model = gv.ClassCode(unit="node-record", epsilon=4.0, delta=1e-4, out_degree_bound=2)
+    monkeypatch.setattr(memory, "free", lambda: 16 << 30)
     words = r"predictions of 500 classes for 1,000 nodes take 37\.\d GiB .* merge rare classes"
     with pytest.raises(GraphError, match=words) if refused else nullcontext():
         model.preview(graph)
@@ -225,7 +225,7 @@ def test_covariances_of_classes_that_do_not_fit_are_refused_before_anything_is_s
 
 def test_a_dense_copy_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = split(sparse_graph(300, 2_000), unit="undirected-edge")
-    monkeypatch.setattr(_memory, "free", lambda: 300 * 2_000 * 4 - 1)
+    monkeypatch.setattr(memory, "free", lambda: 300 * 2_000 * 4 - 1)
     with pytest.raises(GraphError, match="2,000 features of 300 nodes"):
         gv.GAP(unit="undirected-edge", epsilon=1.0, use_encoder=False).fit(graph)
 
@@ -246,7 +246,7 @@ def test_memory_that_runs_out_all_the_same_is_called_that(
 
 
 def test_a_limit_of_the_process_counts() -> None:
-    code = "from graphveil import _memory; print(_memory.free())"
+    code = "from graphveil._util import memory; print(memory.free())"
     ended = subprocess.run(
         [sys.executable, "-c", code],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (1 << 28, 1 << 28)),

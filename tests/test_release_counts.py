@@ -10,26 +10,26 @@ from command import Files, Invoke
 SHORT = ("--set", "epochs=1")
 EDGE = ("--unit", "undirected-edge", "--delta", "1e-7", "--epsilon", "1")
 ARC = ("--unit", "directed-edge", "--delta", "1e-7", "--epsilon", "1")
-OWNER = ("--unit", "node-owner", "--delta", "1e-5", "--epsilon", "8")
-LOCAL = ("--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=2")
+OWNER = ("--unit", "node-record", "--delta", "1e-5", "--epsilon", "8")
+LOCAL = ("--unit", "local-attributes", "--set", "eps_x=1", "--set", "eps_y=2")
 TRAINED: dict[str, tuple[str, ...]] = {
     "gap, one hop": ("gap", *EDGE, *SHORT, "--set", "hops=1"),
     "gap, two hops": ("gap", *EDGE, *SHORT, "--set", "hops=2"),
     "gap, three hops, directed": ("gap", *ARC, *SHORT, "--set", "hops=3", "--directed"),
     "gap, two runs": ("gap", *EDGE, *SHORT, "--runs", "2"),
-    "gap on records": ("gap", *OWNER, *SHORT, "--degree-budget", "5"),
+    "gap on records": ("gap", *OWNER, *SHORT, "--out-degree-bound", "5"),
     "gap on records, counts, mlp": (
-        *("gap", *OWNER, *SHORT, "--degree-budget", "5", "--private-metrics", "--baseline"),
+        *("gap", *OWNER, *SHORT, "--out-degree-bound", "5", "--private-metrics", "--baseline"),
     ),
     "classcode": ("classcode", *EDGE),
     "classcode, sums": ("classcode", *EDGE, "--set", "noise=gaussian"),
-    "classcode on records": ("classcode", *OWNER, "--degree-budget", "5"),
+    "classcode on records": ("classcode", *OWNER, "--out-degree-bound", "5"),
     "mlp": ("mlp", *EDGE, *SHORT),
     "mlp on records": ("mlp", *OWNER, *SHORT),
     "lpgnn": ("lpgnn", *LOCAL, *SHORT),
-    "label posterior": ("label-posterior", "--unit", "node-features", "--set", "eps_y=2"),
+    "label posterior": ("label-posterior", "--unit", "local-attributes", "--set", "eps_y=2"),
     "heterorr": (
-        *("heterorr", "--unit", "private-slot-edge", "--epsilon", "2", "--set", "eps_x=4", *SHORT),
+        *("heterorr", "--unit", "edge-subset", "--epsilon", "2", "--set", "eps_x=4", *SHORT),
         *("--private-nodes", "all"),
     ),
     "gcn, exact": ("gcn", "--unit", "none", *SHORT),
@@ -45,7 +45,7 @@ def listed(invoke: Invoke) -> dict[str, int]:
 
 def of_guarantees(first: dict[str, Any]) -> dict[str, int]:
     """Return how many releases guarantees count, by unit, of those that count any."""
-    counts = {one["unit"]: one["releases"] for one in (first, *first.get("beside", ()))}
+    counts = {one["unit"]: one["releases"] for one in (first, *first.get("additional", ()))}
     return {unit: count for unit, count in counts.items() if count}
 
 
@@ -104,14 +104,14 @@ def test_a_released_graph_states_one_release(invoke: Invoke, files: Files, mecha
 
 
 def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> None:
-    from graphveil.collect import Survey
-    from graphveil.experiment.accounts.survey_account import promise_of
+    from graphveil.local.collect import CollectionProtocol
+    from graphveil.runs.accounts.collection_account import protocol_guarantee
 
     asked = ("--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20")
     label = ("--eps-y", 2, "--classes", "t0,t1,t2", "--purpose", "pilot")
-    assert invoke("collect", "survey", *asked, *label, "--out", "s.json").code == 0
-    flags = ("--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team")
-    done = invoke("collect", "answer", *flags, "--out", "m.csv", "--json")
+    assert invoke("collect", "protocol", *asked, *label, "--out", "s.json").code == 0
+    flags = ("--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team")
+    done = invoke("collect", "randomize", *flags, "--out", "m.csv", "--json")
     assert done.code == 0, done.err
-    assert listed(invoke) == {"node-features": 1}
-    assert promise_of(Survey.from_json(Path("s.json").read_text())).releases == 1
+    assert listed(invoke) == {"local-attributes": 1}
+    assert protocol_guarantee(CollectionProtocol.from_json(Path("s.json").read_text())).releases == 1

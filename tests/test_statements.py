@@ -9,10 +9,10 @@ from command import Invoke
 from prose import ROOT, Prose, pages, sources
 
 import graphveil as gv
-from graphveil.artifacts import cards
-from graphveil.artifacts.release_folder import withheld
-from graphveil.experiment.finished_run import FinishedRun
-from graphveil.privacy import Gaussian, Guarantee, NodeOwner, UndirectedEdge
+from graphveil.artifacts.release_folder import withheld_files
+from graphveil.privacy import Gaussian, Guarantee, NodeRecord, UndirectedEdge
+from graphveil.privacy.formatting import percent_up
+from graphveil.runs.finished_run import FinishedRun
 
 MISLEADING = (
     "any computing power",
@@ -49,12 +49,12 @@ def test_every_page_and_kind_of_text_is_searched(everything: list[Prose]) -> Non
 # -- 6: one word, one meaning ------------------------------------------------------------------------------
 
 REPORTS = (  # where a message would be an LDP report
-    "graphveil/collect/",
+    "graphveil/local/collect/",
     "graphveil/cli/collect.py",
     "graphveil/cli/learn.py",
-    "graphveil/attacks/poisoning.py",
-    "graphveil/experiment/accounts/survey_account.py",
-    "graphveil/experiment/inputs/collected_data.py",
+    "graphveil/lab/attacks/poisoning.py",
+    "graphveil/runs/accounts/collection_account.py",
+    "graphveil/runs/inputs/collected_data.py",
     "docs/local.md",
     "docs/ledger.md",
 )
@@ -89,10 +89,10 @@ def test_no_text_uses_a_word_of_two_meanings(name: str, everything: list[Prose])
     ("text", "found"),
     [
         ("this is what we promise", "promise"),
-        ("unit node-promise, or `promise`", ""),
+        ("unit node-bounded-degree, or `promise`", ""),
         ("promise() is called preview() now", ""),
         ("its ceiling", "ceiling"),
-        ("--ceiling adds them", ""),
+        ("--include-nonprivate adds them", ""),
         ("it was booked", "book"),
         ("the message of a node", "message"),
         ("an error message", ""),
@@ -119,7 +119,7 @@ COMPARED = (  # every page that shows ClassCode and GAP at equal epsilon
 
 def bound(method: str, epsilon: float) -> str:
     noise = gv.calibrate(method, "undirected-edge", epsilon=epsilon, delta=1e-7)
-    return cards.percent_up(noise.tpr_at_1pct_fpr)
+    return percent_up(noise.max_tpr_at_1pct_fpr)
 
 
 @pytest.mark.parametrize("page", COMPARED)
@@ -152,18 +152,18 @@ def test_the_comparison_at_an_equal_attack_bound_is_one() -> None:
         assert f"{at[1.0][1][0]} %" in text
 
 
-@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner", "node-promise"])
+@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record", "node-bounded-degree"])
 def test_the_home_page_says_which_outputs_are_withheld(unit: str) -> None:
     home = " ".join((ROOT / "docs/index.md").read_text(encoding="utf-8").split())
     assert "Under node-level units some outputs (`per_node/`) are not public." in home
-    assert bool(withheld(unit)) is unit.startswith("node-")
+    assert bool(withheld_files(unit)) is unit.startswith("node-")
 
 
-@pytest.mark.parametrize("unit", [UndirectedEdge(), NodeOwner()])
-def test_the_attack_bound_states_what_it_assumes(unit: UndirectedEdge | NodeOwner) -> None:
-    guarantee = Guarantee.of(unit, Gaussian(0.2), delta=1e-7, releases=1)
-    words = cards.plain_words(guarantee)
-    assert f"at most {cards.percent_up(guarantee.attacker_rate)} in 100" in words
+@pytest.mark.parametrize("unit", [UndirectedEdge(), NodeRecord()])
+def test_the_attack_bound_states_what_it_assumes(unit: UndirectedEdge | NodeRecord) -> None:
+    guarantee = Guarantee.from_event(unit, Gaussian(0.2), delta=1e-7, releases=1)
+    words = guarantee.summary()
+    assert f"at most {percent_up(guarantee.max_tpr())} in 100" in words
     assert "assuming that AES-256 and HMAC-SHA256 are secure" in words
 
 

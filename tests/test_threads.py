@@ -14,17 +14,17 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
-from graphveil import _threads as sharing
-from graphveil._threads import all_threads, one_thread, together
-from graphveil.models.classcode.edge import head
-from graphveil.models.features import crossfit
+from graphveil._util import threads as sharing
+from graphveil._util.threads import all_threads, one_thread, run_in_all_threads
+from graphveil.estimators.classcode.edge import head
+from graphveil.estimators.features import crossfit
 
 NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum between threads
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
-RECORDS = {"unit": "node-owner", "epsilon": 4.0, "delta": 1e-6, "epochs": 1, "batch_size": 64}
-REPORTS = {"unit": "node-features", "eps_x": 2.0, "eps_y": 1.5, "epochs": 2}
+RECORDS = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-6, "epochs": 1, "batch_size": 64}
+REPORTS = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 1.5, "epochs": 2}
 SLOTS = {
-    "unit": "private-slot-edge",
+    "unit": "edge-subset",
     "epsilon": 4.0,
     "eps_x": 2.0,
     "epochs": 2,
@@ -36,17 +36,17 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp of records": ("mlp", RECORDS),
     "gap": ("gap", EDGES | {"epochs": 2}),
     "gap, attention": ("gap", EDGES | {"epochs": 2, "weights": "attention", "attention_steps": 3}),
-    "gap of records": ("gap", RECORDS | {"degree_budget": 4}),
+    "gap of records": ("gap", RECORDS | {"out_degree_bound": 4}),
     "gcn": ("gcn", {"unit": "none", "epochs": 2}),
     "gat": ("gat", {"unit": "none", "epochs": 2}),
     "sage": ("sage", {"unit": "none", "epochs": 2}),
     "classcode": ("classcode", EDGES),
-    "classcode of records": ("classcode", RECORDS | {"degree_budget": 4}),
+    "classcode of records": ("classcode", RECORDS | {"out_degree_bound": 4}),
     "spectral": ("spectral", EDGES),
     "lpgnn": ("lpgnn", REPORTS),
     "simgat": ("simgat", REPORTS),
     "heterorr": ("heterorr", SLOTS),
-    "label-posterior": ("label-posterior", {"unit": "node-features", "eps_y": 1.5}),
+    "label-posterior": ("label-posterior", {"unit": "local-attributes", "eps_y": 1.5}),
 }
 
 
@@ -139,7 +139,7 @@ def test_threads_share_work_out_among_themselves(threads: int, monkeypatch: pyte
             with suppress(IndexError):  # another thread took the last
                 done.append(left.pop())
 
-    together(work, 100)
+    run_in_all_threads(work, 100)
     assert sorted(done) == list(range(500))
 
 
@@ -151,7 +151,7 @@ def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard
     for _ in range(3):
         sharing.pool(3).submit(busy.wait)  # all of the pool's threads
     calls: list[int] = []
-    together(lambda: calls.append(1), 3)
+    run_in_all_threads(lambda: calls.append(1), 3)
     assert calls == [1]
     busy.set()
 
@@ -160,7 +160,7 @@ def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard
             raise ValueError("one of three")
 
     with pytest.raises(ValueError, match="one of three"):
-        together(fails, 3)
+        run_in_all_threads(fails, 3)
 
 
 def test_nobody_is_heard_before_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,5 +176,5 @@ def test_nobody_is_heard_before_all_have_ended(monkeypatch: pytest.MonkeyPatch) 
         ended.append(turn)
 
     with pytest.raises(ValueError, match="one of three"):
-        together(work, 3)
+        run_in_all_threads(work, 3)
     assert sorted(ended) == [0, 2]

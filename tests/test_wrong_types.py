@@ -9,8 +9,8 @@ import pytest
 import wrong_types
 
 import graphveil as gv
+from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphveilError
-from graphveil.graph import Graph
 from graphveil.privacy import ledger_of
 
 TABLES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -117,7 +117,7 @@ def test_a_wrong_callback_of_a_fit_is_rejected_before_the_charge(on_progress: An
     assert not len(ledger_of(graph.edge_set))
 
 
-@pytest.mark.parametrize("name", ["disjoint_edges", "disjoint_people", "accept_price"])
+@pytest.mark.parametrize("name", ["assume_disjoint_edges", "assume_disjoint_nodes", "allow_spend"])
 @pytest.mark.parametrize("value", ["no", 1, 0, None], ids=repr)
 def test_an_assumption_is_true_or_false_and_nothing_else(name: str, value: Any) -> None:
     model = wrong_types.fitted()

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 import graphveil as gv
-from graphveil import attacks, audit
-from graphveil.audit.noise import Noise
+from graphveil import audit
+from graphveil.audit.noise import NoiseRecorder
 from graphveil.errors import ConfigError, GraphveilError
+from graphveil.lab import attacks
 from graphveil.mechanisms import LabelRR, MultiBit
 from graphveil.privacy import UndirectedEdge
 
@@ -65,7 +66,7 @@ def pairs() -> attacks.Pairs:
 
 
 def edges() -> attacks.SecretEdges:
-    return attacks.SecretEdges.of(graph().adjacency)
+    return attacks.SecretEdges.from_adjacency(graph().adjacency)
 
 
 def _network() -> Any:
@@ -82,15 +83,15 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     """Return each public function of ``gv.attacks`` with arguments that it takes."""
     rng = np.random.default_rng(0)
     scores, there = rng.random(40), rng.random(40) < 0.5
-    ranking = attacks.Ranking.of(scores, there)
-    knowledge = attacks.Knowledge({"rows": rng.random((len(pairs().nodes), 2))})
+    ranking = attacks.RocCurve.from_scores(scores, there)
+    knowledge = attacks.AdversaryKnowledge({"rows": rng.random((len(pairs().nodes), 2))})
     found = np.zeros((len(pairs().nodes),) * 2)
     ensemble = attacks.Ensemble(rng.random((6, 30)) < 0.5, rng.random((6, 30)))
     held = edges()
-    answers = attacks.served(fitted(), graph())
+    answers = attacks.serve_model(fitted(), graph())
     records = rng.random((12, 49))
-    lpgnn = gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0, seed=0, epochs=1)
-    ceiling = attacks.ceiling_of(fitted().guarantee)
+    lpgnn = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, seed=0, epochs=1)
+    ceiling = attacks.theoretical_bound_of(fitted().guarantee)
     nodes = pairs().nodes
     x = graph().x
     slots = {"score": lambda graph, seed: 0.5, "graph": graph(), "pair": (0, 1)}
@@ -106,43 +107,48 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         ),
         "Ensemble": (a.Ensemble, {"members": ensemble.members, "confidences": ensemble.confidences}),
         "Ensemble.without": (ensemble.without, {"number": 0}),
-        "Knowledge": (a.Knowledge, {"rows": {"a": records}, "influence": None}),
-        "Knowledge.columns": (knowledge.columns, {"one": np.array([0]), "other": np.array([1])}),
-        "LinkReport": (a.LinkReport, {"pairs": pairs(), "attackers": {}, "ceiling": ceiling, "reads": ""}),
+        "AdversaryKnowledge": (a.AdversaryKnowledge, {"rows": {"a": records}, "influence": None}),
+        "AdversaryKnowledge.columns": (knowledge.columns, {"one": np.array([0]), "other": np.array([1])}),
+        "LinkReport": (
+            a.LinkReport,
+            {"pairs": pairs(), "attackers": {}, "theoretical_bound": ceiling, "edge_source": ""},
+        ),
         "LinkSettings": (a.LinkSettings, a.LinkSettings().__dict__),
         "MembershipReport": (
             a.MembershipReport,
-            {"attackers": {"a": ranking}, "ceiling": ceiling, "unit": "none", "judged": 3},
+            {"attackers": {"a": ranking}, "theoretical_bound": ceiling, "unit": "none", "judged": 3},
         ),
         "MembershipSettings": (a.MembershipSettings, a.MembershipSettings().__dict__),
         "Pairs": (a.Pairs, pairs().__dict__),
         "PoisoningReport": (
             a.PoisoningReport,
             {
-                "lie": "random",
-                **dict.fromkeys(("share", "honest", "poisoned", "checked", "robust", "honest_robust"), 0.1),
+                "strategy": "random",
+                **dict.fromkeys(
+                    ("share", "unpoisoned", "poisoned", "checked", "robust", "unpoisoned_robust"), 0.1
+                ),
             },
         ),
-        "Ranking": (a.Ranking, ranking.__dict__),
-        "Ranking.of": (a.Ranking.of, {"scores": scores, "there": there}),
-        "Ranking.true_positive_rate": (ranking.true_positive_rate, {"false_positive_rate": 0.1}),
-        "Ranking.taking": (ranking.taking, {"most": 3.0}),
-        "Ranking.curve": (ranking.curve, {"points": 9}),
+        "RocCurve": (a.RocCurve, ranking.__dict__),
+        "RocCurve.from_scores": (a.RocCurve.from_scores, {"scores": scores, "labels": there}),
+        "RocCurve.tpr": (ranking.tpr, {"fpr": 0.1}),
+        "RocCurve.at_top": (ranking.at_top, {"most": 3.0}),
+        "RocCurve.curve": (ranking.curve, {"points": 9}),
         "ReconstructionReport": (
             a.ReconstructionReport,
             {"qualities": {}, "drawn": {}, "epsilon": 1.0},
         ),
         "SecretEdges": (a.SecretEdges, {"matrix": held.matrix}),
-        "SecretEdges.of": (a.SecretEdges.of, {"adjacency": graph().adjacency}),
+        "SecretEdges.from_adjacency": (a.SecretEdges.from_adjacency, {"adjacency": graph().adjacency}),
         "SecretEdges.joined": (held.joined, {"one": np.array([0]), "other": np.array([1])}),
-        "Served": (a.Served, answers.__dict__),
-        "SlotTest": (a.SlotTest, {"threshold": 0.5, "hits": 3, "alarms": 1, "repeats": 9}),
-        "SlotTest.of": (a.SlotTest.of, {"joined": scores, "apart": scores + 0.1}),
-        "Spread": (a.Spread, {"mean": 0.5, "error": 0.1, "low": 0.4, "high": 0.6, "runs": 3}),
-        "Spread.of": (a.Spread.of, {"values": [0.5, 0.6]}),
+        "ServedModel": (a.ServedModel, answers.__dict__),
+        "PairTest": (a.PairTest, {"threshold": 0.5, "tp": 3, "fp": 1, "repeats": 9}),
+        "PairTest.from_scores": (a.PairTest.from_scores, {"joined": scores, "apart": scores + 0.1}),
+        "MeanInterval": (a.MeanInterval, {"mean": 0.5, "error": 0.1, "low": 0.4, "high": 0.6, "runs": 3}),
+        "MeanInterval.from_values": (a.MeanInterval.from_values, {"values": [0.5, 0.6]}),
         "attack_collection": (
             a.attack_collection,
-            {"model": lpgnn, "graph": graph(), "lie": "random", "share": 0.05, "hubs": False, "seed": 0},
+            {"model": lpgnn, "graph": graph(), "strategy": "random", "share": 0.05, "hubs": False, "seed": 0},
         ),
         "attack_links": (
             a.attack_links,
@@ -167,7 +173,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "seed": 0,
             },
         ),
-        "auc_of": (a.auc_of, {"scores": scores, "there": there}),
+        "roc_auc": (a.roc_auc, {"scores": scores, "labels": there}),
         "bayes_scores": (
             a.bayes_scores,
             {
@@ -177,7 +183,10 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "nodes": np.arange(30),
             },
         ),
-        "ceiling_of": (a.ceiling_of, {"guarantee": fitted().guarantee, "thing": "edge"}),
+        "theoretical_bound_of": (
+            a.theoretical_bound_of,
+            {"guarantee": fitted().guarantee, "attacked_object": "edge"},
+        ),
         "correlations": (a.correlations, {"rows": rng.random((300, 4)), "pairs": pairs()}),
         "draw_pairs": (
             a.draw_pairs,
@@ -223,7 +232,7 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             a.influences,
             {"predict": _predict, "x": x, "nodes": nodes[:3], "step": 1e-4, "nudge": "either"},
         ),
-        "largest_advantage": (a.largest_advantage, {"ranking": ranking}),
+        "largest_advantage": (a.largest_advantage, {"roc": ranking}),
         "link_scores": (a.link_scores, {"found": found, "pairs": pairs(), "direction": "max"}),
         "lira_scores": (a.lira_scores, {"ensemble": ensemble, "confidences": rng.random(30)}),
         "network_predict": (a.network_predict, {"network": _network(), "adjacency": graph().adjacency}),
@@ -231,41 +240,41 @@ def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "pure_advantage": (a.pure_advantage, {"epsilon": 1.0}),
         "pure_auc": (a.pure_auc, {"epsilon": 1.0}),
         "quality": (a.quality, {"found": records, "true": records + 0.1, "side": 7}),
-        "served": (a.served, {"model": fitted(), "graph": graph()}),
+        "serve_model": (a.serve_model, {"model": fitted(), "graph": graph()}),
         "shadow_graph": (a.shadow_graph, {"graph": graph(), "per_class": 5, "seed": 0}),
-        "single_slot": (a.single_slot, {**slots, "repeats": 4}),
-        "slot_scores": (a.slot_scores, {**slots, "repeats": 4}),
+        "single_pair": (a.single_pair, {**slots, "repeats": 4}),
+        "pair_scores": (a.pair_scores, {**slots, "repeats": 4}),
         "supervised_scores": (
             a.supervised_scores,
             {"known": knowledge, "pairs": pairs(), "folds": 2, "seed": 0},
         ),
-        "toggled": (a.toggled, {"graph": graph(), "pair": (0, 1)}),
+        "toggle_edge": (a.toggle_edge, {"graph": graph(), "pair": (0, 1)}),
     }
 
 
 def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     """Return each public function of ``gv.audit`` with arguments that it takes."""
     a, rng = audit, np.random.default_rng(0)
-    small = a.SmallGraph.of(4, [(0, 1)], directed=False, rng=rng)
+    small = a.SmallGraph.from_edges(4, [(0, 1)], directed=False, rng=rng)
     bound = a.one_run(40, 20, 15)
     query = _query()
     plan = gv.GAP(unit="undirected-edge", epsilon=1.0, hops=1).plan(num_nodes=40, num_classes=2)
-    report = a.replay_query(query, UndirectedEdge(), pairs=2)
+    report = a.neighbor_test_query(query, UndirectedEdge(), pairs=2)
     scores = rng.random(40)
-    runs = {"hits": 30, "with_canary": 40, "alarms": 4, "without": 40, "confidence": 0.99}
-    noise = Noise(rng)
+    runs = {"tp": 30, "with_canary": 40, "fp": 4, "without_canary": 40, "confidence": 0.99}
+    noise = NoiseRecorder(rng)
     return {
-        "Claim": (a.Claim, {"epsilon": 1.0, "delta": 0.0, "mu": None}),
+        "PrivacyClaim": (a.PrivacyClaim, {"epsilon": 1.0, "delta": 0.0, "mu": None}),
         "Finding": (
             a.Finding,
             {"kind": "a", "epsilon": 1.0, "mu": 1.0, "first": small, "second": small},
         ),
         "LowerBound": (a.LowerBound, bound.__dict__),
-        "Noise": (a.Noise, {"rng": rng, "hidden": None, "given": None, "silent": False}),
-        "Noise.gaussian": (noise.gaussian, {"value": 0.0, "sigma": 1.0}),
-        "Noise.laplace": (noise.laplace, {"value": 0.0, "scale": 1.0}),
-        "Noise.flip": (noise.flip, {"bits": np.array([0, 1]), "epsilon": 1.0}),
-        "Noise.choose": (noise.choose, {"probabilities": np.array([0.5, 0.5])}),
+        "NoiseRecorder": (a.NoiseRecorder, {"rng": rng, "hidden": None, "given": None, "zero_noise": False}),
+        "NoiseRecorder.gaussian": (noise.gaussian, {"value": 0.0, "sigma": 1.0}),
+        "NoiseRecorder.laplace": (noise.laplace, {"value": 0.0, "scale": 1.0}),
+        "NoiseRecorder.flip": (noise.flip, {"bits": np.array([0, 1]), "epsilon": 1.0}),
+        "NoiseRecorder.choose": (noise.choose, {"probabilities": np.array([0.5, 0.5])}),
         "PlanAudit": (
             a.PlanAudit,
             {
@@ -274,17 +283,26 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "delta": 0.0,
                 "confidence": 0.9,
                 "planted": (),
-                "silent": {},
+                "without_canaries": {},
             },
         ),
-        "Report": (a.Report, {} if report is None else report.__dict__),
+        "NeighborTestResult": (a.NeighborTestResult, {} if report is None else report.__dict__),
         "SmallGraph": (a.SmallGraph, small.__dict__),
-        "SmallGraph.of": (a.SmallGraph.of, {"nodes": 4, "edges": [(0, 1)], "directed": False, "rng": rng}),
+        "SmallGraph.from_edges": (
+            a.SmallGraph.from_edges,
+            {"nodes": 4, "edges": [(0, 1)], "directed": False, "rng": rng},
+        ),
         "SmallGraph.with_edges": (small.with_edges, {"edges": {(0, 1)}}),
-        "SmallGraph.toggled": (small.toggled, {"pair": (0, 1)}),
+        "SmallGraph.toggle_edge": (small.toggle_edge, {"pair": (0, 1)}),
         "SmallGraph.with_record": (small.with_record, {"node": 0, "x": small.x[0], "y": 0}),
-        "at_least": (a.at_least, {"successes": 3, "trials": 9, "significance": 0.1}),
-        "at_most": (a.at_most, {"successes": 3, "trials": 9, "significance": 0.1}),
+        "clopper_pearson_lower": (
+            a.clopper_pearson_lower,
+            {"successes": 3, "trials": 9, "significance": 0.1},
+        ),
+        "clopper_pearson_upper": (
+            a.clopper_pearson_upper,
+            {"successes": 3, "trials": 9, "significance": 0.1},
+        ),
         "audit_plan": (
             a.audit_plan,
             {"plan": plan, "confidence": 0.99, "seed": 0, "unsafe_noise_seed": None},
@@ -310,17 +328,22 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
             a.one_run_gaussian,
             {"canaries": 40, "guesses": 20, "correct": 15, "delta": 1e-5, "confidence": 0.99},
         ),
-        "plant_features": (
-            a.plant_features,
-            {"mechanism": MultiBit(epsilon=1.0, dim=4), "people": 64, "confidence": 0.99, "noise": None},
+        "audit_feature_mechanism": (
+            a.audit_feature_mechanism,
+            {"mechanism": MultiBit(epsilon=1.0, dim=4), "num_records": 64, "confidence": 0.99, "noise": None},
         ),
-        "plant_labels": (
-            a.plant_labels,
-            {"mechanism": LabelRR(epsilon=1.0, classes=3), "people": 64, "confidence": 0.99, "noise": None},
+        "audit_label_mechanism": (
+            a.audit_label_mechanism,
+            {
+                "mechanism": LabelRR(epsilon=1.0, classes=3),
+                "num_records": 64,
+                "confidence": 0.99,
+                "noise": None,
+            },
         ),
         "repeated_runs": (a.repeated_runs, {**runs, "delta": 0.0}),
-        "replay": (
-            a.replay,
+        "neighbor_test": (
+            a.neighbor_test,
             {
                 "function": lambda small, noise: noise.laplace(len(small.edges), 1.0),
                 "unit": "undirected-edge",
@@ -328,7 +351,7 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "delta": 0.0,
                 "mu": None,
                 "sensitivity": None,
-                "neighbours": None,
+                "neighbors": None,
                 "seconds": 0.2,
                 "pairs": 1,
                 "nodes": 4,
@@ -336,20 +359,23 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
                 "seed": 0,
             },
         ),
-        "replay_mutual_edges": (a.replay_mutual_edges, {"query": _push(), "pairs": 2, "seed": 0}),
-        "replay_plan": (
-            a.replay_plan,
+        "neighbor_test_mutual_edges": (
+            a.neighbor_test_mutual_edges,
+            {"query": _push(), "pairs": 2, "seed": 0},
+        ),
+        "neighbor_test_plan": (
+            a.neighbor_test_plan,
             {"unit": UndirectedEdge(), "queries": (query,), "pairs": 2, "seed": 0},
         ),
-        "replay_query": (
-            a.replay_query,
+        "neighbor_test_query": (
+            a.neighbor_test_query,
             {"query": query, "unit": UndirectedEdge(), "pairs": 2, "seed": 0},
         ),
         "sampled_training": (
             a.sampled_training,
             {
                 "scores": scores,
-                "without": scores - 1,
+                "without_canary": scores - 1,
                 "noise_multiplier": 1.0,
                 "sampling_rate": 0.5,
                 "steps": 2,
@@ -359,7 +385,7 @@ def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         ),
         "summed_gaussian": (
             a.summed_gaussian,
-            {"with_canary": scores, "without": scores - 1, "delta": 1e-5, "confidence": 0.9},
+            {"with_canary": scores, "without_canary": scores - 1, "delta": 1e-5, "confidence": 0.9},
         ),
     }
 
@@ -382,10 +408,10 @@ def sweep_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
         "recipe": None,
         "runs": 1,
         "seed": 0,
-        "ceiling": False,
+        "include_nonprivate": False,
         "resume": False,
         "jobs": 1,
-        "engine": None,
+        "backend": None,
         "on_progress": lambda stage, done, total: None,
         "unit": "undirected-edge",
         "delta": 1e-7,
@@ -401,13 +427,13 @@ def _query() -> Any:
 
 
 def _push() -> Any:
-    model = gv.ClassCode(unit="node-owner", epsilon=1.0, delta=1e-5, degree_budget=4)
+    model = gv.ClassCode(unit="node-record", epsilon=1.0, delta=1e-5, out_degree_bound=4)
     plan = model.plan(num_nodes=40, num_classes=2, num_features=3, num_training=20)
     assert plan is not None
-    return next(one for one in plan.queries if type(one).__name__ == "PushQuery")
+    return next(one for one in plan.queries if type(one).__name__ == "OutEdgeSumQuery")
 
 
-_CALLED = ("score", "neighbours", "on_plan", "on_progress")
+_CALLED = ("score", "neighbors", "on_plan", "on_progress")
 
 
 def wrongly(function: Callable[..., Any], given: Given) -> Iterator[tuple[str, Given]]:
@@ -424,9 +450,10 @@ def wrongly(function: Callable[..., Any], given: Given) -> Iterator[tuple[str, G
 
 def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
     """Return functions of ``graphveil`` and methods of estimators with arguments that they take."""
-    from graphveil import fidelity, perturb
+    from graphveil import perturb
+    from graphveil.lab import fidelity
 
-    local: Given = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0}
+    local: Given = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0}
     edge: Given = {"unit": "undirected-edge", "epsilon": 1.0}
     own: dict[str, Given] = {"LPGNN": local, "SimGAT": local, "LabelPosterior": {**local, "eps_x": None}}
     cases: dict[str, tuple[Callable[..., Any], Given]] = {}
@@ -460,7 +487,7 @@ def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
                 "graph": graph(),
                 "on_progress": lambda stage, done, total: None,
                 "workspace": None,
-                "engine": None,
+                "backend": None,
                 "cache": None,
             },
         ),
@@ -472,7 +499,7 @@ def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
                 "num_classes": 2,
                 "num_features": 3,
                 "num_training": 20,
-                "num_labelled": 30,
+                "num_labeled": 30,
             },
         ),
         "predict": (model.predict, {"graph": graph()}),
@@ -480,15 +507,15 @@ def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
             model.predict_proba,
             {
                 "graph": other,
-                "disjoint_edges": False,
-                "disjoint_people": False,
-                "accept_price": True,
+                "assume_disjoint_edges": False,
+                "assume_disjoint_nodes": False,
+                "allow_spend": True,
                 "workspace": None,
             },
         ),
-        "price": (model.price, {"graph": other, "disjoint_edges": False}),
-        "knows": (model.knows, {"graph": other}),
-        "guarantee_after": (model.guarantee_after, {"graph": other, "disjoint_edges": False}),
+        "privacy_cost": (model.privacy_cost, {"graph": other, "assume_disjoint_edges": False}),
+        "is_fitted_graph": (model.is_fitted_graph, {"graph": other}),
+        "guarantee_after": (model.guarantee_after, {"graph": other, "assume_disjoint_edges": False}),
         "score": (model.score, {"graph": graph(), "split": "test"}),
         "save": (model.save, {"folder": out / "again", "per_node": None}),
         "set_params": (model.set_params, {"epochs": 1}),
@@ -532,7 +559,7 @@ def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     from graphveil import privacy as p
 
     event, unit = p.Gaussian(0.5), p.UndirectedEdge()
-    guarantee = p.Guarantee.of(unit, event, delta=1e-7, releases=1)
+    guarantee = p.Guarantee.from_event(unit, event, delta=1e-7, releases=1)
     steps = {"noise_multiplier": 1.0, "sampling_rate": 0.1, "steps": 3}
     return {
         "Gaussian": (p.Gaussian, {"mu": 0.5}),
@@ -542,49 +569,70 @@ def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "PoissonGaussian": (p.PoissonGaussian, {**steps, "relation": "replace"}),
         "PoissonRoots": (p.PoissonRoots, {**steps, "roots": 2, "relation": "replace"}),
         "Entry": (p.Entry, {"release_id": "a", "label": "b", "event": event, "unit": unit}),
-        "Guarantee.of": (p.Guarantee.of, {"unit": unit, "event": event, "delta": 1e-7, "releases": 1}),
-        "group_epsilon": (guarantee.group_epsilon, {"friendships": 2}),
+        "Guarantee.from_event": (
+            p.Guarantee.from_event,
+            {"unit": unit, "event": event, "delta": 1e-7, "releases": 1},
+        ),
+        "max_tpr": (guarantee.max_tpr, {"fpr": 0.01}),
+        "group_epsilon": (guarantee.group_epsilon, {"num_edges": 2}),
         "repeated": (guarantee.repeated, {"runs": 2}),
         "auto_delta": (p.auto_delta, {"unit": unit, "bound": 10}),
         "check_delta": (p.check_delta, {"unit": unit, "delta": 1e-7, "bound": 10}),
         "calibrate_mu": (p.calibrate_mu, {"epsilon": 1.0, "delta": 1e-7, "slack": 0.0}),
-        "parse_unit": (p.parse_unit, {"name": "node-promise", "replace_one": False, "max_degree": 3}),
+        "parse_unit": (p.parse_unit, {"name": "node-bounded-degree", "replace_one": False, "max_degree": 3}),
         "privacy_curve": (p.privacy_curve, {"event": event}),
         "joint_ledger": (p.joint_ledger, {"edge_sets": [graph().edge_set]}),
-        "NodeOwner": (p.NodeOwner, {"replace_one": False}),
-        "NodePromise": (p.NodePromise, {"max_degree": 3, "replace_one": False}),
+        "NodeRecord": (p.NodeRecord, {"replace_one": False}),
+        "NodeBoundedDegree": (p.NodeBoundedDegree, {"max_degree": 3, "replace_one": False}),
     }
 
 
 def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
     """Return functions of ``gv.collect`` and mechanisms on records with arguments that they take."""
-    from graphveil import collect, mechanisms
+    from graphveil import mechanisms
+    from graphveil.local import collect
 
-    survey = collect.Survey(features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=1.0, classes=3))
+    protocol = collect.CollectionProtocol(
+        features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=1.0, classes=3)
+    )
     secret = b"s" * 32
-    message = collect.answer(survey, node="a", secret=secret, features=[0.5, 0.5], label=1)
-    answers: Given = {"survey": survey, "secret": secret, "max_eps": 8.0, "open_label": False}
+    message = collect.randomize_record(protocol, node="a", secret=secret, features=[0.5, 0.5], label=1)
+    answers: Given = {
+        "protocol": protocol,
+        "secret": secret,
+        "max_eps": 8.0,
+        "allow_unprotected_label": False,
+    }
     law: Given = {"epsilon": 1.0, "dim": 2, "bounds": mechanisms.Bounds()}
     return {
-        "Survey": (
-            collect.Survey,
+        "CollectionProtocol": (
+            collect.CollectionProtocol,
             {
-                "features": survey.features,
-                "label": survey.label,
+                "features": protocol.features,
+                "label": protocol.label,
                 "columns": (),
                 "class_names": (),
                 "purpose": "",
             },
         ),
-        "answer": (collect.answer, {**answers, "node": "a", "features": [0.5, 0.5], "label": 1}),
-        "answer_all": (
-            collect.answer_all,
+        "randomize_record": (
+            collect.randomize_record,
+            {**answers, "node": "a", "features": [0.5, 0.5], "label": 1},
+        ),
+        "randomize_records": (
+            collect.randomize_records,
             {**answers, "nodes": ["a"], "features": np.zeros((1, 2)), "labels": np.array([1])},
         ),
-        "check_limits": (collect.check_limits, {"survey": survey, "max_eps": 8.0, "open_label": False}),
-        "decode": (collect.decode, {"survey": survey, "node": "a", "message": message}),
-        "Collector": (collect.Collector, {"survey": survey, "nodes": 1, "ids": ["a"]}),
-        "Collector.accept": (collect.Collector(survey, 1, ids=["a"]).accept, {"message": message, "node": 0}),
+        "check_limits": (
+            collect.check_limits,
+            {"protocol": protocol, "max_eps": 8.0, "allow_unprotected_label": False},
+        ),
+        "decode": (collect.decode, {"protocol": protocol, "node": "a", "encoded_report": message}),
+        "Collector": (collect.Collector, {"protocol": protocol, "nodes": 1, "ids": ["a"]}),
+        "Collector.accept": (
+            collect.Collector(protocol, 1, ids=["a"]).accept,
+            {"encoded_report": message, "node": 0},
+        ),
         "Bounds": (mechanisms.Bounds, {"low": 0.0, "high": 1.0, "from_data": False}),
         "MultiBit": (MultiBit, {**law, "m": 1}),
         "FeatureRR": (mechanisms.FeatureRR, {**law, "k": 4, "mode": "stochastic", "decode": "unbiased"}),
@@ -593,8 +641,8 @@ def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
         "SubsetSelection": (mechanisms.SubsetSelection, {"epsilon": 1.0, "classes": 3}),
         "LocalHashing": (mechanisms.LocalHashing, {"epsilon": 1.0, "classes": 3}),
         "Laplace": (mechanisms.Laplace, {"epsilon": 1.0}),
-        "Claim": (mechanisms.Claim, {"epsilon": 1.0, "delta": 0.0, "deviations": ()}),
+        "LocalDPClaim": (mechanisms.LocalDPClaim, {"epsilon": 1.0, "delta": 0.0, "deviations": ()}),
         "LocalNoise": (mechanisms.LocalNoise, {"unsafe_noise_seed": 1}),
-        "Weights": (mechanisms.Weights, {"theta": [0.5, 0.5]}),
+        "WeightedAllocation": (mechanisms.WeightedAllocation, {"theta": [0.5, 0.5]}),
         "analytic_sigma": (mechanisms.analytic_sigma, {"epsilon": 1.0, "delta": 1e-7, "sensitivity": 1.0}),
     }

@@ -8,18 +8,21 @@ import math
 import re
 from pathlib import Path
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
 import graphveil as gv
-from graphveil.experiment.pages.charts import HEIGHT, WIDTH, Line, plot
-from graphveil.experiment.results import Summary
-from graphveil.experiment.sweeps.sweep_chart import Series, sweep_chart
 from graphveil.privacy import calibrate_mu
+from graphveil.runs.pages.charts import COLORS, INK, SOFT, Series, accuracy_chart, svg_file
+from graphveil.runs.results import Summary
 
 HERE = Path(__file__).parent
 TABLES = HERE.parent / "topology-tables.md"
 GROWTH = HERE.parents[1] / "benchmarks" / "prepare.csv"
 DATA, EPSILONS = "facebook100/Berkeley13", (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 STUDENT = {3: 4.303, 5: 2.776}  # 97.5 % quantiles for the mean of so many runs
-INK, SOFT, LINE, ACCENT, WARM = "#1d2127", "#626b76", "#c9ced4", "#0072b2", "#d55e00"
+ACCENT, WARM = COLORS[:2]
 
 
 def main() -> None:
@@ -30,24 +33,27 @@ def main() -> None:
 
 def pictures() -> dict[str, str]:
     """Return each picture's file name and its text."""
-    drawn = {"release.svg": release(), "attacker.svg": attacker(), "frontier.svg": frontier()}
-    return drawn | {"growth.svg": growth()}
+    titles = {
+        "release.svg": (release, "The path of one release"),
+        "attacker.svg": (attacker, "What an attacker gains, and what the noise does, over epsilon"),
+        "frontier.svg": (frontier, "Test accuracy on Berkeley13 at equal epsilon; attack bounds differ"),
+        "growth.svg": (growth, "Processor time an edge, of prepare and of one hop, over the number of edges"),
+    }
+    return {name: svg_file(draw, title) for name, (draw, title) in titles.items()}
 
 
 # -- accuracy over epsilon ---------------------------------------------------------------------------------
 
 
-def frontier() -> str:
+def frontier() -> Figure:
     """Return test accuracy over epsilon on Berkeley13, from the tables of released graphs."""
     (floor, *classcode), gap = frontier_cells()
     series = [
-        Series.of("ClassCode", _points(classcode, runs=5)),
-        Series.of("GAP", _points(gap, runs=3)),
-        Series.of("features alone, no edge read", [(None, _summary(*floor, runs=5))]),
+        Series.from_points("ClassCode", _points(classcode, runs=5)),
+        Series.from_points("GAP", _points(gap, runs=3)),
+        Series.from_points("features alone, no edge read", [(None, _summary(*floor, runs=5))]),
     ]
-    drawn = sweep_chart(series, title="Test accuracy on Berkeley13 at equal epsilon; attack bounds differ")
-    assert drawn is not None
-    return drawn
+    return accuracy_chart(series)
 
 
 def frontier_cells() -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
@@ -76,45 +82,38 @@ def _summary(mean: float, error: float, *, runs: int) -> Summary:
 # -- what an attacker gains --------------------------------------------------------------------------------
 
 
-def attacker() -> str:
-    """Return the best attacker's true positives at 1 % false alarms, and the noise of one count."""
+def attacker() -> Figure:
+    """Return the best attacker's true positives at 1 % false positives, and the noise of one count."""
+    figure, (left, right) = _two_panels()
     epsilons = [2 ** (k / 4) for k in range(-12, 13)]
     rates = [
-        100 * gv.calibrate("gap", "undirected-edge", epsilon=e, delta=1e-7).tpr_at_1pct_fpr for e in epsilons
+        100 * gv.calibrate("gap", "undirected-edge", epsilon=e, delta=1e-7).max_tpr_at_1pct_fpr
+        for e in epsilons
     ]
-    ceiling = Line(
-        "pure epsilon", [(math.log2(e), 100 * min(0.01 * math.exp(e), _tail(e))) for e in epsilons], "a1"
+    pure = [100 * min(0.01 * math.exp(e), _tail(e)) for e in epsilons]
+    (gaussian,) = left.plot(epsilons, rates, color=WARM)
+    (geometric,) = left.plot(epsilons, pure, color=ACCENT)
+    left.set_ylabel("secret edges found, %")
+    some = [e for e in epsilons if e >= 0.5]
+    right.plot(some, [1 / calibrate_mu(e, 1e-7) for e in some], color=WARM)
+    right.plot(some, [math.sqrt(2) / (2 * math.sinh(e / 2)) for e in some], color=ACCENT)
+    right.set_ylabel("deviation of the noise on a count")
+    for axes, ticks in ((left, (0.125, 0.25, 0.5, 1, 2, 4, 8)), (right, (0.5, 1, 2, 4, 8))):
+        axes.set(xscale="log", xlabel="epsilon", xlim=(ticks[0], ticks[-1]), ylim=(0, None))
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+    names = (
+        "Gaussian noise on sums of rows (GAP), delta 1e-7",
+        "geometric noise on whole numbers (ClassCode): less noise, and a pure epsilon",
     )
-    gaussian = Line("Gaussian", [(math.log2(e), rate) for e, rate in zip(epsilons, rates, strict=True)], "a0")
-    names = {math.log2(e): f"{e:g}" for e in (0.125, 0.25, 0.5, 1, 2, 4, 8)}
-    left = plot([gaussian, ceiling], x_label="epsilon", y_label="secret edges found, %", x_names=names)
-    laplace = [(math.log2(e), math.sqrt(2) / (2 * math.sinh(e / 2))) for e in epsilons if e >= 0.5]
-    normal = [(math.log2(e), 1 / calibrate_mu(e, 1e-7)) for e in epsilons if e >= 0.5]
-    some = {x: name for x, name in names.items() if x >= -1}
-    right = plot(
-        [Line("", normal, "a0"), Line("", laplace, "a1")],
-        x_label="epsilon",
-        y_label="deviation of the noise on a count",
-        x_names=some,
-    )
-    keys = "".join(
-        f'<polyline class="{style}" points="52,{y} 76,{y}"/>'
-        f'<text class="key" x="84" y="{y + 4}">{name}</text>'
-        for style, y, name in (
-            ("a0", HEIGHT + 8, "Gaussian noise on sums of rows (GAP), delta 1e-7"),
-            (
-                "a1",
-                HEIGHT + 26,
-                "geometric noise on whole numbers (ClassCode): less noise, and a pure epsilon",
-            ),
-        )
-    )
-    return _svg(
-        2 * WIDTH,
-        HEIGHT + 40,
-        "What an attacker gains, and what the noise does, over epsilon",
-        f'<g>{left}</g><g transform="translate({WIDTH},0)">{right}</g>{keys}',
-    )
+    figure.legend([gaussian, geometric], names, loc="outside lower left")
+    return figure
+
+
+def _two_panels() -> tuple[Figure, tuple[Axes, Axes]]:
+    figure = Figure(figsize=(920 / 72, 348 / 72), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    return figure, (left, right)
 
 
 def _tail(epsilon: float) -> float:
@@ -124,94 +123,64 @@ def _tail(epsilon: float) -> float:
 # -- edges beyond memory -----------------------------------------------------------------------------------
 
 
-def growth() -> str:
+def growth() -> Figure:
     """Return nanoseconds an edge over edges, of bringing a graph to disk and of hops over it."""
     with GROWTH.open(newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: float(row["edges"]))
-    names = {
-        math.log10(float(row["edges"])): f"{float(row['edges']):.0e}".replace("e+0", "e") for row in rows
-    }
-
-    def line(column: str, style: str) -> Line:
-        points = [(x, float(row[column])) for x, row in zip(names, rows, strict=True)]
-        return Line(column, [*points], style, dot=WARM if style == "a0" else ACCENT)
-
-    bare = Line("", [(x, 0.0) for x in names], "none")  # both axes begin at nothing
-    left = plot(
-        [bare, line("prepare ns/edge", "a0")], x_label="edges", y_label="prepare, ns an edge", x_names=names
+    edges = [float(row["edges"]) for row in rows]
+    figure, (left, right) = _two_panels()
+    lines = (
+        (left, "prepare ns/edge", "CPU of graphveil prepare", WARM),
+        (right, "memory ns/edge", "hop in memory", WARM),
+        (right, "disk ns/edge", "hop on disk, file in the page cache", ACCENT),
     )
-    hops = [bare, line("memory ns/edge", "a0"), line("disk ns/edge", "a1")]
-    right = plot(hops, x_label="edges", y_label="private hop, ns an edge", x_names=names)
-    keys = "".join(
-        f'<polyline class="{style}" points="{x},{HEIGHT + 8} {x + 24},{HEIGHT + 8}"/>'
-        f'<text class="key" x="{x + 32}" y="{HEIGHT + 12}">{name}</text>'
-        for style, x, name in (
-            ("a0", 52, "CPU of graphveil prepare"),
-            ("a0", WIDTH + 52, "hop in memory"),
-            ("a1", WIDTH + 212, "hop on disk, file in the page cache"),
-        )
-    )
-    return _svg(
-        2 * WIDTH,
-        HEIGHT + 24,
-        "Processor time an edge, of prepare and of one hop, over the number of edges",
-        f'<g>{left}</g><g transform="translate({WIDTH},0)">{right}</g>{keys}',
-    )
+    for axes, column, name, color in lines:
+        axes.plot(edges, [float(row[column]) for row in rows], "o-", color=color, label=name, clip_on=False)
+    for axes, label in ((left, "prepare, ns an edge"), (right, "private hop, ns an edge")):
+        axes.set(xscale="log", xlabel="edges", ylabel=label, ylim=(0, None))
+        axes.set_xlim(edges[0], edges[-1])
+        axes.set_xticks(edges, [f"{count:.0e}".replace("e+0", "e") for count in edges])
+        axes.minorticks_off()
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=2)
+    return figure
 
 
 # -- the path of one release -------------------------------------------------------------------------------
 
 
-def release() -> str:
+def release() -> Figure:
     """Return the path that protected data take."""
+    figure = Figure(figsize=(896 / 72, 236 / 72))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, 896), ylim=(236, 0))
+    axes.set_axis_off()
     boxes = [
         (16, 30, 192, "Public", ["features, labels (edge unit)", "budget, method, seed"], SOFT),
         (16, 150, 192, "Protected", ["edges, or whole records"], WARM),
-        (256, 90, 168, "Plan", ["queries, sensitivity,", "noise, price"], INK),
+        (256, 90, 168, "Plan", ["queries, sensitivity,", "noise, privacy cost"], INK),
         (472, 90, 184, "Release", ["recorded first; then an", "exact sum, keyed noise"], ACCENT),
-        (704, 90, 176, "Everything else", ["training, predictions,", "scores: free for ever"], INK),
+        (704, 90, 180, "Post-processing", ["training, predictions,", "scores: no further cost"], INK),
     ]
-    arrows = [
-        "M208,62 C234,62 230,122 256,122",
-        "M424,122 H472",
-        "M656,122 H704",
-        "M208,190 C380,190 564,215 564,164",
-    ]
-    drawn = "".join(_box(*box) for box in boxes)
-    drawn += "".join(f'<path class="arrow" d="{path}" marker-end="url(#tip)"/>' for path in arrows)
-    drawn += '<text class="note" x="256" y="214">read in one place only</text>'
-    tip = (
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
-        'orient="auto">'
-        f'<path d="M0,0 L8,4 L0,8 z" fill="{SOFT}"/></marker></defs>'
-    )
-    return _svg(896, 236, "The path of one release", tip + drawn)
+    for box in boxes:
+        _box(axes, *box)
+    arrows = {
+        ((208, 62), (256, 122)): "arc3,rad=-0.2",
+        ((424, 122), (472, 122)): "arc3",
+        ((656, 122), (704, 122)): "arc3",
+        ((208, 190), (564, 164)): "angle,angleA=0,angleB=90,rad=12",
+    }
+    for (start, end), path in arrows.items():
+        style = {"arrowstyle": "-|>", "color": SOFT, "connectionstyle": path, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", end, start, arrowprops=style)
+    axes.text(256, 208, "read in one place only", color=SOFT, fontsize=12)
+    return figure
 
 
-def _box(x: int, y: int, width: int, title: str, lines: list[str], colour: str) -> str:
-    words = "".join(
-        f'<text class="note" x="{x + 14}" y="{y + 44 + 17 * k}">{line}</text>' for k, line in enumerate(lines)
-    )
-    return (
-        f'<rect x="{x}" y="{y}" width="{width}" height="74" rx="8" fill="#fff" stroke="{colour}" '
-        'stroke-width="1.6"/>'
-        f'<text class="name" x="{x + 14}" y="{y + 24}" fill="{colour}">{title}</text>{words}'
-    )
-
-
-def _svg(width: int, height: int, title: str, body: str) -> str:
-    style = (
-        'text { font-family: system-ui, "Segoe UI", Roboto, sans-serif; fill: #333; }'
-        f".grid {{ stroke: #e3e6ea; }} .tick, .key {{ font-size: 11px; }} .label {{ font-size: 12px; }}"
-        f".name {{ font-size: 15px; font-weight: 650; }} .note {{ font-size: 12.5px; fill: {SOFT}; }}"
-        f".arrow {{ fill: none; stroke: {SOFT}; stroke-width: 1.5; }}"
-        f"polyline {{ fill: none; stroke-width: 1.8; }} .a0 {{ stroke: {WARM}; }} .a1 {{ stroke: {ACCENT}; }}"
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" '
-        f'aria-label="{title}"><title>{title}</title><style>{style}</style>'
-        f'<rect width="{width}" height="{height}" fill="#fff"/>{body}</svg>\n'
-    )
+def _box(axes: Axes, x: int, y: int, width: int, title: str, lines: list[str], color: str) -> None:
+    style = {"boxstyle": "round,pad=0,rounding_size=8", "facecolor": "#ffffff", "edgecolor": color}
+    axes.add_patch(FancyBboxPatch((x, y), width, 74, linewidth=1.6, **style))
+    axes.text(x + 14, y + 24, title, color=color, fontsize=14, fontweight="bold")
+    for row, line in enumerate(lines):
+        axes.text(x + 14, y + 44 + 17 * row, line, color=SOFT, fontsize=11)
 
 
 if __name__ == "__main__":

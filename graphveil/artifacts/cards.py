@@ -1,33 +1,25 @@
 """The pages of a release that people read: what is guaranteed, in which words, and what the model is."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from graphveil._escape import markdown
-from graphveil.artifacts.rows import ReleaseRow, paid_by
+from graphveil._util.templates import render
+from graphveil.artifacts.rows import ReleaseRow, charged_to_text
 from graphveil.privacy import (
-    DirectedEdge,
     Guarantee,
-    NodeFeatures,
-    NodeOwner,
-    NodePromise,
+    LocalAttributes,
+    NodeBoundedDegree,
+    NodeRecord,
     NoUnit,
-    PrivateSlotEdge,
 )
-from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
 
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot
 
 NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a unit of records
 NOT_VALID = "not valid"  # beside every epsilon and true-positive rate that deviations void
-_SECRET = {
-    "undirected-edge": "whether two particular people are connected",
-    PrivateSlotEdge.name: "whether two particular people of the list have a private edge",
-    DirectedEdge.name: "whether one particular person's stored link to another exists",
-}
 _KINDS = {
     "rows": "noisy rows",
     "counts": "counts of edges",
@@ -35,19 +27,19 @@ _KINDS = {
     "total": "the number of edges",
     "tree": "a tree over the nodes",
     "blocks": "counts of blocks of pairs",
-    "neighbor_counts": "counts of neighbours by class",
+    "neighbor_counts": "counts of neighbors by class",
     "steps": "training",
     "attention": "training on edges",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
-    "features": "randomised features",
-    "label": "randomised label",
+    "features": "randomized features",
+    "label": "randomized label",
 }
 _RECORD = {
-    NodeOwner.name: "features, label and the edges that the person declares",
-    NodePromise.name: "features, label and all of the person's edges",
+    NodeRecord.name: "features, label and the edges that the person declares",
+    NodeBoundedDegree.name: "features, label and all of the person's edges",
 }
-_ROW_TELLS = {
+_ROW_DISCLOSES = {
     "predictions.parquet": "the prediction for v was computed from v's own record",
     "aggregates.safetensors": "the noisy sums for v are covered for all records but v's own",
 }
@@ -68,136 +60,32 @@ class Card:
     other_runs: str = ""
 
 
-def attackers_rate(guarantee: Guarantee) -> str:
+def attack_bound_text(guarantee: Guarantee) -> str:
     """Return the attacker's figure in words.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> attackers_rate(Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1))
+    >>> attack_bound_text(Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7,
+    ...     releases=1))
     'true-positive rate at 1 % false positives: at most 1.74 %'
     """
-    figure = f"true-positive rate at 1 % false positives: at most {percent_up(guarantee.attacker_rate)} %"
-    return f"{figure}{void_mark(valid=guarantee.valid, unit=guarantee.unit)}"
+    figure = f"true-positive rate at 1 % false positives: at most {percent_up(guarantee.max_tpr())} %"
+    return f"{figure}{invalid_mark(valid=guarantee.valid, unit=guarantee.unit)}"
 
 
-def void_mark(*, valid: bool, unit: str) -> str:
+def invalid_mark(*, valid: bool, unit: str) -> str:
     """Return what stands beside a figure that a guarantee does not keep; unit ``none`` guarantees nothing.
 
-    >>> void_mark(valid=False, unit="node-owner"), void_mark(valid=False, unit="none")
+    >>> invalid_mark(valid=False, unit="node-record"), invalid_mark(valid=False, unit="none")
     (' (not valid)', '')
     """
     return "" if valid or unit == NoUnit.name else f" ({NOT_VALID})"
 
 
-def percent_up(rate: float) -> str:
-    """Return a rate in percent with two decimals, rounded up: what stands after "at most" has to be true.
-
-    >>> percent_up(0.01732), percent_up(0.01)
-    ('1.74', '1.00')
-    """
-    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which a figure's own rounding may exceed
-    return f"{hundredths / 100:.2f}"
-
-
-def plain_words(guarantee: Guarantee) -> str:
-    """Return what the guarantee means for somebody who does not know differential privacy.
-
-    >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> void = Guarantee.of(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1, deviations=("a flaw",))
-    >>> plain_words(void).startswith("No valid guarantee")
-    True
-    """
-    words = promised(guarantee, _plain_words(guarantee))
-    return " ".join([words, *(plain_words(one) for one in guarantee.beside)])
-
-
-def promised(guarantee: Guarantee, words: str) -> str:
+def guarantee_text(guarantee: Guarantee, words: str) -> str:
     """Return a sentence on what a guarantee keeps, taken back where it keeps nothing."""
-    if not void_mark(valid=guarantee.valid, unit=guarantee.unit):
+    if not invalid_mark(valid=guarantee.valid, unit=guarantee.unit):
         return words
     return f"No valid guarantee, because of the deviations that are listed. Without them: {words}"
-
-
-def _plain_words(guarantee: Guarantee) -> str:
-    if guarantee.unit == NoUnit.name:
-        return (
-            "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "
-            "trained on. Use it inside, as a reference, and do not publish it."
-        )
-    if guarantee.labels_public:
-        return _plain_words_on_features(guarantee)
-    if guarantee.unit == NodeFeatures.name:
-        return _plain_words_on_reports(guarantee)
-    if guarantee.unit in _RECORD:
-        return _plain_words_on_records(guarantee)
-    secret = _SECRET[guarantee.unit]
-    if guarantee.releases == 0:
-        return f"The model was trained without looking at the edges, so it cannot tell {secret}."
-    return (
-        f"Suppose that an attacker knows everything except {secret}: all other edges, everybody's features "
-        "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
-        f"the edges that do not exist, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 "
-        "of those that do; guessing blindly finds 1. "
-        f"{_ATTACKS}."
-    )
-
-
-# Noise comes from AES-CTR under keys that HMAC derives: delta holds against bounded attackers.
-_ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA256 are secure"
-
-
-def _plain_words_on_records(guarantee: Guarantee) -> str:
-    record = _RECORD[guarantee.unit]
-    asks = f"which of two records ({record}) a particular person has"
-    classes = "people with the one record", "those with the other"
-    if not guarantee.replace_one:
-        asks = f"whether a particular person's record ({record}) was used"
-        classes = "people who were left out", "those who were not"
-    return (
-        f"Suppose that an attacker knows everybody else's record and asks {asks}. The attacker sees all that "
-        "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
-        f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 of "
-        f"{classes[1]}; guessing blindly finds 1. "
-        f"{_ATTACKS}."
-        f"{_proviso(guarantee)}"
-    )
-
-
-def _plain_words_on_reports(guarantee: Guarantee) -> str:
-    if not math.isfinite(guarantee.epsilon):
-        return (
-            "A part of each person's record is used as it is, and whoever sees what this run gives out may "
-            "learn it. What is randomised, and how strongly, stands above."
-        )
-    return (
-        "Suppose that an attacker sees everything that was computed here, the randomised records included, "
-        "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
-        "for 1 in 100 of those with the one, any test finds at most "
-        f"{percent_up(guarantee.attacker_rate)} in 100 of those with the other; guessing blindly finds 1. "
-        f"{_ATTACKS}, and nobody who collects the randomised "
-        "records has to be trusted. It is not about labels of "
-        "test nodes, which the test score reads, nor about who is connected with whom."
-    )
-
-
-def _plain_words_on_features(guarantee: Guarantee) -> str:
-    if not math.isfinite(guarantee.epsilon):
-        return "Everybody's features are used as they are, and what this run gives out may show them."
-    return (
-        "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, "
-        "and asks which of two lists of features a particular person has. Accepting a false alarm for 1 in "
-        f"100 of those with the one, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 of "
-        "those with the other; guessing blindly finds 1."
-    )
-
-
-def _proviso(guarantee: Guarantee) -> str:
-    if guarantee.edge_use == "never":
-        return ""
-    if guarantee.unit == NodePromise.name:
-        return (
-            " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
-        )
-    return " A friendship that both friends declare stands in two records and is protected less well."
 
 
 def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = False) -> str:
@@ -207,11 +95,11 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     """
     if not together.releases or (runs == 1 and not compared):
         return ""
-    data, mark = secrets_of(together), void_mark(valid=together.valid, unit=together.unit)
-    bound = f"({figure_up(together.epsilon)}, {delta_up(together.delta)})"
-    for one in together.beside:
-        bound += f", and as to features ({figure_up(one.epsilon)}, {delta_up(one.delta)})"
-    own_test = f" {TEST_LABELS}" if together.unit == NodeFeatures.name else ""
+    data, mark = protected_parts(together), invalid_mark(valid=together.valid, unit=together.unit)
+    bound = f"({format_upper_bound(together.epsilon)}, {format_delta(together.delta)})"
+    for one in together.additional:
+        bound += f", and as to features ({format_upper_bound(one.epsilon)}, {format_delta(one.delta)})"
+    own_test = f" {TEST_LABELS}" if together.unit == LocalAttributes.name else ""
     if runs == 1:
         return (
             f"An MLP was trained on the same {data} for comparison. Nothing in this folder comes from it. "
@@ -227,45 +115,40 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
 
 def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card | None = None) -> str:
     """Return PRIVACY.md."""
-    parts = [
-        "# Privacy",
-        plain_words(guarantee),
-        "## The formal statement",
-        guarantee.statement(),
-        *([card.other_runs] if card is not None and card.other_runs else []),
-        f"## What was released about the {released_about(guarantee)}",
-        _release_table(rows),
-        *(_figures(one) for one in (guarantee, *guarantee.beside)),
-        "## Not covered",
-        "\n".join(f"* {line}" for line in not_covered(guarantee)),
-    ]
-    if deviations := all_deviations(guarantee):
-        parts += ["## Deviations", "\n".join(f"* {line}" for line in deviations)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _figures(guarantee: Guarantee) -> str:
-    return (
-        f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, "
-        f"delta {delta_up(guarantee.delta)}. {attackers_rate(guarantee).capitalize()}."
+    head, lines = release_cells(rows)
+    return render(
+        "release_privacy.md",
+        summary=guarantee.summary(),
+        statement=guarantee.formal_statement(),
+        other_runs="" if card is None else card.other_runs,
+        subject=release_subject(guarantee),
+        head=head,
+        rows=lines,
+        figures=[
+            f"Unit: `{one.unit}`. Epsilon {format_upper_bound(one.epsilon)}, "
+            f"delta {format_delta(one.delta)}. {attack_bound_text(one).capitalize()}."
+            for one in (guarantee, *guarantee.additional)
+        ],
+        not_covered=not_covered(guarantee),
+        deviations=all_deviations(guarantee),
     )
 
 
 def all_deviations(guarantee: Guarantee) -> tuple[str, ...]:
     """Return the deviations of a guarantee, and of what stands beside it, each once."""
-    listed = (why for one in (guarantee, *guarantee.beside) for why in one.deviations)
+    listed = (why for one in (guarantee, *guarantee.additional) for why in one.deviations)
     return tuple(dict.fromkeys(listed))
 
 
 def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
     """Return what the guarantee says nothing about, a line each."""
-    if secrets_of(guarantee) == "records":
+    if protected_parts(guarantee) == "records":
         return (
             guarantee.not_covered,
             _SIDE_CHANNELS,
             "what can be inferred about a person from what others' records have in common",
         )
-    known = "labels" if guarantee.beside else "features and labels"
+    known = "labels" if guarantee.additional else "features and labels"
     return (
         guarantee.not_covered,
         _SIDE_CHANNELS,
@@ -273,96 +156,82 @@ def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
     )
 
 
-def secrets_of(guarantee: Guarantee) -> str:
+def protected_parts(guarantee: Guarantee) -> str:
     """Return what the unit is about, in one word: edges or records.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> secrets_of(Guarantee.of(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1))
+    >>> protected_parts(Guarantee.from_event(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1))
     'edges'
     """
     return protected_things(guarantee.unit)
 
 
-def released_about(guarantee: Guarantee) -> str:
+def release_subject(guarantee: Guarantee) -> str:
     """Return what a release is about, in words: of two guarantees, both things."""
-    return "edges and features" if guarantee.beside else secrets_of(guarantee)
+    return "edges and features" if guarantee.additional else protected_parts(guarantee)
 
 
 def protected_things(unit: str) -> str:
     """Return what a unit of this name is about, in one word."""
-    return "records" if unit in (*_RECORD, NodeFeatures.name) else "edges"
+    return "records" if unit in (*_RECORD, LocalAttributes.name) else "edges"
 
 
 def model_card(snapshot: "Snapshot", card: Card | None) -> str:
     """Return MODEL_CARD.md."""
+    return render("model_card.md", **card_values(snapshot, card))
+
+
+def card_values(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
+    """Return what the template of the model card shows."""
     names, guarantee = snapshot.class_names, snapshot.guarantee
-    parts = [
-        f"# Model card: {snapshot.method}",
-        f"A node classifier with {snapshot.features} input features and {snapshot.classes} "
-        f"classes{': ' + ', '.join(map(markdown, names)) if 0 < len(names) <= 30 else ''}.",
-        *([] if card is None else _results(card)),
-        "## Privacy",
-        f"{plain_words(guarantee)}\n\n{guarantee.statement()}\n\nDetails: `PRIVACY.md`.",
-        "## Limits",
-        _limits(guarantee),
-        "## Use",
-        _use(guarantee),
-        "Loading executes nothing that the folder holds.",
-    ]
-    return "\n\n".join(parts) + "\n"
+    return {
+        "method": snapshot.method,
+        "features": snapshot.features,
+        "classes": snapshot.classes,
+        "names": names if len(names) <= 30 else (),
+        "card": card,
+        "summary": guarantee.summary(),
+        "statement": guarantee.formal_statement(),
+        "limits": _limits(guarantee),
+        "call": "model.guarantee" if guarantee.unit in _RECORD else "model.predict()",
+    }
 
 
 def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
     """Return README.md of the folder of rows that are not for everybody.
 
     >>> from graphveil.privacy import Gaussian
-    >>> owner = Guarantee.of(NodeOwner(), Gaussian(1.0), delta=1e-5, releases=1)
+    >>> owner = Guarantee.from_event(NodeRecord(), Gaussian(1.0), delta=1e-5, releases=1)
     >>> "row v only for someone entitled to v's record" in rows_page(owner, ["predictions.parquet"])
     True
     """
-    parts = [
-        "# Rows for their own nodes",
-        "Do not publish this folder: row v only for someone entitled to v's record.",
-        "\n".join(f"* `{name}`: {_ROW_TELLS[name]}" for name in names),
-        f"The guarantee of `release/` under unit `{guarantee.unit}` is valid as long as no row here reaches "
-        "anybody but its own node.",
-    ]
-    return "\n\n".join(parts) + "\n"
+    files = [(name, _ROW_DISCLOSES[name]) for name in names]
+    return render("per_node.md", files=files, unit=guarantee.unit)
 
 
-def _limits(guarantee: Guarantee) -> str:
-    about = secrets_of(guarantee)
-    if guarantee.unit == NodeFeatures.name:
-        return (
-            "* Predictions are for the nodes of the graph it was trained on; nodes of another one randomise "
-            f"their features first, at a price of their own.\n* Other collections of the same {about} add to "
-            "what is given away.\n* Accuracy on other data is unknown."
-        )
+def _limits(guarantee: Guarantee) -> list[str]:
+    about = protected_parts(guarantee)
+    if guarantee.unit == LocalAttributes.name:
+        return [
+            "Predictions are for the nodes of the graph it was trained on; nodes of another one randomize "
+            "their features first, at a price of their own.",
+            f"Other collections of the same {about} add to what is given away.",
+            "Accuracy on other data is unknown.",
+        ]
     served = (
-        "Predictions are no part of this release: each is only for someone entitled to its node's record"
+        "Predictions are no part of this release: each is only for someone entitled to its node's record."
         if about == "records"
         else "Predictions are for the nodes of the graph it was trained on; another graph's edges are "
-        "queried at a privacy cost of their own"
+        "queried at a privacy cost of their own."
     )
-    return (
-        f"* {served}.\n* Other models trained on the same {about} add to what is given away.\n* Accuracy on "
-        "other data is unknown."
-    )
+    return [
+        served,
+        f"Other models trained on the same {about} add to what is given away.",
+        "Accuracy on other data is unknown.",
+    ]
 
 
-def _use(guarantee: Guarantee) -> str:
-    call = "model.guarantee" if guarantee.unit in _RECORD else "model.predict()"
-    return f'```\nimport graphveil as gv\n\nmodel = gv.load_model("this folder")\n{call}\n```'
-
-
-def _results(card: Card) -> list[str]:
-    recipe = f", prepared by the recipe `{card.recipe}`" if card.recipe else ""
-    lines = [f"* {name}: {100 * value:.1f} %" for name, value in card.accuracies.items()]
-    parts = ["## Data and results", f"Data: {markdown(card.dataset)}{recipe}."]
-    return [*parts, "\n".join(lines) or "No accuracy: an exact one would depend on the records."]
-
-
-def kind_words(kind: str) -> str:
+def query_kind_text(kind: str) -> str:
     """Return what a kind of answer is called where people read it."""
     return _KINDS.get(kind, kind)
 
@@ -373,7 +242,7 @@ def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[t
     lines = [
         [
             str(number),
-            kind_words(row.kind),
+            query_kind_text(row.kind),
             f"{row.sensitivity:.6g}",
             _noise_of(row),
             str(row.values_per_node or "-"),
@@ -383,7 +252,7 @@ def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[t
     if any(row.pays for row in rows):
         head.append("paid by")
         for line, row in zip(lines, rows, strict=True):
-            line.append(paid_by(row.pays))
+            line.append(charged_to_text(row.pays))
     return tuple(head), [tuple(line) for line in lines]
 
 
@@ -392,10 +261,3 @@ def _noise_of(row: ReleaseRow) -> str:
         return row.words
     stds = ", ".join(f"{sigma:.5g}" for sigma in dict.fromkeys(row.noise_std))
     return stds if row.steps is None else f"{stds} x the clipping norm, {row.steps:,} times"
-
-
-def _release_table(rows: tuple[ReleaseRow, ...]) -> str:
-    if not rows:
-        return "Nothing: no release was made."
-    head, lines = release_cells(rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *lines))

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphveil._files import write_atomic
+from graphveil._util.files import write_atomic
 from graphveil.errors import ArtifactError
 
 VERSION: Literal[1] = 1
@@ -17,16 +17,16 @@ _MAX_BYTES = 16 << 20
 INFINITE = "inf"  # how a file writes it
 
 
-class Record(BaseModel):
+class StrictSchema(BaseModel):
     """A record that knows all its fields and their exact types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-AnyRecord = TypeVar("AnyRecord", bound=Record)
+AnySchema = TypeVar("AnySchema", bound=StrictSchema)
 
 
-class Shape(Record):
+class PublicSizes(StrictSchema):
     """The public sizes that networks and plans are for."""
 
     features: int = Field(ge=1, le=MAX_INTEGER)
@@ -35,7 +35,7 @@ class Shape(Record):
     train_records: int | None = Field(default=None, ge=0)
 
 
-class ScaledColumnRecord(Record):
+class ScaledColumnSchema(StrictSchema):
     """One scaled column of features."""
 
     column: int = Field(ge=0, lt=MAX_INTEGER)
@@ -46,14 +46,14 @@ class ScaledColumnRecord(Record):
     public: bool = False
 
 
-class ScalingRecord(Record):
+class ScalingSchema(StrictSchema):
     """How feature columns are scaled before networks read them."""
 
-    columns: list[ScaledColumnRecord]
+    columns: list[ScaledColumnSchema]
     bound: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
-class ColumnRecord(Record):
+class ColumnSchema(StrictSchema):
     """A column of the table of nodes, and how it became features."""
 
     name: str
@@ -66,7 +66,7 @@ class ColumnRecord(Record):
     fitted: bool = False
 
 
-class ModelFile(Record):
+class ModelFile(StrictSchema):
     """``model.json``: which method with which public configuration."""
 
     format: Literal["graphveil-model"] = "graphveil-model"
@@ -74,13 +74,13 @@ class ModelFile(Record):
     library: str = Field(max_length=40)
     method: str = Field(max_length=40)
     parameters: dict[str, Any]
-    shape: Shape
+    shape: PublicSizes
     class_names: list[str]
-    scaling: ScalingRecord | None = None
-    columns: list[ColumnRecord] | None = None
+    scaling: ScalingSchema | None = None
+    columns: list[ColumnSchema] | None = None
 
 
-class GuaranteeRecord(Record):
+class GuaranteeSchema(StrictSchema):
     """What a guarantee is accounted from."""
 
     unit: str = Field(max_length=40)
@@ -91,18 +91,18 @@ class GuaranteeRecord(Record):
     mode: Literal["strict", "paper"]
     deviations: list[str]
     notes: list[str]
-    one_way: bool
+    linear_group_scaling: bool
     replace_one: bool = False
     max_degree: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
-    edge_use: Literal["never", "asked", "read", "neighbours"] = "asked"
+    edge_use: Literal["never", "queried", "read", "neighbors"] = "queried"
     edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     received: bool = False
     graph: bool = False
     labels_public: bool = False
-    beside: list["GuaranteeRecord"] = Field(default=[], max_length=1)
+    additional: list["GuaranteeSchema"] = Field(default=[], max_length=1)
 
 
-class ReleaseRecord(Record):
+class ReleaseSchema(StrictSchema):
     """One noisy answer about protected data."""
 
     kind: Literal[
@@ -128,23 +128,23 @@ class ReleaseRecord(Record):
     words: str = Field(default="", max_length=200)
 
 
-class PrivacyFile(Record):
+class PrivacyFile(StrictSchema):
     """``privacy.json``: the guarantee for readers, and the record that it is accounted from."""
 
     format: Literal["graphveil-privacy"] = "graphveil-privacy"
     version: Literal[1] = VERSION
     guarantee: dict[str, Any]
-    record: GuaranteeRecord
+    record: GuaranteeSchema
     sampler: str | None
-    releases: list[ReleaseRecord]
+    releases: list[ReleaseSchema]
 
 
-def write_record(path: Path, record: Record) -> None:
+def write_schema(path: Path, record: StrictSchema) -> None:
     """Write a record as indented JSON."""
     write_atomic(path, (record.model_dump_json(indent=1) + "\n").encode())
 
 
-def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord:
+def read_schema(path: Path, kind: type[AnySchema]) -> AnySchema:
     """Read and check a record; a complaint names the field, never its value."""
     if path.stat().st_size > _MAX_BYTES:
         raise ArtifactError(f"{path.name} is larger than {_MAX_BYTES >> 20} MiB, which no such file is")

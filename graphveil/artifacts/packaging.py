@@ -4,22 +4,22 @@ Both hold what the rest of the release says, and nothing else. Texts are written
 reads as they are: a name from outside cannot add a line of its own.
 """
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from graphveil.artifacts.cards import Card, model_card, secrets_of
+from graphveil._util.templates import render
+from graphveil.artifacts.cards import Card, card_values, protected_parts
 
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot
 
-LOADER = "graphveil.models.pyfunc"  # what MLflow imports to read the folder
+LOADER = "graphveil.estimators.pyfunc"  # what MLflow imports to read the folder
 TASK = "node-classification"
 
 
 def hub_card(snapshot: "Snapshot", card: Card | None) -> str:
     """Return README.md: the model card under a block of metadata."""
-    return f"---\n{_yaml(_metadata(snapshot, card))}---\n\n{model_card(snapshot, card)}"
+    return render("hub_card.md", metadata=_metadata(snapshot, card), **card_values(snapshot, card))
 
 
 def mlmodel(snapshot: "Snapshot") -> str:
@@ -27,13 +27,10 @@ def mlmodel(snapshot: "Snapshot") -> str:
     from graphveil import __version__
 
     guarantee = snapshot.guarantee
-    flavour = {"loader_module": LOADER, "python_version": "3.11.0"}
     about = {"method": snapshot.method, "unit": guarantee.unit, "valid": guarantee.valid}
     figures = {"epsilon": _finite(guarantee.epsilon), "delta": guarantee.delta}
     own = {"version": __version__, **about, **figures}
-    return _yaml(
-        {"flavors": {"graphveil": own, "python_function": flavour}, "metadata": {**about, **figures}}
-    )
+    return render("mlmodel.yaml", flavor=own, loader=LOADER, metadata={**about, **figures})
 
 
 def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
@@ -44,7 +41,7 @@ def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
         "tags": [TASK, "differential-privacy", snapshot.method, guarantee.unit],
         "privacy": {
             "unit": guarantee.unit,
-            "protects": secrets_of(guarantee),
+            "protects": protected_parts(guarantee),
             "epsilon": _finite(guarantee.epsilon),
             "delta": guarantee.delta,
             "valid": guarantee.valid,
@@ -64,24 +61,3 @@ def _metadata(snapshot: "Snapshot", card: Card | None) -> dict[str, Any]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _yaml(values: dict[str, Any]) -> str:
-    """Return a mapping as YAML: a key a line, each value as JSON, which is YAML, too.
-
-    >>> _yaml({"name": "a: b"})
-    'name: "a: b"\\n'
-    """
-    return "".join(f"{name}: {_value(value)}\n" for name, value in values.items())
-
-
-def _value(value: Any) -> str:
-    """Return JSON that YAML 1.1 reads as the same numbers: its floats have a point before an exponent."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(name)}: {_value(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, float):
-        digits, mark, exponent = repr(value).partition("e")
-        return digits if not mark else f"{digits if '.' in digits else digits + '.0'}e{int(exponent):+03d}"
-    return json.dumps(value)

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil import tables
-from graphveil._files import name_in_utf8
+from graphveil._util.files import name_in_utf8
+from graphveil.data import tables
 from graphveil.errors import ArtifactError
 
 if TYPE_CHECKING:

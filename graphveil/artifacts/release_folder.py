@@ -16,56 +16,59 @@ from typing import Any
 
 from torch import Tensor
 
-from graphveil import tables
-from graphveil._files import whole_folder, write_atomic
+from graphveil._util.files import atomic_folder, write_atomic
 from graphveil.artifacts import cards, packaging
 from graphveil.artifacts.cards import Card
 from graphveil.artifacts.files import (
-    ColumnRecord,
-    GuaranteeRecord,
+    ColumnSchema,
+    GuaranteeSchema,
     ModelFile,
     PrivacyFile,
-    ReleaseRecord,
-    ScalingRecord,
-    Shape,
+    PublicSizes,
+    ReleaseSchema,
+    ScalingSchema,
     plain_parameters,
-    read_record,
+    read_schema,
     refusing,
-    write_record,
+    write_schema,
 )
 from graphveil.artifacts.predictions import predictions_table, read_predictions
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.artifacts.snapshot import Snapshot
+from graphveil.data import tables
+from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.privacy import Guarantee, NodeOwner, NodePromise
+from graphveil.privacy import Guarantee, NodeBoundedDegree, NodeRecord
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.tables.encoding import Encoding
 
 MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet"
 WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"
 PRIVACY_PAGE, CARD_PAGE = "PRIVACY.md", "MODEL_CARD.md"
 HUB_PAGE, MLMODEL = "README.md", "MLmodel"
-ELSEWHERE = (HUB_PAGE, MLMODEL)  # for other programs; nothing here reads them, and older releases lack them
-FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE, *ELSEWHERE)
+OTHER_FRAMEWORK_FILES = (
+    HUB_PAGE,
+    MLMODEL,
+)  # for other programs; nothing here reads them, and older releases lack them
+FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE, *OTHER_FRAMEWORK_FILES)
 PER_NODE, INTERNAL, ROWS_PAGE = "per_node", "internal", "README.md"
 
 _WITHHELD: dict[str, tuple[str, ...]] = {
-    NodeOwner.name: (PREDICTIONS,),  # aggregates are noisy sums of what others declare
-    NodePromise.name: (PREDICTIONS, AGGREGATES),  # a node's own row is not covered
+    NodeRecord.name: (PREDICTIONS,),  # aggregates are noisy sums of what others declare
+    NodeBoundedDegree.name: (PREDICTIONS, AGGREGATES),  # a node's own row is not covered
 }
 
 
-def withheld(unit: str) -> tuple[str, ...]:
+def withheld_files(unit: str) -> tuple[str, ...]:
     """Return the files that a release of this unit may not hold, because row v depends on v's own record.
 
-    >>> withheld("undirected-edge"), withheld("node-owner")
+    >>> withheld_files("undirected-edge"), withheld_files("node-record")
     ((), ('predictions.parquet',))
     """
     return _WITHHELD.get(unit, ())
 
 
 @dataclass(frozen=True)
-class Promise:
+class ReleaseGuarantee:
     """What a release says about privacy: its guarantee, and each noisy answer's kind and noise."""
 
     guarantee: Guarantee
@@ -87,7 +90,7 @@ def write_release(
     Raises:
         ConfigError: a folder holds something, or nothing is withheld.
     """
-    guarantee, kept_back = snapshot.guarantee, withheld(snapshot.guarantee.unit)
+    guarantee, kept_back = snapshot.guarantee, withheld_files(snapshot.guarantee.unit)
     if per_node is not None and not kept_back:
         raise ConfigError(
             f"unit {guarantee.unit!r} withholds nothing: predictions are part of the release; drop per_node"
@@ -96,14 +99,14 @@ def write_release(
         if new is not None:
             _check_new(new)
     if per_node is not None:
-        with whole_folder(per_node, private=True) as work:
+        with atomic_folder(per_node, private=True) as work:
             _write_rows(snapshot, work, kept_back)
             (work / ROWS_PAGE).write_text(cards.rows_page(guarantee, kept_back), encoding="utf-8")
-    with whole_folder(folder) as work:
+    with atomic_folder(folder) as work:
         _write_tensors(work / WEIGHTS, snapshot.state)
         _write_rows(snapshot, work, [name for name in (AGGREGATES, PREDICTIONS) if name not in kept_back])
-        write_record(work / MODEL, _model_file(snapshot))
-        write_record(work / PRIVACY, _privacy_file(snapshot))
+        write_schema(work / MODEL, _model_file(snapshot))
+        write_schema(work / PRIVACY, _privacy_file(snapshot))
         page = cards.privacy_page(guarantee, snapshot.rows, card)
         (work / PRIVACY_PAGE).write_text(page, encoding="utf-8")
         (work / CARD_PAGE).write_text(cards.model_card(snapshot, card), encoding="utf-8")
@@ -122,10 +125,10 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
     Raises:
         ArtifactError: a part is damaged, or does not agree with the others.
     """
-    file, promise = read_record(release / MODEL, ModelFile), read_promise(release)
+    file, privacy_file = read_schema(release / MODEL, ModelFile), read_guarantee(release)
     if not len(file.class_names) == len(set(file.class_names)) == file.shape.classes:
         raise ArtifactError(f"{MODEL} must hold one distinct class name for each class")
-    rows = _read_rows(promise.guarantee.unit, file, release, _rows_folder(folder, release, per_node))
+    rows = _read_rows(privacy_file.guarantee.unit, file, release, _rows_folder(folder, release, per_node))
     return Snapshot(
         method=file.method,
         parameters=file.parameters,
@@ -133,19 +136,19 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
         class_names=tuple(file.class_names),
         scaling=None if file.scaling is None else file.scaling.model_dump(),
         encoding=_encoding_of(file),
-        guarantee=promise.guarantee,
-        rows=promise.releases,
-        sampler=promise.sampler,
+        guarantee=privacy_file.guarantee,
+        rows=privacy_file.releases,
+        sampler=privacy_file.sampler,
         state=_read_tensors(release / WEIGHTS),
         **rows,
     )
 
 
-def read_promise(folder: str | Path) -> Promise:
+def read_guarantee(folder: str | Path) -> ReleaseGuarantee:
     """Read the privacy part of a run or release folder; the guarantee is accounted anew and compared."""
     release = find_release(folder)
     path = release / PRIVACY
-    file = read_record(path, PrivacyFile)
+    file = read_schema(path, PrivacyFile)
     with refusing(path):
         guarantee = guarantee_from_plain(file.record.model_dump())
         agree = _agree(guarantee.as_dict(), file.guarantee)
@@ -155,7 +158,9 @@ def read_promise(folder: str | Path) -> Promise:
             "it from the original run"
         )
     _check_parts(release, guarantee.unit)
-    return Promise(guarantee, tuple(ReleaseRow(**row.model_dump()) for row in file.releases), file.sampler)
+    return ReleaseGuarantee(
+        guarantee, tuple(ReleaseRow(**row.model_dump()) for row in file.releases), file.sampler
+    )
 
 
 def find_release(folder: str | Path) -> Path:
@@ -172,8 +177,8 @@ def find_release(folder: str | Path) -> Path:
 
 def _check_parts(release: Path, unit: str) -> None:
     """Refuse a release without its rows, and one with rows that its unit withholds."""
-    names = withheld(unit)
-    _require(release, [name for name in FILES if name not in (*names, *ELSEWHERE)])
+    names = withheld_files(unit)
+    _require(release, [name for name in FILES if name not in (*names, *OTHER_FRAMEWORK_FILES)])
     for name in names:
         if (release / name).exists():
             raise ArtifactError(
@@ -200,7 +205,7 @@ def _rows_folder(folder: Path, release: Path, per_node: str | Path | None) -> Pa
 
 def _read_rows(unit: str, file: ModelFile, release: Path, per_node: Path | None) -> dict[str, Any]:
     """Read predictions and aggregates from where they are; what is withheld may be missing altogether."""
-    names, found = withheld(unit), dict[str, Any]()
+    names, found = withheld_files(unit), dict[str, Any]()
     if names and per_node is not None:
         _require(per_node, names)
     places = {name: per_node if name in names else release for name in (PREDICTIONS, AGGREGATES)}
@@ -222,17 +227,17 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
         library=__version__,
         method=snapshot.method,
         parameters=plain_parameters(dict(snapshot.parameters)),
-        shape=Shape(**{name: getattr(snapshot, name) for name in sizes}),
+        shape=PublicSizes(**{name: getattr(snapshot, name) for name in sizes}),
         class_names=list(snapshot.named_classes),
         scaling=None
         if snapshot.scaling is None
-        else ScalingRecord.model_validate_json(json.dumps(snapshot.scaling)),
+        else ScalingSchema.model_validate_json(json.dumps(snapshot.scaling)),
         columns=None if snapshot.encoding is None else _column_records(snapshot.encoding),
     )
 
 
-def _column_records(encoding: Encoding) -> list[ColumnRecord]:
-    return [ColumnRecord.model_validate_json(json.dumps(rule)) for rule in encoding.as_plain()["rules"]]
+def _column_records(encoding: Encoding) -> list[ColumnSchema]:
+    return [ColumnSchema.model_validate_json(json.dumps(rule)) for rule in encoding.as_plain()["rules"]]
 
 
 def _encoding_of(file: ModelFile) -> Encoding | None:
@@ -252,9 +257,9 @@ def _privacy_file(snapshot: Snapshot) -> PrivacyFile:
     record = json.loads(json.dumps(guarantee_to_plain(snapshot.guarantee)))
     return PrivacyFile(
         guarantee=snapshot.guarantee.as_dict(),
-        record=GuaranteeRecord(**record),
+        record=GuaranteeSchema(**record),
         sampler=snapshot.sampler,
-        releases=[ReleaseRecord(**asdict(row)) for row in snapshot.rows],
+        releases=[ReleaseSchema(**asdict(row)) for row in snapshot.rows],
     )
 
 
@@ -288,21 +293,21 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
     """Return whether a written guarantee says what was computed; figures may differ by rounding."""
     exact = ("valid", "unit", "releases", "mode", "deviations", "notes", "replace_one", "max_degree")
-    figures = ("epsilon", "delta", "mu", "tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y")
+    figures = ("epsilon", "delta", "mu", "max_tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y")
     return (
         computed.keys() == written.keys()  # the last of each are there under node units only
         and all(computed.get(name) == written.get(name) for name in exact)
         and all(_close(computed.get(name), written.get(name)) for name in figures)
-        and _agree_beside(computed.get("beside", []), written.get("beside", []))
+        and _additional_agree(computed.get("additional", []), written.get("additional", []))
     )
 
 
-def _agree_beside(computed: list[dict[str, Any]], written: object) -> bool:
+def _additional_agree(computed: list[dict[str, Any]], written: object) -> bool:
     """Return whether the guarantees beside one say what was computed."""
     return (
         isinstance(written, list)
         and len(computed) == len(written)
-        and all(isinstance(said, dict) for said in written)
+        and all(isinstance(entry, dict) for entry in written)
         and all(map(_agree, computed, written))
     )
 

@@ -19,7 +19,7 @@ class ReleaseRow:
 
     For training steps the noise is the multiplier of each step, and ``steps`` says how many there are.
     ``pays`` names the public groups of records that the answer can touch; it is empty for edges. ``words``
-    say what randomises a report, in place of its noise.
+    say what randomizes a report, in place of its noise.
     """
 
     kind: str
@@ -35,23 +35,23 @@ def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
     """Return a plan's answers in order."""
     return tuple(
         ReleaseRow(
-            kind=said.kind,
+            kind=described.kind,
             sensitivity=query.sensitivity(plan.unit),
-            noise_std=list(said.noise),
-            values_per_node=said.values_per_node,
-            steps=said.steps,
-            pays=list(payers(query.event(plan.unit), plan.unit)),
+            noise_std=list(described.noise),
+            values_per_node=described.values_per_node,
+            steps=described.steps,
+            pays=list(charged_groups(query.event(plan.unit), plan.unit)),
         )
         for query in plan.queries
-        for said in (query.describe(),)
+        for described in (query.describe(),)
     )
 
 
-def payers(event: Event, unit: Unit) -> tuple[str, ...]:
+def charged_groups(event: Event, unit: Unit) -> tuple[str, ...]:
     """Return the names of the public groups of records that an event can touch; edges have none.
 
-    >>> from graphveil.privacy import Composed, Gaussian, NodeOwner
-    >>> payers(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeOwner())
+    >>> from graphveil.privacy import Composed, Gaussian, NodeRecord
+    >>> charged_groups(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeRecord())
     ('train',)
     """
     if not isinstance(unit, NodeUnit):
@@ -63,10 +63,10 @@ def payers(event: Event, unit: Unit) -> tuple[str, ...]:
     return ("all",) if len(paying) == len(names) else paying
 
 
-def paid_by(pays: Sequence[str]) -> str:
+def charged_to_text(pays: Sequence[str]) -> str:
     """Return who pays, in words: the part that is neither train nor val holds the test nodes.
 
-    >>> paid_by(["val", "other"])
+    >>> charged_to_text(["val", "other"])
     'val, test and unsplit'
     """
     return ", ".join("test and unsplit" if name == _PARTS[-1] else name for name in pays)
@@ -74,7 +74,7 @@ def paid_by(pays: Sequence[str]) -> str:
 
 def _groups_of(event: ByGroup) -> Sequence[str]:
     """Return the groups' names: those in the partition's own, if it lists them."""
-    said, count = event.partition.split("/"), len(event.events)
-    if len(said) == count:
-        return said
+    described, count = event.partition.split("/"), len(event.events)
+    if len(described) == count:
+        return described
     return _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]

@@ -8,9 +8,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil.artifacts.rows import ReleaseRow
+from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, UnitError
 from graphveil.privacy import Guarantee
-from graphveil.tables.encoding import Encoding
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,7 +59,7 @@ class Snapshot:
         UnitError: the guarantee covers no predictions, and there are none.
         """
         if self.proba is None:
-            raise no_predictions(self.guarantee)
+            raise no_predictions_note(self.guarantee)
         return self.proba
 
     @property
@@ -68,10 +68,10 @@ class Snapshot:
         return self.class_names or tuple(str(number) for number in range(self.classes))
 
 
-def no_predictions(guarantee: Guarantee) -> ArtifactError | UnitError:
+def no_predictions_note(guarantee: Guarantee) -> ArtifactError | UnitError:
     """Return what is said where a release holds no predictions."""
-    if guarantee.edge_use == "neighbours":
-        return uncovered()
+    if guarantee.edge_use == "neighbors":
+        return uncovered_weights_note()
     return ArtifactError(
         f"this release holds no predictions: under unit {guarantee.unit!r} the prediction for a node is only "
         "for someone entitled to its record. Load the run folder that has per_node/ beside release/, or name "
@@ -79,11 +79,11 @@ def no_predictions(guarantee: Guarantee) -> ArtifactError | UnitError:
     )
 
 
-def uncovered() -> UnitError:
-    """Return what is said where weights were trained on exact neighbours, and no prediction is covered."""
+def uncovered_weights_note() -> UnitError:
+    """Return what is said where weights were trained on exact neighbors, and no prediction is covered."""
     return UnitError(
-        "this model was trained on exact neighbours, and its guarantee covers the weights alone: a "
+        "this model was trained on exact neighbors, and its guarantee covers the weights alone: a "
         "prediction reads the records of all nodes that reach its own, and nothing hides them. Run "
         "model.module_ where whoever sees the result is entitled to all of these records, or fit with "
-        "reads='published', whose predictions are covered"
+        "neighborhood='published', whose predictions are covered"
     )

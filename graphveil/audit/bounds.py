@@ -19,8 +19,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import betaincinv
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 
 CONFIDENCE = 0.99
 _REACH = 60.0  # standard deviations of counts, beyond which nothing is left of their law
@@ -35,9 +35,9 @@ class LowerBound:
         epsilon: a lower bound on epsilon at ``delta``, with probability ``confidence`` over the runs.
         delta: at which delta.
         confidence: how often such a bound is right, at least.
-        ceiling: the maximum certifiable epsilon, had every guess been right: no result of this size
+        max_certifiable: the maximum certifiable epsilon, had every guess been right: no result of this size
             certifies more. Infinite where the statistic has no largest value.
-        how: which bound, in words.
+        method: which bound, in words.
         mu: the lower bound on mu that epsilon follows from, or None.
 
     >>> print(repeated_runs(90, 100, 10, 100))
@@ -47,25 +47,29 @@ class LowerBound:
     epsilon: float
     delta: float
     confidence: float
-    ceiling: float
-    how: str
+    max_certifiable: float
+    method: str
     mu: float | None = None
 
     def __str__(self) -> str:
         """Say it in one line."""
         mu = "" if self.mu is None else f", mu >= {self.mu:.4f}"
-        most = "no maximum" if math.isinf(self.ceiling) else f"maximum certifiable {self.ceiling:.3f}"
+        most = (
+            "no maximum"
+            if math.isinf(self.max_certifiable)
+            else f"maximum certifiable {self.max_certifiable:.3f}"
+        )
         return (
             f"epsilon >= {self.epsilon:.3f} at delta = {self.delta:g}{mu} with confidence "
-            f"{100 * self.confidence:g} % ({self.how}; {most})"
+            f"{100 * self.confidence:g} % ({self.method}; {most})"
         )
 
 
 @checked
-def at_least(successes: int, trials: int, significance: float) -> float:
+def clopper_pearson_lower(successes: int, trials: int, significance: float) -> float:
     """Return the Clopper-Pearson lower bound on a probability: one-sided, at this significance.
 
-    >>> round(at_least(5, 10, 0.05), 6)
+    >>> round(clopper_pearson_lower(5, 10, 0.05), 6)
     0.222441
     """
     _check_counts(successes, trials)
@@ -75,21 +79,21 @@ def at_least(successes: int, trials: int, significance: float) -> float:
 
 
 @checked
-def at_most(successes: int, trials: int, significance: float) -> float:
+def clopper_pearson_upper(successes: int, trials: int, significance: float) -> float:
     """Return the Clopper-Pearson upper bound on a probability: one-sided, at this significance.
 
-    >>> round(at_most(0, 100, 0.05), 6)  # the rule of three
+    >>> round(clopper_pearson_upper(0, 100, 0.05), 6)  # the rule of three
     0.029513
     """
-    return 1.0 - at_least(trials - successes, trials, significance)
+    return 1.0 - clopper_pearson_lower(trials - successes, trials, significance)
 
 
 @checked
 def repeated_runs(
-    hits: int,
+    tp: int,
     with_canary: int,
-    alarms: int,
-    without: int,
+    fp: int,
+    without_canary: int,
     *,
     delta: float = 0.0,
     confidence: float = CONFIDENCE,
@@ -97,10 +101,10 @@ def repeated_runs(
     """Return the lower bound on epsilon from independent runs with a canary and without it.
 
     Args:
-        hits: runs with the canary in which the test said "with".
+        tp: runs with the canary in which the test said "with".
         with_canary: all runs with it.
-        alarms: runs without it in which the test said "with".
-        without: all runs without it.
+        fp: runs without it in which the test said "with".
+        without_canary: all runs without it.
         delta: at which delta.
         confidence: of the bound; the test must not have been chosen by these runs.
 
@@ -110,24 +114,28 @@ def repeated_runs(
     >>> round(repeated_runs(900, 1000, 100, 1000, delta=1e-5).epsilon, 4)
     1.9288
     """
-    _check.within(0, 1, delta=delta)
+    checks.within(0, 1, delta=delta)
     _check_confidence(confidence)
-    epsilon = _from_counts(hits, with_canary, alarms, without, delta, 1 - confidence)
-    ceiling = _from_counts(with_canary, with_canary, 0, without, delta, 1 - confidence)
+    epsilon = _from_counts(tp, with_canary, fp, without_canary, delta, 1 - confidence)
+    max_certifiable = _from_counts(with_canary, with_canary, 0, without_canary, delta, 1 - confidence)
     return LowerBound(
-        epsilon=epsilon, delta=delta, confidence=confidence, ceiling=ceiling, how="repeated runs"
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        max_certifiable=max_certifiable,
+        method="repeated runs",
     )
 
 
 @checked
 def odds_of_runs(
-    hits: int, with_canary: int, alarms: int, without: int, *, confidence: float = CONFIDENCE
+    tp: int, with_canary: int, fp: int, without_canary: int, *, confidence: float = CONFIDENCE
 ) -> LowerBound:
     """Return the lower bound on epsilon at delta = 0 that the odds ratio of independent runs gives.
 
-    Given how often the test said "with" in all, ``hits`` has Fisher's noncentral hypergeometric law, whose
+    Given how often the test said "with" in all, ``tp`` has Fisher's noncentral hypergeometric law, whose
     upper tail grows with the odds ratio. The least ratio under which so many hits are as likely as the
-    significance is its bound, and half of its logarithm is one on epsilon. For randomised bits, whose odds
+    significance is its bound, and half of its logarithm is one on epsilon. For randomized bits, whose odds
     ratio is e^(2 epsilon), it costs 3.3 / sqrt(n) of epsilon where :func:`repeated_runs` costs 5.2 / sqrt(n).
 
     Raises:
@@ -137,38 +145,38 @@ def odds_of_runs(
     2.02
     """
     _check_confidence(confidence)
-    _check_counts(hits, with_canary)
-    _check_counts(alarms, without)
-    told = _log_odds(hits, with_canary, alarms, without, 1 - confidence)
-    most = _log_odds(with_canary, with_canary, 0, without, 1 - confidence)
+    _check_counts(tp, with_canary)
+    _check_counts(fp, without_canary)
+    log_odds_bound = _log_odds(tp, with_canary, fp, without_canary, 1 - confidence)
+    most = _log_odds(with_canary, with_canary, 0, without_canary, 1 - confidence)
     return LowerBound(
-        epsilon=max(0.0, told / 2),
+        epsilon=max(0.0, log_odds_bound / 2),
         delta=0.0,
         confidence=confidence,
-        ceiling=max(0.0, most / 2),
-        how="odds of repeated runs",
+        max_certifiable=max(0.0, most / 2),
+        method="odds of repeated runs",
     )
 
 
-def _log_odds(hits: int, with_canary: int, alarms: int, without: int, significance: float) -> float:
+def _log_odds(tp: int, with_canary: int, fp: int, without_canary: int, significance: float) -> float:
     """Return the lower bound on the logarithm of the odds ratio."""
-    said = hits + alarms
-    least, most = max(0, said - without), min(with_canary, said)
-    if hits == least:
+    positives = tp + fp
+    least, most = max(0, positives - without_canary), min(with_canary, positives)
+    if tp == least:
         return -math.inf  # no count is smaller
-    cells = 1 + np.array([hits, with_canary - hits, alarms, without - alarms], dtype=np.float64)
+    cells = 1 + np.array([tp, with_canary - tp, fp, without_canary - fp], dtype=np.float64)
     spread = 1 / math.sqrt(float((1 / cells).sum()))  # of hits, about; of the log odds it is the inverse
     reach = math.ceil(_REACH * (1 + spread))
-    counts = np.arange(max(least, hits - reach), min(most, hits + reach) + 1, dtype=np.float64)
+    counts = np.arange(max(least, tp - reach), min(most, tp + reach) + 1, dtype=np.float64)
     below = counts[:-1]
-    ratios = np.log((with_canary - below) * (said - below)) - np.log(
-        (below + 1) * (without - said + below + 1)
+    ratios = np.log((with_canary - below) * (positives - below)) - np.log(
+        (below + 1) * (without_canary - positives + below + 1)
     )
     weights = np.append(0.0, np.cumsum(ratios))
-    middle = -float(ratios[min(max(hits - int(counts[0]), 1), len(ratios)) - 1])  # where hits are likeliest
+    middle = -float(ratios[min(max(tp - int(counts[0]), 1), len(ratios)) - 1])  # where hits are likeliest
 
     def excess(log_odds: float) -> float:
-        return _log_tail(weights + log_odds * counts, counts >= hits) - math.log(significance)
+        return _log_tail(weights + log_odds * counts, counts >= tp) - math.log(significance)
 
     low = high = middle
     while excess(low) > 0:
@@ -185,10 +193,10 @@ def _log_tail(weights: npt.NDArray[np.float64], tail: npt.NDArray[np.bool_]) -> 
 
 
 def _from_counts(
-    hits: int, with_canary: int, alarms: int, without: int, delta: float, significance: float
+    tp: int, with_canary: int, fp: int, without_canary: int, delta: float, significance: float
 ) -> float:
-    caught = at_least(hits, with_canary, significance / 2)
-    alarmed = at_most(alarms, without, significance / 2)
+    caught = clopper_pearson_lower(tp, with_canary, significance / 2)
+    alarmed = clopper_pearson_upper(fp, without_canary, significance / 2)
     return max(0.0, _log_ratio(caught, alarmed, delta), _log_ratio(1 - alarmed, 1 - caught, delta))
 
 
@@ -200,10 +208,10 @@ def _log_ratio(likely: float, unlikely: float, delta: float) -> float:
 
 
 def _check_counts(successes: int, trials: int) -> None:
-    _check.integer_at_least(1, trials=trials)
-    _check.integer_at_least(0, successes=successes)
-    _check.within(0, trials, successes=successes)
+    checks.integer_at_least(1, trials=trials)
+    checks.integer_at_least(0, successes=successes)
+    checks.within(0, trials, successes=successes)
 
 
 def _check_confidence(confidence: float) -> None:
-    _check.positive(confidence=confidence, significance=1 - confidence)
+    checks.positive(confidence=confidence, significance=1 - confidence)

@@ -1,4 +1,4 @@
-"""Whether two neighbours are told apart too well, by runs of the mechanism as it is, with its noise.
+"""Whether two neighbors are told apart too well, by runs of the mechanism as it is, with its noise.
 
 For mechanisms with secret randomness besides their noise, whose laws are mixtures: an event is looked for in
 one half of the runs and counted in the other, so the bound of its counts holds.
@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.audit.bounds import LowerBound, repeated_runs
-from graphveil.audit.noise import Noise, arrays_of
-from graphveil.audit.small_graphs import Neighbours, SmallGraph
+from graphveil.audit.noise import NoiseRecorder, arrays_of
+from graphveil.audit.small_graphs import Neighbors, SmallGraph
 
-Mechanism = Callable[[SmallGraph, Noise], Any]
+Mechanism = Callable[[SmallGraph, NoiseRecorder], Any]
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 1 - 1e-7  # several pairs are tried, and no sound mechanism is to be accused in years
 _QUANTILES = np.linspace(0.01, 0.99, 60)
-_MOST_ATOMS = 4
+_MAX_ATOMS = 4
 _WIDEST = 64  # entries of an output in which single values are looked for
 
 
@@ -33,7 +33,7 @@ class Event:
     threshold: float
     atoms: frozenset[bytes]
 
-    def happens(self, outputs: Floats) -> npt.NDArray[np.bool_]:
+    def occurs_in(self, outputs: Floats) -> npt.NDArray[np.bool_]:
         """Return for each row whether it does."""
         if self.weights is not None:
             return np.asarray(outputs @ self.weights > self.threshold)
@@ -42,7 +42,7 @@ class Event:
 
 def certified(
     mechanism: Mechanism,
-    pair: Neighbours,
+    pair: Neighbors,
     runs: int,
     delta: float,
     seed: int,
@@ -53,9 +53,9 @@ def certified(
     if both[0].shape[1] != both[1].shape[1]:
         return repeated_runs(runs, runs, 0, runs, delta=delta, confidence=confidence)
     half = runs // 2
-    event = likeliest(both[0][:half], both[1][:half], delta)
-    hits, alarms = (int(event.happens(rows[half:]).sum()) for rows in both)
-    return repeated_runs(hits, runs - half, alarms, runs - half, delta=delta, confidence=confidence)
+    event = most_distinguishing_event(both[0][:half], both[1][:half], delta)
+    tp, fp = (int(event.occurs_in(rows[half:]).sum()) for rows in both)
+    return repeated_runs(tp, runs - half, fp, runs - half, delta=delta, confidence=confidence)
 
 
 def outputs(mechanism: Mechanism, graph: SmallGraph, runs: int, seed: int) -> Floats:
@@ -67,24 +67,24 @@ def outputs(mechanism: Mechanism, graph: SmallGraph, runs: int, seed: int) -> Fl
 
 
 def _output(mechanism: Mechanism, graph: SmallGraph, rng: np.random.Generator) -> Floats:
-    noise = Noise(rng)
+    noise = NoiseRecorder(rng)
     returned = mechanism(graph, noise)
     parts = [np.asarray(step.outcome, dtype=np.float64).ravel() for step in noise.steps]
     parts += [array.astype(np.float64).ravel() for array in arrays_of(returned)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def likeliest(first: Floats, second: Floats, delta: float) -> Event:
+def most_distinguishing_event(first: Floats, second: Floats, delta: float) -> Event:
     """Return the event that tells first from second best, in these runs."""
     events = _thresholds(first, second)
     if first.shape[1] <= _WIDEST:
         events.append(_atoms(first, second))
 
-    def told(event: Event) -> float:
-        hits, alarms = (int(event.happens(rows).sum()) for rows in (first, second))
-        return repeated_runs(hits, len(first), alarms, len(second), delta=delta, confidence=0.99).epsilon
+    def bound_of(event: Event) -> float:
+        tp, fp = (int(event.occurs_in(rows).sum()) for rows in (first, second))
+        return repeated_runs(tp, len(first), fp, len(second), delta=delta, confidence=0.99).epsilon
 
-    return max(events, key=told)
+    return max(events, key=bound_of)
 
 
 def _thresholds(first: Floats, second: Floats) -> list[Event]:
@@ -103,4 +103,4 @@ def _atoms(first: Floats, second: Floats) -> Event:
     """Return the values that occur again and again, and on the other side never."""
     ours, theirs = (Counter(entry.tobytes() for row in rows for entry in row) for rows in (first, second))
     alone = [(count, value) for value, count in ours.items() if count > 1 and not theirs[value]]
-    return Event(None, 0.0, frozenset(value for _, value in sorted(alone, reverse=True)[:_MOST_ATOMS]))
+    return Event(None, 0.0, frozenset(value for _, value in sorted(alone, reverse=True)[:_MAX_ATOMS]))

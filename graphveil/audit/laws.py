@@ -1,8 +1,8 @@
 """What single steps of a mechanism draw, and what two laws of one step tell apart, from below.
 
-A :class:`Loss` never says more than is true: a privacy loss of ``pure`` happens with probability ``mass`` at
-least, on top of it stands a Gaussian of parameter mu, and with probability ``certain`` everything is told.
-``alone`` is the epsilon that some event of a single step shows.
+A :class:`LossLowerBound` never says more than is true: a privacy loss of ``pure`` happens with probability
+``mass`` at least, on top of it stands a Gaussian of parameter mu, and with probability ``certain`` everything
+is told. ``alone`` is the epsilon that some event of a single step shows.
 """
 
 import math
@@ -23,7 +23,7 @@ SAME = 1e-9  # relative; sums in another order differ by less
 
 
 @dataclass(frozen=True)
-class Loss:
+class LossLowerBound:
     """How much two transcripts differ, from below."""
 
     mu_squared: float = 0.0
@@ -32,9 +32,9 @@ class Loss:
     certain: float = 0.0
     alone: float = 0.0
 
-    def __add__(self, other: "Loss") -> "Loss":
+    def __add__(self, other: "LossLowerBound") -> "LossLowerBound":
         """Return the loss of both, drawn independently."""
-        return Loss(
+        return LossLowerBound(
             self.mu_squared + other.mu_squared,
             self.pure + other.pure,
             self.mass * other.mass,
@@ -57,9 +57,9 @@ class Loss:
 
         With a pure loss L of mass P beside a Gaussian, delta(e) >= P delta(e - L; mu).
 
-        >>> Loss(pure=1.5, mass=0.5).epsilon(0.0)
+        >>> LossLowerBound(pure=1.5, mass=0.5).epsilon(0.0)
         1.5
-        >>> Loss(certain=0.4).epsilon(1e-5)
+        >>> LossLowerBound(certain=0.4).epsilon(1e-5)
         inf
         """
         if self.certain > delta:
@@ -84,7 +84,7 @@ class Law(ABC):
         """Return an outcome."""
 
     @abstractmethod
-    def against(self, other: Any, delta: float) -> Loss:
+    def against(self, other: Any, delta: float) -> LossLowerBound:
         """Return what tells this law from another of the same kind and shape."""
 
     def scale_differs(self, other: Any) -> bool:
@@ -115,9 +115,9 @@ class Exact(Law):
         """Return the value."""
         return self.value
 
-    def against(self, other: "Exact", delta: float) -> Loss:
+    def against(self, other: "Exact", delta: float) -> LossLowerBound:
         """Return everything if values differ."""
-        return Loss() if same(self.value, other.value) else Loss(certain=1.0)
+        return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,36 +140,36 @@ class GaussianLaw(Law):
         """Whether sigma differs."""
         return not same(self.sigma, other.sigma)
 
-    def against(self, other: "GaussianLaw", delta: float) -> Loss:
+    def against(self, other: "GaussianLaw", delta: float) -> LossLowerBound:
         """Return mu, or what the length of the noise tells if its scale is another."""
         if self.scale_differs(other):
             return _of_scales(self, other, delta)
         if not (self.sigma > 0).all():
-            return Loss() if same(self.value, other.value) else Loss(certain=1.0)
-        return Loss(mu_squared=float(np.square((self.value - other.value) / self.sigma).sum()))
+            return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
+        return LossLowerBound(mu_squared=float(np.square((self.value - other.value) / self.sigma).sum()))
 
     def shared(self, later: "GaussianLaw") -> Floats:
         """Return the difference, in which the noise cancels."""
         return np.asarray(self.value / self.sigma - later.value / later.sigma)
 
 
-def _of_scales(one: GaussianLaw, other: GaussianLaw, delta: float) -> Loss:
+def _of_scales(one: GaussianLaw, other: GaussianLaw, delta: float) -> LossLowerBound:
     """Return the loss of one event: the noise is longer than some t, for the wider of the two laws.
 
-    The narrower law's centre may lie elsewhere: its probability is bounded by the triangle inequality.
+    The narrower law's center may lie elsewhere: its probability is bounded by the triangle inequality.
     """
     if not delta:
-        return Loss(certain=1.0)  # ratios of tails have no bound
+        return LossLowerBound(certain=1.0)  # ratios of tails have no bound
     wide, narrow = float(one.sigma.mean()), float(other.sigma.mean())
     if not wide > narrow:
-        return Loss()  # the other direction says more
+        return LossLowerBound()  # the other direction says more
     k, t = one.value.size, wide * np.sqrt(chi2.isf(np.geomspace(1e-12, 0.5, 100), one.value.size))
     apart = float(np.linalg.norm(one.value - other.value))
     likely = chi2.sf(np.square(t / wide), k) - delta
     rare = chi2.logsf(np.square(np.maximum(t - apart, 0) / narrow), k) if narrow > 0 else -np.inf + 0 * t
     seen = likely > 0
-    told = np.log(likely[seen]) - rare[seen]
-    return Loss(alone=float(told.max(initial=0.0)))
+    log_ratios = np.log(likely[seen]) - rare[seen]
+    return LossLowerBound(alone=float(log_ratios.max(initial=0.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,12 +192,16 @@ class LaplaceLaw(Law):
         """Whether the scale differs."""
         return not same(self.scale, other.scale)
 
-    def against(self, other: "LaplaceLaw", delta: float) -> Loss:
+    def against(self, other: "LaplaceLaw", delta: float) -> LossLowerBound:
         """Return |change| / scale, which half of the outcomes have; another scale has no bound."""
         if self.scale_differs(other):
-            return Loss(certain=1.0) if not delta else Loss(alone=_of_tails(self, other, delta))
+            return (
+                LossLowerBound(certain=1.0)
+                if not delta
+                else LossLowerBound(alone=_of_tails(self, other, delta))
+            )
         moved = np.abs(self.value - other.value) / self.scale
-        return Loss(pure=float(moved.sum()), mass=0.5 ** int((moved > SAME).sum()))
+        return LossLowerBound(pure=float(moved.sum()), mass=0.5 ** int((moved > SAME).sum()))
 
     def shared(self, later: "LaplaceLaw") -> Floats:
         """Return the difference, in which the noise cancels."""
@@ -214,7 +218,7 @@ def _of_tails(one: LaplaceLaw, other: LaplaceLaw, delta: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class FlipLaw(Law):
-    """Randomised response: each bit is chosen with probability 2 q, and replaced by a fair one."""
+    """Randomized response: each bit is chosen with probability 2 q, and replaced by a fair one."""
 
     bits: npt.NDArray[np.bool_]
     flip: Floats
@@ -233,7 +237,7 @@ class FlipLaw(Law):
         """Whether the probability differs."""
         return not same(self.flip, other.flip)
 
-    def against(self, other: "FlipLaw", delta: float) -> Loss:
+    def against(self, other: "FlipLaw", delta: float) -> LossLowerBound:
         """Return the loss of the likeliest answers."""
         ones = [
             np.broadcast_to(np.where(law.bits, 1 - law.flip, law.flip), self.shape) for law in (self, other)
@@ -265,23 +269,23 @@ class ChoiceLaw(Law):
         beyond = np.cumsum(self.probabilities, axis=1) < rng.random((len(self.probabilities), 1))
         return np.asarray(np.minimum(beyond.sum(axis=1), self.shape[1] - 1))
 
-    def against(self, other: "ChoiceLaw", delta: float) -> Loss:
+    def against(self, other: "ChoiceLaw", delta: float) -> LossLowerBound:
         """Return the loss of the choices that tell most."""
         return of_choices(self.probabilities, other.probabilities)
 
 
-def of_choices(ours: Floats, theirs: Floats) -> Loss:
-    """Return the loss of every row's most telling choice; a choice that only we make tells everything."""
+def of_choices(ours: Floats, theirs: Floats) -> LossLowerBound:
+    """Return the loss of every row's most distinguishing choice; one that only we make reveals everything."""
     if not ours.size:
-        return Loss()
+        return LossLowerBound()
     only = np.where(theirs <= 0, ours, 0.0).sum(axis=1).max()
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where((ours > 0) & (theirs > 0), np.log(ours / theirs), -np.inf)
     best = ratio.argmax(axis=1)
     rows = np.arange(len(ours))
-    telling = ratio[rows, best] > SAME
-    pure = float(ratio[rows, best][telling].sum())
-    return Loss(pure=pure, mass=float(ours[rows, best][telling].prod()), certain=float(only))
+    distinguishing = ratio[rows, best] > SAME
+    pure = float(ratio[rows, best][distinguishing].sum())
+    return LossLowerBound(pure=pure, mass=float(ours[rows, best][distinguishing].prod()), certain=float(only))
 
 
 def same(one: Any, other: Any) -> bool:

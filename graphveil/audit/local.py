@@ -6,25 +6,25 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence, odds_of_runs, repeated_runs
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, LocalNoise, MultiBit
 from graphveil.mechanisms.local.feature_rr import Bins
 
-PEOPLE = 1 << 18
+NUM_RECORDS = 1 << 18
 _NUMBERS = 1 << 22  # of features that are drawn at a time
-_FEWEST, MOST = 1 << 16, 1 << 28  # features of one law, on either side
+_MIN_REPORTS, MAX_REPORTS = 1 << 16, 1 << 28  # features of one law, on either side
 _NEEDED, _NEEDED_OF_BITS = 4000, 1700  # over epsilon squared: for a bound some 8 % below
-_MOST_LAWS = 4
-_MOST_PEOPLE = 1 << 32
+_MAX_LAWS = 4
+_MAX_RECORDS = 1 << 32
 
 
 @checked
-def plant_labels(
+def audit_label_mechanism(
     mechanism: LabelMechanism,
     *,
-    people: int = PEOPLE,
+    num_records: int = NUM_RECORDS,
     confidence: float = CONFIDENCE,
     noise: LocalNoise | None = None,
 ) -> LowerBound:
@@ -33,26 +33,26 @@ def plant_labels(
     The event is "says class 0, and not class 1", whose likelihood ratio is e^epsilon exactly.
 
     >>> from graphveil.mechanisms import LabelRR
-    >>> found = plant_labels(LabelRR(epsilon=1.0, classes=4), noise=LocalNoise(unsafe_noise_seed=0))
+    >>> found = audit_label_mechanism(LabelRR(epsilon=1.0, classes=4), noise=LocalNoise(unsafe_noise_seed=0))
     >>> 0.95 < found.epsilon <= 1.0
     True
     """
-    _check_people(people, confidence)
-    labels = np.arange(2 * people) % 2
-    said = mechanism.perturb(labels, stream=(noise or LocalNoise()).stream("labels"))
-    members = mechanism.members(said)
-    heard = members[:, 0] & ~members[:, 1]
-    return _counted(heard, labels == 0, confidence)
+    _check_num_records(num_records, confidence)
+    labels = np.arange(2 * num_records) % 2
+    reported = mechanism.perturb(labels, stream=(noise or LocalNoise()).stream("labels"))
+    members = mechanism.members(reported)
+    detected = members[:, 0] & ~members[:, 1]
+    return _counted(detected, labels == 0, confidence)
 
 
 @checked
-def plant_features(
+def audit_feature_mechanism(
     mechanism: FeatureMechanism,
     *,
-    people: int = PEOPLE,
+    num_records: int = NUM_RECORDS,
     confidence: float = CONFIDENCE,
     noise: LocalNoise | None = None,
-    most: int = MOST,
+    most: int = MAX_REPORTS,
 ) -> LowerBound | None:
     """Return the lower bound on a feature mechanism's epsilon, or None where its event is too rare to count.
 
@@ -65,14 +65,14 @@ def plant_features(
 
     Args:
         mechanism: what people do to their features.
-        people: how many, of either half together; features of one law are counted instead where they are
+        num_records: how many, of either half together; features of one law are counted instead where they are
             told on their own.
         confidence: of the bound.
         noise: where it is drawn from; fresh by default.
         most: features of one law that are told by either of the worst records, at most.
     """
-    _check_people(people, confidence)
-    _check.integer_at_least(1, most=most)
+    _check_num_records(num_records, confidence)
+    checks.integer_at_least(1, most=most)
     if isinstance(mechanism, FeatureRR) and mechanism.dim > 1:
         return _by_feature(mechanism, confidence, noise or LocalNoise(), most)
     if not isinstance(mechanism, MultiBit) and mechanism.dim > 1:
@@ -81,72 +81,76 @@ def plant_features(
     low, high = (
         np.broadcast_to(bound, mechanism.dim) for bound in (mechanism.bounds.low, mechanism.bounds.high)
     )
-    heard, inside = [], []
+    detected, inside = [], []
     block = max(2, _NUMBERS // mechanism.dim)
-    for start in range(0, 2 * people, block):
-        rows = np.arange(start, min(2 * people, start + block))
+    for start in range(0, 2 * num_records, block):
+        rows = np.arange(start, min(2 * num_records, start + block))
         x = np.where((rows % 2 == 0)[:, None], high, low)
-        told = mechanism.perturb(x, stream=stream, rows=rows).values
-        heard.append((told >= told.max()).all(axis=1))
+        outcome = mechanism.perturb(x, stream=stream, rows=rows).values
+        detected.append((outcome >= outcome.max()).all(axis=1))
         inside.append(rows % 2 == 0)
-    return _counted(np.concatenate(heard), np.concatenate(inside), confidence)
+    return _counted(np.concatenate(detected), np.concatenate(inside), confidence)
 
 
-def _check_people(people: int, confidence: float) -> None:
-    _check.within(1, _MOST_PEOPLE, people=people)
+def _check_num_records(num_records: int, confidence: float) -> None:
+    checks.within(1, _MAX_RECORDS, num_records=num_records)
     _check_confidence(confidence)
 
 
 def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most: int) -> LowerBound | None:
     """Add up the bounds of features: how often the highest bin is told by either of the worst records."""
     laws = list(dict.fromkeys(mechanism.features))
-    if len(laws) > _MOST_LAWS:
+    if len(laws) > _MAX_LAWS:
         return None
     which = np.array([laws.index(law) for law in mechanism.features])
     sizes = np.bincount(which)
-    people = max(math.ceil(_told(law, most) / size) for law, size in zip(laws, sizes.tolist(), strict=True))
-    heard = _highest(mechanism, which, people, noise)
+    num_records = max(
+        math.ceil(_needed_reports(law, most) / size) for law, size in zip(laws, sizes.tolist(), strict=True)
+    )
+    detected = _highest(mechanism, which, num_records, noise)
     significance = (1 - confidence) / len(laws)
     bounds = [
         (odds_of_runs if law.k == 2 else repeated_runs)(
-            hits, people * size, alarms, people * size, confidence=1 - significance
+            tp, num_records * size, fp, num_records * size, confidence=1 - significance
         )
-        for law, size, hits, alarms in zip(laws, sizes.tolist(), *heard.tolist(), strict=True)
+        for law, size, tp, fp in zip(laws, sizes.tolist(), *detected.tolist(), strict=True)
     ]
     return replace(
         bounds[0],
         epsilon=float(sum(size * bound.epsilon for size, bound in zip(sizes, bounds, strict=True))),
         confidence=confidence,
-        ceiling=float(sum(size * bound.ceiling for size, bound in zip(sizes, bounds, strict=True))),
-        how="counts of runs, feature by feature",
+        max_certifiable=float(
+            sum(size * bound.max_certifiable for size, bound in zip(sizes, bounds, strict=True))
+        ),
+        method="counts of runs, feature by feature",
     )
 
 
-def _told(law: Bins, most: int) -> int:
+def _needed_reports(law: Bins, most: int) -> int:
     """Return how many features of a law are told by either of the worst records."""
     if not law.epsilon:
-        return _FEWEST
+        return _MIN_REPORTS
     needed = (_NEEDED_OF_BITS if law.k == 2 else _NEEDED) / law.epsilon**2
-    return min(most, max(_FEWEST, math.ceil(needed)))
+    return min(most, max(_MIN_REPORTS, math.ceil(needed)))
 
 
 def _highest(
-    mechanism: FeatureRR, which: npt.NDArray[np.int64], people: int, noise: LocalNoise
+    mechanism: FeatureRR, which: npt.NDArray[np.int64], num_records: int, noise: LocalNoise
 ) -> npt.NDArray[np.int64]:
     """Return how often highest and lowest records told a feature's highest bin, law by law: (2, laws)."""
     stream, top = noise.stream("features"), mechanism.sizes - 1
     low, high = (np.broadcast_to(end, mechanism.dim) for end in (mechanism.bounds.low, mechanism.bounds.high))
-    heard = np.zeros((2, mechanism.dim), dtype=np.int64)
+    detected = np.zeros((2, mechanism.dim), dtype=np.int64)
     block = max(2, _NUMBERS // mechanism.dim)
-    for start in range(0, 2 * people, block):
-        rows = np.arange(start, min(2 * people, start + block))
+    for start in range(0, 2 * num_records, block):
+        rows = np.arange(start, min(2 * num_records, start + block))
         for side, record in enumerate((high, low)):
             own = rows[rows % 2 == side]
             x = np.broadcast_to(record, (len(own), mechanism.dim))
-            heard[side] += (mechanism.perturb(x, stream=stream, rows=own).values == top).sum(axis=0)
-    return np.stack([np.bincount(which, weights=told).astype(np.int64) for told in heard])
+            detected[side] += (mechanism.perturb(x, stream=stream, rows=own).values == top).sum(axis=0)
+    return np.stack([np.bincount(which, weights=outcome).astype(np.int64) for outcome in detected])
 
 
-def _counted(heard: np.ndarray, inside: np.ndarray, confidence: float) -> LowerBound:
-    hits, alarms = int(heard[inside].sum()), int(heard[~inside].sum())
-    return repeated_runs(hits, int(inside.sum()), alarms, int((~inside).sum()), confidence=confidence)
+def _counted(detected: np.ndarray, inside: np.ndarray, confidence: float) -> LowerBound:
+    tp, fp = int(detected[inside].sum()), int(detected[~inside].sum())
+    return repeated_runs(tp, int(inside.sum()), fp, int((~inside).sum()), confidence=confidence)

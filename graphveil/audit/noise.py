@@ -1,6 +1,6 @@
 """The noise that a mechanism is handed in an audit: it draws, and writes down what from.
 
-A replay hands the neighbour the outcomes of the first run. So every step is compared given the same
+A replay hands the neighbor the outcomes of the first run. So every step is compared given the same
 outcomes before it, which is what adaptive composition is about, and whatever differs beyond the steps was
 never covered.
 """
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._typed import checked
+from graphveil._util.typed import checked
 from graphveil.audit.laws import ChoiceLaw, Exact, FlipLaw, Floats, GaussianLaw, LaplaceLaw, Law
 from graphveil.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class NoiseStep:
     """One law that was drawn from, the stream of randomness that was named for it, and what came out."""
 
     law: Law
@@ -33,16 +33,16 @@ class Step:
 
 
 class DivergedError(Exception):
-    """Raised within a mechanism whose neighbour took another path."""
+    """Raised within a mechanism whose neighbor took another path."""
 
 
 @checked
-class Noise:
+class NoiseRecorder:
     """Draws, and remembers the laws; with ``given`` it repeats the outcomes of another run.
 
     ``stream`` names a source of randomness: steps of one stream draw the same noise, as from one seed.
 
-    >>> noise = Noise(np.random.default_rng(0))
+    >>> noise = NoiseRecorder(np.random.default_rng(0))
     >>> noise.gaussian([1.0, 2.0], sigma=0.5).shape
     (2,)
     >>> noise.flip([True], epsilon=1.0).dtype, len(noise.steps)
@@ -54,13 +54,13 @@ class Noise:
         rng: np.random.Generator,
         *,
         hidden: np.random.Generator | None = None,
-        given: list[Step] | None = None,
-        silent: bool = False,
+        given: list[NoiseStep] | None = None,
+        zero_noise: bool = False,
     ) -> None:
-        """Take where randomness comes from; ``silent`` gives out what noise would be added to."""
-        self.steps: list[Step] = []
+        """Take where randomness comes from; ``zero_noise`` gives out what noise would be added to."""
+        self.steps: list[NoiseStep] = []
         self.used_hidden = False
-        self._rng, self._hidden, self._given, self._silent = rng, hidden or rng, given, silent
+        self._rng, self._hidden, self._given, self._silent = rng, hidden or rng, given, zero_noise
         self._seed = int(rng.integers(1 << 62))
 
     @property
@@ -89,7 +89,7 @@ class Noise:
     def flip(
         self, bits: npt.ArrayLike, epsilon: npt.ArrayLike, *, stream: Hashable | None = None
     ) -> np.ndarray[Any, Any]:
-        """Return randomised bits: each is wrong with probability 1 / (1 + e^epsilon)."""
+        """Return randomized bits: each is wrong with probability 1 / (1 + e^epsilon)."""
         given, budget = _spread(bits, epsilon=epsilon)
         wrong = np.asarray(1 / (1 + np.exp(budget)))
         found: np.ndarray[Any, Any] = self._step(FlipLaw(given.astype(bool), wrong), stream)
@@ -113,12 +113,14 @@ class Noise:
         number = len(self.steps)
         if self._given is not None:
             before = self._given[number] if number < len(self._given) else None
-            self.steps.append(Step(law, stream, None if before is None else before.outcome))
+            self.steps.append(NoiseStep(law, stream, None if before is None else before.outcome))
             if before is None or before.sort != self.steps[-1].sort:
                 raise DivergedError
             return before.outcome
         outcome = getattr(law, "value", None) if self._silent else None
-        self.steps.append(Step(law, stream, law.draw(self._source(stream)) if outcome is None else outcome))
+        self.steps.append(
+            NoiseStep(law, stream, law.draw(self._source(stream)) if outcome is None else outcome)
+        )
         return self.steps[-1].outcome
 
     def _source(self, stream: Hashable | None) -> np.random.Generator:

@@ -11,12 +11,12 @@ import numpy as np
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.privacy.gaussian import epsilon_of
 
-_MOST_EPSILON, _MOST_MU = 60.0, 60.0
+_MAX_EPSILON, _MAX_MU = 60.0, 60.0
 _BISECTIONS = 60
 
 
@@ -40,20 +40,20 @@ def one_run(
     epsilon >= 3.055 at delta = 0 with confidence 99 % (one run; maximum certifiable 3.055)
     """
     _check_guesses(canaries, guesses, correct)
-    _check.within(0, 1, delta=delta)
+    checks.within(0, 1, delta=delta)
     _check_confidence(confidence)
 
     def certified(right: int) -> float:
         return _largest_rejected(
-            lambda epsilon: p_value(canaries, guesses, right, epsilon, delta), 1 - confidence, _MOST_EPSILON
+            lambda epsilon: p_value(canaries, guesses, right, epsilon, delta), 1 - confidence, _MAX_EPSILON
         )
 
     return LowerBound(
         epsilon=certified(correct),
         delta=delta,
         confidence=confidence,
-        ceiling=certified(guesses),
-        how="one run",
+        max_certifiable=certified(guesses),
+        method="one run",
     )
 
 
@@ -93,14 +93,14 @@ def one_run_gaussian(
     True
     """
     _check_guesses(canaries, guesses, correct)
-    _check.positive(delta=delta)
+    checks.positive(delta=delta)
     _check_confidence(confidence)
 
     def certified(right: int) -> float:
         return _largest_rejected(
             lambda mu: 0.0 if gaussian_claim_fails(canaries, guesses, right, mu, 1 - confidence) else 1.0,
             1 - confidence,
-            _MOST_MU,
+            _MAX_MU,
         )
 
     mu = certified(correct)
@@ -108,8 +108,8 @@ def one_run_gaussian(
         epsilon=epsilon_of(mu, delta),
         delta=delta,
         confidence=confidence,
-        ceiling=epsilon_of(certified(guesses), delta),
-        how="one run, Gaussian",
+        max_certifiable=epsilon_of(certified(guesses), delta),
+        method="one run, Gaussian",
         mu=mu,
     )
 
@@ -149,7 +149,7 @@ def _largest_rejected(p_of: Callable[[float], float], significance: float, most:
 
 
 def _check_guesses(canaries: int, guesses: int, correct: int) -> None:
-    _check.integer_at_least(1, canaries=canaries, guesses=guesses)
-    _check.integer_at_least(0, correct=correct)
-    _check.within(1, canaries, guesses=guesses)
-    _check.within(0, guesses, correct=correct)
+    checks.integer_at_least(1, canaries=canaries, guesses=guesses)
+    checks.integer_at_least(0, correct=correct)
+    checks.within(1, canaries, guesses=guesses)
+    checks.within(0, guesses, correct=correct)

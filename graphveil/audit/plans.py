@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, _check_confidence
-from graphveil.audit.planted import Asking, Planted, plant
+from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
 from graphveil.privacy import PairwiseGaussian, compose, privacy_curve
 from graphveil.privacy.unit import NodeUnit
 from graphveil.release import ReleasePlan
@@ -27,18 +27,19 @@ class PlanAudit:
         claimed: the plan's own epsilon at its delta.
         delta, confidence: of the bound, over all queries together.
         planted: query by query.
-        silent: stages without canaries, which count as if they told nothing, each with why it has none.
+        without_canaries: stages without canaries, which count as if they told nothing, each with why it has
+            none.
     """
 
     epsilon: float
     claimed: float
     delta: float
     confidence: float
-    planted: tuple[Planted, ...]
-    silent: Mapping[str, str]
+    planted: tuple[CanaryResult, ...]
+    without_canaries: Mapping[str, str]
 
     @property
-    def holds(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the bound is at most the claim: anything else proves a fault."""
         return self.epsilon <= self.claimed
 
@@ -55,7 +56,7 @@ class PlanAudit:
             "delta": self.delta,
             "confidence": self.confidence,
             "share": self.share,
-            "holds": self.holds,
+            "valid": self.is_valid,
             "stages": [
                 {
                     "stage": one.stage,
@@ -63,12 +64,14 @@ class PlanAudit:
                     "epsilon_at_least": one.bound.epsilon,
                     "claimed": one.claimed,
                     "mu_at_least": one.bound.mu,
-                    "ceiling": None if math.isinf(one.bound.ceiling) else one.bound.ceiling,
-                    "bound": one.bound.how,
+                    "max_certifiable_epsilon": None
+                    if math.isinf(one.bound.max_certifiable)
+                    else one.bound.max_certifiable,
+                    "bound": one.bound.method,
                 }
                 for one in self.planted
             ],
-            "without_canaries": dict(self.silent),
+            "without_canaries": dict(self.without_canaries),
         }
 
 
@@ -84,42 +87,42 @@ def audit_plan(
 
     Each query is asked by the release path as the plan would ask it, on graphs of canaries alone. Bounds hold
     together with the given confidence. The composition of certified events is a lower bound because one
-    neighbour is the worst in each of them: an edge between the same two groups is in all hops, and a record
+    neighbor is the worst in each of them: an edge between the same two groups is in all hops, and a record
     of one group that is trained on also sends. The group that gives most away counts.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> from graphveil.release.plan import hops
     >>> plan = ReleasePlan(UndirectedEdge(), hops(1.0, 2, 16), delta=1e-5)
     >>> found = audit_plan(plan, unsafe_noise_seed=0)
-    >>> found.holds, found.share > 0.9
+    >>> found.is_valid, found.share > 0.9
     (True, True)
     """
     _check_confidence(confidence)
     for name, number in (("seed", seed), ("unsafe_noise_seed", unsafe_noise_seed)):
         if number is not None:
-            _check.integer_at_least(0, **{name: number})
+            checks.integer_at_least(0, **{name: number})
     groups = range(max(query.groups for query in plan.queries) if isinstance(plan.unit, NodeUnit) else 1)
-    asked = len(set(plan.queries)) * len(groups)
+    num_tests = len(set(plan.queries)) * len(groups)
     rng, pair = np.random.default_rng(seed), _worst_pair(plan)
     audits = []
     for group in groups:
-        asking = Asking(plan, 1 - (1 - confidence) / asked, rng, group, pair, unsafe_noise_seed)
-        found = {query: plant(query, asking) for query in dict.fromkeys(plan.queries)}
+        context = CanaryContext(plan, 1 - (1 - confidence) / num_tests, rng, group, pair, unsafe_noise_seed)
+        found = {query: insert_canaries(query, context) for query in dict.fromkeys(plan.queries)}
         audits.append(_composed(plan, found, confidence))
     return max(audits, key=lambda audit: audit.epsilon)
 
 
-def _composed(plan: ReleasePlan, found: dict[Query, Planted | str], confidence: float) -> PlanAudit:
+def _composed(plan: ReleasePlan, found: dict[Query, CanaryResult | str], confidence: float) -> PlanAudit:
     """Compose what was certified, query by query."""
     certified = [found[query] for query in plan.queries]
-    events = [one.certified for one in certified if isinstance(one, Planted)]
+    events = [one.certified for one in certified if isinstance(one, CanaryResult)]
     return PlanAudit(
         epsilon=privacy_curve(compose(*events)).epsilon(plan.delta) if events else 0.0,
         claimed=plan.epsilon,
         delta=plan.delta,
         confidence=confidence,
-        planted=tuple(one for one in found.values() if isinstance(one, Planted)),
-        silent={query.stage: one for query, one in found.items() if isinstance(one, str)},
+        planted=tuple(one for one in found.values() if isinstance(one, CanaryResult)),
+        without_canaries={query.stage: one for query, one in found.items() if isinstance(one, str)},
     )
 
 

@@ -5,26 +5,26 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from graphveil import _check
-from graphveil._typed import checked
-from graphveil.audit.laws import Loss
+from graphveil._util import checks
+from graphveil._util.typed import checked
+from graphveil.audit.laws import LossLowerBound
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.errors import ConfigError
-from graphveil.privacy.figures import counted
+from graphveil.privacy.formatting import counted
 from graphveil.privacy.gaussian import epsilon_of
 
 TOLERANCE = 1e-7  # relative; rounding is below it
 _OF_MU = 1e-6  # at which delta a claim of mu is compared with what is no Gaussian
 
 KINDS = {
-    "change": "a neighbour changes what is released by more than the claim allows",
+    "change": "a neighbor changes what is released by more than the claim allows",
     "control flow": "which steps are taken depends on the data beyond what was released",
     "shape": "the shape of what is released depends on the data",
     "noise scale": "the noise depends on the data",
     "reused noise": "two steps draw the same noise, which cancels",
     "exact output": "something is given out that is no function of the noisy answers",
     "mixture": "secret samples hide less than is claimed, by counts of runs",
-    "price": "a pair costs more than the whole release is charged for",
+    "privacy_cost": "a pair costs more than the whole release is charged for",
     "reach": "a row changes that what differs does not reach",
 }
 
@@ -32,7 +32,7 @@ KINDS = {
 @checked
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """One way in which a claim breaks, and the pair of neighbours that shows it.
+    """One way in which a claim breaks, and the pair of neighbors that shows it.
 
     ``epsilon`` is a lower bound at the claim's delta, ``mu`` the measured Gaussian part.
     """
@@ -50,18 +50,18 @@ class Finding:
 
     def __str__(self) -> str:
         """Say it, and show the pair."""
-        told = "everything" if math.isinf(self.epsilon) else f"epsilon >= {self.epsilon:.4g}"
+        shown = "everything" if math.isinf(self.epsilon) else f"epsilon >= {self.epsilon:.4g}"
         return (
-            f"{self.kind}: {KINDS[self.kind]} ({told})\n    one graph:  {self.first}\n"
+            f"{self.kind}: {KINDS[self.kind]} ({shown})\n    one graph:  {self.first}\n"
             f"    the other:  {self.second}{_records(self.first, self.second)}"
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain JSON; infinity is None."""
-        told = None if math.isinf(self.epsilon) else self.epsilon
+        shown = None if math.isinf(self.epsilon) else self.epsilon
         return {
             "kind": self.kind,
-            "epsilon": told,
+            "epsilon": shown,
             "mu": self.mu,
             "first": str(self.first),
             "second": str(self.second),
@@ -80,7 +80,7 @@ def _records(first: SmallGraph, second: SmallGraph) -> str:
 
 @checked
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class PrivacyClaim:
     """What is guaranteed for neighboring datasets: (epsilon, delta), or a Gaussian parameter mu."""
 
     epsilon: float | None = None
@@ -91,8 +91,8 @@ class Claim:
         """Require one of both."""
         if (self.epsilon is None) == (self.mu is None):
             raise ConfigError("a claim is epsilon= (with delta=) or mu=, one of both")
-        _check.within(0, 1, delta=self.delta)
-        _check.non_negative(
+        checks.within(0, 1, delta=self.delta)
+        checks.non_negative(
             **{k: v for k, v in (("epsilon", self.epsilon), ("mu", self.mu)) if v is not None}
         )
 
@@ -105,7 +105,7 @@ class Claim:
         return self.epsilon, self.delta
 
     @checked
-    def holds(self, loss: Loss) -> bool:
+    def is_satisfied_by(self, loss: LossLowerBound) -> bool:
         """Whether a measured loss is within the claim."""
         if self.mu is not None and not loss.pure and not loss.certain and not loss.alone:
             return loss.mu <= self.mu * (1 + TOLERANCE) + 1e-12
@@ -121,13 +121,13 @@ class Claim:
 
 @checked
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Report:
+class NeighborTestResult:
     """What a replay found; each kind of finding once, with the smallest pair that shows it.
 
     Args:
         unit, claim: what was claimed.
         findings: ways in which the claim breaks; empty if none was found.
-        pairs: how many neighbours were compared.
+        pairs: how many neighbors were compared.
         seconds: how long it took.
         largest: the largest epsilon, at the claim's delta, of any pair.
         largest_mu: the largest Gaussian part.
@@ -138,7 +138,7 @@ class Report:
     """
 
     unit: str
-    claim: Claim
+    claim: PrivacyClaim
     findings: tuple[Finding, ...]
     pairs: int
     seconds: float
@@ -182,12 +182,12 @@ class Report:
         }
 
 
-def _measured(report: Report) -> str:
+def _measured(report: NeighborTestResult) -> str:
     epsilon = "everything is told" if math.isinf(report.largest) else f"epsilon {report.largest:.4g}"
     return epsilon + (f", mu {report.largest_mu:.4g}" if report.largest_mu else "")
 
 
-def _limits(report: Report) -> str:
+def _limits(report: NeighborTestResult) -> str:
     if report.hidden:
         return (
             "limits: secret samples were drawn, so a few pairs were judged by counts of runs; a small excess "

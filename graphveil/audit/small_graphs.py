@@ -1,4 +1,4 @@
-"""Small graphs of every kind, and their neighbours under a unit of protection."""
+"""Small graphs of every kind, and their neighbors under a unit of protection."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -8,18 +8,18 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
 
 Pair = tuple[int, int]
 Floats = npt.NDArray[np.float64]
-Neighbours = tuple["SmallGraph", "SmallGraph"]
-Drawing = Callable[[np.random.Generator], Neighbours]
+Neighbors = tuple["SmallGraph", "SmallGraph"]
+Drawing = Callable[[np.random.Generator], Neighbors]
 
 KINDS = ("random", "star", "clique", "hubs", "isolated", "path", "matching", "empty")
 CLASSES, FEATURES = 3, 3
-NOBODY = -1  # the label of a null record
+NO_LABEL = -1  # the label of a null record
 
 NODES = 32  # at most
 _FEW = 9  # nodes of most graphs
@@ -37,7 +37,7 @@ class SmallGraph:
         y: labels, shape (nodes,).
         directed: whether a pair may be there without its opposite.
 
-    >>> SmallGraph.of(3, [(0, 1)], directed=False).a.tolist()
+    >>> SmallGraph.from_edges(3, [(0, 1)], directed=False).a.tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
 
@@ -49,11 +49,11 @@ class SmallGraph:
 
     @classmethod
     @checked
-    def of(
+    def from_edges(
         cls, nodes: int, edges: list[Pair], *, directed: bool, rng: np.random.Generator | None = None
     ) -> "SmallGraph":
         """Build one; features and labels are drawn, or zero."""
-        _check.within(1, NODES_AT_MOST, nodes=nodes)
+        checks.within(1, MAX_NODES, nodes=nodes)
         both = {pair for u, v in edges for pair in ([(u, v)] if directed else [(u, v), (v, u)]) if u != v}
         x, y = np.zeros((nodes, FEATURES)), np.zeros(nodes, dtype=np.int64)
         if rng is not None:
@@ -76,7 +76,7 @@ class SmallGraph:
         return replace(self, edges=tuple(sorted(edges)))
 
     @checked
-    def toggled(self, pair: Pair) -> "SmallGraph":
+    def toggle_edge(self, pair: Pair) -> "SmallGraph":
         """Return it without the edge if it has it, with it otherwise; both directions if undirected."""
         either = {pair} if self.directed else {pair, pair[::-1]}
         return self.with_edges(set(self.edges) ^ either)
@@ -84,10 +84,10 @@ class SmallGraph:
     @checked
     def with_record(self, node: int, x: npt.ArrayLike, y: int) -> "SmallGraph":
         """Return it with another record of a node."""
-        _check.within(0, self.nodes - 1, node=node)
+        checks.within(0, self.nodes - 1, node=node)
         features, labels = self.x.copy(), self.y.copy()
         if np.ndim(x):
-            _check.shape(features[node].shape, x=x)
+            checks.shape(features[node].shape, x=x)
         features[node], labels[node] = x, y
         return replace(self, x=features, y=labels)
 
@@ -101,7 +101,7 @@ class SmallGraph:
 
 
 _SHOWN = 12
-NODES_AT_MOST = 4096  # of a graph whose adjacency is a full matrix
+MAX_NODES = 4096  # of a graph whose adjacency is a full matrix
 
 
 def draw_graph(rng: np.random.Generator, *, directed: bool, least: int = 1, most: int = NODES) -> SmallGraph:
@@ -112,7 +112,7 @@ def draw_graph(rng: np.random.Generator, *, directed: bool, least: int = 1, most
     some = [(u, v) for u, v in zip(rows.tolist(), columns.tolist(), strict=True) if u != v]
     edges = _edges_of(kind, n, some)
     order = rng.permutation(n).tolist()
-    return SmallGraph.of(n, [(order[u], order[v]) for u, v in edges], directed=directed, rng=rng)
+    return SmallGraph.from_edges(n, [(order[u], order[v]) for u, v in edges], directed=directed, rng=rng)
 
 
 def _edges_of(kind: str, n: int, some: list[Pair]) -> list[Pair]:
@@ -131,33 +131,33 @@ def _edges_of(kind: str, n: int, some: list[Pair]) -> list[Pair]:
     return lines.get(kind, [])
 
 
-def neighbours_of(unit: str, nodes: int = NODES) -> Drawing:
-    """Return what draws two neighbours under a unit.
+def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
+    """Return what draws two neighbors under a unit.
 
-    ``undirected-edge`` and ``directed-edge`` toggle one edge. ``node-owner`` nulls one node's features, label
-    and own list; ``node`` its record and all its edges, whoever declares them. ``node-features`` puts another
-    record in a node's place and leaves the edges.
+    ``undirected-edge`` and ``directed-edge`` toggle one edge. ``node-record`` nulls one node's features,
+    label and own list; ``node`` its record and all its edges, whoever declares them. ``local-attributes``
+    puts another record in a node's place and leaves the edges.
 
-    >>> first, second = neighbours_of("undirected-edge")(np.random.default_rng(0))
+    >>> first, second = neighbors_of("undirected-edge")(np.random.default_rng(0))
     >>> len(set(first.edges) ^ set(second.edges))
     2
     """
     if unit not in _DRAWINGS:
         raise ConfigError(
-            f"unit={unit!r} has no neighbours to draw{_check.suggestion(unit, _DRAWINGS)}; take one of "
-            f"{', '.join(_DRAWINGS)}, or pass neighbours="
+            f"unit={unit!r} has no neighbors to draw{checks.suggestion(unit, _DRAWINGS)}; take one of "
+            f"{', '.join(_DRAWINGS)}, or pass neighbors="
         )
-    _check.integer_at_least(2, nodes=nodes)
+    checks.integer_at_least(2, nodes=nodes)
     return partial(_DRAWINGS[unit], most=nodes)
 
 
-def _toggled(rng: np.random.Generator, *, directed: bool, most: int) -> Neighbours:
+def _toggled(rng: np.random.Generator, *, directed: bool, most: int) -> Neighbors:
     graph = draw_graph(rng, directed=directed, least=2, most=most)
     u, v = rng.choice(graph.nodes, 2, replace=False).tolist()
-    return graph, graph.toggled((u, v))
+    return graph, graph.toggle_edge((u, v))
 
 
-def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbours:
+def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbors:
     """Draw a graph where a node knows nobody, some or everybody, and the same without its record."""
     graph = draw_graph(rng, directed=own, most=most)
     q = int(rng.integers(graph.nodes))
@@ -166,11 +166,11 @@ def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbours:
     mine = [(q, v) for v in others if rng.random() < share]
     rest = {pair for pair in graph.edges if pair[0] != q and (own or pair[1] != q)}
     edges = rest | set(mine) | (set() if own else {(v, u) for u, v in mine})
-    null = graph.with_edges(rest).with_record(q, 0.0, NOBODY)
+    null = graph.with_edges(rest).with_record(q, 0.0, NO_LABEL)
     return graph.with_edges(edges), null
 
 
-def _replaced(rng: np.random.Generator, *, most: int) -> Neighbours:
+def _replaced(rng: np.random.Generator, *, most: int) -> Neighbors:
     graph = draw_graph(rng, directed=False, most=most)
     q = int(rng.integers(graph.nodes))
     other = rng.integers(2, size=FEATURES) if rng.random() < 0.7 else rng.random(FEATURES)
@@ -178,17 +178,17 @@ def _replaced(rng: np.random.Generator, *, most: int) -> Neighbours:
     return first, first.with_record(q, other, int(rng.integers(CLASSES)))
 
 
-_DRAWINGS: dict[str, Callable[..., Neighbours]] = {
+_DRAWINGS: dict[str, Callable[..., Neighbors]] = {
     "undirected-edge": partial(_toggled, directed=False),
     "directed-edge": partial(_toggled, directed=True),
-    "node-owner": partial(_nulled, own=True),
+    "node-record": partial(_nulled, own=True),
     "node": partial(_nulled, own=False),
-    "node-features": _replaced,
+    "local-attributes": _replaced,
 }
 
 
-def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbours]:
-    """Yield neighbours without end, each drawn from a generator of its own; the order within is random."""
+def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbors]:
+    """Yield neighbors without end, each drawn from a generator of its own; the order within is random."""
     for number in range(1 << 62):
         rng = np.random.default_rng([seed, number])
         first, second = drawing(rng)

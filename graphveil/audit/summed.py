@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from scipy.special import chdtri, logsumexp, ndtri
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.errors import ConfigError
 from graphveil.privacy import PoissonGaussian, privacy_curve
@@ -27,7 +27,7 @@ _BISECTIONS = 24  # of a range of 10^4: the multiplier to a millionth
 
 @checked
 def summed_gaussian(
-    with_canary: Scores, without: Scores, *, delta: float, confidence: float = CONFIDENCE
+    with_canary: Scores, without_canary: Scores, *, delta: float, confidence: float = CONFIDENCE
 ) -> LowerBound:
     """Return the lower bound on mu of Gaussian releases, and epsilon at delta, from scores of many canaries.
 
@@ -47,19 +47,19 @@ def summed_gaussian(
     >>> 0.4 < found.mu < 0.5
     True
     """
-    _check.positive(delta=delta)
+    checks.positive(delta=delta)
     _check_confidence(confidence)
-    difference = _mean(with_canary) - _mean(without)
+    difference = _mean(with_canary) - _mean(without_canary)
     half = (1 - confidence) / 2
-    widest = largest_deviation([with_canary, without], half)
-    error = math.sqrt(1 / len(with_canary) + 1 / len(without))
+    widest = largest_deviation([with_canary, without_canary], half)
+    error = math.sqrt(1 / len(with_canary) + 1 / len(without_canary))
     mu = max(0.0, difference / widest + float(ndtri(half)) * error)
     return LowerBound(
         epsilon=epsilon_of(mu, delta),
         delta=delta,
         confidence=confidence,
-        ceiling=math.inf,
-        how="sum over canaries",
+        max_certifiable=math.inf,
+        method="sum over canaries",
         mu=mu,
     )
 
@@ -82,14 +82,14 @@ def blur(count: int, confidence: float = CONFIDENCE) -> float:
     >>> round(blur(10_000), 4)
     0.0364
     """
-    _check.integer_at_least(1, count=count)
+    checks.integer_at_least(1, count=count)
     return -float(ndtri((1 - confidence) / 2)) * math.sqrt(2 / count)
 
 
 @checked
 def sampled_training(
     scores: Scores,
-    without: Scores,
+    without_canary: Scores,
     *,
     noise_multiplier: float,
     sampling_rate: float,
@@ -111,7 +111,7 @@ def sampled_training(
 
     Args:
         scores: one for each step that was seen, of any number of runs.
-        without: the same of records that are in no batch: noise alone.
+        without_canary: the same of records that are in no batch: noise alone.
         noise_multiplier: z, as claimed; it shapes the statistic, and the bound holds whatever it is.
         sampling_rate: q, which is public and taken as given.
         steps: T, of the training that is claimed.
@@ -120,25 +120,31 @@ def sampled_training(
     Raises:
         ConfigError: no scores, or parameters out of range.
     """
-    _check.positive(noise_multiplier=noise_multiplier, delta=delta, sampling_rate=sampling_rate)
-    _check.within(0, 1, sampling_rate=sampling_rate, delta=delta)
-    _check.integer_at_least(1, steps=steps)
+    checks.positive(noise_multiplier=noise_multiplier, delta=delta, sampling_rate=sampling_rate)
+    checks.within(0, 1, sampling_rate=sampling_rate, delta=delta)
+    checks.integer_at_least(1, steps=steps)
     _check_confidence(confidence)
-    for part in (scores, without):
+    for part in (scores, without_canary):
         _mean(part)
-    largest = largest_multiplier(scores, without, noise_multiplier, sampling_rate, 1 - confidence)
+    largest = largest_multiplier(scores, without_canary, noise_multiplier, sampling_rate, 1 - confidence)
     epsilon = 0.0
     if math.isfinite(largest):
         epsilon = privacy_curve(PoissonGaussian(largest, sampling_rate, steps)).epsilon(delta)
     return LowerBound(
-        epsilon=epsilon, delta=delta, confidence=confidence, ceiling=math.inf, how="likelihood ratio of steps"
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        max_certifiable=math.inf,
+        method="likelihood ratio of steps",
     )
 
 
-def largest_multiplier(scores: Scores, without: Scores, z: float, q: float, significance: float) -> float:
+def largest_multiplier(
+    scores: Scores, without_canary: Scores, z: float, q: float, significance: float
+) -> float:
     """Return the largest noise multiplier that the scores do not reject; infinity if they reject none."""
     significance /= 2
-    widest = largest_deviation([without], significance)
+    widest = largest_deviation([without_canary], significance)
     observed = float(log_ratio(np.asarray(scores, dtype=np.float64) / widest, z, q).sum())
     low, high = 1e-3 / z, 20.0 / z  # of 1 / z'
     if _log_tail(observed, len(scores), low, z, q) > math.log(significance):

@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from graphveil import __version__, _signals
+from graphveil import __version__
+from graphveil._util import signals
 from graphveil.cli import (
     attack,
     audit,
@@ -36,7 +37,7 @@ from graphveil.cli import (
     train,
 )
 from graphveil.cli.command import Command
-from graphveil.cli.failures import ClosedOutput, guarded
+from graphveil.cli.failures import ClosedOutput, run_guarded
 from graphveil.cli.method_help import MethodCommand
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -78,8 +79,8 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
         ),
     ),
     "collect": (
-        "Randomise people's features and labels before they are sent, and read or learn from what was sent.",
-        (collect.survey, collect.show, collect.answer, collect.decode, learn.learn),
+        "Randomize people's features and labels before they are sent, and read or learn from what was sent.",
+        (collect.protocol, collect.show, collect.randomize, collect.decode, learn.learn),
     ),
 }
 
@@ -137,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    code = guarded(typer.main.get_command(app), given)
+    code = run_guarded(typer.main.get_command(app), given)
     # What is done is done: an interrupt while Python takes itself apart would end in a signal.
-    atexit.register(_signals.ignore_all)
+    atexit.register(signals.ignore_all)
     sys.exit(code)

@@ -10,18 +10,18 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.attacks import LinkReport, LinkSettings, Ranking
-    from graphveil.experiment.attacked import AttackedRun
+    from graphveil.lab.attack_target import AttackTarget
+    from graphveil.lab.attacks import LinkReport, LinkSettings, RocCurve
 
 _ATTACK = "Attack"
 _HEAD = ("attacker", "AUC", "AP", "TPR at 0.1 %", "at 1 % FPR", "F1 at k")
 _RIGHT = (1, 2, 3, 4, 5)
-_CEILING = (
+_BOUND_NOTE = (
     "The attack bound limits what the release tells about one edge to an attacker who knows everything "
     "else; over many pairs public features may tell more."
 )
-_SERVERS = {"honest": "nobody lies", "honest_robust": "robust, and nobody lies"}
-_NO_CEILING = "No valid guarantee holds for {things}, so nothing about them is excluded."
+_SERVERS = {"unpoisoned": "nobody lies", "unpoisoned_robust": "robust, and nobody lies"}
+_NO_BOUND_NOTE = "No valid guarantee holds for {things}, so nothing about them is excluded."
 
 Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=_ATTACK)]
 
@@ -78,7 +78,7 @@ def linkteller(
     json: options.Json = False,
 ) -> None:
     """Infer edges from a run's predictions: LinkTeller, beside attackers who read less; internal."""
-    from graphveil.attacks import LinkSettings
+    from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
     settings = LinkSettings(
@@ -91,8 +91,8 @@ def linkteller(
         supervised=supervised,
         seed=seed,
     )
-    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
-    _attack_links("linkteller", attacked, settings, screen)
+    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    _attack_links("linkteller", attack_target, settings, screen)
 
 
 def topology(
@@ -104,12 +104,12 @@ def topology(
     json: options.Json = False,
 ) -> None:
     """Infer the whole graph: all pairs of a run's nodes, by attackers who may know half of them; internal."""
-    from graphveil.attacks import LinkSettings
+    from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
-    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
-    settings = LinkSettings(nodes=attacked.graph.num_nodes, supervised=True, seed=seed)
-    _attack_links("topology", attacked, settings, screen)
+    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    settings = LinkSettings(nodes=attack_target.graph.num_nodes, supervised=True, seed=seed)
+    _attack_links("topology", attack_target, settings, screen)
 
 
 def membership(
@@ -151,25 +151,25 @@ def membership(
     json: options.Json = False,
 ) -> None:
     """Infer who was trained on: a shadow model and an attack model, LiRA and Bayes posterior; internal."""
-    from graphveil.attacks import MembershipSettings, attack_membership
-    from graphveil.experiment.attacked import INTERNAL
-    from graphveil.privacy.figures import counted
+    from graphveil.lab.attack_target import INTERNAL
+    from graphveil.lab.attacks import MembershipSettings, attack_membership
+    from graphveil.privacy.formatting import counted
 
     screen = Screen(as_json=json)
     settings = MembershipSettings(
         per_class=per_class, evaluate_on=evaluate_on, disjoint=not overlap, shadows=shadows, seed=seed
     )
-    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
-    with screen.busy("attacking"):
-        report = attack_membership(attacked.model, attacked.graph, settings)
-    screen.say(INTERNAL, style="bold")
-    screen.say(f"judged: {counted(report.judged, 'node')}; the guarantee's unit is {report.unit}")
+    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    with screen.spinner("attacking"):
+        report = attack_membership(attack_target.model, attack_target.graph, settings)
+    screen.print_line(INTERNAL, style="bold")
+    screen.print_line(f"judged: {counted(report.judged, 'node')}; the guarantee's unit is {report.unit}")
     record = report.as_dict()
     rows = [(one["attacker"], *_cells(one)) for one in record["attackers"]]
-    screen.table(_HEAD[:-1], [*rows, _ceiling_row(report.ceiling, "record")[:-1]], right=_RIGHT[:-1])
-    if not report.ceiling["holds"]:
-        screen.say(_NO_CEILING.format(things="records"))
-    _finish("membership", record, list(report.attackers.items()), attacked, screen)
+    screen.table(_HEAD[:-1], [*rows, _bound_row(report.theoretical_bound, "record")[:-1]], right=_RIGHT[:-1])
+    if not report.theoretical_bound["valid"]:
+        screen.print_line(_NO_BOUND_NOTE.format(things="records"))
+    _finish("membership", record, list(report.attackers.items()), attack_target, screen)
 
 
 def reconstruction(
@@ -180,21 +180,21 @@ def reconstruction(
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Reconstruct features from randomised ones, of a run where nodes randomise their records; internal."""
-    from graphveil.experiment.attacked import INTERNAL, attack_features
+    """Reconstruct features from randomized ones, of a run where nodes randomize their records; internal."""
+    from graphveil.lab.attack_target import INTERNAL, attack_features
 
     screen = Screen(as_json=json)
-    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
-    with screen.busy("attacking"):
-        record = attack_features(attacked, seed).as_dict()
-    screen.say(INTERNAL, style="bold")
+    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    with screen.spinner("attacking"):
+        record = attack_features(attack_target, seed).as_dict()
+    screen.print_line(INTERNAL, style="bold")
     head = ("attacker", "MSE", "PSNR", "R2", "identified")
     rows = [
         (one["attacker"], f"{one['mse']:.4g}", *(_figure(one[name]) for name in ("psnr", "r2", "identified")))
         for one in record["attackers"]
     ]
     screen.table(head, rows, right=(1, 2, 3, 4))
-    _finish("reconstruction", record, (), attacked, screen)
+    _finish("reconstruction", record, (), attack_target, screen)
 
 
 def poisoning(
@@ -202,9 +202,9 @@ def poisoning(
     root: options.Root = None,
     nodes: options.Nodes = None,
     edges: options.Edges = None,
-    lie: Annotated[
+    strategy: Annotated[
         Literal["random", "label", "same", "deny", "feature", "unbounded"],
-        typer.Option("--lie", help="What false clients send.", rich_help_panel=_ATTACK),
+        typer.Option("--strategy", help="What false clients send.", rich_help_panel=_ATTACK),
     ] = "random",
     share: Annotated[
         float,
@@ -214,92 +214,96 @@ def poisoning(
     ] = 0.05,
     hubs: Annotated[
         bool,
-        typer.Option("--hubs", help="They are the nodes of most neighbours.", rich_help_panel=_ATTACK),
+        typer.Option("--hubs", help="They are the nodes of most neighbors.", rich_help_panel=_ATTACK),
     ] = False,
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
     """Let false clients choose their LDP reports to a run of lpgnn, which is fitted again; internal."""
-    from graphveil.attacks import attack_collection
     from graphveil.errors import ConfigError
-    from graphveil.experiment.attacked import INTERNAL
-    from graphveil.models.lpgnn import LPGNN
+    from graphveil.lab.attack_target import INTERNAL
+    from graphveil.lab.attacks import attack_collection
+    from graphveil.local.lpgnn import LPGNN
 
     screen = Screen(as_json=json)
-    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
-    if not isinstance(attacked.model, LPGNN):
+    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    if not isinstance(attack_target.model, LPGNN):
         raise ConfigError(
-            f"poisoning is measured on runs of lpgnn, and this is one of {attacked.model.method}"
+            f"poisoning is measured on runs of lpgnn, and this is one of {attack_target.model.method}"
         )
-    with screen.busy("fitting with false clients"):
-        report = attack_collection(attacked.model, attacked.graph, lie=lie, share=share, hubs=hubs, seed=seed)
-    screen.say(INTERNAL, style="bold")
-    accuracies = ("honest", "poisoned", "checked", "robust", "honest_robust")
+    with screen.spinner("fitting with false clients"):
+        report = attack_collection(
+            attack_target.model, attack_target.graph, strategy=strategy, share=share, hubs=hubs, seed=seed
+        )
+    screen.print_line(INTERNAL, style="bold")
+    accuracies = ("unpoisoned", "poisoned", "checked", "robust", "unpoisoned_robust")
     rows = [(_SERVERS.get(name, name), f"{100 * getattr(report, name):.1f}") for name in accuracies]
     screen.table(("server", "test accuracy"), rows, right=(1,))
-    _finish("poisoning", report.as_dict(), (), attacked, screen)
+    _finish("poisoning", report.as_dict(), (), attack_target, screen)
 
 
 def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _attack_links(name: str, attacked: "AttackedRun", settings: "LinkSettings", screen: Screen) -> None:
-    from graphveil.attacks import attack_links
+def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSettings", screen: Screen) -> None:
+    from graphveil.lab.attacks import attack_links
 
-    with screen.busy("attacking"):
-        report = attack_links(attacked.model, attacked.graph, settings)
+    with screen.spinner("attacking"):
+        report = attack_links(attack_target.model, attack_target.graph, settings)
     _show_links(report, screen)
-    curves = [(one.name, one.ranking) for one in report.attackers.values()]
-    _finish(name, report.as_dict() | {"attack": name}, curves, attacked, screen)
+    curves = [(one.name, one.roc) for one in report.attackers.values()]
+    _finish(name, report.as_dict() | {"attack": name}, curves, attack_target, screen)
 
 
-def _read(run: Path, screen: Screen, **data: Any) -> "AttackedRun":
-    from graphveil.experiment.attacked import read_attacked
+def _load_target(run: Path, screen: Screen, **data: Any) -> "AttackTarget":
+    from graphveil.lab.attack_target import load_attack_target
 
-    with screen.busy(f"reading {run}"):
-        return read_attacked(run, data)
+    with screen.spinner(f"reading {run}"):
+        return load_attack_target(run, data)
 
 
 def _finish(
     name: str,
     record: dict[str, Any],
-    curves: "Sequence[tuple[str, Ranking]]",
-    attacked: "AttackedRun",
+    curves: "Sequence[tuple[str, RocCurve]]",
+    attack_target: "AttackTarget",
     screen: Screen,
 ) -> None:
     """Write figures and curves under the run's ``internal/``, and print the JSON object."""
-    from graphveil.experiment.pages.roc import roc_lines
+    from graphveil.runs.pages.charts import roc_lines
 
-    lines = roc_lines([(title, ranking.curve()) for title, ranking in curves]) if curves else ()
-    path = attacked.write(name, record, lines)
-    screen.say(
+    lines = roc_lines([(title, roc.curve()) for title, roc in curves]) if curves else ()
+    path = attack_target.write(name, record, lines)
+    screen.print_line(
         f"The figures are in {path}" + (f", the curves in {path.with_suffix('.html')}" if curves else "")
     )
-    screen.emit(record)
+    screen.emit_json(record)
 
 
 def _show_links(report: "LinkReport", screen: Screen) -> None:
-    from graphveil.experiment.attacked import INTERNAL
-    from graphveil.privacy.figures import counted
+    from graphveil.lab.attack_target import INTERNAL
+    from graphveil.privacy.formatting import counted
 
-    screen.say(INTERNAL, style="bold")
+    screen.print_line(INTERNAL, style="bold")
     size = f"{counted(len(report.pairs.nodes), 'node')}, {counted(len(report.pairs.joined), 'pair')}"
-    screen.say(f"{size}; answers read {report.reads}")
+    screen.print_line(f"{size}; answers read {report.edge_source}")
     figures = [one.as_dict(report.pairs) for one in report.attackers.values()]
     rows = [(one["attacker"], *_cells(one), f"{one['beliefs']['1k']['f1']:.3f}") for one in figures]
-    screen.table(_HEAD, [*rows, _ceiling_row(report.ceiling)], right=_RIGHT)
+    screen.table(_HEAD, [*rows, _bound_row(report.theoretical_bound)], right=_RIGHT)
     for one in figures:
         if one["note"]:
-            screen.say(f"{one['attacker']}: {one['note']}")
-    screen.say(_CEILING if report.ceiling["holds"] else _NO_CEILING.format(things="edges"))
+            screen.print_line(f"{one['attacker']}: {one['note']}")
+    screen.print_line(
+        _BOUND_NOTE if report.theoretical_bound["valid"] else _NO_BOUND_NOTE.format(things="edges")
+    )
 
 
 def _cells(figures: dict[str, Any]) -> tuple[str, ...]:
-    names = ("auc", "average_precision", "tpr_at_01pct_fpr", "tpr_at_1pct_fpr")
+    names = ("auc", "average_precision", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
     return tuple(f"{figures[name]:.3f}" for name in names)
 
 
-def _ceiling_row(ceiling: Mapping[str, Any], what: str = "edge") -> tuple[str, ...]:
-    rates = (f"{ceiling[name]:.3f}" for name in ("tpr_at_01pct_fpr", "tpr_at_1pct_fpr"))
-    return (f"attack bound for one {what}", f"{ceiling['auc']:.3f}", "", *rates, "")
+def _bound_row(theoretical_bound: Mapping[str, Any], what: str = "edge") -> tuple[str, ...]:
+    rates = (f"{theoretical_bound[name]:.3f}" for name in ("tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr"))
+    return (f"attack bound for one {what}", f"{theoretical_bound['auc']:.3f}", "", *rates, "")

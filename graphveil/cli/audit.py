@@ -8,7 +8,7 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.experiment.audited import RunAudit
+    from graphveil.runs.run_audit import RunAudit
 
 _ANY = 100.0  # a ceiling above it says nothing
 _HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
@@ -17,33 +17,35 @@ _HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
 def audit(
     run: options.RunFolderArgument,
     pairs: Annotated[
-        int, typer.Option("--pairs", min=1, help="Neighbours that each query is replayed on.")
+        int, typer.Option("--pairs", min=1, help="Neighbors that each query is replayed on.")
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", help="Of pairs and coins; noise is always fresh.")] = 0,
     json: options.Json = False,
 ) -> None:
     """Audit a run: test its queries on neighboring graphs and certify a lower bound on epsilon."""
-    from graphveil.experiment.audited import audit_run
+    from graphveil.runs.run_audit import audit_run
 
     screen = Screen(as_json=json)
-    with screen.busy("auditing"):
+    with screen.spinner("auditing"):
         found = audit_run(run, pairs=pairs, seed=seed)
     _show(found, screen)
-    screen.say(f"The figures are in {run / 'internal' / 'audit.json'}, a chart in audit.html beside it")
-    screen.emit(found.as_dict())
+    screen.print_line(
+        f"The figures are in {run / 'internal' / 'audit.json'}, a chart in audit.html beside it"
+    )
+    screen.emit_json(found.as_dict())
     if found.faults:
         raise typer.Exit(1)
 
 
 def _show(found: "RunAudit", screen: Screen) -> None:
-    from graphveil.experiment.audited import INTERNAL
-    from graphveil.privacy.figures import counted
+    from graphveil.privacy.formatting import counted
+    from graphveil.runs.run_audit import INTERNAL
 
-    screen.say(INTERNAL, style="bold")
-    screen.say(f"{found.method}, unit {found.unit}, claimed epsilon {found.claimed:.4g}")
+    screen.print_line(INTERNAL, style="bold")
+    screen.print_line(f"{found.method}, unit {found.unit}, claimed epsilon {found.claimed:.4g}")
     if found.canaries is not None:
         plan = found.canaries
-        screen.say(
+        screen.print_line(
             f"certified: epsilon at least {plan.epsilon:.4g} at delta {plan.delta:g}, with confidence "
             f"{100 * plan.confidence:g} %: {100 * plan.share:.0f} % of the claim"
         )
@@ -53,24 +55,24 @@ def _show(found: "RunAudit", screen: Screen) -> None:
                 f"{one.canaries:,}",
                 f"{one.bound.epsilon:.4g}",
                 f"{one.claimed:.4g}",
-                "any" if one.bound.ceiling == float("inf") else f"{one.bound.ceiling:.4g}",
-                one.bound.how,
+                "any" if one.bound.max_certifiable == float("inf") else f"{one.bound.max_certifiable:.4g}",
+                one.bound.method,
             )
             for one in plan.planted
         ]
         screen.table(_HEAD, rows, right=(1, 2, 3, 4))
     for one in found.reports:
-        most = f"; counts of this size could not certify more than {one['ceiling']:.4g}"
-        screen.say(
+        most = f"; counts of this size could not certify more than {one['max_certifiable_epsilon']:.4g}"
+        screen.print_line(
             f"reports on the {one['part']}: epsilon at least {one['epsilon_at_least']:.4g} of "
-            f"{one['claimed']:.4g}{most if one['ceiling'] < _ANY else ''}"
+            f"{one['claimed']:.4g}{most if one['max_certifiable_epsilon'] < _ANY else ''}"
         )
     for stage, report in found.replays:
         words = "BROKEN" if report.broken else "within its price"
-        screen.say(f"replay of {stage}: {words} on {counted(report.pairs, 'pair')}")
-    screen.say("Not examined", style="bold")
+        screen.print_line(f"replay of {stage}: {words} on {counted(report.pairs, 'pair')}")
+    screen.print_line("Not examined", style="bold")
     for line in found.unseen:
-        screen.say(f"  {line}")
-    screen.say(
+        screen.print_line(f"  {line}")
+    screen.print_line(
         "nothing was found" if not found.faults else "FAULTS: " + "; ".join(found.faults), style="bold"
     )

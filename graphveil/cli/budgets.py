@@ -10,44 +10,44 @@ BAR = 24  # characters of a full budget
 
 def epsilon_of(account: "Account") -> float | None:
     """Return what is spent; None if there is no bound."""
-    return finite(account.total.epsilon(delta_of(account)))
+    return finite_or_none(account.total.epsilon(delta_of(account)))
 
 
 def delta_of(account: "Account") -> float:
     """Return where totals are read off: at the limit's delta, or at the unit's default one."""
-    from graphveil.experiment.accounts.ledger_account import unit_delta
+    from graphveil.runs.accounts.ledger_account import unit_delta
 
     return unit_delta(account.unit) if account.limit is None else float(account.limit.delta)
 
 
-def shown(epsilon: float | None) -> str:
+def format_epsilon(epsilon: float | None) -> str:
     """Return an epsilon as it is printed; None is one that is not bounded."""
-    from graphveil.privacy.figures import figure_up
+    from graphveil.privacy.formatting import format_upper_bound
 
-    return "no bound" if epsilon is None else figure_up(epsilon)
+    return "no bound" if epsilon is None else format_upper_bound(epsilon)
 
 
-def limit_of(account: "Account") -> str:
+def format_limit(account: "Account") -> str:
     """Return what may be spent, in words."""
-    from graphveil.privacy.figures import delta_up
+    from graphveil.privacy.formatting import format_delta
 
     if account.limit is None:
         return "no limit"
-    return f"at most epsilon {account.limit.epsilon} at delta {delta_up(float(account.limit.delta))}"
+    return f"at most epsilon {account.limit.epsilon} at delta {format_delta(float(account.limit.delta))}"
 
 
-def spent_of(account: "Account") -> str:
+def format_spent(account: "Account") -> str:
     """Return what is spent, and of what, in a line."""
-    from graphveil.privacy.figures import counted, delta_up
+    from graphveil.privacy.formatting import counted, format_delta
 
     count = counted(account.releases, "release")
-    spent, delta = shown(epsilon_of(account)), f"at delta {delta_up(delta_of(account))}"
+    spent, delta = format_epsilon(epsilon_of(account)), f"at delta {format_delta(delta_of(account))}"
     if account.limit is None:
         return f"{count}, epsilon {spent} {delta}, no limit"
     return f"{count}, epsilon {spent} of {account.limit.epsilon} {delta}"
 
 
-def bar_of(account: "Account", spent: float | None = None) -> str:
+def format_bar(account: "Account", spent: float | None = None) -> str:
     """Return how much of a budget is spent, as a bar."""
     if account.limit is None or not account.limit.epsilon:
         return ""
@@ -57,7 +57,7 @@ def bar_of(account: "Account", spent: float | None = None) -> str:
     return "█" * full + "░" * (BAR - full)
 
 
-def plain(account: "Account") -> dict[str, Any]:
+def account_to_dict(account: "Account") -> dict[str, Any]:
     """Return an account as plain values."""
     limit = account.limit
     return {
@@ -65,11 +65,11 @@ def plain(account: "Account") -> dict[str, Any]:
         "limit": None if limit is None else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
         "spent": epsilon_of(account),
         "delta": delta_of(account),
-        "remaining": None if limit is None else account.total.room(limit),
+        "remaining": None if limit is None else account.total.remaining_epsilon(limit),
         "releases": account.releases,
     }
 
 
-def finite(value: float) -> float | None:
+def finite_or_none(value: float) -> float | None:
     """Return a figure for JSON, which has no infinity."""
     return value if value < float("inf") else None

@@ -9,35 +9,42 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.groups import Columns, Tables, grouped
-from graphveil.cli.passing import passing_command
+from graphveil.cli.groups import ColumnOptions, TableOptions, grouped
+from graphveil.cli.suggested_command import suggested_command
+from graphveil.data.tables.labels import UNLABELED
+from graphveil.data.tables.split_parts import (
+    SINGLE_TRAIN_NODE_MESSAGE,
+    empty_part_message,
+    empty_parts,
+    has_single_train_node,
+)
 from graphveil.errors import ConfigError
-from graphveil.tables.labels import UNLABELLED
-from graphveil.tables.parts import LONE, empty_parts, one_to_train, refusal
 
 if TYPE_CHECKING:
-    from graphveil.tables.look import ColumnFact, Look
+    from graphveil.data.tables.inspect_tables import ColumnFact, TableInspection
 
 _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon", "1"]}
 _DEFAULT_UNIT = "undirected-edge"
 
 
 @grouped
-def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: options.Json = False) -> None:
+def check(
+    tables: TableOptions, columns: ColumnOptions, unit: options.Unit = None, json: options.Json = False
+) -> None:
     """Say what each column of two tables will be and what would be refused; nothing is trained or spent.
 
     Columns of ids and ends that are not named are guessed, and the guess is said.
     """
-    from graphveil.tables.choices import REFUSE, Choices
-    from graphveil.tables.encoding import Encoding
-    from graphveil.tables.guess import guess_roles
-    from graphveil.tables.look import look
-    from graphveil.tables.pair import edges_file, given_files, listed_ids
+    from graphveil.data.tables.choices import REFUSE, EncodingOptions
+    from graphveil.data.tables.encoding import Encoding
+    from graphveil.data.tables.guess import guess_roles
+    from graphveil.data.tables.inspect_tables import inspect_tables
+    from graphveil.data.tables.table_files import edges_file, file_sources, listed_ids
 
     screen, nodes, edges = Screen(as_json=json), tables.nodes, tables.edges
     if nodes is None or edges is None:
         raise ConfigError("check looks at two tables: add --nodes FILE and --edges FILE")
-    choices = Choices.of(
+    choices = EncodingOptions.from_arguments(
         columns.features,
         columns.drop or (),
         columns.categories or (),
@@ -48,9 +55,9 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         columns.decimal,
     )
     named = {name: getattr(columns, name) for name in ("id", "label", "source", "target", "split")}
-    pair = given_files(nodes, edges_file(edges), choices.csv_format)
+    pair = file_sources(nodes, edges_file(edges), choices.csv_format)
     roles, guessed = guess_roles(*pair, {**named, "weight": tables.weight})
-    found = look(
+    found = inspect_tables(
         *pair,
         roles,
         choices,
@@ -59,50 +66,54 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         private_records=(unit or "").startswith("node-"),
     )
     problems = [*found.problems, *([] if roles.label or columns.classes else [_NO_LABEL])]
-    unfit = [] if problems else _split_problems(found, unit or _DEFAULT_UNIT)
+    unfit = [] if problems else _find_split_problems(found, unit or _DEFAULT_UNIT)
     problems += unfit
     command = None
     if not unfit and (not found.problems or found.suggestion is not None):
         weights = {"--weight": tables.weight, "--max-weight": tables.max_weight}
-        words = _command(nodes, edges, roles, weights, unit)
+        words = _suggested_command(nodes, edges, roles, weights, unit)
         words += ["--directed"] * columns.directed
         words += ["--classes", columns.classes] if columns.classes else []
         words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
-        command = passing_command(words, (found.suggestion or choices).flags())
+        command = suggested_command(words, (found.suggestion or choices).flags())
     notes = Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes
     if not problems and (scaled := _scaled(found, private=(unit or "").startswith("node-"))):
         notes = (*notes, f"Scaling: {scaled}.")
     _show(screen, found.columns, guessed, problems, notes, command)
 
 
-def _scaled(found: "Look", *, private: bool) -> str:
+def _scaled(found: "TableInspection", *, private: bool) -> str:
     """Return which columns a fit scales, as the plan says it."""
     import torch
 
-    from graphveil.models.features.scaling import FeatureScaling
+    from graphveil.estimators.features.scaling import FeatureScaling
 
     x = torch.from_numpy(found.matrix())
     names = [rule.name for rule in found.rules for _ in range(rule.columns)]
-    return (FeatureScaling.public if private else FeatureScaling.fitted)(x).words(names)
+    return (FeatureScaling.from_public_ranges if private else FeatureScaling.from_public_features)(x).words(
+        names
+    )
 
 
-def _split_problems(found: "Look", unit: str) -> list[str]:
+def _find_split_problems(found: "TableInspection", unit: str) -> list[str]:
     """Return what training would refuse of the split; of secret labels members count alone."""
     assert found.y is not None
     if not unit.startswith("node-"):
-        labelled = found.y != UNLABELLED
-        empty = [refusal(part) for part in empty_parts(found.parts, labelled)]
-        return empty or [LONE] * one_to_train(found.parts, labelled)
+        labeled = found.y != UNLABELED
+        empty = [empty_part_message(part) for part in empty_parts(found.parts, labeled)]
+        return empty or [SINGLE_TRAIN_NODE_MESSAGE] * has_single_train_node(found.parts, labeled)
     if found.parts is None:
         return []  # ids decide, and a part without members is unlikely
     members = np.ones(found.rows, dtype=bool)
-    return [refusal(part) for part in empty_parts(found.parts, members) if part != "val"]
+    return [empty_part_message(part) for part in empty_parts(found.parts, members) if part != "val"]
 
 
 _NO_LABEL = "no column is known to hold the labels; name it with --label, where the command says COLUMN"
 
 
-def _command(nodes: Path, edges: Path, roles: Any, extra: dict[str, Any], unit: str | None) -> list[str]:
+def _suggested_command(
+    nodes: Path, edges: Path, roles: Any, extra: dict[str, Any], unit: str | None
+) -> list[str]:
     unit = unit or _DEFAULT_UNIT
     named = {"--id": roles.id, "--label": roles.label or "COLUMN", "--source": roles.source}
     named |= {"--target": roles.target, "--split": roles.split} | extra
@@ -124,19 +135,19 @@ def _show(
         ("table", "column", "type", "will be"),
         [(fact.table, fact.name, fact.type or "-", fact.becomes) for fact in columns],
     )
-    screen.say("")
+    screen.print_line("")
     if guessed:
-        screen.say(f"Guessed: {', '.join(guessed)}; name them with flags if that is wrong.")
+        screen.print_line(f"Guessed: {', '.join(guessed)}; name them with flags if that is wrong.")
     for note in notes:
-        screen.say(f"Note: {note}")
+        screen.print_line(f"Note: {note}")
     for number, words in enumerate(problems, start=1):
-        screen.say(f"{number}. {words}")
+        screen.print_line(f"{number}. {words}")
     if not problems:
-        screen.say("Nothing would be refused.")
+        screen.print_line("Nothing would be refused.")
     if command is not None:
-        screen.say("This passes:" if problems else "The command:")
-        screen.say(f"  {command}")
-    screen.emit(
+        screen.print_line("This passes:" if problems else "The command:")
+        screen.print_line(f"  {command}")
+    screen.emit_json(
         {
             "columns": [vars(fact) for fact in columns],
             "guessed": guessed,

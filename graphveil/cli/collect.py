@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from graphveil._escape import one_line
+from graphveil._util.escape import one_line
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import done_anyway, spending
+from graphveil.cli.failures import report_charge_on_failure, report_output_failure
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.collect import Survey
-    from graphveil.collect.files import Received
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.mechanisms import Claim
+    from graphveil.local.collect import CollectionProtocol
+    from graphveil.local.collect.files import ReceivedReports
+    from graphveil.mechanisms import LocalDPClaim
+    from graphveil.runs.accounts.ledger_account import RunAccount
 
-_SURVEY, _PRIVACY, _FILES = "Survey", "Privacy", "Files"
-_SHOWN = 20  # refused rows that are told one by one
+_SURVEY, _PRIVACY, _FILES = "CollectionProtocol", "Privacy", "Files"
+_MAX_SHOWN_REJECTIONS = 20  # refused rows that are told one by one
 
 
 def _flag(panel: str, name: str, text: str, **more: Any) -> Any:
@@ -39,9 +39,9 @@ High = Annotated[str, _flag(_SURVEY, "--high", f"Public upper bound: {_BY_LIST}.
 Classes = Annotated[str | None, _flag(_SURVEY, "--classes", "The labels, a,b,c, or how many.")]
 Purpose = Annotated[str, _flag(_SURVEY, "--purpose", "What the collection is for.")]
 Mechanism = Annotated[
-    Literal["multi-bit", "feature-rr"], _flag(_PRIVACY, "--mechanism", "How features are randomised.")
+    Literal["multi-bit", "feature-rr"], _flag(_PRIVACY, "--mechanism", "How features are randomized.")
 ]
-LabelHow = Annotated[
+LabelMechanismName = Annotated[
     Literal["rr", "subset", "hashing"],
     _flag(
         _PRIVACY,
@@ -62,17 +62,19 @@ Set = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
-SurveyOut = Annotated[Path, _flag(_FILES, "--out", "The survey's file, JSON.", show_default=False)]
+ProtocolOut = Annotated[Path, _flag(_FILES, "--out", "The survey's file, JSON.", show_default=False)]
 
-SurveyFile = Annotated[Path, _flag(_FILES, "--survey", "The survey's file.", show_default=False)]
+ProtocolFile = Annotated[Path, _flag(_FILES, "--protocol", "The survey's file.", show_default=False)]
 Nodes = Annotated[Path, _flag(_FILES, "--nodes", "Table of nodes, private.", show_default=False)]
 Id = Annotated[str, _flag(_FILES, "--id", "Column of the nodes' ids.", show_default=False)]
-MessagesOut = Annotated[Path, _flag(_FILES, "--out", "The LDP reports, parquet or CSV.", show_default=False)]
+ReportsOut = Annotated[Path, _flag(_FILES, "--out", "The LDP reports, parquet or CSV.", show_default=False)]
 Internal = Annotated[
     Path | None,
     _flag(_FILES, "--internal", "Write how much was clipped or missing here; it must not be published."),
 ]
-Messages = Annotated[Path, _flag(_FILES, "--messages", "Table of ids and LDP reports.", show_default=False)]
+EncodedReports = Annotated[
+    Path, _flag(_FILES, "--reports", "Table of ids and LDP reports.", show_default=False)
+]
 NodesOut = Annotated[Path, _flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
 LabelOut = Annotated[str, _flag(_FILES, "--label", "What to call the column of labels.")]
 SecretFile = Annotated[
@@ -82,15 +84,18 @@ SecretFile = Annotated[
 MaxEps = Annotated[
     float, _flag(_PRIVACY, "--max-eps", "How much a whole record may tell; a survey of more is refused.")
 ]
-OpenLabel = Annotated[
-    bool, _flag(_PRIVACY, "--open-label", "Send labels as they are, if the survey asks for that.")
+AllowUnprotectedLabel = Annotated[
+    bool,
+    _flag(_PRIVACY, "--allow-unprotected-label", "Send labels as they are, if the survey asks for that."),
 ]
-Shown = Annotated[Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)]
+ProtocolArgument = Annotated[
+    Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)
+]
 SkipBad = Annotated[
     bool, _flag(_FILES, "--skip-bad", "Leave out LDP reports that are refused, count them, and go on.")
 ]
 
-NamedLedger = Annotated[
+ClientLedger = Annotated[
     str | None,
     _flag(
         _PRIVACY,
@@ -103,8 +108,8 @@ NamedLedger = Annotated[
 ]
 
 
-def survey(
-    out: SurveyOut,
+def protocol(
+    out: ProtocolOut,
     eps_x: EpsX = None,
     columns: Columns = None,
     dim: Dim = None,
@@ -115,15 +120,15 @@ def survey(
     set: Set = None,
     eps_y: EpsY = None,
     classes: Classes = None,
-    label_mechanism: LabelHow = "rr",
+    label_mechanism: LabelMechanismName = "rr",
     purpose: Purpose = "",
     json: options.Json = False,
 ) -> None:
-    """Write the public parameters of a collection: what is asked, and how answers are randomised."""
-    from graphveil.collect.message import message_bytes
-    from graphveil.experiment.inputs.survey_builder import SurveyBuilder
+    """Write the public parameters of a collection: what is asked, and how answers are randomized."""
+    from graphveil.local.collect.encoded_report import report_bytes
+    from graphveil.runs.inputs.protocol_builder import ProtocolBuilder
 
-    asked = SurveyBuilder(
+    loaded_protocol = ProtocolBuilder(
         eps_x=eps_x,
         eps_y=eps_y,
         columns=columns,
@@ -136,31 +141,34 @@ def survey(
         theta=theta,
         purpose=purpose,
         settings=set or (),
-    ).survey()
-    check_new(out, "answers belong to one survey; choose another --out for a new one")
+    ).protocol()
+    check_not_existing(out, "answers belong to one survey; choose another --out for a new one")
     screen = Screen(as_json=json)
-    _write(out, asked.to_json(), private=False)
-    screen.say(f"The survey is in {out}, an answer to it has {message_bytes(asked)} bytes")
-    screen.prose(asked.statement())
-    _tell_refusal(screen, asked)
-    screen.emit(_record(asked, out, asked.statement()) | {"message_bytes": message_bytes(asked)})
+    _write(out, loaded_protocol.to_json(), private=False)
+    screen.print_line(f"The survey is in {out}, an answer to it has {report_bytes(loaded_protocol)} bytes")
+    screen.print_paragraph(loaded_protocol.formal_statement())
+    _warn_if_rejected(screen, loaded_protocol)
+    screen.emit_json(
+        _json_result(loaded_protocol, out, loaded_protocol.formal_statement())
+        | {"report_bytes": report_bytes(loaded_protocol)}
+    )
 
 
-def show(survey: Shown, json: options.Json = False) -> None:
+def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
     """Show what a survey asks for and how little it protects, before anything is answered."""
-    from graphveil.collect import MAX_EPS
-    from graphveil.collect.summary import largest_share
+    from graphveil.local.collect import MAX_EPS
+    from graphveil.local.collect.summary import largest_share
 
-    asked, screen = read_survey(survey), Screen(as_json=json)
-    _present(screen, asked, on_devices=True)
-    refusal = _tell_refusal(screen, asked)
-    features, label = asked.kept
-    screen.emit(
-        _record(asked, survey, asked.statement())
+    loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
+    _show_protocol(screen, loaded_protocol, on_clients=True)
+    refusal = _warn_if_rejected(screen, loaded_protocol)
+    features, label = loaded_protocol.kept
+    screen.emit_json(
+        _json_result(loaded_protocol, protocol, loaded_protocol.formal_statement())
         | {
-            "purpose": asked.purpose,
-            "columns": list(asked.columns),
-            "largest_share": largest_share(asked),
+            "purpose": loaded_protocol.purpose,
+            "columns": list(loaded_protocol.columns),
+            "largest_share": largest_share(loaded_protocol),
             "kept": {"features": float(features.max(initial=0)), "label": label},
             "max_eps": MAX_EPS,
             "answered": not refusal,
@@ -168,163 +176,173 @@ def show(survey: Shown, json: options.Json = False) -> None:
     )
 
 
-def answer(
-    survey: SurveyFile,
+def randomize(
+    protocol: ProtocolFile,
     nodes: Nodes,
     id: Id,
-    out: MessagesOut,
+    out: ReportsOut,
     label: options.Label = None,
     internal: Internal = None,
     secret: SecretFile = None,
     max_eps: MaxEps = 8.0,
-    open_label: OpenLabel = False,
+    allow_unprotected_label: AllowUnprotectedLabel = False,
     ledger: options.Ledger = None,
     json: options.Json = False,
 ) -> None:
-    """Randomise each record of a table of nodes on its own: a row with its id and its LDP report."""
-    from graphveil import tables
-    from graphveil.collect import check_limits, device_secret
-    from graphveil.collect.files import MESSAGE, read_records
-    from graphveil.experiment.accounts.survey_account import SurveyAccount
-    from graphveil.privacy.figures import counted_are
+    """Randomize each record of a table of nodes on its own: a row with its id and its LDP report."""
+    from graphveil.data import tables
+    from graphveil.local.collect import check_limits, client_secret
+    from graphveil.local.collect.files import REPORT_COLUMN, read_records
+    from graphveil.privacy.formatting import format_count_with_verb
+    from graphveil.runs.accounts.collection_account import CollectionAccount
 
-    asked, screen = read_survey(survey), Screen(as_json=json)
-    _present(screen, asked, on_devices=False)
-    check_limits(asked, max_eps=max_eps, open_label=open_label)
+    loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
+    _show_protocol(screen, loaded_protocol, on_clients=False)
+    check_limits(loaded_protocol, max_eps=max_eps, allow_unprotected_label=allow_unprotected_label)
     tables.check_output(out)
-    check_new(out, "a second answer doubles the privacy loss of its owner; send the LDP reports that exist")
-    if internal is not None:
-        check_new(internal, "--internal writes a file of its own; choose another one")
-    records = read_records(nodes, asked, id=id, label=label)
-    known = SurveyAccount.of_records(asked, records.ids.to_pylist(), ledger)
-    messages = records.messages(
-        asked, id, secret=device_secret(secret), max_eps=max_eps, open_label=open_label
+    check_not_existing(
+        out, "a second answer doubles the privacy loss of its owner; send the LDP reports that exist"
     )
-    sent = zip(*(messages[name].to_pylist() for name in (id, MESSAGE)), strict=True)
-    with spending(known.account.ledger, charged_words(asked, again=True)):
-        known.book_messages(sent, records.each())
+    if internal is not None:
+        check_not_existing(internal, "--internal writes a file of its own; choose another one")
+    records = read_records(nodes, loaded_protocol, id=id, label=label)
+    known = CollectionAccount.from_records(loaded_protocol, records.ids.to_pylist(), ledger)
+    encoded_reports = records.encoded_reports(
+        loaded_protocol,
+        id,
+        secret=client_secret(secret),
+        max_eps=max_eps,
+        allow_unprotected_label=allow_unprotected_label,
+    )
+    sent = zip(*(encoded_reports[name].to_pylist() for name in (id, REPORT_COLUMN)), strict=True)
+    with report_charge_on_failure(known.account.ledger, charged_message(loaded_protocol, again=True)):
+        known.charge_reports(sent, records.each())
         if internal is not None:
-            kept = {"clipped_values": records.outside(asked), "missing_labels": records.unlabelled}
+            kept = {"clipped_values": records.outside(loaded_protocol), "missing_labels": records.unlabeled}
             _write(internal, dumps(kept) + "\n")
         try:
-            tables.write(out, messages)
+            tables.write(out, encoded_reports)
         except ConfigError:
             if internal is not None:
                 internal.unlink()
             raise
-        statement = asked.statement(on_devices=False)
-        with done_anyway(out):
-            count = counted_are(messages.num_rows, "message")
-            screen.say(f"{count} in {out}; keep them: nobody answers a survey twice")
-            screen.prose(f"In the ledger: {known.account.after()}.")
-            told = {"messages": messages.num_rows, "ledger": known.account.as_plain()}
-            screen.emit(_record(asked, out, statement) | told)
+        formal_statement = loaded_protocol.formal_statement(on_clients=False)
+        with report_output_failure(out):
+            count = format_count_with_verb(encoded_reports.num_rows, "report")
+            screen.print_line(f"{count} in {out}; keep them: nobody answers a survey twice")
+            screen.print_paragraph(f"In the ledger: {known.account.after()}.")
+            ledger_result = {"reports": encoded_reports.num_rows, "ledger": known.account.as_plain()}
+            screen.emit_json(_json_result(loaded_protocol, out, formal_statement) | ledger_result)
 
 
 def decode(
-    survey: SurveyFile,
-    messages: Messages,
+    protocol: ProtocolFile,
+    encoded_reports: EncodedReports,
     id: Id,
     out: NodesOut,
     label: LabelOut = "label",
     skip_bad: SkipBad = False,
-    ledger: NamedLedger = None,
+    ledger: ClientLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check LDP reports and write a table of nodes, estimated features and randomised labels, to train on."""
-    from graphveil import tables
-    from graphveil.collect.files import read_messages, receive
+    """Check LDP reports and write a table of nodes, estimated features and randomized labels, to train on."""
+    from graphveil.data import tables
+    from graphveil.local.collect.files import read_reports, receive_reports
 
-    asked, screen = read_survey(survey), Screen(as_json=json)
+    loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     tables.check_output(out)
-    check_new(out, "decode writes a file of its own. Choose another --out")
-    received = receive(asked, *read_messages(messages, id=id))
+    check_not_existing(out, "decode writes a file of its own. Choose another --out")
+    received = receive_reports(loaded_protocol, *read_reports(encoded_reports, id=id))
     if not (skip_bad and received.accepted):
         received.check()
     table = received.estimates(id, label)
-    with booked_answers(asked, ledger) as booked:
+    with charge_clients(loaded_protocol, ledger) as account:
         tables.write(out, table)
-        with done_anyway(out):
-            tell(screen, received, f"the nodes are in {out}")
-            statement = asked.statement(on_devices=None)
-            screen.prose(statement)
-            tell_account(screen, booked)
-            plain = {"ledger": None if booked is None else booked.as_plain()}
-            screen.emit(_record(asked, out, statement) | counts(received) | plain)
+        with report_output_failure(out):
+            print_received(screen, received, f"the nodes are in {out}")
+            formal_statement = loaded_protocol.formal_statement(on_clients=None)
+            screen.print_paragraph(formal_statement)
+            print_account(screen, account)
+            plain = {"ledger": None if account is None else account.as_plain()}
+            screen.emit_json(
+                _json_result(loaded_protocol, out, formal_statement) | report_counts(received) | plain
+            )
 
 
 @contextmanager
-def booked_answers(survey: "Survey", named: str | None) -> "Iterator[RunAccount | None]":
+def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterator[RunAccount | None]":
     """Charge named people for a survey, once, and report the charge if the block fails."""
-    from graphveil.experiment.accounts.survey_account import SurveyAccount
+    from graphveil.runs.accounts.collection_account import CollectionAccount
 
     if named is None:
         yield None
         return
-    known = SurveyAccount.of_name(survey, named)
-    with spending(known.account.ledger, charged_words(survey)):
-        known.book_received()
+    known = CollectionAccount.from_name(protocol, named)
+    with report_charge_on_failure(known.account.ledger, charged_message(protocol)):
+        known.charge_received()
         yield known.account
 
 
-def charged_words(survey: "Survey", *, again: bool = False) -> str:
+def charged_message(protocol: "CollectionProtocol", *, again: bool = False) -> str:
     """Return what an answer to a survey has charged, for a command that fails afterwards."""
-    from graphveil._local_words import in_full
+    from graphveil._util.ldp_statements import exact_sum_text
 
-    budgets = [claim.epsilon for claim in survey.claims]
+    budgets = [claim.epsilon for claim in protocol.claims]
     retry = "; the same command again sends the same LDP reports and charges nothing more" if again else ""
-    return f"ε = {in_full(*budgets)} was spent and cannot be refunded{retry}"
+    return f"ε = {exact_sum_text(*budgets)} was spent and cannot be refunded{retry}"
 
 
-def tell_account(screen: Screen, account: "RunAccount | None") -> None:
+def print_account(screen: Screen, account: "RunAccount | None") -> None:
     """Say what people have told over all surveys, if an account of theirs was named."""
     if account is not None:
-        screen.prose(f"In the ledger: {account.after()}.")
+        screen.print_paragraph(f"In the ledger: {account.after()}.")
 
 
-def tell(screen: Screen, received: "Received", where: str) -> None:
+def print_received(screen: Screen, received: "ReceivedReports", where: str) -> None:
     """Say what was accepted, the rows of what was not, and where the nodes are."""
-    from graphveil.privacy.figures import counted
+    from graphveil.privacy.formatting import counted
 
-    for row, reason in list(received.refused.items())[:_SHOWN]:
+    for row, reason in list(received.refused.items())[:_MAX_SHOWN_REJECTIONS]:
         screen.note(f"refused, row {row}: {reason}")
     refused, silent = len(received.refused), received.collector.nodes - received.accepted
-    screen.say(f"{counted(received.accepted, 'message')} accepted and {refused:,} refused; {where}")
+    screen.print_line(f"{counted(received.accepted, 'message')} accepted and {refused:,} refused; {where}")
     if silent:
-        screen.say(f"{silent:,} of them have no LDP report: the middle of each feature's range, and no label")
+        screen.print_line(
+            f"{silent:,} of them have no LDP report: the middle of each feature's range, and no label"
+        )
 
 
-def warn(screen: Screen, survey: "Survey") -> None:
+def print_warnings(screen: Screen, protocol: "CollectionProtocol") -> None:
     """Say loudly what is told as it is."""
-    for line in survey.warnings:
-        screen.say(line, style="bold")
+    for line in protocol.warnings:
+        screen.print_line(line, style="bold")
 
 
-def _present(screen: Screen, survey: "Survey", *, on_devices: bool) -> None:
+def _show_protocol(screen: Screen, protocol: "CollectionProtocol", *, on_clients: bool) -> None:
     """Show a survey; its texts are those of whoever wrote it, and are shown, not obeyed."""
-    from graphveil.collect.summary import feature_rows, overview
+    from graphveil.local.collect.summary import feature_rows, overview
 
-    screen.table(("the survey", ""), [(name, one_line(value)) for name, value in overview(survey)])
-    if rows := feature_rows(survey):
+    screen.table(("the survey", ""), [(name, one_line(value)) for name, value in overview(protocol)])
+    if rows := feature_rows(protocol):
         head = ("tells most", "low", "high", "epsilon", "kept")
         shown = [(one_line(name), *numbers) for name, *numbers in rows]
         screen.table(head, shown, right=(1, 2, 3, 4))
-    screen.prose(survey.statement(on_devices=on_devices))
+    screen.print_paragraph(protocol.formal_statement(on_clients=on_clients))
 
 
-def _tell_refusal(screen: Screen, survey: "Survey") -> bool:
+def _warn_if_rejected(screen: Screen, protocol: "CollectionProtocol") -> bool:
     """Say so if a device does not answer a survey unless its limit is raised."""
-    from graphveil.collect import check_limits
+    from graphveil.local.collect import check_limits
 
     try:
-        check_limits(survey)
+        check_limits(protocol)
     except BudgetError as error:
-        screen.say(f"It is not answered unless that is agreed to: {error}", style="bold")
+        screen.print_line(f"It is not answered unless that is agreed to: {error}", style="bold")
         return True
     return False
 
 
-def counts(received: "Received") -> dict[str, Any]:
+def report_counts(received: "ReceivedReports") -> dict[str, Any]:
     """Return what ``--json`` says about LDP reports."""
     return {
         "nodes": received.collector.nodes,
@@ -334,52 +352,52 @@ def counts(received: "Received") -> dict[str, Any]:
     }
 
 
-def _record(asked: "Survey", out: Path, statement: str) -> dict[str, Any]:
+def _json_result(loaded_protocol: "CollectionProtocol", out: Path, formal_statement: str) -> dict[str, Any]:
     """Return what ``--json`` prints of every one of these commands."""
-    features, label = asked.claims
+    features, label = loaded_protocol.claims
     guarantee = {
-        "unit": "node-features",
-        "valid": asked.claim.certified,
-        "epsilon": _finite(asked.claim),
+        "unit": "local-attributes",
+        "valid": loaded_protocol.claim.certified,
+        "epsilon": _finite(loaded_protocol.claim),
         "eps_x": _finite(features),
         "eps_y": _finite(label),
-        "not_protected": list(asked.open_parts),
-        "delta": asked.claim.delta,
-        "deviations": list(asked.claim.deviations),
-        "statement": statement,
+        "not_protected": list(loaded_protocol.unprotected_parts),
+        "delta": loaded_protocol.claim.delta,
+        "deviations": list(loaded_protocol.claim.deviations),
+        "statement": formal_statement,
     }
-    return {"survey": asked.digest.hex(), "path": str(out), "guarantee": guarantee}
+    return {"protocol": loaded_protocol.digest.hex(), "path": str(out), "guarantee": guarantee}
 
 
-def _finite(claim: "Claim") -> float | None:
+def _finite(claim: "LocalDPClaim") -> float | None:
     """Return a budget for JSON, null where nothing is protected."""
     return None if math.isinf(claim.epsilon) else claim.epsilon
 
 
-def read_survey(path: Path) -> "Survey":
+def read_protocol(path: Path) -> "CollectionProtocol":
     """Read a survey, or refuse the file."""
-    from graphveil.collect import Survey
-    from graphveil.collect.survey import MAX_TEXT
+    from graphveil.local.collect import CollectionProtocol
+    from graphveil.local.collect.protocol import MAX_TEXT
 
     try:
         with path.open("rb") as file:  # a few more bytes than the longest has, and no gigabytes
-            return Survey.from_json(file.read(4 * MAX_TEXT + 4).decode())
+            return CollectionProtocol.from_json(file.read(4 * MAX_TEXT + 4).decode())
     except (OSError, UnicodeDecodeError):
-        raise ArtifactError(f"cannot read a survey from {path}; check --survey") from None
+        raise ArtifactError(f"cannot read a survey from {path}; check --protocol") from None
 
 
-def check_new(path: Path, why: str) -> None:
+def check_not_existing(path: Path, why: str) -> None:
     """Refuse to write over a file, or where none can be made: what is written may have cost a budget."""
-    from graphveil._files import can_be_made
+    from graphveil._util.files import can_create
 
     if path.exists():
         raise ConfigError(f"{path} is there already: {why}")
-    if not can_be_made(path):
+    if not can_create(path):
         raise ConfigError(f"{path} cannot be made there; choose another place")
 
 
 def _write(path: Path, text: str, *, private: bool = True) -> None:
-    from graphveil._files import write_atomic
+    from graphveil._util.files import write_atomic
 
     try:
         write_atomic(path, text.encode(), private=private)

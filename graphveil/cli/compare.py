@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphveil.cli import options
-from graphveil.cli.connections import Columns, read_connections
 from graphveil.cli.console import Screen
+from graphveil.cli.edge_list import EdgeListOptions, read_edge_list
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.graph import Graph
+    from graphveil.data import Graph
 
 _INTERNAL = "Internal: exact answers about the true graph, which no guarantee covers. Do not publish them."
 
@@ -51,25 +51,29 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Compare the structure of a released graph with the true one, in 15 queries; internal."""
-    from graphveil.fidelity import HEAD
-    from graphveil.fidelity import compare as compare_graphs
+    from graphveil.lab.fidelity import HEAD
+    from graphveil.lab.fidelity import compare as compare_graphs
 
     screen = Screen(as_json=json)
-    columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
-    name, columns, other = _named(graphs, dataset, columns)
-    graph = read_connections(name, root, columns)
-    released = _released(graph, columns, other)
-    screen.note(f"released graph: {_origin(released)}")
-    with screen.busy("comparing"):
+    columns = EdgeListOptions(
+        nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed
+    )
+    name, columns, other = _select_graphs(graphs, dataset, columns)
+    graph = read_edge_list(name, root, columns)
+    released = _read_released_edges(graph, columns, other)
+    screen.note(f"released graph: {_release_origin(released)}")
+    with screen.spinner("comparing"):
         found = compare_graphs(graph, released, seed=seed, sources=sources)
-    screen.say(_INTERNAL, style="bold")
+    screen.print_line(_INTERNAL, style="bold")
     screen.table(HEAD, found.rows(), right=(1, 2, 3))
     for note in found.notes:
-        screen.say(note)
-    screen.emit(found.as_dict())
+        screen.print_line(note)
+    screen.emit_json(found.as_dict())
 
 
-def _named(graphs: list[str], dataset: str | None, columns: Columns) -> tuple[str | None, Columns, Path]:
+def _select_graphs(
+    graphs: list[str], dataset: str | None, columns: EdgeListOptions
+) -> tuple[str | None, EdgeListOptions, Path]:
     """Return what says which graph is the true one, and the place of the released one."""
     named = dataset is not None or columns.edges is not None
     if len(graphs) != (1 if named else 2):
@@ -89,25 +93,25 @@ def _named(graphs: list[str], dataset: str | None, columns: Columns) -> tuple[st
     return graphs[0], columns, released
 
 
-def _released(graph: "Graph", columns: Columns, place: Path) -> "Graph":
+def _read_released_edges(graph: "Graph", columns: EdgeListOptions, place: Path) -> "Graph":
     """Return the released edges between the nodes of the true graph."""
-    from graphveil.experiment.inputs.public_flags import ids_of
-    from graphveil.graph.files import read_edges
+    from graphveil.data.files import read_edges
+    from graphveil.runs.inputs.public_flags import ids_of
 
     source, target = columns.source or "source", columns.target or "target"
     edges = read_edges(place, ids_of(graph), source=source, target=target, directed=graph.directed)
     return graph.replace(adjacency=edges)
 
 
-def _origin(graph: "Graph") -> str:
+def _release_origin(graph: "Graph") -> str:
     """Return by which mechanism edges were released, and with what guarantee."""
     from graphveil.perturb import guarantee_of
-    from graphveil.perturb.origin import mechanism_of
-    from graphveil.privacy.figures import at_delta
+    from graphveil.perturb.provenance import mechanism_of
+    from graphveil.privacy.formatting import format_epsilon_delta
 
     guarantee = guarantee_of(graph)
     if guarantee is None:
         return "no mechanism released these edges"
-    budget = at_delta(guarantee.epsilon, guarantee.delta)
+    budget = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
     void = "" if guarantee.valid else "; the guarantee is void"
     return f"{mechanism_of(graph)}, unit {guarantee.unit}, {budget}{void}"

@@ -14,15 +14,15 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from graphveil._escape import terminal
-from graphveil.cli.failures import MISUSE, CommandError, unwritable
+from graphveil._util.escape import terminal
+from graphveil.cli.failures import MISUSE, CommandError, unwritable_output_error
 
 if TYPE_CHECKING:
     from graphveil.privacy import Guarantee
 
-_PATIENCE = 2.0  # seconds before a bar is worth showing
-_WIDEST = 10_000
-_SILENCE = 15.0  # seconds that a pipe may be told nothing
+_BAR_DELAY = 2.0  # seconds before a bar is worth showing
+_MAX_WIDTH = 10_000
+_NOTE_INTERVAL = 15.0  # seconds that a pipe may be told nothing
 
 
 class _Stream:
@@ -50,7 +50,7 @@ class _Stream:
     def write(self, text: str) -> int:
         """Write text, at once."""
         if self._stream is None and self._needed:
-            raise unwritable(None)
+            raise unwritable_output_error(None)
         try:
             if self._stream is not None:
                 self._stream.write(text)
@@ -59,7 +59,7 @@ class _Stream:
         except (OSError, ValueError) as error:
             self._stream = None  # whatever else is written would fail again, and once more at exit
             if self._needed:
-                raise unwritable(error) from None
+                raise unwritable_output_error(error) from None
             return len(text)
 
     def flush(self) -> None:
@@ -81,9 +81,9 @@ class Screen:
         self.notes = _console(sys.stderr, needed=False)
         self.results = self.notes if as_json else _console(sys.stdout, needed=True)
         if as_json:
-            self._try_output()
+            self._check_output_writable()
 
-    def _try_output(self) -> None:
+    def _check_output_writable(self) -> None:
         """Refuse an output that is closed or full, before anything is spent on what would stand there.
 
         Only writing tells, and JSON may begin with a blank.
@@ -93,7 +93,7 @@ class Screen:
         except CommandError as error:
             raise CommandError(MISUSE, f"{error}; nothing was spent", error.kind) from None
 
-    def say(self, text: str, *, style: str = "") -> None:
+    def print_line(self, text: str, *, style: str = "") -> None:
         """Print a line of result, exactly as it is but for what a terminal would obey."""
         self.results.print(terminal(text), style=style)
 
@@ -101,15 +101,15 @@ class Screen:
         """Print a line on what goes on."""
         self.notes.print(terminal(text), style=style)
 
-    def prose(self, text: str, *, style: str = "") -> None:
+    def print_paragraph(self, text: str, *, style: str = "") -> None:
         """Print sentences of result: broken between words on a terminal, one line for another program."""
         self.results.print(terminal(text), style=style, soft_wrap=not self.results.is_terminal)
 
-    def busy(self, text: str) -> Status:
+    def spinner(self, text: str) -> Status:
         """Return what turns beside a text while something takes its time."""
         return self.notes.status(Text(terminal(text)))
 
-    def facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    def print_facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Print names and values before the work begins."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
@@ -142,16 +142,16 @@ class Screen:
                 left.remove(column)
                 table = _table(head, rows, left, right)
         if len(head) > 2 and not _fits(table, self.results):
-            self._records(head, rows)
+            self._print_as_blocks(head, rows)
             return
         if not self.results.is_terminal:  # what is no screen takes any width
-            self.results.width = max(self.results.width, _natural(table, self.results))
+            self.results.width = max(self.results.width, _unfolded_width(table, self.results))
         self.results.print(table, soft_wrap=False)
 
-    def _records(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def _print_as_blocks(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a table that is too wide as one block a row: its first cell, and the others below by name."""
         for first, *others in rows:
-            self.say(first, style="bold")
+            self.print_line(first, style="bold")
             grid = Table.grid(padding=(0, 2))
             grid.add_column(style="dim", overflow="fold")
             grid.add_column(overflow="fold")
@@ -162,9 +162,9 @@ class Screen:
     def dry_run(self, total: "Guarantee | None") -> None:
         """Print that a plan was all there is, and its total as JSON."""
         self.note("Dry run: no privacy budget was spent, and nothing was written.")
-        self.emit({"dry_run": True, "total": None if total is None else total.as_dict()})
+        self.emit_json({"dry_run": True, "total": None if total is None else total.as_dict()})
 
-    def emit(self, record: Mapping[str, Any]) -> None:
+    def emit_json(self, record: Mapping[str, Any]) -> None:
         """Print the one JSON object, if it was asked for."""
         if self.as_json:
             _write(json.dumps(record, allow_nan=False) + "\n")
@@ -176,12 +176,12 @@ class Screen:
         else:
             _write(text)
 
-    def bars(self) -> "Bars":
+    def bars(self) -> "ProgressBars":
         """Return progress bars that appear on a terminal once the work takes long enough to need them."""
-        return Bars(self.notes)
+        return ProgressBars(self.notes)
 
 
-class Bars:
+class ProgressBars:
     """One progress bar, of the stage under way; call it with a stage, what is done, and the total."""
 
     def __init__(self, console: Console) -> None:
@@ -195,10 +195,10 @@ class Bars:
         self._progress = Progress(*columns, console=console, transient=True)
         self._shown = console.is_terminal
         self._tasks: dict[str, TaskID] = {}
-        self._began = self._told = time.monotonic()
+        self._began = self._last_note = time.monotonic()
         self._console = console
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> "ProgressBars":
         """Start the clock, not the bars."""
         self._began = time.monotonic()
         return self
@@ -212,20 +212,20 @@ class Bars:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show how far a stage is."""
         if not self._shown:
-            self._tell(stage, done, total)
+            self._print_progress_note(stage, done, total)
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=total)
         for name, task in self._tasks.items():
             self._progress.update(task, visible=name == stage)
         self._progress.update(self._tasks[stage], completed=done, total=total)
-        if time.monotonic() - self._began > _PATIENCE:
+        if time.monotonic() - self._began > _BAR_DELAY:
             self._progress.start()
 
-    def _tell(self, stage: str, done: int, total: int) -> None:
+    def _print_progress_note(self, stage: str, done: int, total: int) -> None:
         """Say in a line now and then how far a stage is, where there is no screen for a bar."""
-        if time.monotonic() - self._told > _SILENCE:
-            self._told = time.monotonic()
+        if time.monotonic() - self._last_note > _NOTE_INTERVAL:
+            self._last_note = time.monotonic()
             self._console.print(terminal(f"{stage}: {done:,} of {total:,}"))
 
 
@@ -243,18 +243,18 @@ def _table(
 
 def _fits(table: Table, console: Console) -> bool:
     """Whether a table stands on the screen without folding."""
-    return not console.is_terminal or _natural(table, console) <= console.width
+    return not console.is_terminal or _unfolded_width(table, console) <= console.width
 
 
-def _natural(table: Table, console: Console) -> int:
+def _unfolded_width(table: Table, console: Console) -> int:
     """Return the width at which nothing folds."""
-    return Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
+    return Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table).maximum
 
 
 def _write(text: str) -> None:
     """Write data to standard output, at once, and in UTF-8 whatever letters a terminal here may show."""
     if sys.stdout is None:
-        raise unwritable(None)
+        raise unwritable_output_error(None)
     buffer = getattr(sys.stdout, "buffer", None)
     try:
         sys.stdout.flush()
@@ -264,4 +264,4 @@ def _write(text: str) -> None:
             buffer.write(text.encode(errors="backslashreplace"))
             buffer.flush()
     except (OSError, ValueError) as error:
-        raise unwritable(error) from None
+        raise unwritable_output_error(error) from None

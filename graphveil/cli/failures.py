@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphveil import _signals
-from graphveil._escape import one_line, without_password
-from graphveil._files import write_atomic
-from graphveil._memory import failed as memory_failed
-from graphveil.cli.passing import passing_command
+from graphveil._util import signals
+from graphveil._util.escape import one_line, without_password
+from graphveil._util.files import write_atomic
+from graphveil._util.memory import is_out_of_memory as memory_failed
+from graphveil.cli.suggested_command import suggested_command
 from graphveil.errors import (
     GraphError,
     GraphveilError,
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from graphveil.privacy import PrivacyLedger
 
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
-_CHARGED = "the release on this graph's edges was recorded and stays charged"
-_MISUSE = (InputError, PrivacyError, MissingDependencyError)
-_LETTERS = (
+_CHARGED_MESSAGE = "the release on this graph's edges was recorded and stays charged"
+_USAGE_ERRORS = (InputError, PrivacyError, MissingDependencyError)
+_ENCODING_MESSAGE = (
     "a name that was given has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8), or "
     "choose another name"
 )
 _UNWRITABLE = "Unwritable"  # the kind of a failure to print what came out
-_PIPE = "BrokenPipeError"  # whoever read it has seen enough, and wants no more lines
-_OF_A_PATH = (errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+_BROKEN_PIPE = "BrokenPipeError"  # whoever read it has seen enough, and wants no more lines
+_PATH_ERRNOS = (errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 _REMEDIES = {
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EMFILE: "close files, or allow more of them (ulimit -n)",
@@ -54,21 +54,21 @@ class CommandError(Exception):
     """A command ended early: the exit code, the line to print, and the run folder if it can be resumed."""
 
     def __init__(self, code: int, message: str, kind: str, folder: Path | None = None) -> None:
-        """Take what :func:`guarded` tells."""
+        """Take what :func:`run_guarded` tells."""
         super().__init__(message)
         self.code, self.kind, self.folder = code, kind, folder
         self.tables: TableError | None = None  # two tables, and all that is wrong with them
 
 
-def guarded(command: Any, arguments: Sequence[str]) -> int:
+def run_guarded(command: Any, arguments: Sequence[str]) -> int:
     """Run a command and return its exit code, printing one line if it fails."""
     try:
-        return _tell(_ending(command, arguments), arguments)
+        return _report_failure(_run_command(command, arguments), arguments)
     finally:
-        _let_go_of_output()
+        _discard_pending_output()
 
 
-def _ending(command: Any, arguments: Sequence[str]) -> "CommandError | int":
+def _run_command(command: Any, arguments: Sequence[str]) -> "CommandError | int":
     """Run a command and return its exit code, or why it ended early."""
     try:
         code = command.main(args=list(arguments), prog_name="graphveil", standalone_mode=False)
@@ -80,17 +80,17 @@ def _ending(command: Any, arguments: Sequence[str]) -> "CommandError | int":
     except (KeyboardInterrupt, typer.Abort):
         return CommandError(STOPPED, "stopped; nothing was spent", "Stopped")
     except Exception as error:
-        failure = _failure_of(error)
-        if not _signals.received() or failure.code == STOPPED:
+        failure = _to_command_error(error)
+        if not signals.received() or failure.code == STOPPED:
             return failure
         what = "nothing was spent" if failure.code == MISUSE else str(failure)
         return CommandError(STOPPED, f"stopped; {what}", "Stopped", failure.folder)
 
 
-def unwritable(error: Exception | None) -> CommandError:
+def unwritable_output_error(error: Exception | None) -> CommandError:
     """Return that standard output takes no more; without an error it never did."""
     why = "it is closed" if not isinstance(error, OSError) else error.strerror
-    kind = _PIPE if isinstance(error, BrokenPipeError) else _UNWRITABLE
+    kind = _BROKEN_PIPE if isinstance(error, BrokenPipeError) else _UNWRITABLE
     return CommandError(FAILED, f"standard output cannot be written: {why}", kind)
 
 
@@ -99,11 +99,11 @@ class ClosedOutput(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Raise that nothing can be written."""
-        raise unwritable(None)
+        raise unwritable_output_error(None)
 
 
 @contextmanager
-def done_anyway(where: Path | None, *, again: bool = False) -> Iterator[None]:
+def report_output_failure(where: Path | None, *, again: bool = False) -> Iterator[None]:
     """Show what came out: that it cannot be shown is a failure, and does not undo what was saved.
 
     Args:
@@ -113,7 +113,7 @@ def done_anyway(where: Path | None, *, again: bool = False) -> Iterator[None]:
     try:
         yield
     except CommandError as error:
-        if where is None or error.kind not in (_UNWRITABLE, _PIPE):
+        if where is None or error.kind not in (_UNWRITABLE, _BROKEN_PIPE):
             raise
         how = ": --resume shows it again for nothing" if again else ""
         done = f"{error}; what came out is finished and lies in {where}{how}"
@@ -121,7 +121,9 @@ def done_anyway(where: Path | None, *, again: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def resumable(folder: Path, budget: "PrivacyLedger | None" = None, *, by_flag: bool = True) -> Iterator[None]:
+def explain_resume_on_failure(
+    folder: Path, budget: "PrivacyLedger | None" = None, *, by_flag: bool = True
+) -> Iterator[None]:
     """Keep the details of a failed run in its internal folder, and print how to finish the run.
 
     Any error after the ledger was charged is a failure: exit code 2 means that nothing was spent.
@@ -131,23 +133,23 @@ def resumable(folder: Path, budget: "PrivacyLedger | None" = None, *, by_flag: b
         yield
     except CommandError:
         raise
-    except _MISUSE as error:
+    except _USAGE_ERRORS as error:
         if budget is None or len(budget) == before:
             raise
-        message = f"the run failed: {error}; {_CHARGED}"
+        message = f"the run failed: {error}; {_CHARGED_MESSAGE}"
         raise CommandError(FAILED, message, type(error).__name__, known) from None
     except KeyboardInterrupt:
         raise CommandError(STOPPED, "stopped", "Stopped", known) from None
     except Exception as error:
         log = folder / "internal" / "error.log"
         _write_log(log, error)
-        what = str(error) if isinstance(error, GraphveilError) else _name(error)
+        what = str(error) if isinstance(error, GraphveilError) else _safe_name(error)
         message = f"the run failed: {what}; details are in {log}"
         raise CommandError(FAILED, message, type(error).__name__, known) from None
 
 
 @contextmanager
-def spending(budget: "PrivacyLedger", charged: str = _CHARGED) -> Iterator[None]:
+def report_charge_on_failure(budget: "PrivacyLedger", charged: str = _CHARGED_MESSAGE) -> Iterator[None]:
     """Let a command that ends early print what was charged by then, and exit with 1.
 
     Args:
@@ -164,11 +166,11 @@ def spending(budget: "PrivacyLedger", charged: str = _CHARGED) -> Iterator[None]
     except Exception as error:
         if len(budget) == before:
             raise
-        failure = _failure_of(error)
+        failure = _to_command_error(error)
         raise CommandError(FAILED, f"{failure}; {charged}", failure.kind) from None
 
 
-def _failure_of(error: Exception) -> CommandError:
+def _to_command_error(error: Exception) -> CommandError:
     if isinstance(error, CommandError):
         return error
     kind = type(error).__name__
@@ -176,30 +178,30 @@ def _failure_of(error: Exception) -> CommandError:
         refused = CommandError(MISUSE, error.words, GraphError.__name__)
         refused.tables = error
         return refused
-    if isinstance(error, _MISUSE):
+    if isinstance(error, _USAGE_ERRORS):
         return CommandError(MISUSE, str(error), kind)
     if isinstance(error, GraphveilError):
         return CommandError(FAILED, str(error), kind)
     if hasattr(error, "format_message"):  # what the command-line parser raises
-        return CommandError(MISUSE, _usage(error), "UsageError")
+        return CommandError(MISUSE, _usage_message(error), "UsageError")
     if isinstance(error, BrokenPipeError):
-        return unwritable(error)
+        return unwritable_output_error(error)
     if isinstance(error, UnicodeEncodeError):  # of words as the system gives them where it knows no UTF-8
-        return CommandError(MISUSE, _LETTERS, kind)
+        return CommandError(MISUSE, _ENCODING_MESSAGE, kind)
     if isinstance(error, OSError) and error.strerror:
-        return _refused_by_the_system(error)
-    name = _log_elsewhere(error)
-    return CommandError(FAILED, f"unexpected failure: {_name(error)}{name}", kind)
+        return _system_error(error)
+    name = _log_to_temporary_file(error)
+    return CommandError(FAILED, f"unexpected failure: {_safe_name(error)}{name}", kind)
 
 
-def _refused_by_the_system(error: OSError) -> CommandError:
+def _system_error(error: OSError) -> CommandError:
     """Return what the system did not do, and what may help; a name that cannot be used is misuse."""
-    code = MISUSE if error.errno in _OF_A_PATH else FAILED
+    code = MISUSE if error.errno in _PATH_ERRNOS else FAILED
     remedy = _REMEDIES.get(error.errno or 0, "check that the place exists and may be used")
-    return CommandError(code, f"{_name(error)}; {remedy}", type(error).__name__)
+    return CommandError(code, f"{_safe_name(error)}; {remedy}", type(error).__name__)
 
 
-def _log_elsewhere(error: Exception) -> str:
+def _log_to_temporary_file(error: Exception) -> str:
     """Keep the way to an unexpected error in the temporary folder, if there is one, and say where."""
     try:
         handle, name = tempfile.mkstemp(prefix="graphveil-error-", suffix=".log")
@@ -210,14 +212,14 @@ def _log_elsewhere(error: Exception) -> str:
     return f"; details are in {name}"
 
 
-def _usage(error: Any) -> str:
+def _usage_message(error: Any) -> str:
     """Return a usage error with the command whose help explains it."""
     command = error.ctx.command_path if error.ctx else "graphveil"
     message = error.format_message() or "No command was given."
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{command} --help`."
 
 
-def _name(error: Exception) -> str:
+def _safe_name(error: Exception) -> str:
     """Name an unexpected error without its text, which may quote data."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
@@ -227,21 +229,21 @@ def _name(error: Exception) -> str:
     return few_files if few_files in str(error) else type(error).__name__
 
 
-def _tell(ending: "CommandError | int", arguments: Sequence[str]) -> int:
+def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> int:
     """Print why a command ended early, if it did, and return its exit code."""
     if isinstance(ending, CommandError) and ending.code == STOPPED:
-        ending.code = _signals.exit_code()
-    if isinstance(ending, int) or ending.kind == _PIPE:
+        ending.code = signals.exit_code()
+    if isinstance(ending, int) or ending.kind == _BROKEN_PIPE:
         return ending if isinstance(ending, int) else ending.code
     arguments = [without_password(word) for word in arguments]  # what is shown lands in logs
     again = f"; to finish it: {_resume_line(ending.folder, arguments)}" if ending.folder else ""
-    known = _known_of(ending.tables, arguments)
+    known = _table_problems(ending.tables, arguments)
     passes = f"; this passes: {known['command']}" if known.get("command") else ""
     line = one_line(f"{without_password(str(ending))}{again}{passes}")
     if len(known.get("problems", ())) > 1:
         _list_problems(known["problems"], known["command"])
     else:
-        _say(line)
+        _print_message(line)
     if "--json" in arguments and ending.kind != _UNWRITABLE:
         record = {"error": {"kind": ending.kind, "message": line, "exit_code": ending.code, **known}}
         with suppress(OSError, ValueError, CommandError):
@@ -249,34 +251,36 @@ def _tell(ending: "CommandError | int", arguments: Sequence[str]) -> int:
     return ending.code
 
 
-def _known_of(tables: TableError | None, arguments: Sequence[str]) -> dict[str, Any]:
+def _table_problems(tables: TableError | None, arguments: Sequence[str]) -> dict[str, Any]:
     """Return what is wrong with two tables, and the command that passes, if that is why a command ended."""
     if tables is None:
         return {}
-    command = None if tables.flags is None else passing_command(arguments, tables.flags)
+    command = None if tables.flags is None else suggested_command(arguments, tables.flags)
     return {"problems": list(tables.problems), "command": command}
 
 
 def _list_problems(problems: Sequence[str], command: str | None) -> None:
     """Print several problems one below the other, and last what to do."""
-    _say(f"{len(problems)} things are wrong with these tables; nothing was spent")
+    _print_message(f"{len(problems)} things are wrong with these tables; nothing was spent")
     for number, words in enumerate(problems, start=1):
-        _line(f"  {number}. {one_line(words)}")
-    _say(f"this passes: {command}" if command else "correct the tables, and the flags that name columns")
+        _print_line(f"  {number}. {one_line(words)}")
+    _print_message(
+        f"this passes: {command}" if command else "correct the tables, and the flags that name columns"
+    )
 
 
-def _say(line: str) -> None:
+def _print_message(line: str) -> None:
     """Print one line of this program's to standard error, if there is one."""
-    _line(f"graphveil: {one_line(line)}")
+    _print_line(f"graphveil: {one_line(line)}")
 
 
-def _line(line: str) -> None:
+def _print_line(line: str) -> None:
     if sys.stderr is not None:  # print() would take standard output instead
         with suppress(OSError, ValueError):
             print(line, file=sys.stderr)  # noqa: T201 - the one place for failures
 
 
-def _let_go_of_output() -> None:
+def _discard_pending_output() -> None:
     """Drop what standard output has not taken: it would fail once more when Python ends."""
     try:
         if sys.stdout is not None:
@@ -298,16 +302,16 @@ def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
 def _write_log(path: Path, error: Exception) -> None:
     """Write the way to an error, without what errors say: that may quote data."""
     try:
-        write_atomic(path, "".join(_way_to(error)).encode())
+        write_atomic(path, "".join(_format_traceback(error)).encode())
     except OSError:
         return
 
 
-def _way_to(error: BaseException) -> Iterator[str]:
+def _format_traceback(error: BaseException) -> Iterator[str]:
     """Yield the places in the code that led to an error, with the errors before it."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
-        yield from _way_to(before)
+        yield from _format_traceback(before)
         yield "\nthen:\n\n"
     yield "Traceback (most recent call last):\n"
     yield from traceback.format_tb(error.__traceback__)

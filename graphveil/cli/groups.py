@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from graphveil.cli import options
 
 if TYPE_CHECKING:
-    from graphveil.experiment.inputs.public_flags import PublicFlags
-    from graphveil.experiment.inputs.source import Source
+    from graphveil.runs.inputs.public_flags import PublicFlags
+    from graphveil.runs.inputs.source import Source
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class ColumnOptions:
     """What the columns of a table of nodes and a table of edges are."""
 
     id: options.Id = None
@@ -38,13 +38,13 @@ class Columns:
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """The names of ``--classes``, None where they were not given."""
-        from graphveil.experiment.inputs.parameters import parse_classes
+        from graphveil.runs.inputs.parameters import parse_classes
 
         return None if self.classes is None else parse_classes(self.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tables:
+class TableOptions:
     """Which two tables, and what is known of them besides their columns."""
 
     nodes: options.Nodes = None
@@ -55,16 +55,16 @@ class Tables:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class SourceOptions:
     """A data set by name, or a folder that ``prepare`` wrote; neither where there are tables."""
 
     dataset: options.Dataset = None
     root: options.Root = None
     graph: options.Graph = None
 
-    def source(self, tables: Tables, columns: Columns) -> "Source":
+    def source(self, tables: TableOptions, columns: ColumnOptions) -> "Source":
         """Return where the graph comes from."""
-        from graphveil.experiment.inputs.source import Source
+        from graphveil.runs.inputs.source import Source
 
         read = {part.name: getattr(columns, part.name) for part in fields(columns)}
         given = {part.name: getattr(tables, part.name) for part in fields(tables)}
@@ -79,8 +79,8 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublicEdges:
-    """Under ``private-slot-edge``: which edges are public, and who may have private ones."""
+class PublicEdgeOptions:
+    """Under ``edge-subset``: which edges are public, and who may have private ones."""
 
     public_edges: options.PublicEdges = None
     private_nodes: options.PrivateNodes = None
@@ -89,21 +89,21 @@ class PublicEdges:
 
     def flags(self) -> "PublicFlags":
         """Return them, checked against each other."""
-        from graphveil.experiment.inputs.public_flags import PublicFlags
+        from graphveil.runs.inputs.public_flags import PublicFlags
 
         return PublicFlags(**{part.name: getattr(self, part.name) for part in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy:
+class PrivacyOptions:
     """What is protected and how, but for the budget, which a sweep has several of."""
 
     unit: options.Unit = None
     delta: options.Delta = None
     mode: options.Mode = None
     max_units: options.MaxUnits = None
-    degree_budget: options.DegreeBudget = None
-    assured_max_degree: options.AssuredMaxDegree = None
+    out_degree_bound: options.OutDegreeBound = None
+    max_degree: options.MaxDegree = None
     replace_one: options.ReplaceOne = False
     private_metrics: options.PrivateMetrics = False
     theta: options.Theta = None
@@ -120,7 +120,7 @@ class Privacy:
 def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
     """Return a command that takes each group's flags one by one, as its signature then says.
 
-    >>> def shown(public: PublicEdges) -> str | None: return public.private_nodes
+    >>> def shown(public: PublicEdgeOptions) -> str | None: return public.private_nodes
     >>> list(inspect.signature(grouped(shown)).parameters)[:2]
     ['public_edges', 'private_nodes']
     >>> grouped(shown)(private_nodes="all")

@@ -9,7 +9,7 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.experiment.accounts.calibration import Calibration
+    from graphveil.runs.accounts.calibration import Calibration
 
 
 def datasets(
@@ -29,7 +29,7 @@ def datasets(
 
 
 def _list_datasets(root: Path | None, screen: Screen) -> None:
-    from graphveil.graph import list_datasets
+    from graphveil.data import list_datasets
 
     rows = list_datasets(root)
     cells = [
@@ -41,20 +41,20 @@ def _list_datasets(root: Path | None, screen: Screen) -> None:
         for row in rows
     ]
     screen.table(("name", "nodes", "features", "classes", "here"), cells, right=(1, 2, 3))
-    screen.say(
+    screen.print_line(
         "Sizes before any recipe. Data sets that are not here are looked for under --root, then downloaded."
     )
-    screen.emit({"datasets": rows})
+    screen.emit_json({"datasets": rows})
 
 
 def _describe_dataset(name: str, root: Path | None, screen: Screen) -> None:
-    from graphveil.graph import dataset_info
+    from graphveil.data import dataset_info
 
     info = dataset_info(name, root)
     screen.table(
         ("statistic", "value"), [(key.replace("_", " "), _value(value)) for key, value in info.items()]
     )
-    screen.emit(info)
+    screen.emit_json(info)
 
 
 def _count(value: int | None) -> str:
@@ -86,8 +86,8 @@ def calibrate(
     ] = None,
     mode: options.Mode = None,
     max_units: options.MaxUnits = None,
-    degree_budget: options.DegreeBudget = None,
-    assured_max_degree: options.AssuredMaxDegree = None,
+    out_degree_bound: options.OutDegreeBound = None,
+    max_degree: options.MaxDegree = None,
     replace_one: options.ReplaceOne = False,
     private_metrics: options.PrivateMetrics = False,
     theta: options.Theta = None,
@@ -116,10 +116,10 @@ def calibrate(
             rich_help_panel="Data",
         ),
     ] = None,
-    labelled_count: Annotated[
+    labeled_count: Annotated[
         int | None,
         typer.Option(
-            "--labelled-count",
+            "--labeled-count",
             min=1,
             help="Edge units: how many nodes have a label, if known; few have a plan of their own.",
             rich_help_panel="Data",
@@ -130,20 +130,20 @@ def calibrate(
     json: options.Json = False,
 ) -> None:
     """Answer the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
-    from graphveil.cli.train import configuration, own_module
-    from graphveil.experiment.accounts import calibration
+    from graphveil.cli.train import configuration, load_custom_module
     from graphveil.privacy import parse_unit
+    from graphveil.runs.accounts import calibration
 
-    parse_unit(unit, max_degree=assured_max_degree)
-    own = None if module is None else own_module(module)
+    parse_unit(unit, max_degree=max_degree)
+    own = None if module is None else load_custom_module(module)
     flags = {
         "unit": unit,
         "epsilon": epsilon,
         "delta": delta,
         "mode": mode,
         "max_units": max_units,
-        "degree_budget": degree_budget,
-        "assured_max_degree": assured_max_degree,
+        "out_degree_bound": out_degree_bound,
+        "max_degree": max_degree,
         "module": own,
         "replace_one": replace_one or None,
         "private_metrics": private_metrics or None,
@@ -156,36 +156,39 @@ def calibrate(
         classes=classes_count,
         dim=features_count,
         training=training_count,
-        labelled=labelled_count,
+        labeled=labeled_count,
         **config,
     )
     _show_calibration(found, epsilon, Screen(as_json=json))
 
 
 def _show_calibration(found: "Calibration", given: float | None, screen: Screen) -> None:
-    from graphveil.artifacts import cards
-    from graphveil.experiment.accounts.budget_breakdown import unequal, unspent
-    from graphveil.privacy.figures import at_delta, figure_up
+    from graphveil.privacy.formatting import format_epsilon_delta, format_upper_bound, percent_up
+    from graphveil.runs.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
 
-    mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
-    screen.say(f"{found.method}, unit {found.unit}: {at_delta(found.epsilon, found.delta)}{mu}")
-    if left := unspent(given, found.epsilon):
-        screen.say(f"{left[0].upper()}{left[1:]}")
+    mu = "" if found.mu is None else f", mu {format_upper_bound(found.mu, 6)}"
+    screen.print_line(
+        f"{found.method}, unit {found.unit}: {format_epsilon_delta(found.epsilon, found.delta)}{mu}"
+    )
+    if left := unspent_budget_note(given, found.epsilon):
+        screen.print_line(f"{left[0].upper()}{left[1:]}")
     for words in found.reports:
-        screen.say(words)
+        screen.print_line(words)
     if found.stages:
-        screen.table(*_stage_cells(found), right=(4, 5, 6))
-        if words := unequal(found.stages):
-            screen.say(f"{words[0].upper()}{words[1:]}")
-        screen.say(f"largest sensitivity: {found.sensitivity:.6g}")
-        screen.say(f"Rényi bound on all of it, a cross-check: {figure_up(found.epsilon_renyi)}")
+        screen.table(*_stage_rows(found), right=(4, 5, 6))
+        if words := unequal_shares_note(found.stages):
+            screen.print_line(f"{words[0].upper()}{words[1:]}")
+        screen.print_line(f"largest sensitivity: {found.sensitivity:.6g}")
+        screen.print_line(
+            f"Rényi bound on all of it, a cross-check: {format_upper_bound(found.epsilon_renyi)}"
+        )
     elif not found.reports:
-        screen.say("noise: none, since the edges are never read")
-    rate = cards.percent_up(found.tpr_at_1pct_fpr)
-    screen.say(f"true-positive rate at 1 % false positives: at most {rate} %")
+        screen.print_line("noise: none, since the edges are never read")
+    rate = percent_up(found.max_tpr_at_1pct_fpr)
+    screen.print_line(f"true-positive rate at 1 % false positives: at most {rate} %")
     if found.assumed:
-        screen.say(_assumptions(found.assumed))
-    screen.emit(found.as_dict())
+        screen.print_line(_assumptions(found.assumed))
+    screen.emit_json(found.as_dict())
 
 
 _SIZES = {
@@ -203,9 +206,9 @@ def _assumptions(assumed: dict[str, int]) -> str:
     return f"assumed, as it was not given: {sizes}; a fit with other sizes has other noise ({flags})"
 
 
-def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _stage_rows(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return who spends what: a head, and a line a stage."""
-    from graphveil.privacy.figures import figure_up
+    from graphveil.privacy.formatting import format_upper_bound
 
     head = ("stage", "noise", "steps", "paid by", "share", "epsilon", "Rényi")
     lines: list[tuple[str, ...]] = [
@@ -213,10 +216,10 @@ def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str,
             stage.name,
             stage.noise,
             stage.batches or "-",
-            stage.payers or "edges",
+            stage.charged_groups or "edges",
             f"{100 * stage.share:.0f} %",
-            figure_up(stage.epsilon),
-            figure_up(stage.epsilon_renyi),
+            format_upper_bound(stage.epsilon),
+            format_upper_bound(stage.epsilon_renyi),
         )
         for stage in found.stages
     ]
@@ -226,57 +229,57 @@ def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str,
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.artifacts import cards
-    from graphveil.artifacts.release_folder import read_promise
-    from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
-    from graphveil.experiment.accounts.ledger_account import receipts_in
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.pages.event_table import event_cells, event_lines
-    from graphveil.privacy.figures import delta_up, figure_up
+    from graphveil.artifacts.release_folder import read_guarantee
+    from graphveil.privacy.formatting import format_delta, format_upper_bound
+    from graphveil.runs.accounts.earlier_predictions import earlier_predictions
+    from graphveil.runs.accounts.ledger_account import receipts_in
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.pages.event_table import event_cells, event_lines
 
-    promise = read_promise(run)
-    guarantee, screen = promise.guarantee, Screen(as_json=json)
-    lines = event_lines(guarantee, promise.releases)
-    screen.say("In plain words", style="bold")
-    screen.prose(cards.plain_words(guarantee) + "\n")
-    screen.say("The guarantee", style="bold")
-    screen.prose(guarantee.statement() + "\n")
+    privacy_file = read_guarantee(run)
+    guarantee, screen = privacy_file.guarantee, Screen(as_json=json)
+    lines = event_lines(guarantee, privacy_file.releases)
+    screen.print_line("In plain words", style="bold")
+    screen.print_paragraph(guarantee.summary() + "\n")
+    screen.print_line("The guarantee", style="bold")
+    screen.print_paragraph(guarantee.formal_statement() + "\n")
     if lines:
-        screen.say(f"What was released about the {cards.released_about(guarantee)}", style="bold")
+        screen.print_line(f"What was released about the {cards.release_subject(guarantee)}", style="bold")
         screen.table(*event_cells(lines))
-        for one in (guarantee, *guarantee.beside):
-            unit = f"unit {one.unit}: " if guarantee.beside else ""
-            bound = f"epsilon {figure_up(one.epsilon)}, delta {delta_up(one.delta)}"
-            screen.say(f"{unit}{bound}; {cards.attackers_rate(one)}")
-        screen.say("")
+        for one in (guarantee, *guarantee.additional):
+            unit = f"unit {one.unit}: " if guarantee.additional else ""
+            bound = f"epsilon {format_upper_bound(one.epsilon)}, delta {format_delta(one.delta)}"
+            screen.print_line(f"{unit}{bound}; {cards.attack_bound_text(one)}")
+        screen.print_line("")
     for deviation in cards.all_deviations(guarantee):
-        screen.prose(f"Deviation: {deviation}.")
-    screen.say("Not covered", style="bold")
+        screen.print_paragraph(f"Deviation: {deviation}.")
+    screen.print_line("Not covered", style="bold")
     for line in cards.not_covered(guarantee):
-        screen.say(f"  {line}")
-    screen.say(
-        f"  other runs on the same {cards.released_about(guarantee)}: each gives away more, and only their "
+        screen.print_line(f"  {line}")
+    screen.print_line(
+        f"  other runs on the same {cards.release_subject(guarantee)}: each gives away more, and only their "
         "sum bounds what is learned"
     )
     receipts = receipts_in(RunFolder(run).receipts)
-    asked = [receipt for one in earlier_predictions(run) for receipt in one.receipts]
-    for title, some in (("the ledger", receipts), ("predictions of other graphs", asked)):
+    prediction_receipts = [receipt for one in earlier_predictions(run) for receipt in one.receipts]
+    for title, some in (("the ledger", receipts), ("predictions of other graphs", prediction_receipts)):
         if some:
-            screen.say(f"\nReceipts of {title}", style="bold")
+            screen.print_line(f"\nReceipts of {title}", style="bold")
         for receipt in some:
-            screen.say(
+            screen.print_line(
                 f"  {receipt['data_set']}, {receipt['unit']}: entry {receipt['entry']}, release "
                 f"{receipt['release']}, chain head {receipt['head'][:16]}..."
             )
-    screen.emit(
+    screen.emit_json(
         {
             "run": str(run),
-            "statement": guarantee.statement(),
-            "plain_words": cards.plain_words(guarantee),
+            "statement": guarantee.formal_statement(),
+            "summary": guarantee.summary(),
             "guarantee": guarantee.as_dict(),
             "releases": [line.as_dict() for line in lines],
             "deviations": list(cards.all_deviations(guarantee)),
             "not_covered": list(cards.not_covered(guarantee)),
             "receipts": receipts,
-            "prediction_receipts": asked,
+            "prediction_receipts": prediction_receipts,
         }
     )

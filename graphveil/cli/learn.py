@@ -7,12 +7,12 @@ import typer
 
 from graphveil.cli import collect, options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import done_anyway
+from graphveil.cli.failures import report_output_failure
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.collect import Survey
-    from graphveil.models.lpgnn.local import LocalEstimator
+    from graphveil.local.collect import CollectionProtocol
+    from graphveil.local.lpgnn.local_estimator import LocalEstimator
 
 _DATA, _RUN = "Data", "Run"
 
@@ -40,8 +40,8 @@ Method = Annotated[
 
 
 def learn(
-    survey: collect.SurveyFile,
-    messages: collect.Messages,
+    protocol: collect.ProtocolFile,
+    encoded_reports: collect.EncodedReports,
     id: collect.Id,
     edges: Edges,
     source: Source,
@@ -54,28 +54,34 @@ def learn(
     seed: options.Seed = 0,
     skip_bad: collect.SkipBad = False,
     no_baseline: options.NoBaseline = False,
-    ledger: collect.NamedLedger = None,
+    ledger: collect.ClientLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check LDP reports and learn from them over public edges; nothing is randomised a second time."""
-    from graphveil.experiment.inputs.collected_data import receive_on_edges
-    from graphveil.privacy.figures import counted
-    from graphveil.tables import id_array
+    """Check LDP reports and learn from them over public edges; nothing is randomized a second time."""
+    from graphveil.data.tables import id_array
+    from graphveil.privacy.formatting import counted
+    from graphveil.runs.inputs.collected_data import receive_on_edges
 
-    asked, screen = collect.read_survey(survey), Screen(as_json=json)
-    collect.check_new(out, "a model goes to a new folder; choose another --out")
-    model = _model(method, asked, set or [], seed)
+    loaded_protocol, screen = collect.read_protocol(protocol), Screen(as_json=json)
+    collect.check_not_existing(out, "a model goes to a new folder; choose another --out")
+    model = _model(method, loaded_protocol, set or [], seed)
     columns = {"id": id, "source": source, "target": target}
     received, adjacency, public = receive_on_edges(
-        asked, messages, edges, **columns, directed=directed, nodes=nodes, features=model.needs_features
+        loaded_protocol,
+        encoded_reports,
+        edges,
+        **columns,
+        directed=directed,
+        nodes=nodes,
+        features=model.needs_features,
     )
     if not (skip_bad and received.accepted):
         received.check()
-    with collect.booked_answers(asked, ledger) as booked:
-        models = [model] if no_baseline else [model, model.without_edges()]
+    with collect.charge_clients(loaded_protocol, ledger) as account:
+        models = [model] if no_baseline else [model, model.no_graph_baseline()]
         with screen.bars() as bars:
             for each in models:
-                each.fit_collected(
+                each.fit_from_collector(
                     received.collector,
                     adjacency,
                     public_features=public,
@@ -84,49 +90,49 @@ def learn(
                 )
         model.save(out)
         count = received.collector.nodes
-        with done_anyway(out):
+        with report_output_failure(out):
             where = f"the model and its predictions of {counted(count, 'node')} are in {out}"
-            collect.tell(screen, received, where)
-            collect.warn(screen, asked)
-            found = _agreements(models, asked)
+            collect.print_received(screen, received, where)
+            collect.print_warnings(screen, loaded_protocol)
+            found = _agreements(models, loaded_protocol)
             _show(found, screen)
-            screen.prose(model.guarantee.statement())
-            collect.tell_account(screen, booked)
-            about_ledger = {"ledger": None if booked is None else booked.as_plain()}
+            screen.print_paragraph(model.guarantee.formal_statement())
+            collect.print_account(screen, account)
+            about_ledger = {"ledger": None if account is None else account.as_plain()}
             guarantee = {"guarantee": model.guarantee.as_dict()}
-            about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
-            screen.emit(about | collect.counts(received) | found | guarantee | about_ledger)
+            about = {"protocol": loaded_protocol.digest.hex(), "path": str(out), "method": method}
+            screen.emit_json(about | collect.report_counts(received) | found | guarantee | about_ledger)
 
 
-def _agreements(models: "list[LocalEstimator]", survey: "Survey") -> dict[str, Any]:
+def _agreements(models: "list[LocalEstimator]", protocol: "CollectionProtocol") -> dict[str, Any]:
     """Return how often each model predicts what validation nodes said, and how often these keep labels."""
-    assert survey.label is not None
+    assert protocol.label is not None
     own, *others = [model.agreement_["val"] for model in models]
-    beside = others[0] if others else None
-    return {"val_agreement": own, "mlp_val_agreement": beside, "label_kept": survey.label.keep}
+    baseline_agreement = others[0] if others else None
+    return {"val_agreement": own, "mlp_val_agreement": baseline_agreement, "label_kept": protocol.label.keep}
 
 
 def _show(found: dict[str, Any], screen: Screen) -> None:
     """Print the models side by side: by what was said, since no exact label is here."""
-    from graphveil.experiment.results import SAME_REPORTS
+    from graphveil.runs.results import SAME_REPORTS
 
     names = {"val_agreement": "the model", "mlp_val_agreement": "mlp (no graph)"}
     rows = [(name, f"{100 * found[key]:.1f}") for key, name in names.items() if found[key] is not None]
     screen.table(("method", "agrees with what validation nodes said, %"), rows)
     kept = f"{100 * found['label_kept']:.1f} %"
-    screen.say(
+    screen.print_line(
         f"A node keeps its label with probability {kept}: no model can be expected to agree more often.",
         style="dim",
     )
     if found["mlp_val_agreement"] is not None:
-        screen.say(SAME_REPORTS, style="dim")
+        screen.print_line(SAME_REPORTS, style="dim")
 
 
-def _model(method: str, survey: "Survey", settings: list[str], seed: int) -> "LocalEstimator":
-    from graphveil.experiment.inputs.parameters import method_class, parse_settings
+def _model(method: str, protocol: "CollectionProtocol", settings: list[str], seed: int) -> "LocalEstimator":
+    from graphveil.runs.inputs.parameters import method_class, parse_settings
 
     cls = cast("type[LocalEstimator]", method_class(method))
     parameters = parse_settings(cls, settings)
     if "seed" in parameters:
         raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
-    return cls.from_survey(survey, seed=seed, **parameters)
+    return cls.from_protocol(protocol, seed=seed, **parameters)

@@ -10,32 +10,41 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphveil.cli import options
-from graphveil.cli.budgets import bar_of, delta_of, epsilon_of, limit_of, plain, shown
-from graphveil.cli.collect import check_new
-from graphveil.cli.connections import Columns as Connections
-from graphveil.cli.connections import read_connections
+from graphveil.cli.budgets import (
+    account_to_dict,
+    delta_of,
+    epsilon_of,
+    format_bar,
+    format_epsilon,
+    format_limit,
+)
+from graphveil.cli.collect import check_not_existing
 from graphveil.cli.console import Screen
-from graphveil.cli.groups import Columns, Origin, Tables, grouped
+from graphveil.cli.edge_list import EdgeListOptions as Connections
+from graphveil.cli.edge_list import read_edge_list
+from graphveil.cli.groups import ColumnOptions, SourceOptions, TableOptions, grouped
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.graph import Graph
-    from graphveil.ledger import Account, Break, Ledger
+    from graphveil.data import Graph
+    from graphveil.ledger import Account, IntegrityViolation, Ledger
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", show_default=False)]
 AnyName = Annotated[
     str | None, typer.Argument(metavar="[NAME]", help="One data set; by default all.", show_default=False)
 ]
 
-NOTHING = "No data set is registered. `graphveil ledger init NAME --unit UNIT --epsilon E --delta D` does."
+NO_LEDGER_MESSAGE = (
+    "No data set is registered. `graphveil ledger init NAME --unit UNIT --epsilon E --delta D` does."
+)
 
 
 @grouped
 def init(
     name: Name,
-    tables: Tables,
-    columns: Columns,
-    origin: Origin,
+    tables: TableOptions,
+    columns: ColumnOptions,
+    origin: SourceOptions,
     unit: options.Unit = None,
     epsilon: options.Budget = None,
     delta: options.Delta = None,
@@ -47,77 +56,88 @@ def init(
     Given again with the files of data that have grown, it registers the new version, which adds to the same
     budget.
     """
-    from graphveil.experiment.accounts.graph_tags import parts_of
     from graphveil.ledger import Ledger, unit_key
+    from graphveil.runs.accounts.graph_tags import fingerprint_parts
 
     if unit is None:
-        raise ConfigError("a budget protects something: pass --unit (undirected-edge, node-owner, ...)")
+        raise ConfigError("a budget protects something: pass --unit (undirected-edge, node-record, ...)")
     if (epsilon is None) != (delta is None):
         raise ConfigError(
             "a budget is an epsilon and a delta: pass --epsilon and --delta, or neither for no limit"
         )
-    book, screen, tags = Ledger(place_of(ledger)), Screen(as_json=json), None
+    opened_ledger, screen, tags = Ledger(ledger_location(ledger)), Screen(as_json=json), None
     if any(given is not None for given in (tables.nodes, tables.edges, origin.dataset, origin.graph)):
-        tags = book.fingerprints(parts_of(_read(tables, columns, origin)))
-    book.init(name, unit, epsilon=epsilon, delta=delta, tags=tags)
-    (account,) = [one for one in book.accounts(name) if one.unit == unit_key(unit)]
+        tags = opened_ledger.fingerprints(fingerprint_parts(_read(tables, columns, origin)))
+    opened_ledger.init(name, unit, epsilon=epsilon, delta=delta, tags=tags)
+    (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]
     known = "bound to these data" if tags else "bound by the first run that names it"
-    screen.say(
-        f"{name} is registered under unit {account.unit}: {limit_of(account)}; {known}. The ledger is "
-        f"{book.place}"
+    screen.print_line(
+        f"{name} is registered under unit {account.unit}: {format_limit(account)}; {known}. The ledger is "
+        f"{opened_ledger.location}"
     )
-    others = book.other_names(name, tags) if tags else []
+    others = opened_ledger.other_names(name, tags) if tags else []
     for other in others:
-        screen.say(
+        screen.print_line(
             f"The same data are registered as {other}, too, and what is spent there does not count under "
             f"{name}. To count it, name {other} instead: graphveil ledger raise {quote(other)} --unit "
             f"{account.unit} --epsilon E --delta D --reason WHY gives it a budget",
             style="bold",
         )
-    screen.emit({"name": name, "place": book.place, **plain(account), "same_data": others})
+    screen.emit_json(
+        {"name": name, "place": opened_ledger.location, **account_to_dict(account), "same_data": others}
+    )
 
 
 def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """List the registered data sets, with what is spent of each budget."""
     screen = Screen(as_json=json)
-    book = opened_or_none(ledger)
-    if book is None:
-        screen.say(NOTHING)
-        screen.emit({"place": place_shown(), "data_sets": []})
+    opened_ledger = open_ledger_or_none(ledger)
+    if opened_ledger is None:
+        screen.print_line(NO_LEDGER_MESSAGE)
+        screen.emit_json({"place": default_ledger_location(), "data_sets": []})
         return
-    found = book.accounts()
-    bare = sorted(set(book.names()) - {one.data_set for one in found})
+    found = opened_ledger.accounts()
+    bare = sorted(set(opened_ledger.names()) - {one.data_set for one in found})
     cells = [(one.data_set, *_cells(one)) for one in found] + [
         (name, "-", "0", "-", "-", "-", "") for name in bare
     ]
     if not cells:
-        screen.say(NOTHING)
+        screen.print_line(NO_LEDGER_MESSAGE)
     else:
         screen.table(("data set", *_HEAD), cells, right=(2,), spare=(6,))
-    screen.say(f"The ledger is {book.place}", style="dim")
-    screen.emit({"place": book.place, "data_sets": [{"name": one.data_set, **plain(one)} for one in found]})
+    screen.print_line(f"The ledger is {opened_ledger.location}", style="dim")
+    screen.emit_json(
+        {
+            "place": opened_ledger.location,
+            "data_sets": [{"name": one.data_set, **account_to_dict(one)} for one in found],
+        }
+    )
 
 
 def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """Compute every hash and every total again; exit 1 where one does not hold."""
     from dataclasses import asdict
 
-    book, screen = opened(ledger), Screen(as_json=json)
-    names, breaks = [name] if name else book.names(), book.verify(name)
+    opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
+    names, breaks = [name] if name else opened_ledger.names(), opened_ledger.verify(name)
     if not names:
-        raise ConfigError(f"{book.place} has no data set, so there is nothing to verify; check --ledger")
-    _say_breaks(screen, breaks)
+        raise ConfigError(
+            f"{opened_ledger.location} has no data set, so there is nothing to verify; check --ledger"
+        )
+    _print_breaks(screen, breaks)
     if not breaks:
-        screen.say(f"All chains hold: {len(names)} data sets in {book.place}.")
-    screen.emit({"place": book.place, "data_sets": names, "breaks": [asdict(found) for found in breaks]})
+        screen.print_line(f"All chains hold: {len(names)} data sets in {opened_ledger.location}.")
+    screen.emit_json(
+        {"place": opened_ledger.location, "data_sets": names, "breaks": [asdict(found) for found in breaks]}
+    )
     if breaks:
         raise typer.Exit(1)
 
 
-def _say_breaks(screen: Screen, breaks: "Sequence[Break]") -> None:
+def _print_breaks(screen: Screen, breaks: "Sequence[IntegrityViolation]") -> None:
     for found in breaks:
         where = f"{found.data_set}, entry {found.entry}: " if found.data_set else ""
-        screen.say(f"{where}{found.why}")
+        screen.print_line(f"{where}{found.why}")
 
 
 def check_runs(
@@ -130,31 +150,35 @@ def check_runs(
     """Compare the receipts in run folders with the ledger; exit 1 if it lacks one."""
     from dataclasses import asdict
 
-    from graphveil.experiment.accounts.run_receipts import receipts_below
+    from graphveil.runs.accounts.run_receipts import receipts_below
 
     screen = Screen(as_json=json)
     found = [receipt for folder in folders for receipt in receipts_below(folder)]
     if not found:
         raise ConfigError("no receipt is in these folders, so nothing can be compared. Give run folders.")
-    book = opened(ledger)
-    breaks = book.lacking(found)
-    _say_breaks(screen, breaks)
+    opened_ledger = open_ledger(ledger)
+    breaks = opened_ledger.missing_receipts(found)
+    _print_breaks(screen, breaks)
     if breaks:
-        screen.say(f"The ledger {book.place} lacks {len(breaks):,} of {len(found):,} recorded entries.")
+        screen.print_line(
+            f"The ledger {opened_ledger.location} lacks {len(breaks):,} of {len(found):,} recorded entries."
+        )
     else:
-        screen.say(f"The ledger {book.place} has all {len(found):,} entries that these runs recorded.")
-    known = {"place": book.place, "receipts": len(found)}
-    screen.emit(known | {"breaks": [asdict(one) for one in breaks]})
+        screen.print_line(
+            f"The ledger {opened_ledger.location} has all {len(found):,} entries that these runs recorded."
+        )
+    known = {"place": opened_ledger.location, "receipts": len(found)}
+    screen.emit_json(known | {"breaks": [asdict(one) for one in breaks]})
     if breaks:
         raise typer.Exit(1)
 
 
 def unbind(name: Name, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """Unbind a data set without releases from its data; the next run binds it."""
-    book, screen = opened(ledger), Screen(as_json=json)
-    book.unbind(name)
-    screen.say(f"{name} is bound to no data; the next run that names it binds it")
-    screen.emit({"name": name, "place": book.place})
+    opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
+    opened_ledger.unbind(name)
+    screen.print_line(f"{name} is bound to no data; the next run that names it binds it")
+    screen.emit_json({"name": name, "place": opened_ledger.location})
 
 
 def backup(
@@ -163,11 +187,11 @@ def backup(
     json: options.Json = False,
 ) -> None:
     """Copy the ledger to a new file, of one moment, also while runs write to it."""
-    check_new(path, "a backup is a new file; choose another PATH")
-    book, screen = opened(ledger), Screen(as_json=json)
-    book.backup(path)
-    screen.say(f"{path} is a copy of the ledger {book.place}")
-    screen.emit({"place": book.place, "path": str(path)})
+    check_not_existing(path, "a backup is a new file; choose another PATH")
+    opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
+    opened_ledger.backup(path)
+    screen.print_line(f"{path} is a copy of the ledger {opened_ledger.location}")
+    screen.emit_json({"place": opened_ledger.location, "path": str(path)})
 
 
 def restore(
@@ -183,14 +207,14 @@ def restore(
     json: options.Json = False,
 ) -> None:
     """Verify a backup and put it in the place of the ledger, which is kept next to it."""
-    from graphveil.experiment.accounts.run_receipts import receipts_below
     from graphveil.ledger import restore as restored
+    from graphveil.runs.accounts.run_receipts import receipts_below
 
     receipts = [receipt for folder in runs or [] for receipt in receipts_below(folder)]
-    book = restored(path, place_of(ledger), receipts=receipts, force=force)
+    opened_ledger = restored(path, ledger_location(ledger), receipts=receipts, force=force)
     screen = Screen(as_json=json)
-    screen.say(f"The ledger {book.place} is the backup {path}")
-    screen.emit({"place": book.place, "path": str(path), "data_sets": book.names()})
+    screen.print_line(f"The ledger {opened_ledger.location} is the backup {path}")
+    screen.emit_json({"place": opened_ledger.location, "path": str(path), "data_sets": opened_ledger.names()})
 
 
 def export(
@@ -200,14 +224,14 @@ def export(
     json: options.Json = False,
 ) -> None:
     """Write a data set's entries with their hashes, for an auditor who checks the chain alone."""
-    from graphveil._files import write_atomic
+    from graphveil._util.files import write_atomic
 
-    check_new(out, "an export is a new file; choose another --out")
-    book, screen = opened(ledger), Screen(as_json=json)
-    rows = [json_text.dumps(row, sort_keys=True) for row in book.export(name)]
+    check_not_existing(out, "an export is a new file; choose another --out")
+    opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
+    rows = [json_text.dumps(row, sort_keys=True) for row in opened_ledger.export(name)]
     write_atomic(out, "".join(f"{row}\n" for row in rows).encode())
-    screen.say(f"{len(rows):,} entries of {name} are in {out}")
-    screen.emit({"name": name, "entries": len(rows), "path": str(out)})
+    screen.print_line(f"{len(rows):,} entries of {name} are in {out}")
+    screen.emit_json({"name": name, "entries": len(rows), "path": str(out)})
 
 
 def raise_(
@@ -224,42 +248,42 @@ def raise_(
 
     if unit is None or epsilon is None or delta is None:
         raise ConfigError("say which limit and how far: pass --unit, --epsilon and --delta")
-    book, screen = opened(ledger), Screen(as_json=json)
-    book.raise_limit(name, unit, epsilon=epsilon, delta=delta, reason=reason)
-    (account,) = [one for one in book.accounts(name) if one.unit == unit_key(unit)]
-    screen.say(f"{name}, unit {account.unit}: {limit_of(account)} from now on")
-    screen.emit({"name": name, "place": book.place, **plain(account)})
+    opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
+    opened_ledger.raise_limit(name, unit, epsilon=epsilon, delta=delta, reason=reason)
+    (account,) = [one for one in opened_ledger.accounts(name) if one.unit == unit_key(unit)]
+    screen.print_line(f"{name}, unit {account.unit}: {format_limit(account)} from now on")
+    screen.emit_json({"name": name, "place": opened_ledger.location, **account_to_dict(account)})
 
 
 _HEAD = ("unit", "releases", "spent", "limit", "delta", "")
 
 
-def opened(named: str | None) -> "Ledger":
+def open_ledger(named: str | None) -> "Ledger":
     """Open the ledger that a flag names, which has to be there."""
     from graphveil.ledger import Ledger
 
-    return Ledger(place_of(named), create=False)
+    return Ledger(ledger_location(named), create=False)
 
 
-def opened_or_none(named: str | None) -> "Ledger | None":
+def open_ledger_or_none(named: str | None) -> "Ledger | None":
     """Open the ledger that a flag names; None if it is the user's own, which is not there yet."""
-    from graphveil.ledger.places import VARIABLE, default_place, file_of
+    from graphveil.ledger.locations import VARIABLE, default_location, file_of
 
     if named in (None, os.environ.get(VARIABLE)):
-        own = file_of(default_place())
+        own = file_of(default_location())
         if own is not None and not own.exists() and not Path(f"{own}-mark").exists():
             return None
-    return opened(named)
+    return open_ledger(named)
 
 
-def place_shown() -> str:
+def default_ledger_location() -> str:
     """Return where the user's own ledger would lie."""
-    from graphveil.ledger.places import default_place, file_of
+    from graphveil.ledger.locations import default_location, file_of
 
-    return str(file_of(default_place()))
+    return str(file_of(default_location()))
 
 
-def place_of(named: str | None) -> str | None:
+def ledger_location(named: str | None) -> str | None:
     """Return the place of a ledger that a flag names: a URL, or a path."""
     from graphveil.ledger import split_name
 
@@ -268,21 +292,28 @@ def place_of(named: str | None) -> str | None:
     return split_name(named)[0]
 
 
-def _read(tables: Tables, columns: Columns, origin: Origin) -> "Graph":
+def _read(tables: TableOptions, columns: ColumnOptions, origin: SourceOptions) -> "Graph":
     """Read the data that are registered: with labels as a run would read them, else who is connected."""
-    from graphveil.tables.choices import Choices
+    from graphveil.data.tables.choices import EncodingOptions
 
     if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:
         return origin.source(tables, columns).load()
     ends = {"id": columns.id, "source": columns.source, "target": columns.target}
     read = Connections(nodes=tables.nodes, edges=tables.edges, directed=columns.directed, **ends)
-    choices = Choices.of(delimiter=columns.delimiter, decimal=columns.decimal)
-    return read_connections(None, None, read, choices.csv_format)
+    choices = EncodingOptions.from_arguments(delimiter=columns.delimiter, decimal=columns.decimal)
+    return read_edge_list(None, None, read, choices.csv_format)
 
 
 def _cells(account: "Account") -> tuple[str, ...]:
-    from graphveil.privacy.figures import delta_up
+    from graphveil.privacy.formatting import format_delta
 
     limit = "none" if account.limit is None else str(account.limit.epsilon)
-    delta = delta_up(delta_of(account))
-    return account.unit, f"{account.releases:,}", shown(epsilon_of(account)), limit, delta, bar_of(account)
+    delta = format_delta(delta_of(account))
+    return (
+        account.unit,
+        f"{account.releases:,}",
+        format_epsilon(epsilon_of(account)),
+        limit,
+        delta,
+        format_bar(account),
+    )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphveil.cli.command import Command
-from graphveil.models import METHODS
+from graphveil.estimators import METHODS
 
 if TYPE_CHECKING:
-    from graphveil.models.base import Estimator
+    from graphveil.estimators.base import Estimator
 
-_FLAGS = ("unit", "epsilon", "delta", "mode", "seed", "max_units", "degree_budget", "assured_max_degree")
+_FLAGS = ("unit", "epsilon", "delta", "mode", "seed", "max_units", "out_degree_bound", "max_degree")
 _SKIPPED = {*_FLAGS, "replace_one", "private_metrics", "unsafe_noise_seed", "perturb", "max_edges"}
 _ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")
 
@@ -44,37 +44,37 @@ def parameters_page(method: str) -> str:
     True
     """
     cls = METHODS[method]
-    said = _described(cls)
+    descriptions = _parameter_descriptions(cls)
     lines = [f"Parameters of {method}, for --set NAME=VALUE:"]
     for part in dataclasses.fields(cls):
         if part.init and part.name not in _SKIPPED:
             default = "?" if part.default is dataclasses.MISSING else str(part.default).lower()
-            text = f"{part.name}={default}  {said.get(part.name, '')}".rstrip()
+            text = f"{part.name}={default}  {descriptions.get(part.name, '')}".rstrip()
             lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="      ")
     return "\n".join([*lines, ""])
 
 
-def _described(cls: "type[Estimator]") -> dict[str, str]:
+def _parameter_descriptions(cls: "type[Estimator]") -> dict[str, str]:
     """Return what the docstrings of a class and of those below it say of each argument."""
-    said = dict[str, str]()
+    descriptions = dict[str, str]()
     for base in reversed(cls.__mro__):
-        said |= _arguments(inspect.cleandoc(base.__doc__ or ""))
-    return said
+        descriptions |= _arguments(inspect.cleandoc(base.__doc__ or ""))
+    return descriptions
 
 
 def _arguments(page: str) -> dict[str, str]:
     """Read the part "Args:" of a docstring."""
     _, found, rest = page.partition("Args:\n")
-    said, names = dict[str, str](), list[str]()
+    descriptions, names = dict[str, str](), list[str]()
     for line in rest.splitlines() if found else ():
         if line and not line.startswith(" "):
             break
         entry = _ENTRY.match(line[4:]) if line.startswith("    ") and not line.startswith("     ") else None
         if entry is not None:
             names = [name.strip() for name in entry[1].split(",")]
-            said |= dict.fromkeys(names, entry[2])
+            descriptions |= dict.fromkeys(names, entry[2])
         elif names and line.strip():
-            said |= {name: f"{said[name]} {line.strip()}" for name in names}
+            descriptions |= {name: f"{descriptions[name]} {line.strip()}" for name in names}
         elif not line.strip():
             names = []
-    return {name: text.replace("``", "").replace(":class:", "") for name, text in said.items()}
+    return {name: text.replace("``", "").replace(":class:", "") for name, text in descriptions.items()}

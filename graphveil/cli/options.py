@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from graphveil.errors import ConfigError
-from graphveil.models import METHODS
+from graphveil.estimators import METHODS
 
 GRAPH_MECHANISMS = (
     "edge-rand",
@@ -94,28 +94,28 @@ MaxWeight = Annotated[
 Directed = Annotated[
     bool, typer.Option("--directed", help="An edge says nothing about its opposite.", rich_help_panel=_DATA)
 ]
-DisjointEdges = Annotated[
+AssumeDisjointEdges = Annotated[
     bool,
     typer.Option(
-        "--disjoint-edges",
+        "--assume-disjoint-edges",
         help="You assert that no edge of this graph was trained on or asked before: the larger figure "
         "counts, not the sum.",
         rich_help_panel=_PRIVACY,
     ),
 ]
-DisjointPeople = Annotated[
+AssumeDisjointNodes = Annotated[
     bool,
     typer.Option(
-        "--disjoint-people",
-        help="Unit node-features: you assert that nobody in this graph was trained on or asked before: the "
-        "larger figure counts, not the sum.",
+        "--assume-disjoint-nodes",
+        help="Unit local-attributes: you assert that nobody in this graph was trained on or asked before: "
+        "the larger figure counts, not the sum.",
         rich_help_panel=_PRIVACY,
     ),
 ]
-AcceptPrice = Annotated[
+AllowSpend = Annotated[
     bool,
     typer.Option(
-        "--accept-price",
+        "--allow-spend",
         help="Ask this graph though it may be the one trained on, which a release without its run's internal "
         "folder cannot tell.",
         rich_help_panel=_PRIVACY,
@@ -203,7 +203,7 @@ PublicEdges = Annotated[
     Path | None,
     typer.Option(
         "--public-edges",
-        help="Unit private-slot-edge: table of the edges that are public, with the columns of the edges.",
+        help="Unit edge-subset: table of the edges that are public, with the columns of the edges.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -212,7 +212,7 @@ PrivateNodes = Annotated[
     typer.Option(
         "--private-nodes",
         metavar="FILE|all",
-        help="Unit private-slot-edge: the public list of nodes that may have private edges, a table with the "
+        help="Unit edge-subset: the public list of nodes that may have private edges, a table with the "
         "column of ids, or all. It is never found out from the edges.",
         rich_help_panel=_DATA,
     ),
@@ -257,10 +257,11 @@ Unit = Annotated[
     str | None,
     typer.Option(
         "--unit",
-        help="What is protected: undirected-edge or directed-edge (who is connected), node-owner (a node's "
-        "features, label and own edges), node-promise (all its edges, if no degree exceeds an asserted one), "
-        "node-features (features and label, which each node randomises: --set eps_x=.. --set eps_y=..), "
-        "private-slot-edge (of a released graph: each pair on a public list that is no public edge), "
+        help="What is protected: undirected-edge or directed-edge (who is connected), node-record (a node's "
+        "features, label and own edges), node-bounded-degree (all its edges, if no degree exceeds an "
+        "asserted one), "
+        "local-attributes (features and label, which each node randomizes: --set eps_x=.. --set eps_y=..), "
+        "edge-subset (of a released graph: each pair on a public list that is no public edge), "
         "or none.",
         rich_help_panel=_PRIVACY,
     ),
@@ -274,7 +275,7 @@ Ledger = Annotated[
         "--ledger",
         metavar="NAME|URL|URL#NAME",
         help="The data set whose budget is charged: a name in your own ledger, or a database's URL and a "
-        "name in it. Without it your own ledger recognises the data, and says what they have cost so far.",
+        "name in it. Without it your own ledger recognizes the data, and says what they have cost so far.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -318,25 +319,25 @@ MaxUnits = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
-DegreeBudget = Annotated[
+OutDegreeBound = Annotated[
     int | None,
     typer.Option(
-        "--degree-budget",
+        "--out-degree-bound",
         min=1,
         metavar="D",
-        help="node-owner: a node of more than D edges shares the weight of D among them. Any D keeps the "
+        help="node-record: a node of more than D edges shares the weight of D among them. Any D keeps the "
         "guarantee.",
         rich_help_panel=_PRIVACY,
     ),
 ]
-AssuredMaxDegree = Annotated[
+MaxDegree = Annotated[
     int | None,
     typer.Option(
-        "--assured-max-degree",
+        "--max-degree",
         min=1,
         metavar="D",
-        help="Largest number of edges of a node, an assumption that you assert. Required for node-promise; a "
-        "graph that violates it is rejected.",
+        help="Largest number of edges of a node, an assumption that you assert. Required for "
+        "node-bounded-degree; a graph that violates it is rejected.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -368,8 +369,8 @@ Theta = Annotated[
     Path | None,
     typer.Option(
         "--theta",
-        help="Unit node-features: a JSON list of public weights, one a feature, that add up to 1: how a node "
-        "divides eps_x among its features. Weights computed from its own records depend on them.",
+        help="Unit local-attributes: a JSON list of public weights, one a feature, that add up to 1: how a "
+        "node divides eps_x among its features. Weights computed from its own records depend on them.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -433,10 +434,10 @@ DryRun = Annotated[
         rich_help_panel=_RUN,
     ),
 ]
-Engine = Annotated[
+AggregationBackend = Annotated[
     str | None,
     typer.Option(
-        "--engine",
+        "--backend",
         help="Who sums over edges: memory, disk (--graph), ray, cuda; else where they are. Same result.",
         rich_help_panel=_RUN,
     ),
@@ -445,7 +446,7 @@ Address = Annotated[
     str | None,
     typer.Option(
         "--address",
-        help="The cluster of --engine ray; by default RAY_ADDRESS, else this machine.",
+        help="The cluster of --backend ray; by default RAY_ADDRESS, else this machine.",
         rich_help_panel=_RUN,
     ),
 ]
@@ -474,7 +475,7 @@ Track = Annotated[
     list[str] | None,
     typer.Option(
         "--track",
-        metavar="tensorboard:FOLDER|mlflow[:URI]",
+        metavar="mlflow[:URI]",
         help="Log the finished run's public figures there; may be given several times.",
         rich_help_panel=_RUN,
         show_default=False,

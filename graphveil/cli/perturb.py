@@ -4,20 +4,20 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.cli import options
-from graphveil.cli.collect import check_new
-from graphveil.cli.connections import Columns, read_connections
+from graphveil.cli.collect import check_not_existing
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import done_anyway, spending
+from graphveil.cli.edge_list import EdgeListOptions, read_edge_list
+from graphveil.cli.failures import report_charge_on_failure, report_output_failure
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.graph import Graph
-    from graphveil.graph.domain import Domain
+    from graphveil.data import Graph
+    from graphveil.data.domain import Domain
     from graphveil.perturb import GraphMechanism
-    from graphveil.perturb.mechanism import Asked
+    from graphveil.perturb.mechanism import ReleaseOptions
     from graphveil.privacy import Guarantee, Unit
     from graphveil.privacy.guarantee import Mode
+    from graphveil.runs.accounts.ledger_account import RunAccount
 
 _FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
 
@@ -43,7 +43,7 @@ def perturb(
     mode: options.Mode = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     ledger: options.Ledger = None,
-    engine: options.Engine = None,
+    backend: options.AggregationBackend = None,
     address: options.Address = None,
     set: options.Set = None,
     seed: options.FractionSeed = 0,
@@ -51,21 +51,23 @@ def perturb(
     json: options.Json = False,
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
-    from graphveil.experiment.inputs.public_flags import Columns as PublicColumns
-    from graphveil.experiment.inputs.public_flags import PublicFlags
     from graphveil.perturb import release_graph
     from graphveil.privacy import ledger_of
-    from graphveil.privacy.figures import counted
-    from graphveil.release.engines.named import engine_for, named, using
+    from graphveil.privacy.formatting import counted
+    from graphveil.release.backends.named import backend_for, named, using
+    from graphveil.runs.inputs.public_flags import GraphTableColumns as PublicColumns
+    from graphveil.runs.inputs.public_flags import PublicFlags
 
-    engine_chosen = named(engine, address)
+    backend_chosen = named(backend, address)
     screen = Screen(as_json=json)
     chosen = _mechanism(mechanism, mode or "strict", epsilon, max_edges, set or [])
-    check_new(out, "a released graph may have cost a budget; choose another --out")
-    columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
-    graph = read_connections(dataset, root, columns)
-    engine_for(engine_chosen, graph.adjacency)  # which may refuse it, before anything is spent
-    asked: Asked = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
+    check_not_existing(out, "a released graph may have cost a budget; choose another --out")
+    columns = EdgeListOptions(
+        nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed
+    )
+    graph = read_edge_list(dataset, root, columns)
+    backend_for(backend_chosen, graph.adjacency)  # which may refuse it, before anything is spent
+    release_options: ReleaseOptions = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
     flags = PublicFlags(
         public_edges=public_edges,
         private_nodes=private_nodes,
@@ -75,35 +77,43 @@ def perturb(
     flags.check(unit)
     part = flags.part(graph, PublicColumns(nodes=nodes, id=id, source=source, target=target), seed=seed)
     if part is not None:
-        asked |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
-    promised = _promised(chosen, graph, asked)
+        release_options |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
+    planned_guarantee = _planned_guarantee(chosen, graph, release_options)
     if dry_run:
-        screen.facts("Plan, before anything is spent", _facts(chosen, graph, asked, promised))
-        screen.dry_run(promised)
+        screen.print_facts(
+            "Plan, before anything is spent", _facts(chosen, graph, release_options, planned_guarantee)
+        )
+        screen.dry_run(planned_guarantee)
         return
-    account = _account(graph, promised, ledger)
-    facts = [*_facts(chosen, graph, asked, promised), ("ledger", account.before()), ("folder", str(out))]
-    screen.facts("Plan, before anything is spent", facts)
-    with spending(ledger_of(graph.edge_set)):
-        with using(engine_chosen):
-            perturbed = release_graph(graph, chosen, **asked)
+    account = _account(graph, planned_guarantee, ledger)
+    facts = [
+        *_facts(chosen, graph, release_options, planned_guarantee),
+        ("ledger", account.before()),
+        ("folder", str(out)),
+    ]
+    screen.print_facts("Plan, before anything is spent", facts)
+    with report_charge_on_failure(ledger_of(graph.edge_set)):
+        with using(backend_chosen):
+            perturbed = release_graph(graph, chosen, **release_options)
         perturbed.save(out, source=source or "source", target=target or "target")
-        with done_anyway(out):
+        with report_output_failure(out):
             count = perturbed.num_edges
-            screen.say(f"{counted(count, 'edge')}, their guarantee and a page in words are in {out}")
-            screen.say("")
-            screen.prose(perturbed.guarantee.statement())
-            screen.prose(f"In the ledger: {account.after()}.")
+            screen.print_line(f"{counted(count, 'edge')}, their guarantee and a page in words are in {out}")
+            screen.print_line("")
+            screen.print_paragraph(perturbed.guarantee.formal_statement())
+            screen.print_paragraph(f"In the ledger: {account.after()}.")
             about = {"mechanism": chosen.name, "edges": count, "path": str(out)}
-            screen.emit(about | {"guarantee": perturbed.guarantee.as_dict(), "ledger": account.as_plain()})
+            screen.emit_json(
+                about | {"guarantee": perturbed.guarantee.as_dict(), "ledger": account.as_plain()}
+            )
 
 
-def _account(graph: "Graph", promised: "Guarantee", ledger: str | None) -> "RunAccount":
+def _account(graph: "Graph", planned_guarantee: "Guarantee", ledger: str | None) -> "RunAccount":
     """Return the account of the graph's edges, which has room for the release."""
-    from graphveil.experiment.accounts.ledger_account import RunAccount
+    from graphveil.runs.accounts.ledger_account import RunAccount
 
-    account = RunAccount.of(graph, promised, ledger)
-    account.check_room(promised)
+    account = RunAccount.from_graph(graph, planned_guarantee, ledger)
+    account.check_room(planned_guarantee)
     return account
 
 
@@ -111,12 +121,12 @@ def _mechanism(
     name: str, mode: "Mode", epsilon: float | None, max_edges: int | None, settings: list[str]
 ) -> "GraphMechanism":
     """Return the mechanism that the flags describe."""
-    from graphveil import _check
-    from graphveil.experiment.inputs.parameters import read_settings
-    from graphveil.perturb import MECHANISMS, of_mode
+    from graphveil._util import checks
+    from graphveil.perturb import MECHANISMS, mechanism_for_mode
+    from graphveil.runs.inputs.parameters import read_settings
 
-    _check.one_of(tuple(MECHANISMS), mechanism=name)
-    kind = of_mode(MECHANISMS[name], mode)
+    checks.one_of(tuple(MECHANISMS), mechanism=name)
+    kind = mechanism_for_mode(MECHANISMS[name], mode)
     if epsilon is None:
         raise ConfigError(f"{name} needs a budget: pass --epsilon")
     given: dict[str, Any] = {"epsilon": epsilon, **({} if max_edges is None else {"max_edges": max_edges})}
@@ -125,19 +135,25 @@ def _mechanism(
     return kind(**given, **read_settings(settings, own, name))
 
 
-def _promised(mechanism: "GraphMechanism", graph: "Graph", asked: "Asked") -> "Guarantee":
+def _planned_guarantee(
+    mechanism: "GraphMechanism", graph: "Graph", release_options: "ReleaseOptions"
+) -> "Guarantee":
     """Refuse what can be refused; return the release's guarantee, from public numbers alone."""
-    unit, domain = _domain(graph, asked)
+    unit, domain = _domain(graph, release_options)
     mechanism.check(graph, unit, domain)
-    return mechanism.guarantee(graph, unit, domain, seeded=asked.get("unsafe_noise_seed") is not None)
+    return mechanism.guarantee(
+        graph, unit, domain, seeded=release_options.get("unsafe_noise_seed") is not None
+    )
 
 
-def _domain(graph: "Graph", asked: "Asked") -> "tuple[Unit, Domain]":
+def _domain(graph: "Graph", release_options: "ReleaseOptions") -> "tuple[Unit, Domain]":
     from graphveil.perturb.mechanism import domain_of
     from graphveil.privacy import parse_unit
 
-    unit = parse_unit(asked.get("unit"))
-    return unit, domain_of(graph, unit, asked.get("public_edges"), asked.get("private_nodes"))
+    unit = parse_unit(release_options.get("unit"))
+    return unit, domain_of(
+        graph, unit, release_options.get("public_edges"), release_options.get("private_nodes")
+    )
 
 
 _ALL_DELTA = (
@@ -147,21 +163,21 @@ _ALL_DELTA = (
 
 
 def _facts(
-    mechanism: "GraphMechanism", graph: "Graph", asked: "Asked", guarantee: "Guarantee"
+    mechanism: "GraphMechanism", graph: "Graph", release_options: "ReleaseOptions", guarantee: "Guarantee"
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan, from public numbers alone."""
-    from graphveil.artifacts.cards import attackers_rate
-    from graphveil.perturb.folder import REVEALS, reveals_edges
-    from graphveil.privacy.figures import at_delta, counted
+    from graphveil.artifacts.cards import attack_bound_text
+    from graphveil.perturb.folder import REVEALS_WARNING, reveals_edges
+    from graphveil.privacy.formatting import counted, format_epsilon_delta
 
     return [
         ("data", f"{graph.name}: {counted(graph.num_nodes, 'node')}"),
         ("mechanism", f"{mechanism.name}, {guarantee.mode} mode"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
-        ("budget", at_delta(guarantee.epsilon, guarantee.delta)),
-        *([("", _ALL_DELTA)] if guarantee.delta_booked > guarantee.delta / 2 else []),
-        *mechanism.facts(_domain(graph, asked)[1]),
-        ("attacker", attackers_rate(guarantee)),
-        *([("warning", REVEALS)] if reveals_edges(guarantee) else []),
+        ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),
+        *([("", _ALL_DELTA)] if guarantee.additive_delta > guarantee.delta / 2 else []),
+        *mechanism.facts(_domain(graph, release_options)[1]),
+        ("attacker", attack_bound_text(guarantee)),
+        *([("warning", REVEALS_WARNING)] if reveals_edges(guarantee) else []),
         *(("deviation", deviation) for deviation in guarantee.deviations),
     ]

@@ -4,29 +4,29 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil._escape import csv_cell
+from graphveil._util.escape import csv_cell
 from graphveil.cli import options
-from graphveil.cli.collect import check_new
+from graphveil.cli.collect import check_not_existing
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import done_anyway, spending
+from graphveil.cli.failures import report_charge_on_failure, report_output_failure
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.artifacts.predictions import Table
-    from graphveil.experiment.accounts.prediction_accounts import PredictionAccounts
-    from graphveil.experiment.inputs.public_flags import PublicFlags
-    from graphveil.graph import Graph
-    from graphveil.models.base import Estimator
+    from graphveil.data import Graph
+    from graphveil.data.tables.encoding import Encoding
+    from graphveil.estimators.base import Estimator
     from graphveil.privacy import Guarantee
-    from graphveil.tables.encoding import Encoding
+    from graphveil.runs.accounts.prediction_accounts import PredictionAccounts
+    from graphveil.runs.inputs.public_flags import PublicFlags
 
-_ADDS_UP = {
-    "edges": "as the two graphs may share edges; --disjoint-edges is your word that they do not",
+_TOTAL_ADDS_UP = {
+    "edges": "as the two graphs may share edges; --assume-disjoint-edges is your word that they do not",
     "records": "as somebody may be in both graphs",
 }
-_LARGER = "the larger of the two, on your word that the graphs share no {thing}"
+_TOTAL_IS_MAX = "the larger of the two, on your word that the graphs share no {thing}"
 _KNOWN = "none: this is the graph of the training, or one that was predicted before"
-_ASKS_NOTHING = "none: this model does not ask the {about} under a budget"
+_NO_QUERY = "none: this model does not ask the {about} under a budget"
 _CHOICES = ("features", "drop", "categories")  # what training decided, unless flags do
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
@@ -55,31 +55,31 @@ def predict(
     private_nodes: options.PrivateNodes = None,
     private_fraction: options.PrivateFraction = None,
     private_where: options.PrivateWhere = None,
-    disjoint_edges: options.DisjointEdges = False,
-    disjoint_people: options.DisjointPeople = False,
-    accept_price: options.AcceptPrice = False,
+    assume_disjoint_edges: options.AssumeDisjointEdges = False,
+    assume_disjoint_nodes: options.AssumeDisjointNodes = False,
+    allow_spend: options.AllowSpend = False,
     ledger: options.Ledger = None,
-    engine: options.Engine = None,
+    backend: options.AggregationBackend = None,
     address: options.Address = None,
     out: options.PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
-    from graphveil import tables
-    from graphveil.artifacts.cards import secrets_of
+    from graphveil.artifacts.cards import protected_parts
     from graphveil.artifacts.predictions import predictions_table
-    from graphveil.experiment.accounts.earlier_predictions import recall_earlier
-    from graphveil.experiment.inputs.public_flags import PublicFlags
-    from graphveil.experiment.pages.privacy_notice import renew_notice
-    from graphveil.models.saved import load_model
+    from graphveil.data import tables
+    from graphveil.estimators.saved import load_model
     from graphveil.privacy import ledger_of
-    from graphveil.release.engines.named import engine_for, named, using
+    from graphveil.release.backends.named import backend_for, named, using
+    from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
+    from graphveil.runs.inputs.public_flags import PublicFlags
+    from graphveil.runs.pages.compliance_report import update_compliance_report
 
-    chosen = named(engine, address)
+    chosen = named(backend, address)
     screen = Screen(as_json=json)
     if out is not None:
         tables.check_output(out)
-        check_new(out, "predictions may have cost a budget; choose another --out")
+        check_not_existing(out, "predictions may have cost a budget; choose another --out")
     model = load_model(run)
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
     columns |= {"weight": weight, "max_weight": max_weight, "features": features, "drop": drop}
@@ -94,69 +94,75 @@ def predict(
     )
     public.check(model.guarantee.unit)
     if nodes is None and edges is None:
-        described = directed or disjoint_edges or disjoint_people or accept_price
+        described = directed or assume_disjoint_edges or assume_disjoint_nodes or allow_spend
         described = described or ledger is not None or chosen is not None or bool(public.given)
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
-                "column flags, --disjoint-people, --disjoint-edges, --accept-price, --ledger and --engine "
+                "column flags, --assume-disjoint-nodes, --assume-disjoint-edges, --allow-spend, --ledger and "
+                "--backend "
                 "are about another graph; add its --nodes and --edges, or drop them"
             )
-        recall_earlier(run, model)
+        restore_earlier_predictions(run, model)
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         screen.note(f"Predictions of {run}: stored with the run, so free{_audience(model)}.")
-        _deliver(model, table, out, screen, price=None)
+        _deliver(model, table, out, screen, privacy_cost=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed, public)
-    engine_for(chosen, graph.adjacency)  # which may refuse it, before anything is spent
-    words: dict[str, Any] = {"disjoint_edges": disjoint_edges, "disjoint_people": disjoint_people}
-    price = model.price(graph, **words)
-    accounts = _accounts(run, model, graph, price, ledger, word=any(words.values()))
-    after, about = model.guarantee_after(graph, **words), secrets_of(model.guarantee)
-    apart = "edge" if disjoint_edges else "person"
-    why = _LARGER.format(thing=apart) if any(words.values()) else _ADDS_UP[about]
-    known = model.knows(graph)
-    free = _KNOWN if known else _ASKS_NOTHING.format(about=about)
-    rows = _facts(graph, price, after, about, f"{why}{_before_this(run)}", free)
-    screen.facts(
+    backend_for(chosen, graph.adjacency)  # which may refuse it, before anything is spent
+    assumptions: dict[str, Any] = {
+        "assume_disjoint_edges": assume_disjoint_edges,
+        "assume_disjoint_nodes": assume_disjoint_nodes,
+    }
+    privacy_cost = model.privacy_cost(graph, **assumptions)
+    accounts = _accounts(run, model, graph, privacy_cost, ledger, assumed_disjoint=any(assumptions.values()))
+    after, about = model.guarantee_after(graph, **assumptions), protected_parts(model.guarantee)
+    apart = "edge" if assume_disjoint_edges else "person"
+    why = _TOTAL_IS_MAX.format(thing=apart) if any(assumptions.values()) else _TOTAL_ADDS_UP[about]
+    known = model.is_fitted_graph(graph)
+    no_cost_note = _KNOWN if known else _NO_QUERY.format(about=about)
+    rows = _facts(graph, privacy_cost, after, about, f"{why}{_earlier_predictions_note(run)}", no_cost_note)
+    screen.print_facts(
         "The price of predicting this graph" if known else f"The price of asking another graph's {about}",
         rows if accounts is None else [*rows, *accounts.before()],
     )
-    with spending(ledger_of(graph.edge_set)):
-        with using(chosen), nullcontext() if accounts is None else accounts.remembered():
-            proba = model.predict_proba(graph, **words, accept_price=accept_price)
+    with report_charge_on_failure(ledger_of(graph.edge_set)):
+        with using(chosen), nullcontext() if accounts is None else accounts.recorded_in_folder():
+            proba = model.predict_proba(graph, **assumptions, allow_spend=allow_spend)
         if accounts is not None:
-            renew_notice(run)
+            update_compliance_report(run)
         table = predictions_table(proba, model.named_classes, graph.ids)
         for words_of_one in [] if accounts is None else accounts.after():
             screen.note(f"In the ledger: {words_of_one}.")
-        _deliver(model, table, out, screen, price=price, accounts=accounts)
+        _deliver(model, table, out, screen, privacy_cost=privacy_cost, accounts=accounts)
 
 
 def _accounts(
     run: Path,
     model: "Estimator",
     graph: "Graph",
-    price: "Guarantee | None",
+    privacy_cost: "Guarantee | None",
     ledger: str | None,
     *,
-    word: bool,
+    assumed_disjoint: bool,
 ) -> "PredictionAccounts | None":
     """Return the accounts that pay for the other graph, if it is asked at a price."""
-    from graphveil.experiment.accounts.earlier_predictions import recall_earlier
-    from graphveil.experiment.accounts.prediction_accounts import PredictionAccounts
+    from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
+    from graphveil.runs.accounts.prediction_accounts import PredictionAccounts
 
-    if price is None or graph.edge_set.released:
-        recall_earlier(run, model)
+    if privacy_cost is None or graph.edge_set.released:
+        restore_earlier_predictions(run, model)
         return None
-    accounts = PredictionAccounts.of(run, model, graph, price, ledger, word=word)
+    accounts = PredictionAccounts.from_prediction(
+        run, model, graph, privacy_cost, ledger, assumed_disjoint=assumed_disjoint
+    )
     accounts.check_room()
     return accounts
 
 
-def _before_this(run: Path) -> str:
+def _earlier_predictions_note(run: Path) -> str:
     """Say what the figure holds of earlier commands."""
-    from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
-    from graphveil.experiment.artifacts import RunFolder
+    from graphveil.runs.accounts.earlier_predictions import earlier_predictions
+    from graphveil.runs.artifacts import RunFolder
 
     if not RunFolder(run).lock.is_file():
         return "; what earlier commands predicted comes on top"
@@ -166,10 +172,10 @@ def _before_this(run: Path) -> str:
 
 def _audience(model: "Estimator") -> str:
     """Return who may see predictions, if not everybody."""
-    from graphveil.artifacts.release_folder import withheld
+    from graphveil.artifacts.release_folder import withheld_files
 
-    everybody = not withheld(model.guarantee.unit)
-    return "" if everybody else "; row v only for someone entitled to v's record"
+    is_public = not withheld_files(model.guarantee.unit)
+    return "" if is_public else "; row v only for someone entitled to v's record"
 
 
 def _other_graph(
@@ -179,8 +185,8 @@ def _other_graph(
 
     It needs no labels and no split. Columns that were no features in training are none here.
     """
-    from graphveil.experiment.inputs.public_flags import Columns
-    from graphveil.experiment.inputs.source import Source
+    from graphveil.runs.inputs.public_flags import GraphTableColumns
+    from graphveil.runs.inputs.source import Source
 
     known = _trained_columns(run)
     chosen = any(flags[name] is not None for name in _CHOICES)
@@ -195,7 +201,7 @@ def _other_graph(
         encoding=None if chosen else _trained_encoding(run) or model.encoding_,
     )
     graph = origin.load(classes=model.named_classes)
-    columns = Columns(
+    columns = GraphTableColumns(
         nodes=origin.nodes,
         id=origin.id,
         source=origin.source,
@@ -207,7 +213,7 @@ def _other_graph(
 
 def _trained_columns(run: Path) -> dict[str, Any]:
     """Return the column flags of the run's training, if its internal part is there."""
-    from graphveil.experiment.artifacts import RunFolder, read_json
+    from graphveil.runs.artifacts import RunFolder, read_json
 
     lock = RunFolder(run).lock
     if not lock.is_file():
@@ -219,42 +225,50 @@ def _trained_columns(run: Path) -> dict[str, Any]:
 
 def _trained_encoding(run: Path) -> "Encoding | None":
     """Return how the run's training made features of columns, if its internal part is there."""
-    from graphveil.experiment.artifacts import RunFolder, read_json
-    from graphveil.tables.encoding import Encoding
+    from graphveil.data.tables.encoding import Encoding
+    from graphveil.runs.artifacts import RunFolder, read_json
 
     path = RunFolder(run).columns
     return Encoding.from_plain(read_json(path)) if path.is_file() else None
 
 
 def _facts(
-    graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str, free: str
+    graph: "Graph",
+    privacy_cost: "Guarantee | None",
+    after: "Guarantee",
+    about: str,
+    why: str,
+    no_cost_note: str,
 ) -> list[tuple[str, str]]:
-    from graphveil.artifacts.cards import attackers_rate
-    from graphveil.privacy.figures import at_delta, counted
+    from graphveil.artifacts.cards import attack_bound_text
+    from graphveil.privacy.formatting import counted, format_epsilon_delta
 
     rows = [("data", f"{counted(graph.num_nodes, 'node')}, {counted(graph.num_features, 'feature')}")]
-    if price is None:
-        return [*rows, ("price", free)]
+    if privacy_cost is None:
+        return [*rows, ("privacy cost", no_cost_note)]
     return [
         *rows,
         (
-            "price",
-            f"{at_delta(price.epsilon, price.delta)}, on the {about} of this graph",
+            "privacy cost",
+            f"{format_epsilon_delta(privacy_cost.epsilon, privacy_cost.delta)}, on the {about} of this graph",
         ),
-        ("attacker", attackers_rate(price)),
+        ("attacker", attack_bound_text(privacy_cost)),
         *(
-            ("and of features", f"{at_delta(one.epsilon, one.delta)}; {attackers_rate(one)}")
-            for one in price.beside
+            ("and of features", f"{format_epsilon_delta(one.epsilon, one.delta)}; {attack_bound_text(one)}")
+            for one in privacy_cost.additional
         ),
         (
             "with the training",
-            f"{at_delta(after.epsilon, after.delta)}, {why}",
+            f"{format_epsilon_delta(after.epsilon, after.delta)}, {why}",
         ),
         *(
-            ("features with it", f"{at_delta(one.epsilon, one.delta)}, as somebody may be in both graphs")
-            for one in after.beside
+            (
+                "features with it",
+                f"{format_epsilon_delta(one.epsilon, one.delta)}, as somebody may be in both graphs",
+            )
+            for one in after.additional
         ),
-        *(("deviation", deviation) for deviation in price.deviations),
+        *(("deviation", deviation) for deviation in privacy_cost.deviations),
     ]
 
 
@@ -264,29 +278,29 @@ def _deliver(
     out: Path | None,
     screen: Screen,
     *,
-    price: "Guarantee | None",
+    privacy_cost: "Guarantee | None",
     accounts: "PredictionAccounts | None" = None,
 ) -> None:
-    from graphveil import tables
     from graphveil.artifacts.predictions import NODE, PREDICTION
-    from graphveil.privacy.figures import counted_are
+    from graphveil.data import tables
+    from graphveil.privacy.formatting import format_count_with_verb
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
-    record["charged"] = None if price is None else price.as_dict()
+    record["charged"] = None if privacy_cost is None else privacy_cost.as_dict()
     record |= {"ledger": None, "training_ledger": None} if accounts is None else accounts.as_plain()
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
     if out is not None:
         tables.write(out, _no_formulas(table) if out.suffix == ".csv" else table)
         record["out"] = str(out)
-    with done_anyway(out):
+    with report_output_failure(out):
         if out is not None:
-            screen.say(f"{counted_are(table.num_rows, 'prediction')} in {out}")
+            screen.print_line(f"{format_count_with_verb(table.num_rows, 'prediction')} in {out}")
         elif screen.as_json:
             record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
         else:
             screen.write(tables.encode(_no_formulas(table.select([NODE, PREDICTION])), ".csv").decode())
-        screen.emit(record)
+        screen.emit_json(record)
 
 
 def _no_formulas(table: "Table") -> "Table":

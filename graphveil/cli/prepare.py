@@ -10,7 +10,7 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.groups import Columns, grouped
+from graphveil.cli.groups import ColumnOptions, grouped
 from graphveil.errors import ConfigError
 
 _INTERNAL = "Internal: the folder and these figures are as private as the tables."
@@ -29,7 +29,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="The folder of the prepa
 
 @grouped
 def prepare(
-    columns: Columns,
+    columns: ColumnOptions,
     nodes: options.Nodes = None,
     edges: Edges = None,
     out: Out = None,
@@ -37,8 +37,8 @@ def prepare(
     json: options.Json = False,
 ) -> None:
     """Sort a graph's edges, however many, into blocks on disk; the folder is as private as the tables."""
-    from graphveil.graph import prepare as prepared
-    from graphveil.tables.choices import REFUSE
+    from graphveil.data import prepare as prepared
+    from graphveil.data.tables.choices import REFUSE
 
     id, source, target = columns.id, columns.source, columns.target
     if nodes is None or not edges or id is None or source is None or target is None or out is None:
@@ -73,10 +73,10 @@ def prepare(
 
 def show(screen: Screen, path: Path, nodes: int, edges: int, seconds: float) -> None:
     """Say what was written."""
-    from graphveil.privacy.figures import counted
+    from graphveil.privacy.formatting import counted
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-    facts = {
+    print_facts = {
         "internal": True,
         "nodes": nodes,
         "edges": edges,
@@ -84,6 +84,6 @@ def show(screen: Screen, path: Path, nodes: int, edges: int, seconds: float) -> 
         "seconds": round(seconds, 3),
         "peak_rss_mb": round(peak, 1),
     }
-    screen.say(_INTERNAL, style="bold")
-    screen.say(f"{path}: {counted(nodes, 'node')}, {counted(edges, 'edge')}, {seconds:.1f} s")
-    screen.emit(facts)
+    screen.print_line(_INTERNAL, style="bold")
+    screen.print_line(f"{path}: {counted(nodes, 'node')}, {counted(edges, 'edge')}, {seconds:.1f} s")
+    screen.emit_json(print_facts)

@@ -11,44 +11,33 @@ from graphveil.errors import ArtifactError, ConfigError
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")]
 Page = Annotated[Path, typer.Option("--out", help="The page, one HTML file.", rich_help_panel="Run")]
-Static = Annotated[
-    bool,
-    typer.Option(
-        "--static", help="No script in the page, even if Plotly is installed.", rich_help_panel="Run"
-    ),
-]
 
 
-def report(
-    runs: Runs, out: Page = Path("report.html"), static: Static = False, json: options.Json = False
-) -> None:
+def report(runs: Runs, out: Page = Path("report.html"), json: options.Json = False) -> None:
     """Write one page about several runs: accuracy over epsilon, attackers, budgets, guarantees. Internal.
 
-    It reads finished run folders and spends nothing. With the extra report (Plotly) its figures are
-    interactive; the script is part of the page, and nothing is fetched.
+    It reads finished run folders and spends nothing. The page has no script and loads nothing.
     """
     from datetime import UTC, datetime
 
-    from graphveil._files import write_atomic
-    from graphveil.experiment.finished_run import FinishedRun
-    from graphveil.experiment.pages.compared import compared_page
-    from graphveil.experiment.pages.figures import interactive_available
-    from graphveil.privacy.figures import counted
+    from graphveil._util.files import write_atomic
+    from graphveil.privacy.formatting import counted
+    from graphveil.runs.finished_run import FinishedRun
+    from graphveil.runs.pages.comparison import compared_page
 
     if out.is_dir():
         raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")
     if out.is_file() and not out.read_bytes()[:15].lower().startswith(b"<!doctype html"):
         raise ConfigError(f"--out {out} is there and no report; name a new file, or remove this one")
     found = [FinishedRun.read(run) for run in {run.resolve(): run for run in runs}.values()]
-    interactive = interactive_available() and not static
     screen = Screen(as_json=json)
     try:
-        page = compared_page(found, today=datetime.now(UTC).date(), interactive=interactive)
+        page = compared_page(found, today=datetime.now(UTC).date())
     except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ArtifactError(
             "The figures of a run cannot be read, so the page was not written: a run folder is damaged "
             f"({type(error).__name__}). `graphveil explain` and `graphveil predict` read its release."
         ) from None
     write_atomic(out, page.encode())
-    screen.say(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
-    screen.emit({"page": str(out), "runs": [run.name for run in found], "interactive": interactive})
+    screen.print_line(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
+    screen.emit_json({"page": str(out), "runs": [run.name for run in found]})

@@ -14,19 +14,19 @@ from rich.text import Text
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import done_anyway, resumable
+from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.reproduce.cells import Asked, Cell
-    from graphveil.reproduce.grid import Grid
-    from graphveil.reproduce.measures.found import Found
-    from graphveil.reproduce.outputs import Results
-    from graphveil.reproduce.target import Target
+    from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions
+    from graphveil.lab.papers.grid import ReproductionGrid
+    from graphveil.lab.papers.measures.measurement import Measurement
+    from graphveil.lab.papers.outputs import Results
+    from graphveil.lab.papers.target import ReproductionTarget
 
 LIST = "list"
-_MOST_JOBS = 4
-_NOTES = 30.0  # seconds between two lines where nobody sees a live grid
+_MAX_JOBS = 4
+_NOTE_INTERVAL = 30.0  # seconds between two lines where nobody sees a live grid
 
 TargetName = Annotated[
     str,
@@ -57,7 +57,7 @@ Quick = Annotated[
     bool,
     typer.Option("--quick", help="Fewer places and a smaller search: minutes.", rich_help_panel="Run"),
 ]
-Places = Annotated[
+AxisValues = Annotated[
     str | None,
     typer.Option(
         "--at",
@@ -91,7 +91,7 @@ SharedCells = Annotated[
         "--cells", help="A folder of finished cells that several targets share.", rich_help_panel="Run"
     ),
 ]
-Again = Annotated[
+ResumeGrid = Annotated[
     bool,
     typer.Option("--resume", help="Only finish what --out holds; begin nothing.", rich_help_panel="Run"),
 ]
@@ -106,11 +106,11 @@ def reproduce(
     runs: Repeats = 3,
     seed: options.Seed = 0,
     quick: Quick = False,
-    at: Places = None,
+    at: AxisValues = None,
     jobs: Jobs = None,
     out: GridOut = None,
     cells: SharedCells = None,
-    resume: Again = False,
+    resume: ResumeGrid = False,
     json: options.Json = False,
 ) -> None:
     """Make a table or figure of a paper again, ours beside theirs, on published data sets."""
@@ -120,34 +120,34 @@ def reproduce(
         return
     if described is not None:
         raise ConfigError(f"{described!r} is one argument too many; targets are made one at a time")
-    from graphveil import _check
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.reproduce.cells import Asked
-    from graphveil.reproduce.figures import check_figures
-    from graphveil.reproduce.grid import Grid
-    from graphveil.reproduce.targets import target_named
+    from graphveil._util import checks
+    from graphveil.lab.papers.cells import ReproductionOptions
+    from graphveil.lab.papers.grid import ReproductionGrid
+    from graphveil.lab.papers.targets import target_named
+    from graphveil.runs.artifacts import RunFolder
 
     named = target_named(target).on(_names(datasets)).at(_numbers(at))
     if mode is not None:
-        _check.one_of(named.modes, mode=mode)
+        checks.one_of(named.modes, mode=mode)
     chosen = next((one for one in named.modes if one == mode), named.modes[0])
-    asked = Asked(mode=chosen, runs=runs, seed=seed, quick=quick)
-    check_figures()
+    run_options = ReproductionOptions(mode=chosen, runs=runs, seed=seed, quick=quick)
     folder = RunFolder(out or Path("reproduce") / f"{target.replace(':', '-')}-{chosen}")
     if resume and not folder.lock.is_file():
         raise ConfigError(f"{folder.root} holds nothing to resume; correct --out, or drop --resume")
-    grid = Grid(target=named, asked=asked, folder=folder, root=root, jobs=jobs or _cores(), cells=cells)
+    grid = ReproductionGrid(
+        target=named, run_options=run_options, folder=folder, root=root, jobs=jobs or _cores(), cells=cells
+    )
     _reproduce(grid, screen)
 
 
 def _cores() -> int:
     """Return how many cells run at a time by default: each of them holds about a gigabyte."""
-    return min(_MOST_JOBS, os.cpu_count() or 1)
+    return min(_MAX_JOBS, os.cpu_count() or 1)
 
 
 def _names(datasets: str | None) -> tuple[str, ...]:
     """Return the data sets asked for, which must be known."""
-    from graphveil.graph.published.catalogue import entry_of
+    from graphveil.data.published.catalog import entry_of
 
     names = options.items("--datasets", datasets)
     for name in names:
@@ -167,50 +167,52 @@ def _numbers(places: str | None) -> tuple[float, ...]:
 
 
 def _list(name: str | None, root: Path | None, screen: Screen) -> None:
-    from graphveil.reproduce.listing import describe, overview
-    from graphveil.reproduce.targets import TARGETS, target_named
+    from graphveil.lab.papers.listing import describe, overview
+    from graphveil.lab.papers.targets import TARGETS, target_named
 
     if name is None:
         rows = [overview(TARGETS[each], root) for each in TARGETS]
         head = ("target", "shows", "data", "cells", "minutes: paper, quick, strict")
         keys = ("target", "title", "data", "cells", "minutes")
         screen.table(head, [tuple(str(row[key]) for key in keys) for row in rows], right=(3, 4))
-        screen.say("Minutes are of three runs and two jobs. `graphveil reproduce list TARGET` says more.")
-        screen.emit({"targets": rows})
+        screen.print_line(
+            "Minutes are of three runs and two jobs. `graphveil reproduce list TARGET` says more."
+        )
+        screen.emit_json({"targets": rows})
         return
-    facts = describe(target_named(name), root)
-    screen.table(("", name), [(key, words) for key, words in facts])
-    screen.emit({"target": name, "facts": [list(fact) for fact in facts]})
+    print_facts = describe(target_named(name), root)
+    screen.table(("", name), [(key, words) for key, words in print_facts])
+    screen.emit_json({"target": name, "facts": [list(fact) for fact in print_facts]})
 
 
 # -- making one --------------------------------------------------------------------------------------------
 
 
-def _reproduce(grid: "Grid", screen: Screen) -> None:
-    from graphveil.reproduce.outputs import Results
+def _reproduce(grid: "ReproductionGrid", screen: Screen) -> None:
+    from graphveil.lab.papers.outputs import Results
 
-    target, asked = grid.target, grid.asked
-    screen.facts(f"{target.title} ({target.source})", _facts(grid))
-    with resumable(grid.folder.root, by_flag=False):
-        with LiveGrid(screen, target, asked, grid.jobs) as watch:
-            runs = grid.run(watch)
-        results = Results(target, asked, runs)
+    target, run_options = grid.target, grid.run_options
+    screen.print_facts(f"{target.title} ({target.source})", _facts(grid))
+    with explain_resume_on_failure(grid.folder.root, by_flag=False):
+        with LiveProgress(screen, target, run_options, grid.jobs) as listener:
+            runs = grid.run(listener)
+        results = Results(target, run_options, runs)
         files = results.write(grid.folder.root)
-        with done_anyway(grid.folder.root, again=True):
+        with report_output_failure(grid.folder.root, again=True):
             _show(results, files, grid.folder.root, screen)
 
 
-def _facts(grid: "Grid") -> list[tuple[str, str]]:
-    from graphveil.privacy.figures import counted
-    from graphveil.reproduce.cells import cells_of
+def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
+    from graphveil.lab.papers.cells import cells_of
+    from graphveil.privacy.formatting import counted
 
-    target, asked = grid.target, grid.asked
-    cells = len({cell.work.name for cell in cells_of(target, asked)})
+    target, run_options = grid.target, grid.run_options
+    cells = len({cell.work.name for cell in cells_of(target, run_options)})
     rows = [
         ("data", ", ".join(target.datasets)),
-        ("beside", "; ".join(dict.fromkeys(map(target.beside, target.datasets)))),
-        ("grid", f"{counted(cells, 'cell')}; runs of a setting: {asked.runs}"),
-        ("mode", _MODES[asked.mode]),
+        ("compared with", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))),
+        ("grid", f"{counted(cells, 'cell')}; runs of a setting: {run_options.runs}"),
+        ("mode", _MODES[run_options.mode]),
     ]
     if target.needs:
         rows.append(("needs", target.needs))
@@ -225,34 +227,36 @@ _MODES = {
 
 def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Screen) -> None:
     for block in results.blocks:
-        screen.say("")
-        screen.say(block.title, style="bold")
+        screen.print_line("")
+        screen.print_line(block.title, style="bold")
         screen.table(block.head, block.rows, right=range(block.words, len(block.head)))
     for why, lines in results.refusals.items():
-        screen.say("")
-        screen.prose(f"Refused, {', '.join(lines)}: {why}")
-    screen.say("")
-    screen.facts("Where things are", [(path.name, str(path)) for path in files])
-    screen.emit({**results.verdict(), "out": str(folder)})
+        screen.print_line("")
+        screen.print_paragraph(f"Refused, {', '.join(lines)}: {why}")
+    screen.print_line("")
+    screen.print_facts("Where things are", [(path.name, str(path)) for path in files])
+    screen.emit_json({**results.verdict(), "out": str(folder)})
 
 
-class LiveGrid:
+class LiveProgress:
     """The grid as it fills: a row a line, a column a place, how many cells are done, and the time left.
 
     On a terminal it is drawn again with every cell; elsewhere a line now and then says how far it is.
     """
 
-    def __init__(self, screen: Screen, target: "Target", asked: "Asked", jobs: int) -> None:
+    def __init__(
+        self, screen: Screen, target: "ReproductionTarget", run_options: "ReproductionOptions", jobs: int
+    ) -> None:
         """Prepare."""
-        self._screen, self._target, self._asked, self._jobs = screen, target, asked, jobs
+        self._screen, self._target, self._run_options, self._jobs = screen, target, run_options, jobs
         self._live = Live(console=screen.notes, transient=True, auto_refresh=False)
         self._shown = screen.notes.is_terminal
-        self._cells: Sequence[Cell] = ()
-        self._found: dict[str, Found] = {}
+        self._cells: Sequence[ReproductionCell] = ()
+        self._found: dict[str, Measurement] = {}
         self._seconds: dict[str, list[float]] = {}
-        self._began = self._told = time.monotonic()
+        self._began = self._last_note = time.monotonic()
 
-    def __enter__(self) -> "LiveGrid":
+    def __enter__(self) -> "LiveProgress":
         """Start the clock."""
         return self
 
@@ -263,30 +267,30 @@ class LiveGrid:
         if self._shown:
             self._live.stop()
 
-    def begin(self, cells: "Sequence[Cell]", done: "Mapping[str, Found]") -> None:
+    def begin(self, cells: "Sequence[ReproductionCell]", done: "Mapping[str, Measurement]") -> None:
         """Take all cells, and what was found before."""
-        from graphveil.privacy.figures import counted
+        from graphveil.privacy.formatting import counted
 
         self._cells, self._found = cells, dict(done)
-        self._began = self._told = time.monotonic()
+        self._began = self._last_note = time.monotonic()
         if done:
             self._screen.note(f"{counted(len(done), 'cell')} finished before")
         if self._shown:
             self._live.start()
             self._live.update(self._table(), refresh=True)
 
-    def done(self, cell: "Cell", found: "Found", seconds: float) -> None:
+    def done(self, cell: "ReproductionCell", found: "Measurement", seconds: float) -> None:
         """Take a cell that is done."""
         self._found[cell.work.name] = found
         self._seconds.setdefault(cell.line, []).append(seconds)
         if self._shown:
             self._live.update(self._table(), refresh=True)
-        elif time.monotonic() - self._told > _NOTES:
-            self._told = time.monotonic()
-            self._screen.note(self._words())
+        elif time.monotonic() - self._last_note > _NOTE_INTERVAL:
+            self._last_note = time.monotonic()
+            self._screen.note(self._status_text())
 
-    def _words(self) -> str:
-        from graphveil.privacy.figures import counted
+    def _status_text(self) -> str:
+        from graphveil.privacy.formatting import counted
 
         names = {cell.work.name for cell in self._cells}
         done = sum(name in self._found for name in names)
@@ -302,8 +306,8 @@ class LiveGrid:
         lines = {cell.work.name: cell.line for cell in self._cells}
         mean = sum(every) / len(every)
         left = sum(known.get(lines[name], mean) for name in names if name not in self._found)
-        busy = (time.monotonic() - self._began) * self._jobs / sum(every) if sum(every) else 1.0
-        return f"about {_clock(left * max(1.0, busy) / self._jobs)} left"
+        spinner = (time.monotonic() - self._began) * self._jobs / sum(every) if sum(every) else 1.0
+        return f"about {_clock(left * max(1.0, spinner) / self._jobs)} left"
 
     def _table(self) -> Table:
         """Return the grid: how many of a place's cells are done, and their mean."""
@@ -311,20 +315,20 @@ class LiveGrid:
             box=None,
             padding=(0, 2, 0, 0),
             header_style="bold",
-            title=Text(self._words()),
+            title=Text(self._status_text()),
             title_justify="left",
         )
         xs = list(dict.fromkeys(cell.x for cell in self._cells))
         for name in ("data set", "", "", *("" if x is None else f"{x:g}" for x in xs)):
             table.add_column(name)
-        rows: dict[tuple[str, str, str], dict[float | None, list[Cell]]] = {}
+        rows: dict[tuple[str, str, str], dict[float | None, list[ReproductionCell]]] = {}
         for cell in self._cells:
             rows.setdefault(cell.place[:3], {}).setdefault(cell.x, []).append(cell)
         for row, places in rows.items():
-            table.add_row(*row, *(self._place(places.get(x, [])) for x in xs))
+            table.add_row(*row, *(self._axis_position(places.get(x, [])) for x in xs))
         return table
 
-    def _place(self, cells: "Sequence[Cell]") -> Text:
+    def _axis_position(self, cells: "Sequence[ReproductionCell]") -> Text:
         there = [self._found[cell.work.name] for cell in cells if cell.work.name in self._found]
         metric, scale = self._target.metric, 100 if self._target.percent else 1
         values = [scale * found.values[metric] for found in there if metric in found.values]

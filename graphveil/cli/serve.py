@@ -11,7 +11,7 @@ from graphveil.cli.console import Screen
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.serve import Allowance
+    from graphveil.serve import ReleaseBudget
 
 _SERVER = "Server"
 
@@ -102,19 +102,19 @@ def serve(
         keys=keys,
         limits=Limits(body_bytes=max_body, under_way=max_under_way, rate=rate, burst=burst),
         workers=workers,
-        allowance=_allowance(allow_releases, ledger),
+        release_budget=_allowance(allow_releases, ledger),
     )
     app = service.app()
     found = [(run.name, run.guarantee) for run in app.state.runs]
     for name, guarantee in found:
-        screen.note(f"{name}: {guarantee.statement()}")
+        screen.note(f"{name}: {guarantee.formal_statement()}")
     served = {"runs": [name for name, _ in found], "units": [one.unit for _, one in found]}
-    answer(service, host, port, app=app, on_bound=lambda: screen.emit(served))
+    answer(service, host, port, app=app, on_bound=lambda: screen.emit_json(served))
 
 
-def _allowance(epsilon: str | None, ledger: str | None) -> "Allowance | None":
+def _allowance(epsilon: str | None, ledger: str | None) -> "ReleaseBudget | None":
     """Return the budget of new releases: both flags, or neither."""
-    from graphveil.serve import Allowance
+    from graphveil.serve import ReleaseBudget
 
     if (epsilon is None) != (ledger is None):
         raise ConfigError(
@@ -123,7 +123,7 @@ def _allowance(epsilon: str | None, ledger: str | None) -> "Allowance | None":
     if epsilon is None or ledger is None:
         return None
     try:
-        return Allowance(epsilon=Decimal(epsilon), ledger=ledger)
+        return ReleaseBudget(epsilon=Decimal(epsilon), ledger=ledger)
     except InvalidOperation:
         raise ConfigError("--allow-releases needs an epsilon above 0, for example 1.0.") from None
 
@@ -148,6 +148,6 @@ def keys(
     screen = Screen(as_json=json)
     key = Keys.add(file, subject or (), releases=releases)
     screen.note(f"The hash of the key is in {file}. Restart the server to use it.")
-    screen.emit({"key": key})
+    screen.emit_json({"key": key})
     if not json:
         screen.write(key + "\n")

@@ -5,26 +5,26 @@ from typing import TYPE_CHECKING, Any
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.experiment.accounts.budget_breakdown import Stage
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.experiment.accounts.preview import Preview
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.results import Cost
     from graphveil.privacy import Guarantee
+    from graphveil.runs.accounts.budget_breakdown import Stage
+    from graphveil.runs.accounts.ledger_account import RunAccount
+    from graphveil.runs.accounts.preview import Preview
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.results import Cost
 
 Fact = tuple[str, str]
-_ASKED = {
+_NO_ESTIMATE = {
     "training": "training",
     "push": "push along own edges",
-    "hop": "sum over neighbours",
+    "hop": "sum over neighbors",
     "edge counts": "counts of edges",
     "graph": "the graph",
-    "neighbor counts": "counts of neighbours by class",
+    "neighbor counts": "counts of neighbors by class",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
 }
-_SEES, _NOR = "reads the released graph alone, and no true private edge", ", nor a true feature"
-_LIKE_IDS = "more classes than half of the nodes: the label looks like an id; check --label"
+_SEES, _SEES_NEITHER = "reads the released graph alone, and no true private edge", ", nor a true feature"
+_LIKE_IDS_HINT = "more classes than half of the nodes: the label looks like an id; check --label"
 
 
 def plan_facts(
@@ -32,7 +32,7 @@ def plan_facts(
 ) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
     from graphveil.artifacts.cards import all_deviations
-    from graphveil.privacy.figures import counted
+    from graphveil.privacy.formatting import counted
 
     experiment, guarantee = plan.experiment, plan.guarantee
     classes = counted(plan.classes, "class", "classes")
@@ -41,7 +41,7 @@ def plan_facts(
     runs = counted(experiment.runs, "run")
     rows = [
         ("data", f"{experiment.source.name}: {size}, {recipe}"),
-        *([("", _LIKE_IDS)] if 2 * plan.classes > plan.nodes else []),
+        *([("", _LIKE_IDS_HINT)] if 2 * plan.classes > plan.nodes else []),
         *_columns(plan),
         *([("scaling", plan.scaled)] if plan.scaled else []),
         *([("public", plan.public)] if plan.public else []),
@@ -49,7 +49,11 @@ def plan_facts(
         *([("sample", plan.sample)] if plan.sample else []),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         *_budget(plan),
-        *(fact for one, all_runs in _pairs_beside(plan) for fact in _beside(one, all_runs, experiment.runs)),
+        *(
+            fact
+            for one, all_runs in _additional_pairs(plan)
+            for fact in _additional_facts(one, all_runs, experiment.runs)
+        ),
         *(("deviation", deviation) for deviation in all_deviations(guarantee)),
     ]
     if plan.estimate is not None:
@@ -64,7 +68,7 @@ def plan_facts(
 
 def _columns(plan: "Preview") -> list[Fact]:
     """Return which columns of two tables are read, and which are not."""
-    from graphveil.tables.labels import listed
+    from graphveil.data.tables.labels import listed
 
     encoding = plan.encoding
     if encoding is None:
@@ -85,8 +89,8 @@ def _columns(plan: "Preview") -> list[Fact]:
 
 
 def _budget(plan: "Preview") -> list[Fact]:
-    from graphveil.artifacts.cards import attackers_rate
-    from graphveil.experiment.accounts.budget_breakdown import unequal, unspent
+    from graphveil.artifacts.cards import attack_bound_text
+    from graphveil.runs.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
     reports = [(row.kind, row.words) for row in plan.releases if row.words]
@@ -98,20 +102,24 @@ def _budget(plan: "Preview") -> list[Fact]:
         return [("budget", f"nothing more: the edges were released at {_epsilon(guarantee)}")]
     if not plan.releases:
         return [("budget", "epsilon 0: the edges are never read")]
-    left = unspent(plan.experiment.parameters.get("epsilon"), guarantee.epsilon)
+    left = unspent_budget_note(plan.experiment.parameters.get("epsilon"), guarantee.epsilon)
     rows = [
         ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
         *([("", left)] if left else []),
         *reports,
         *(("release", _stage(stage)) for stage in plan.stages),
-        *([("", words)] if (words := unequal(plan.stages)) else []),
-        ("attacker", attackers_rate(guarantee)),
-        *([("inference", f"{_SEES}{_NOR if guarantee.beside else ''}")] if guarantee.graph else []),
+        *([("", words)] if (words := unequal_shares_note(plan.stages)) else []),
+        ("attacker", attack_bound_text(guarantee)),
+        *(
+            [("inference", f"{_SEES}{_SEES_NEITHER if guarantee.additional else ''}")]
+            if guarantee.graph
+            else []
+        ),
     ]
     if plan.baseline is not None:
-        asks = "asks the same records and is charged to them (--no-baseline leaves it out)"
-        rows.append(("baseline", f"mlp, {_epsilon(plan.baseline)} a run: {asks}"))
-    elif guarantee.unit in ("node-owner", "node-promise") and plan.experiment.method != "mlp":
+        charge_note = "asks the same records and is charged to them (--no-baseline leaves it out)"
+        rows.append(("baseline", f"mlp, {_epsilon(plan.baseline)} a run: {charge_note}"))
+    elif guarantee.unit in ("node-record", "node-bounded-degree") and plan.experiment.method != "mlp":
         rows.append(
             ("baseline", "not trained, so the budget is the total (--baseline adds it, and its cost)")
         )
@@ -120,43 +128,45 @@ def _budget(plan: "Preview") -> list[Fact]:
     if runs > 1 or plan.baseline is not None:
         total = plan.guarantee_all_runs
         name = "all runs" if runs > 1 else "both"
-        rows.append((name, f"together {_epsilon(total)}; {attackers_rate(total)}"))
+        rows.append((name, f"together {_epsilon(total)}; {attack_bound_text(total)}"))
     return rows
 
 
-def _pairs_beside(plan: "Preview") -> list[tuple["Guarantee", "Guarantee"]]:
+def _additional_pairs(plan: "Preview") -> list[tuple["Guarantee", "Guarantee"]]:
     """Return each guarantee that stands beside the first, of one run and of all."""
-    return list(zip(plan.guarantee.beside, plan.guarantee_all_runs.beside, strict=True))
+    return list(zip(plan.guarantee.additional, plan.guarantee_all_runs.additional, strict=True))
 
 
-def _beside(one: "Guarantee", all_runs: "Guarantee", runs: int) -> list[Fact]:
+def _additional_facts(one: "Guarantee", all_runs: "Guarantee", runs: int) -> list[Fact]:
     """Return what a guarantee about something else costs, which is added to nothing."""
-    from graphveil.artifacts.cards import attackers_rate
+    from graphveil.artifacts.cards import attack_bound_text
 
     rows = [
         ("and unit", f"{one.unit}: protects {one.covers}"),
         ("its budget", f"{_epsilon(one)}, beside the other and never added to it"),
-        ("its attacker", attackers_rate(one)),
+        ("its attacker", attack_bound_text(one)),
     ]
     if runs > 1:
-        rows.append(("its runs", f"together {_epsilon(all_runs)}; {attackers_rate(all_runs)}"))
+        rows.append(("its runs", f"together {_epsilon(all_runs)}; {attack_bound_text(all_runs)}"))
     return rows
 
 
 def _epsilon(guarantee: "Guarantee") -> str:
-    from graphveil.privacy.figures import at_delta
+    from graphveil.privacy.formatting import format_epsilon_delta
 
-    return at_delta(guarantee.epsilon, guarantee.delta)
+    return format_epsilon_delta(guarantee.epsilon, guarantee.delta)
 
 
 def _stage(stage: "Stage") -> str:
-    from graphveil.privacy.figures import figure_up
+    from graphveil.privacy.formatting import format_upper_bound
 
     noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
     times = "" if stage.count == 1 else f", {stage.count} times"
-    payers = f"; paid by {stage.payers}" if stage.payers else ""
-    cost = f"epsilon {figure_up(stage.epsilon)} alone"
-    return f"{_ASKED.get(stage.kind, stage.kind)}{times}: {_steps(stage)}{noise}{payers}; {cost}"
+    charged_groups = f"; paid by {stage.charged_groups}" if stage.charged_groups else ""
+    cost = f"epsilon {format_upper_bound(stage.epsilon)} alone"
+    return (
+        f"{_NO_ESTIMATE.get(stage.kind, stage.kind)}{times}: {_steps(stage)}{noise}{charged_groups}; {cost}"
+    )
 
 
 def _steps(stage: "Stage") -> str:
@@ -169,28 +179,32 @@ def _steps(stage: "Stage") -> str:
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, plain words and statement, and where things are."""
-    from graphveil.experiment.pages.privacy_notice import FILE as NOTICE
-    from graphveil.experiment.pages.privacy_notice import unrecorded
+    from graphveil.runs.pages.compliance_report import FILE as NOTICE
+    from graphveil.runs.pages.compliance_report import unrecorded
 
-    screen.say("")
+    screen.print_line("")
     head, rows = _table(metrics)
     screen.table(head, rows)
     for line in _remarks(metrics):
-        screen.say(line, style="dim")
-    screen.say("")
-    if "plain_words" in metrics:  # a run of an older version has the statement alone
-        screen.prose(metrics["plain_words"])
-    screen.prose(metrics["statement"])
+        screen.print_line(line, style="dim")
+    screen.print_line("")
+    if "summary" in metrics:  # a run of an older version has the statement alone
+        screen.print_paragraph(metrics["summary"])
+    screen.print_paragraph(metrics["statement"])
     if metrics.get("ledger") is not None:
-        screen.prose(f"In the ledger: {metrics['ledger']['words']}.")
+        screen.print_paragraph(f"In the ledger: {metrics['ledger']['words']}.")
     elif {"guarantee", "releases", "dataset"} <= metrics.keys():
-        screen.prose(f"This run has {unrecorded(metrics)}.")
-    screen.say("")
-    screen.say(f"Run folder: {folder.root} ({_publishing(metrics, folder)})")
-    screen.say(f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}")
+        screen.print_paragraph(f"This run has {unrecorded(metrics)}.")
+    screen.print_line("")
+    screen.print_line(f"Run folder: {folder.root} ({_publishing(metrics, folder)})")
+    screen.print_line(
+        f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}"
+    )
     if (folder.root / NOTICE).is_file():
-        screen.say(f"For the officer's file: {folder.root / NOTICE}, and the report's last printed page")
-    screen.emit(metrics)
+        screen.print_line(
+            f"For the officer's file: {folder.root / NOTICE}, and the report's last printed page"
+        )
+    screen.emit_json(metrics)
 
 
 def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -200,13 +214,13 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     is the head that says if they depend on protected records: it folds on a narrow screen, not the figures.
     """
     from graphveil.artifacts.cards import NOT_COVERED
-    from graphveil.experiment.results import Cost, baseline_cost
+    from graphveil.runs.results import Cost, baseline_cost
 
     known = metrics["runs"] > 1 or (metrics.get("tested") and not metrics["private_accuracy"])
     interval = " [95 % CI]" if known else ""
     noisy = " from noisy counts" if metrics["private_accuracy"] else ""
-    mark = f" ({NOT_COVERED})" if _tells(metrics) and not noisy else ""
-    rows = [_row(metrics, metrics["method"], "", Cost.of(metrics["guarantee"]))]
+    mark = f" ({NOT_COVERED})" if _accuracy_depends_on_records(metrics) and not noisy else ""
+    rows = [_row(metrics, metrics["method"], "", Cost.from_guarantee(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
         rows.append(_row(metrics, "mlp (no graph)", "mlp_", baseline_cost(metrics)))
     accuracy = f"test accuracy{noisy}, %{interval}{mark}"
@@ -214,111 +228,128 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
 
 
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
-    from graphveil.artifacts.cards import percent_up
-    from graphveil.privacy.figures import delta_up, figure_up
+    from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
 
-    delta = delta_up(metrics["delta"]) if cost.epsilon else "0"
-    none = "inf" if metrics["unit"] == "node-features" else "none"
-    figure = none if cost.epsilon is None else figure_up(cost.epsilon)
-    rate = f"at most {percent_up(cost.attacker_rate)} %"
+    delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
+    none = "inf" if metrics["unit"] == "local-attributes" else "none"
+    figure = none if cost.epsilon is None else format_upper_bound(cost.epsilon)
+    rate = f"at most {percent_up(cost.max_tpr)} %"
     return name, _accuracy(metrics, prefix), f"{figure}{cost.mark}", delta, rate
 
 
 def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
-    from graphveil.experiment.results import Summary, interval
+    from graphveil.runs.results import Summary, interval
 
     private = metrics["private_accuracy"]
     if private:
-        return Summary.of(private[f"{prefix}test"]["values"]).percent()
+        return Summary.from_values(private[f"{prefix}test"]["values"]).percent()
     return interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")).percent()
 
 
-def _tells(metrics: dict[str, Any]) -> bool:
+def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
     """Whether exact accuracies depend on protected records."""
     return metrics["unit"] != "none" and not metrics["covered"]
 
 
 def _remarks(metrics: dict[str, Any]) -> list[str]:
-    from graphveil.artifacts.cards import percent_up, protected_things
-    from graphveil.experiment.results import Cost, cost_remarks
+    from graphveil.artifacts.cards import protected_things
+    from graphveil.privacy.formatting import percent_up
+    from graphveil.runs.results import Cost, cost_remarks
 
-    about, cost = protected_things(metrics["unit"])[:-1], Cost.of(metrics["guarantee"])
+    about, cost = protected_things(metrics["unit"])[:-1], Cost.from_guarantee(metrics["guarantee"])
     lines = []
     if cost.epsilon:
-        rate = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
+        rate = f"at most {percent_up(cost.max_tpr)} %{cost.mark}"
         what = f"What an attacker learns about one {about}"
         lines.append(f"{what}: true-positive rate at 1 % false positives: {rate}.")
-    lines += _second(metrics)
+    lines += _additional_cost(metrics)
     if metrics["runs"] == 1:
         lines.append("Single run: an interval reflects test-set size only (--runs 3 adds variation).")
-    return [*lines, *_neighbours(metrics), *cost_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
+    return [
+        *lines,
+        *_homophily_remark(metrics),
+        *cost_remarks(metrics),
+        *_total_cost(metrics),
+        *_uncovered_remark(metrics),
+    ]
 
 
-def _neighbours(metrics: dict[str, Any]) -> list[str]:
-    """Return which other method to try where the released counts say that neighbours are hardly alike."""
-    from graphveil.models.classcode.edge.homophily import Homophily
+def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
+    """Return which other method to try where the released counts say that neighbors are hardly alike."""
+    from graphveil.estimators.classcode.edge.homophily import Homophily
 
     found = metrics.get("homophily")
-    if found is None or metrics["unit"] != "undirected-edge" or not Homophily(**found).little:
+    if found is None or metrics["unit"] != "undirected-edge" or not Homophily(**found).is_weak:
         return []
     figure = f"{found['adjusted']:.2f} ± {found['error']:.2f}"
     return [
-        f"Neighbours are hardly of one class more often than by chance (adjusted homophily {figure}, from "
+        f"Neighbors are hardly of one class more often than by chance (adjusted homophily {figure}, from "
         "the counts that were released): read this way, edges add little to features. Method spectral reads "
         "who is listed with whom; it wants an epsilon of 4 or more."
     ]
 
 
-def _second(metrics: dict[str, Any]) -> list[str]:
+def _additional_cost(metrics: dict[str, Any]) -> list[str]:
     """Return what is told about something else, under a guarantee of its own."""
-    from graphveil.artifacts.cards import percent_up
-    from graphveil.experiment.results import Cost
-    from graphveil.privacy.figures import figure_up
+    from graphveil.privacy.formatting import format_upper_bound, percent_up
+    from graphveil.runs.results import Cost
 
     lines = []
     for one, total in zip(
-        metrics["guarantee"].get("beside", []), metrics["guarantee_all_runs"].get("beside", []), strict=True
+        metrics["guarantee"].get("additional", []),
+        metrics["guarantee_all_runs"].get("additional", []),
+        strict=True,
     ):
-        cost, sum_ = Cost.of(one), Cost.of(total)
+        cost, sum_ = Cost.from_guarantee(one), Cost.from_guarantee(total)
         if cost.epsilon is None or sum_.epsilon is None:
             lines.append("Features are used as they are: nothing hides them.")
             continue
-        runs = "" if metrics["runs"] == 1 else f"; all {metrics['runs']} runs: {figure_up(sum_.epsilon)}"
+        runs = (
+            ""
+            if metrics["runs"] == 1
+            else f"; all {metrics['runs']} runs: {format_upper_bound(sum_.epsilon)}"
+        )
         lines.append(
-            f"Features have a guarantee of their own, which is never added: epsilon {figure_up(cost.epsilon)}"
+            "Features have a guarantee of their own, which is never added: epsilon "
+            f"{format_upper_bound(cost.epsilon)}"
             f"{cost.mark}{runs}. True-positive rate at 1 % false positives: at most "
-            f"{percent_up(cost.attacker_rate)} %{cost.mark}."
+            f"{percent_up(cost.max_tpr)} %{cost.mark}."
         )
     return lines
 
 
-def _together(metrics: dict[str, Any]) -> list[str]:
+def _total_cost(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
-    from graphveil.artifacts.cards import TEST_LABELS, percent_up, protected_things
-    from graphveil.experiment.results import Cost
-    from graphveil.privacy.figures import delta_up, figure_up
+    from graphveil.artifacts.cards import TEST_LABELS, protected_things
+    from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
+    from graphveil.runs.results import Cost
 
-    total, runs, beside = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
-    tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "node-features" else []
+    total, runs, baseline_guarantee = (
+        metrics["guarantee_all_runs"],
+        metrics["runs"],
+        metrics["baseline_guarantee"],
+    )
+    tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "local-attributes" else []
     if total["epsilon"] is None:
         return [f"{runs} runs.", *tested] if runs > 1 else []
-    if runs == 1 and beside is None:
+    if runs == 1 and baseline_guarantee is None:
         return []
     data = protected_things(metrics["unit"])
     names = f"all {runs} runs" if runs > 1 else "the model"
-    names += " with the mlp" if beside is not None else ""
-    rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
+    names += " with the mlp" if baseline_guarantee is not None else ""
+    rate = percent_up(metrics["max_tpr_at_1pct_fpr_all_runs"])
     return [
         f"Epsilon is that of one model; {names} on these {data} together: epsilon "
-        f"{figure_up(total['epsilon'])} at delta {delta_up(total['delta'])}, true-positive rate at most "
+        f"{format_upper_bound(total['epsilon'])} at delta {format_delta(total['delta'])}, true-positive rate "
+        "at most "
         f"{rate} %"
-        f"{Cost.of(metrics['guarantee']).mark}.",
+        f"{Cost.from_guarantee(metrics['guarantee']).mark}.",
         *tested,
     ]
 
 
-def _uncovered(metrics: dict[str, Any]) -> list[str]:
-    if not _tells(metrics):
+def _uncovered_remark(metrics: dict[str, Any]) -> list[str]:
+    if not _accuracy_depends_on_records(metrics):
         return []
     if metrics["private_accuracy"]:
         return ["Exact accuracies are in internal/metrics.json: not covered, so keep them inside."]
@@ -328,15 +359,15 @@ def _uncovered(metrics: dict[str, Any]) -> list[str]:
 
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:
     first = metrics["guarantee"]
-    others = first.get("beside", [])
+    others = first.get("additional", [])
     if not first["valid"]:
         return f"no guarantee holds{' for edges' if others else ''}: publish none of it"
     if not all(one["valid"] for one in others):
         return "release/ tells of features what no guarantee holds for: publish it only if they may be known"
     if any(one["epsilon"] is None for one in others):
-        return "release/ tells what was not randomised: publish it only if that may be known"
-    if metrics["unit"] == "node-features" and metrics["epsilon"] is None:
-        return "release/ tells what was not randomised: publish it only if that may be known"
+        return "release/ tells what was not randomized: publish it only if that may be known"
+    if metrics["unit"] == "local-attributes" and metrics["epsilon"] is None:
+        return "release/ tells what was not randomized: publish it only if that may be known"
     if folder.per_node.exists():
         return (
             "release/ may be published, internal/ must not; per_node/: row v only for someone entitled to "

@@ -5,28 +5,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import done_anyway, resumable
-from graphveil.cli.groups import Columns, Origin, Privacy, PublicEdges, Tables, grouped
-from graphveil.cli.train import HETERO, SYNTHETIC, own_module
+from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
+from graphveil.cli.groups import (
+    ColumnOptions,
+    PrivacyOptions,
+    PublicEdgeOptions,
+    SourceOptions,
+    TableOptions,
+    grouped,
+)
+from graphveil.cli.train import HETERO, SYNTHETIC, load_custom_module
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.sweeps.sweep import Sweep, SweepPlan
-    from graphveil.experiment.sweeps.sweep_results import SweepResult
     from graphveil.privacy import Guarantee
-    from graphveil.release import Engine
+    from graphveil.release import AggregationBackend
+    from graphveil.runs.accounts.ledger_account import RunAccount
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.sweeps.sweep import Sweep, SweepPlan
+    from graphveil.runs.sweeps.sweep_results import SweepResult
 
 MethodList = Annotated[
     str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the floor.")
 ]
 Epsilons = Annotated[
     str | None,
-    typer.Option("--epsilon", metavar="E,...", help="The budgets, a,b,c.", rich_help_panel="Privacy"),
+    typer.Option("--epsilon", metavar="E,...", help="The budgets, a,b,c.", rich_help_panel="PrivacyOptions"),
 ]
 Grid = Annotated[
     list[str] | None,
@@ -37,10 +44,10 @@ Grid = Annotated[
         rich_help_panel="Run",
     ),
 ]
-Ceiling = Annotated[
+IncludeNonprivate = Annotated[
     bool,
     typer.Option(
-        "--ceiling",
+        "--include-nonprivate",
         help="Also train the non-private reference of each method that has one. No guarantee covers it.",
         rich_help_panel="Run",
     ),
@@ -61,19 +68,19 @@ Continue = Annotated[
 def sweep(
     methods: MethodList,
     out: SweepOut,
-    origin: Origin,
-    tables: Tables,
-    columns: Columns,
-    public: PublicEdges,
-    privacy: Privacy,
+    origin: SourceOptions,
+    tables: TableOptions,
+    columns: ColumnOptions,
+    public: PublicEdgeOptions,
+    privacy: PrivacyOptions,
     recipe: options.Recipe = None,
     epsilon: Epsilons = None,
     ledger: options.Ledger = None,
-    engine: options.Engine = None,
+    backend: options.AggregationBackend = None,
     address: options.Address = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
-    ceiling: Ceiling = False,
+    include_nonprivate: IncludeNonprivate = False,
     set: Grid = None,
     jobs: Jobs = 1,
     module: options.Module = None,
@@ -82,16 +89,19 @@ def sweep(
     json: options.Json = False,
 ) -> None:
     """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
-    from graphveil.experiment.inputs.parameters import parse_value
-    from graphveil.experiment.sweeps.sweep import Sweep
-    from graphveil.release.engines.named import named
+    from graphveil.release.backends.named import named
+    from graphveil.runs.inputs.parameters import parse_value
+    from graphveil.runs.sweeps.sweep import Sweep
 
-    chosen = named(engine, address)
+    chosen = named(backend, address)
     source = origin.source(tables, columns)
-    names, own = tuple(options.items("METHOD", methods)), None if module is None else own_module(module)
+    names, own = (
+        tuple(options.items("METHOD", methods)),
+        None if module is None else load_custom_module(module),
+    )
     if not resume:
-        source.look(unit=privacy.unit, private_records=HETERO in names)
-    settings, parameters = _divided(privacy, own)
+        source.inspect_tables(unit=privacy.unit, private_records=HETERO in names)
+    settings, parameters = _split_by_method(privacy, own)
     tried = parse_grid(names, set or [])
     for name in tried.keys() & {*settings, *parameters}:
         raise ConfigError(f"{name} is given twice, by its flag and by --set {name}; keep one")
@@ -105,18 +115,18 @@ def sweep(
         recipe=recipe,
         runs=runs,
         seed=seed,
-        ceiling=ceiling,
+        include_nonprivate=include_nonprivate,
     )
-    _check.integer_at_least(1, jobs=jobs)
+    checks.integer_at_least(1, jobs=jobs)
     files = () if module is None else (module,)
-    asked: dict[str, Any] = {"resume": resume, "ledger": ledger, "jobs": jobs, "engine": chosen}
-    asked["dry_run"] = dry_run
-    _sweep(grid, out, Screen(as_json=json), **asked, own=files)
+    run_arguments: dict[str, Any] = {"resume": resume, "ledger": ledger, "jobs": jobs, "backend": chosen}
+    run_arguments["dry_run"] = dry_run
+    _sweep(grid, out, Screen(as_json=json), **run_arguments, own=files)
 
 
-def _divided(privacy: Privacy, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_by_method(privacy: PrivacyOptions, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return flags that some methods have, as settings of one value, and those that all must have."""
-    from graphveil.experiment.inputs.parameters import parse_value, read_theta
+    from graphveil.runs.inputs.parameters import parse_value, read_theta
 
     parameters = privacy.keywords()
     if "delta" in parameters:
@@ -137,8 +147,8 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     """
     from typing import get_origin
 
-    from graphveil.experiment.inputs.parameters import method_class, parse_value
-    from graphveil.models.saved import parameter_types
+    from graphveil.estimators.saved import parameter_types
+    from graphveil.runs.inputs.parameters import method_class, parse_value
 
     known = {
         key: hint for name in reversed(methods) for key, hint in parameter_types(method_class(name)).items()
@@ -165,57 +175,57 @@ def _sweep(
     resume: bool,
     ledger: str | None,
     jobs: int,
-    engine: "Engine | str | None",
+    backend: "AggregationBackend | str | None",
     own: tuple[str, ...],
     dry_run: bool = False,
 ) -> None:
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.sweeps.sweep import account_of, plan_sweep, run_sweep
-    from graphveil.release.engines.named import engine_for
+    from graphveil.release.backends.named import backend_for
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.sweeps.sweep import account_of, plan_sweep, run_sweep
 
     folder = RunFolder(out)
     folder.check(grid.as_dict(), resume=resume)
-    with screen.busy(f"reading {grid.source.name}"):
+    with screen.spinner(f"reading {grid.source.name}"):
         plan = plan_sweep(grid)
         for graph in set(plan.graphs):
-            engine_for(engine, graph.adjacency)  # which may refuse it, before anything is written
+            backend_for(backend, graph.adjacency)  # which may refuse it, before anything is written
         made_up = (grid.source.dataset or "").startswith(SYNTHETIC) and ledger is None
         account = None if made_up or dry_run else account_of(plan, ledger)
-    screen.facts(
+    screen.print_facts(
         "Plan of the whole grid, before anything is spent", _facts(plan, folder, account, resumed=resume)
     )
     if dry_run:
         screen.dry_run(plan.total)
         return
-    with resumable(folder.root, None if account is None else account.ledger):
+    with explain_resume_on_failure(folder.root, None if account is None else account.ledger):
         with screen.bars() as bars:
-            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": engine, "own": own}
+            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "backend": backend, "own": own}
             result = run_sweep(plan, folder, bars, account, **how)
-        with done_anyway(folder.root, again=True):
+        with report_output_failure(folder.root, again=True):
             _show(result, screen)
 
 
 def _facts(
     plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None", *, resumed: bool
 ) -> list[tuple[str, str]]:
-    from graphveil.experiment.sweeps.sweep_cell import in_words
-    from graphveil.privacy.figures import counted
+    from graphveil.privacy.formatting import counted
+    from graphveil.runs.sweeps.sweep_cell import format_setting
 
     grid, first = plan.sweep, plan.previews[0]
     cells, runs = len(grid.cells), grid.runs
     budgets = ", ".join(f"{epsilon:g}" for epsilon in grid.epsilons) or "as set"
-    settings = [(key, ", ".join(map(in_words, values))) for key, values in grid.settings.items()]
+    settings = [(key, ", ".join(map(format_setting, values))) for key, values in grid.settings.items()]
     rows = [
         ("data", f"{grid.source.name}: {counted(first.nodes, 'node')}, {counted(first.features, 'feature')}"),
         ("grid", f"{_count(cells, 'cell')} of {_count(runs, 'run')} each from seed {grid.seed}"),
         ("methods", ", ".join(grid.methods)),
         ("epsilon", budgets),
         *settings,
-        ("total price", _price(plan.total)),
+        ("total price", _format_total(plan.total)),
     ]
     rows += [("deviation", words) for words in (plan.total.deviations if plan.total else ())]
-    if grid.ceiling:
-        without = [name for name in grid.methods if not _has_ceiling(grid, name)]
+    if grid.include_nonprivate:
+        without = [name for name in grid.methods if not _has_nonprivate_reference(grid, name)]
         left_out = f"; {', '.join(without)}: none" if without else ""
         rows.append(("non-private", f"references that read the exact edges, in no total: internal{left_out}"))
     if account is not None:
@@ -223,20 +233,20 @@ def _facts(
     return [*rows, ("folder", str(folder.root))]
 
 
-def _has_ceiling(grid: "Sweep", method: str) -> bool:
-    return any(cell.ceiling and cell.experiment.method == method for cell in grid.cells)
+def _has_nonprivate_reference(grid: "Sweep", method: str) -> bool:
+    return any(cell.include_nonprivate and cell.experiment.method == method for cell in grid.cells)
 
 
-def _price(total: "Guarantee | None") -> str:
-    from graphveil.artifacts.cards import attackers_rate, void_mark
-    from graphveil.privacy.figures import at_delta
+def _format_total(total: "Guarantee | None") -> str:
+    from graphveil.artifacts.cards import attack_bound_text, invalid_mark
+    from graphveil.privacy.formatting import format_epsilon_delta
 
     if total is None:
         return "nothing: no cell asks protected data"
-    mark = void_mark(valid=total.valid, unit=total.unit)
+    mark = invalid_mark(valid=total.valid, unit=total.unit)
     return (
-        f"all cells together {at_delta(total.epsilon, total.delta)}{mark}, "
-        f"{_count(total.releases, 'release')}; {attackers_rate(total)}"
+        f"all cells together {format_epsilon_delta(total.epsilon, total.delta)}{mark}, "
+        f"{_count(total.releases, 'release')}; {attack_bound_text(total)}"
     )
 
 
@@ -245,28 +255,30 @@ def _count(number: int, what: str) -> str:
 
 
 def _show(result: "SweepResult", screen: Screen) -> None:
-    from graphveil.experiment.sweeps.sweep_results import accuracy_of
+    from graphveil.runs.sweeps.sweep_results import accuracy_of
 
     interval = "" if result.cells[0]["runs"] == 1 else " [95 % CI]"
     head = ("method", "settings", "epsilon", f"test accuracy, %{interval}", "runs")
     rows = [
         (
-            f"{cell.experiment.method}{' (no privacy)' if cell.ceiling else ''}",
-            cell.settings_words,
+            f"{cell.experiment.method}{' (no privacy)' if cell.include_nonprivate else ''}",
+            cell.settings_text,
             "-" if cell.epsilon is None else f"{cell.epsilon:g}",
             accuracy_of(metrics).percent(),
             str(metrics["runs"]),
         )
         for cell, metrics in zip(result.grid, result.cells, strict=True)
     ]
-    screen.say("")
+    screen.print_line("")
     screen.table(head, rows, right=(2, 4))
-    screen.say("")
-    screen.say(f"Epsilon is that of one run of one cell; {_price(result.total)}.", style="dim")
+    screen.print_line("")
+    screen.print_line(f"Epsilon is that of one run of one cell; {_format_total(result.total)}.", style="dim")
     if result.uncovered:
-        screen.say("Accuracies that no guarantee covers are among these: keep table and figure inside.")
-    screen.facts("Where things are", _places(result))
-    screen.emit({"cells": list(result.cells), "total": _plain(result.total), "out": str(result.out)})
+        screen.print_line(
+            "Accuracies that no guarantee covers are among these: keep table and figure inside."
+        )
+    screen.print_facts("Where things are", _places(result))
+    screen.emit_json({"cells": list(result.cells), "total": _plain(result.total), "out": str(result.out)})
 
 
 def _places(result: "SweepResult") -> list[tuple[str, str]]:

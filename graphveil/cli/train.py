@@ -3,26 +3,33 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import done_anyway, resumable
-from graphveil.cli.groups import Columns, Origin, Privacy, PublicEdges, Tables, grouped
+from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
+from graphveil.cli.groups import (
+    ColumnOptions,
+    PrivacyOptions,
+    PublicEdgeOptions,
+    SourceOptions,
+    TableOptions,
+    grouped,
+)
 from graphveil.cli.summary import plan_facts, show_summary
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.models import METHODS
+from graphveil.estimators import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from graphveil.experiment.accounts.ledger_account import RunAccount
-    from graphveil.experiment.accounts.preview import Preview
-    from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.experiment import Experiment
-    from graphveil.experiment.run import Outcome
-    from graphveil.experiment.tracking import Tracker
-    from graphveil.graph import Graph
-    from graphveil.release import Engine
+    from graphveil.data import Graph
+    from graphveil.release import AggregationBackend
+    from graphveil.runs.accounts.ledger_account import RunAccount
+    from graphveil.runs.accounts.preview import Preview
+    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.experiment import Experiment
+    from graphveil.runs.run import ExperimentResult
+    from graphveil.runs.tracking import MLflow
 
 _PLAN = "Plan, before anything is spent"
 _RESUMED = "Plan of a run that is resumed: what it has released is not released again"
@@ -38,8 +45,8 @@ def demo(
     json: options.Json = False,
 ) -> None:
     """Train on an embedded graph, no files needed: plan, table, guarantee, report."""
-    from graphveil.experiment.experiment import Experiment
-    from graphveil.experiment.inputs.source import Source
+    from graphveil.runs.experiment import Experiment
+    from graphveil.runs.inputs.source import Source
 
     budget = {"unit": "undirected-edge", "epsilon": 1.0 if epsilon is None else epsilon}
     experiment = Experiment("classcode", Source(dataset=DEMO), budget, seed=seed)
@@ -49,17 +56,17 @@ def demo(
 @grouped
 def train(
     method: options.Method,
-    origin: Origin,
-    tables: Tables,
-    columns: Columns,
-    public: PublicEdges,
-    privacy: Privacy,
+    origin: SourceOptions,
+    tables: TableOptions,
+    columns: ColumnOptions,
+    public: PublicEdgeOptions,
+    privacy: PrivacyOptions,
     recipe: options.Recipe = None,
     expect_edges: options.ExpectEdges = None,
     epsilon: options.Epsilon = None,
     ledger: options.Ledger = None,
     module: options.Module = None,
-    engine: options.Engine = None,
+    backend: options.AggregationBackend = None,
     address: options.Address = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
@@ -72,59 +79,62 @@ def train(
     json: options.Json = False,
 ) -> None:
     """Train a method, compare it with the no-graph baseline, and write a run folder."""
-    own = None if module is None else own_module(module)
+    own = None if module is None else load_custom_module(module)
     keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
-    _check.one_of(tuple(METHODS), METHOD=method)
+    checks.one_of(tuple(METHODS), METHOD=method)
     source = origin.source(tables, columns)
     if not resume:  # a finished run is shown again without its tables
-        source.look(unit=privacy.unit, private_records=method == HETERO)  # before anything heavy is imported
-    from graphveil.experiment.experiment import Experiment
-    from graphveil.experiment.tracking import tracker_of
-    from graphveil.release.engines.named import named
+        source.inspect_tables(
+            unit=privacy.unit, private_records=method == HETERO
+        )  # before anything heavy is imported
+    from graphveil.release.backends.named import named
+    from graphveil.runs.experiment import Experiment
+    from graphveil.runs.tracking import tracker_of
 
     parameters = configuration(method, keywords, set or [], privacy.theta)
     if "seed" in parameters:
         raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
-    compare = compares(privacy.unit, baseline)
+    compare = trains_baseline(privacy.unit, baseline)
     experiment = Experiment(
         method, source, parameters, recipe, runs, seed, compare=compare, public=public.flags()
     )
     screen, trackers = Screen(as_json=json), [tracker_of(one) for one in track or []]
-    asked: dict[str, Any] = {
+    run_arguments: dict[str, Any] = {
         "resume": resume,
         "expect_edges": expect_edges,
         "ledger": ledger,
         "dry_run": dry_run,
     }
-    _train(experiment, out, screen, **asked, engine=named(engine, address), trackers=trackers)
+    _train(experiment, out, screen, **run_arguments, backend=named(backend, address), trackers=trackers)
 
 
-def compares(unit: str | None, baseline: bool | None) -> bool:
+def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
     """Return whether the no-graph baseline is trained.
 
     Under node-level units it queries the same records and adds to the total, so it is off by default there.
 
-    >>> compares("undirected-edge", None), compares("node-owner", None), compares("node-owner", True)
+    >>> trains_baseline("undirected-edge", None), trains_baseline("node-record",
+    ...     None), trains_baseline("node-record", True)
     (True, False, True)
     """
-    return unit not in ("node-owner", "node-promise") if baseline is None else baseline
+    return unit not in ("node-record", "node-bounded-degree") if baseline is None else baseline
 
 
-def own_module(text: str) -> str | None:
+def load_custom_module(text: str) -> str | None:
     """Run a file of the user's; return the name of the module in it, None for a method."""
-    from graphveil.experiment.inputs.own_code import load_own
-    from graphveil.models.base import Estimator
-    from graphveil.models.own.code import name_of
+    from graphveil.estimators.base import Estimator
+    from graphveil.estimators.own.code import factory_name
+    from graphveil.runs.inputs.custom_code import load_custom_code
 
-    found = load_own(text)
-    return None if isinstance(found, type) and issubclass(found, Estimator) else name_of(found)
+    found = load_custom_code(text)
+    return None if isinstance(found, type) and issubclass(found, Estimator) else factory_name(found)
 
 
 def configuration(
     method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
 ) -> dict[str, Any]:
     """Return constructor keywords from the flags that were given, ``--set`` texts and a file of weights."""
-    from graphveil.experiment.inputs.parameters import (
+    from graphveil.runs.inputs.parameters import (
         check_names,
         method_class,
         parse_settings,
@@ -137,7 +147,7 @@ def configuration(
     if theta is not None:
         if not cls.local:
             raise ConfigError(
-                f"--theta is for methods on records that nodes randomise; {method} has no weights"
+                f"--theta is for methods on records that nodes randomize; {method} has no weights"
             )
         flags = {**flags, "theta": read_theta(theta).theta}
     for name, value in flags.items():
@@ -158,16 +168,16 @@ def _train(
     resume: bool = False,
     expect_edges: int | None = None,
     ledger: str | None = None,
-    engine: "Engine | str | None" = None,
+    backend: "AggregationBackend | str | None" = None,
     by_flag: bool = True,
     dry_run: bool = False,
-    trackers: "Sequence[Tracker]" = (),
+    trackers: "Sequence[MLflow]" = (),
 ) -> None:
-    from graphveil.experiment.accounts.preview import preview
-    from graphveil.experiment.artifacts import RunFolder, default_folder
-    from graphveil.experiment.run import run
     from graphveil.privacy import ledger_of
-    from graphveil.release.engines.named import engine_for
+    from graphveil.release.backends.named import backend_for
+    from graphveil.runs.accounts.preview import preview
+    from graphveil.runs.artifacts import RunFolder, default_folder
+    from graphveil.runs.run import run
 
     if resume and out is None:
         raise ConfigError("--resume needs to know which run: add --out with its folder")
@@ -176,52 +186,52 @@ def _train(
     if resume and folder.complete and not dry_run:
         _show_again(folder, screen)
         return
-    with screen.busy(f"reading {experiment.source.name}"):
+    with screen.spinner(f"reading {experiment.source.name}"):
         raw = experiment.source.load()
         graph = experiment.prepared(raw)
-        engine_for(engine, graph.adjacency)  # which may refuse it, before anything is written
+        backend_for(backend, graph.adjacency)  # which may refuse it, before anything is written
         plan = preview(experiment, graph, expect_edges=expect_edges)
         account = None if dry_run else _account(plan, raw, graph, ledger)
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
-    screen.facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))
+    screen.print_facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))
     if dry_run:
         screen.dry_run(plan.guarantee_all_runs)
         return
-    with resumable(folder.root, ledger_of(graph.edge_set), by_flag=by_flag):
+    with explain_resume_on_failure(folder.root, ledger_of(graph.edge_set), by_flag=by_flag):
         with screen.bars() as bars:
-            outcome = run(plan, graph, folder, bars, account, resume=resume, engine=engine)
+            outcome = run(plan, graph, folder, bars, account, resume=resume, backend=backend)
         _track(experiment, outcome, trackers, screen)
-        with done_anyway(folder.root, again=True):
+        with report_output_failure(folder.root, again=True):
             show_summary(outcome.metrics, folder, screen)
 
 
 def _track(
-    experiment: "Experiment", outcome: "Outcome", trackers: "Sequence[Tracker]", screen: Screen
+    experiment: "Experiment", outcome: "ExperimentResult", trackers: "Sequence[MLflow]", screen: Screen
 ) -> None:
     """Log what is public of a finished run; a place that cannot be reached does not undo it."""
-    from graphveil.experiment.tracking import PublicRecord
+    from graphveil.runs.tracking import PublicRecord
 
     for tracker in trackers:
         try:
-            tracker(PublicRecord.of(experiment, outcome.metrics, outcome.guarantee))
+            tracker(PublicRecord.from_experiment(experiment, outcome.metrics, outcome.guarantee))
         except Exception as error:  # of somebody else's program
             screen.note(f"The run is finished, and could not be logged: {type(error).__name__}.")
 
 
 def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) -> "RunAccount | None":
     """Return the account of the graph's data, if anything is to be released of them that is secret."""
-    from graphveil.experiment.accounts.ledger_account import RunAccount
+    from graphveil.runs.accounts.ledger_account import RunAccount
 
     made_up = (plan.experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
     if made_up or not plan.guarantee_all_runs.releases or graph.edge_set.released:
         return None
-    return RunAccount.of(raw, plan.guarantee, ledger, charge=graph)
+    return RunAccount.from_graph(raw, plan.guarantee, ledger, charge=graph)
 
 
 def _show_again(folder: "RunFolder", screen: Screen) -> None:
     """Show what a finished run found, or that its figures are damaged: its release needs none of them."""
-    from graphveil.experiment.artifacts import read_json
+    from graphveil.runs.artifacts import read_json
 
     try:
         show_summary(read_json(folder.metrics), folder, screen)

@@ -4,23 +4,23 @@ It knows events and limits, no graph and no torch; releases charge it through :c
 a ``PrivacyLedger`` of :mod:`graphveil.privacy`. Docs: ``docs/ledger.md``.
 """
 
-from graphveil.ledger.book import Ledger, restore
-from graphveil.ledger.bookings import DataSetLedger, Receipt
-from graphveil.ledger.places import default_place, split_name
-from graphveil.ledger.rows import PEOPLE, Account, unit_key
-from graphveil.ledger.totals import Limit, Total, exact
-from graphveil.ledger.verify import Break
+from graphveil.ledger.costs import Limit, PrivacyCost, exact
+from graphveil.ledger.locations import default_location, split_name
+from graphveil.ledger.reservations import DataSetLedger, Receipt
+from graphveil.ledger.rows import NODE_IDS, Account, unit_key
+from graphveil.ledger.sql_ledger import Ledger, restore
+from graphveil.ledger.verify import IntegrityViolation
 
 __all__ = [
-    "PEOPLE",
+    "NODE_IDS",
     "Account",
-    "Break",
     "DataSetLedger",
+    "IntegrityViolation",
     "Ledger",
     "Limit",
+    "PrivacyCost",
     "Receipt",
-    "Total",
-    "default_place",
+    "default_location",
     "exact",
     "restore",
     "split_name",

@@ -12,34 +12,36 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.ledger.chain import START, canonical, link
+from graphveil.ledger.costs import Limit, PrivacyCost
 from graphveil.ledger.sketch import overlap
 from graphveil.ledger.sources import now
 from graphveil.ledger.store import accounts, data_sets, entries, lock_names, state_of
-from graphveil.ledger.totals import Limit, Total
 from graphveil.privacy import Entry, parse_unit
 from graphveil.privacy.calibration import check_proved_delta
 from graphveil.privacy.serialization import events_from_plain
 from graphveil.privacy.unit import Unit
 
 _REPLACE = "/replace-one"
-_MOST_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # of the figures of a limit
-PEOPLE = "people"  # the part of data that says who is in them, and nothing of what they are like
+_MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # of the figures of a limit
+NODE_IDS = "people"  # the part of data that says who is in them, and nothing of what they are like
 SKETCH = "sketch"  # keyed hashes of some of the people: how many of them two data sets share
 _EXACT = {"edges", "records"}  # parts that no two data sets share unless they share edges or records
-SAME_PEOPLE = 0.5  # share of the smaller of two data sets from which on their people are taken to be the same
-INIT, BIND, UNBIND, RAISE = "init", "bind", "unbind", "raise"
-RESERVE, COMMIT, WITHDRAW = "reserve", "commit", "withdraw"
+SAME_NODES_SHARE = (
+    0.5  # share of the smaller of two data sets from which on their people are taken to be the same
+)
+INIT, BIND, UNBIND, RAISE_LIMIT = "init", "bind", "unbind", "raise"
+RESERVE, COMMIT, REFUND = "reserve", "commit", "refund"
 _TEXTS = {  # what entries of each kind hold as text
     INIT: ("unit",),
     BIND: (),
     UNBIND: (),
-    RAISE: ("unit", "reason"),
+    RAISE_LIMIT: ("unit", "reason"),
     RESERVE: ("unit", "label", "reference"),
     COMMIT: ("reference",),
-    WITHDRAW: ("reference",),
+    REFUND: ("reference",),
 }
 Tags = Mapping[str, str]
 Row = sa.Row[Any]
@@ -53,41 +55,43 @@ class Account:
     unit: str
     limit: Limit | None
     releases: int
-    total: Total
+    total: PrivacyCost
 
 
 @dataclass
-class Chain:
+class HashChain:
     """The chain of one data set, locked by the transaction that adds to it."""
 
-    line: sa.Connection
+    connection: sa.Connection
     name: str
     length: int
     head: str
 
     @classmethod
-    def read(cls, line: sa.Connection, name: str, *, lock: bool = False) -> "Chain":
+    def read(cls, connection: sa.Connection, name: str, *, lock: bool = False) -> "HashChain":
         """Return the chain of a registered data set; whoever adds to it locks it."""
-        _check.letters(name=name)
+        checks.letters(name=name)
         query = sa.select(data_sets).where(data_sets.c.name == name)
         known = name.isprintable()  # others are never registered, and no database takes some of them
-        row = line.execute(query.with_for_update() if lock else query).one_or_none() if known else None
+        row = connection.execute(query.with_for_update() if lock else query).one_or_none() if known else None
         if row is None:
-            names = line.execute(sa.select(data_sets.c.name).order_by(data_sets.c.name).limit(20)).scalars()
+            names = connection.execute(
+                sa.select(data_sets.c.name).order_by(data_sets.c.name).limit(20)
+            ).scalars()
             listed = ", ".join(names) or "none yet"
             raise ConfigError(
                 f"the ledger has no data set {name!r} (registered: {listed}); register it with `graphveil "
                 f"ledger init {quote(name)} --unit UNIT --epsilon E --delta D`"
             )
-        return cls(line, name, row.length, row.head)
+        return cls(connection, name, row.length, row.head)
 
     @classmethod
-    def locked(cls, line: sa.Connection, name: str, *, make: bool = False) -> "Chain":
+    def locked(cls, connection: sa.Connection, name: str, *, make: bool = False) -> "HashChain":
         """Return the chain, locked until the transaction ends; ``make`` registers a new data set."""
         if make:
-            lock_names(line)
-            _insert_if_new(line, name)
-        return cls.read(line, name, lock=True)
+            lock_names(connection)
+            _insert_if_new(connection, name)
+        return cls.read(connection, name, lock=True)
 
     def add(self, kind: str, body: Mapping[str, Any]) -> tuple[int, str]:
         """Add an entry; its number and the new head."""
@@ -96,9 +100,9 @@ class Chain:
         head = link(self.head, text)
         reference = body.get("reference", f"#{number}")
         values = {"number": number, "kind": kind, "reference": reference, "body": text, "hash": head}
-        self.line.execute(entries.insert().values(data_set=self.name, **values))
+        self.connection.execute(entries.insert().values(data_set=self.name, **values))
         where = data_sets.c.name == self.name
-        self.line.execute(data_sets.update().where(where).values(length=number, head=head))
+        self.connection.execute(data_sets.update().where(where).values(length=number, head=head))
         self.length, self.head = number, head
         return number, head
 
@@ -115,10 +119,10 @@ def unit_key(unit: Unit | str) -> str:
     return unit.name + _REPLACE if getattr(unit, "replace_one", False) else unit.name
 
 
-def account_in(line: sa.Connection, name: str, unit: str) -> Account | None:
+def account_in(connection: sa.Connection, name: str, unit: str) -> Account | None:
     """Return the account of a data set under a unit, if it has one."""
     query = sa.select(accounts).where(accounts.c.data_set == name, accounts.c.unit == unit)
-    row = line.execute(query).one_or_none()
+    row = connection.execute(query).one_or_none()
     return None if row is None else account_of(row)
 
 
@@ -129,7 +133,7 @@ def account_of(row: Row) -> Account:
     if not texts or type(row.releases) is not int or row.releases < 0:
         raise ValueError("an account has a name, a unit, and a number of releases")
     unit_delta_of(row.unit)
-    return Account(row.data_set, row.unit, limit, row.releases, Total.from_plain(json.loads(row.total)))
+    return Account(row.data_set, row.unit, limit, row.releases, PrivacyCost.from_plain(json.loads(row.total)))
 
 
 def unit_delta_of(key: str) -> float:
@@ -137,40 +141,42 @@ def unit_delta_of(key: str) -> float:
     return parse_unit(key.partition("/")[0], max_degree=1).delta_cap
 
 
-def open_account_in(chain: Chain, unit: str, limit: Limit | None) -> None:
+def open_account_in(chain: HashChain, unit: str, limit: Limit | None) -> None:
     """Open an account under a unit, with a limit or without."""
     plain = limit_plain(limit)
     chain.add(INIT, plain | {"unit": unit})
-    empty = canonical(Total().as_plain())
+    empty = canonical(PrivacyCost().as_plain())
     values = {"data_set": chain.name, "unit": unit, "releases": 0, "total": empty, **plain}
-    chain.line.execute(accounts.insert().values(values))
+    chain.connection.execute(accounts.insert().values(values))
 
 
-def update_account(line: sa.Connection, name: str, unit: str, **values: object) -> None:
+def update_account(connection: sa.Connection, name: str, unit: str, **values: object) -> None:
     """Change what is kept of an account."""
     where = (accounts.c.data_set == name) & (accounts.c.unit == unit)
-    line.execute(accounts.update().where(where).values(**values))
+    connection.execute(accounts.update().where(where).values(**values))
 
 
-def add_version(chain: Chain, fingerprints: Tags) -> None:
+def add_version(chain: HashChain, fingerprints: Tags) -> None:
     """Bind a data set to data, unless it is bound to them already."""
-    known = versions(chain.line, chain.name)
+    known = versions(chain.connection, chain.name)
     if not any(same_data(fingerprints, one) and fingerprints.keys() <= one.keys() for one in known):
-        key = state_of(chain.line).checked
+        key = state_of(chain.connection).checked
         chain.add(BIND, {"fingerprints": dict(fingerprints), "key": key})
 
 
-def versions(line: sa.Connection, name: str) -> list[dict[str, str]]:
+def versions(connection: sa.Connection, name: str) -> list[dict[str, str]]:
     """Return the fingerprints of all versions of a data set that it was not unbound from."""
-    return dict(_bound(line, name)).get(name, [])
+    return dict(_bound(connection, name)).get(name, [])
 
 
-def _bound(line: sa.Connection, name: str | None = None) -> list[tuple[str, list[dict[str, str]]]]:
+def _bound(connection: sa.Connection, name: str | None = None) -> list[tuple[str, list[dict[str, str]]]]:
     """Return the data sets that are bound, in alphabetical order, with the fingerprints of their versions."""
     query = sa.select(entries.c.data_set, entries.c.kind, entries.c.body)
     query = query.where(entries.c.kind.in_((BIND, UNBIND))).order_by(entries.c.data_set, entries.c.number)
     found = dict[str, list[dict[str, str]]]()
-    for owner, kind, body in line.execute(query if name is None else query.where(entries.c.data_set == name)):
+    for owner, kind, body in connection.execute(
+        query if name is None else query.where(entries.c.data_set == name)
+    ):
         if kind == UNBIND:
             found.pop(owner, None)
         else:
@@ -186,28 +192,30 @@ def tags_in(body: Mapping[str, Any]) -> dict[str, str]:
     return tags
 
 
-def name_of(line: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> str | None:
+def name_of(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> str | None:
     """Return the data set that these are data of: the one that shares most with them."""
-    found = shared_with(line, fingerprints, apart=apart)
+    found = shared_with(connection, fingerprints, apart=apart)
     best = max(found, key=lambda name: found[name], default=None)
-    return best if best is not None and found[best] >= SAME_PEOPLE else None
+    return best if best is not None and found[best] >= SAME_NODES_SHARE else None
 
 
-def names_of(line: sa.Connection, fingerprints: Tags) -> Iterator[str]:
+def names_of(connection: sa.Connection, fingerprints: Tags) -> Iterator[str]:
     """Yield the data sets that these are data of."""
-    return (name for name, share in shared_with(line, fingerprints).items() if share >= SAME_PEOPLE)
+    return (
+        name for name, share in shared_with(connection, fingerprints).items() if share >= SAME_NODES_SHARE
+    )
 
 
-def shared_with(line: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, float]:
+def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, float]:
     """Return how much data share with each data set: 2 for equal edges or records, else a share of people.
 
     Args:
-        line: the connection.
+        connection: the connection.
         fingerprints: of the data.
         apart: whether the user states that nothing else is shared, so that people do not count.
     """
     found = dict[str, float]()
-    for name, known in _bound(line):
+    for name, known in _bound(connection):
         exact = any(
             tags[part] == fingerprints[part]
             for tags in known
@@ -245,24 +253,24 @@ def is_bound_to(fingerprints: Tags, known: Sequence[Tags]) -> bool:
     return any(same_data(fingerprints, one) for one in known if len(_common(fingerprints, one)) == most)
 
 
-def reservation(line: sa.Connection, name: str, reference: str) -> Row | None:
+def reservation(connection: sa.Connection, name: str, reference: str) -> Row | None:
     """Return the entry that booked a release, if there is one."""
     query = sa.select(entries).where(
         entries.c.data_set == name, entries.c.reference == reference, entries.c.kind == RESERVE
     )
-    return line.execute(query).one_or_none()
+    return connection.execute(query).one_or_none()
 
 
-def states_of(line: sa.Connection, name: str, reference: str) -> set[str]:
+def states_of(connection: sa.Connection, name: str, reference: str) -> set[str]:
     """Return what has happened to a release: reserved, committed, withdrawn."""
     query = sa.select(entries.c.kind).where(entries.c.data_set == name, entries.c.reference == reference)
-    return set(line.execute(query).scalars())
+    return set(connection.execute(query).scalars())
 
 
-def rows_of(line: sa.Connection, name: str) -> list[Row]:
+def rows_of(connection: sa.Connection, name: str) -> list[Row]:
     """Return the entries of a data set in order."""
     query = sa.select(entries).where(entries.c.data_set == name).order_by(entries.c.number)
-    return list(line.execute(query))
+    return list(connection.execute(query))
 
 
 def body_of(row: Row) -> dict[str, Any]:
@@ -274,7 +282,7 @@ def body_of(row: Row) -> dict[str, Any]:
     texts = [body[name] for name in _TEXTS[body["kind"]]]
     if not all(isinstance(text, str) for text in (*texts, row.hash, body["time"])):
         raise TypeError("a text is not one")
-    if body["kind"] in (INIT, RAISE):
+    if body["kind"] in (INIT, RAISE_LIMIT):
         _kept_limit(body["epsilon"], body["delta"])
     elif body["kind"] == BIND:
         tags_in(body)
@@ -305,9 +313,9 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
         limit = limit_from_plain(epsilon, delta)
     except InvalidOperation:
         raise ConfigError(f"epsilon={epsilon!r} and delta={delta!r} must be numbers") from None
-    if limit is not None and not (_within(limit.epsilon, _MOST_EPSILON) and _within(limit.delta, 1)):
+    if limit is not None and not (_in_range(limit.epsilon, _MAX_EPSILON) and _in_range(limit.delta, 1)):
         raise ConfigError(
-            f"a limit has an epsilon of at least 0 and below {_MOST_EPSILON:,} and a delta in [0, 1), each 0 "
+            f"a limit has an epsilon of at least 0 and below {_MAX_EPSILON:,} and a delta in [0, 1), each 0 "
             f"or at least {_LEAST} and in up to {_LETTERS} letters, not {limit_words(limit)[:100]}"
         )
     if limit is not None and limit.delta:
@@ -334,7 +342,7 @@ def limit_from_plain(
     return Limit(Decimal(str(epsilon)), Decimal(str(delta)))
 
 
-def _within(figure: Decimal, most: int) -> bool:
+def _in_range(figure: Decimal, most: int) -> bool:
     """Whether a figure is from 0 to below a bound, and no double or column is too small for it."""
     if not figure.is_finite() or figure.is_signed() or len(str(figure)) > _LETTERS:
         return False
@@ -353,9 +361,9 @@ def limit_words(limit: Limit | None) -> str:
     return "no limit" if limit is None else f"epsilon {limit.epsilon} at delta {limit.delta}"
 
 
-def _insert_if_new(line: sa.Connection, name: str) -> None:
+def _insert_if_new(connection: sa.Connection, name: str) -> None:
     new = {"name": name, "length": 0, "head": START}
-    if line.dialect.name == "postgresql":
-        line.execute(postgresql.insert(data_sets).values(new).on_conflict_do_nothing())
+    if connection.dialect.name == "postgresql":
+        connection.execute(postgresql.insert(data_sets).values(new).on_conflict_do_nothing())
     else:
-        line.execute(sqlite.insert(data_sets).values(new).on_conflict_do_nothing())
+        connection.execute(sqlite.insert(data_sets).values(new).on_conflict_do_nothing())

@@ -33,8 +33,8 @@ from graphveil.errors import (
     LedgerError,
     MissingDependencyError,
 )
-from graphveil.ledger.mark import Mark
-from graphveil.ledger.places import check_locks, file_of
+from graphveil.ledger.high_water_mark import HighWaterMark
+from graphveil.ledger.locations import check_locks, file_of
 from graphveil.ledger.sources import new_key
 
 Result = TypeVar("Result")
@@ -54,7 +54,7 @@ secret = sa.Table(
     "graphveil_secret",
     _METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("key", sa.String(64), nullable=False),  # of the fingerprints: neighbours must not be told apart
+    sa.Column("key", sa.String(64), nullable=False),  # of the fingerprints: neighbors must not be told apart
 )
 about = sa.Table(
     "graphveil_about",
@@ -129,7 +129,7 @@ class Store:
     """A database with a ledger's tables. Connections belong to one process: a fork opens its own.
 
     Args:
-        url: where it lies, as :func:`~graphveil.ledger.places.url_of` writes it.
+        url: where it lies, as :func:`~graphveil.ledger.locations.url_of` writes it.
         create: whether an empty ledger is made where there is none.
 
     Raises:
@@ -141,9 +141,9 @@ class Store:
     def __init__(self, url: str, *, create: bool = True) -> None:
         """Open the database, and make its tables if it has none."""
         self._file, self._url = file_of(url), _parsed(url)
-        self._lines = _Lines(self._url)
-        self._mark = None if self._file is None else Mark(self._file)
-        weakref.finalize(self, self._lines.close)
+        self._connections = _ConnectionPool(self._url)
+        self._high_water_mark = None if self._file is None else HighWaterMark(self._file)
+        weakref.finalize(self, self._connections.close)
         if self._file is not None:
             if not create and not _exists(self._file):
                 raise self._missing()
@@ -151,86 +151,97 @@ class Store:
             check_locks(self._file)
             self._identity = _identity(self._file)
         self._prepared = False
-        self.write(lambda line: self._prepare(line, create=create))
+        self.write(lambda connection: self._prepare(connection, create=create))
         self._prepared = True
 
-    def _prepare(self, line: sa.Connection, *, create: bool) -> None:
+    def _prepare(self, connection: sa.Connection, *, create: bool) -> None:
         """Make the tables, or check that those that are there are a ledger's of a known version."""
         if self.shared:
-            line.execute(sa.text(f"SELECT pg_advisory_xact_lock({_SETUP})"))
-        there = set(sa.inspect(line).get_table_names())
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_SETUP})"))
+        there = set(sa.inspect(connection).get_table_names())
         ours = there & set(_METADATA.tables)
         if not ours:
             if there and not self.shared:
-                raise LedgerError(f"{self.shown} is a database of another program; name another --ledger")
+                raise LedgerError(
+                    f"{self.display_url} is a database of another program; name another --ledger"
+                )
             if not create:
                 raise self._missing()
-            if self._mark is not None:
-                self._mark.check("", -1)
-            _METADATA.create_all(line)
-            line.execute(secret.insert().values(id=1, key=new_key()))
+            if self._high_water_mark is not None:
+                self._high_water_mark.check("", -1)
+            _METADATA.create_all(connection)
+            connection.execute(secret.insert().values(id=1, key=new_key()))
         elif ours != set(_METADATA.tables) - ({about.name} - there):
-            raise self.damaged(f"it lacks {', '.join(sorted(set(_METADATA.tables) - ours - {about.name}))}")
+            raise self.corruption_error(
+                f"it lacks {', '.join(sorted(set(_METADATA.tables) - ours - {about.name}))}"
+            )
         if about.name in ours:
-            self._check_version(line)
+            self._check_version(connection)
         else:
             late = entries.c.body.like('%"key":%')  # what the first version did not write
-            if ours and line.execute(sa.select(entries.c.number).where(late).limit(1)).first():
-                raise self.damaged(f"it lacks {about.name}")
-            _METADATA.create_all(line, tables=[about])
-            said = {
+            if ours and connection.execute(sa.select(entries.c.number).where(late).limit(1)).first():
+                raise self.corruption_error(f"it lacks {about.name}")
+            _METADATA.create_all(connection, tables=[about])
+            content = {
                 _VERSION: str(VERSION),
-                _KEY_CHECK: key_check(line.execute(sa.select(secret.c.key)).scalar_one()),
+                _KEY_CHECK: key_check(connection.execute(sa.select(secret.c.key)).scalar_one()),
             }
-            line.execute(about.insert(), [{"name": name, "value": value} for name, value in said.items()])
+            connection.execute(
+                about.insert(), [{"name": name, "value": value} for name, value in content.items()]
+            )
         if (
             not self.shared or not ours
         ):  # in a file of an earlier version, too; a role need not own the tables
-            for statement in _APPEND_ONLY[line.dialect.name]:
-                line.execute(sa.text(statement))
-        self._checked(line)
+            for statement in _APPEND_ONLY[connection.dialect.name]:
+                connection.execute(sa.text(statement))
+        self._checked(connection)
         for table in _METADATA.sorted_tables:
-            line.execute(sa.select(table).limit(1))  # which fails where columns are lacking
+            connection.execute(sa.select(table).limit(1))  # which fails where columns are lacking
 
-    def _check_version(self, line: sa.Connection) -> None:
-        said = line.execute(sa.select(about.c.value).where(about.c.name == _VERSION)).scalar_one_or_none()
-        if said != str(VERSION):
-            newer = isinstance(said, str) and said.isdecimal() and int(said) > VERSION
+    def _check_version(self, connection: sa.Connection) -> None:
+        content = connection.execute(
+            sa.select(about.c.value).where(about.c.name == _VERSION)
+        ).scalar_one_or_none()
+        if content != str(VERSION):
+            newer = isinstance(content, str) and content.isdecimal() and int(content) > VERSION
             if not newer:
-                raise self.damaged("its version cannot be read")
+                raise self.corruption_error("its version cannot be read")
             raise LedgerError(
-                f"the ledger at {self.shown} is of version {str(said)[:20]}, and this program reads versions "
+                f"the ledger at {self.display_url} is of version {str(content)[:20]}, and this program reads "
+                "versions "
                 f"up to {VERSION}. Update graphveil. No privacy budget was spent."
             )
 
     def _missing(self) -> ConfigError:
         return ConfigError(
-            f"there is no ledger at {self.shown}. Correct --ledger, or make one with `graphveil ledger init "
+            f"there is no ledger at {self.display_url}. Correct --ledger, or make one with `graphveil ledger "
+            "init "
             "NAME --unit UNIT --epsilon E --delta D`."
         )
 
-    def damaged(self, why: str) -> LedgerError:
+    def corruption_error(self, why: str) -> LedgerError:
         """Return that the database does not hold what a ledger wrote."""
         return LedgerError(
-            f"the ledger at {self.shown} is damaged: {why}. Restore a backup (graphveil ledger restore), or "
+            f"the ledger at {self.display_url} is damaged: {why}. Restore a backup (graphveil ledger "
+            "restore), or "
             "see `graphveil ledger verify`. No privacy budget was spent."
         )
 
-    def key(self, line: sa.Connection) -> bytes:
+    def key(self, connection: sa.Connection) -> bytes:
         """Return the key of the fingerprints, which never leaves the ledger.
 
         Raises:
             LedgerError: it is lost, or is not the one that the ledger was made with.
         """
-        return bytes.fromhex(self._checked(line).key)
+        return bytes.fromhex(self._checked(connection).key)
 
-    def _checked(self, line: sa.Connection) -> sa.Row[Any]:
+    def _checked(self, connection: sa.Connection) -> sa.Row[Any]:
         """Return the key, its check value and how many entries there are; refuse a ledger that lost some."""
-        state = state_of(line)
+        state = state_of(connection)
         if fault := key_fault(state):
-            raise self.damaged(fault)
-        if self._mark is not None:
-            self._mark.check(state.checked, int(state.size))
+            raise self.corruption_error(fault)
+        if self._high_water_mark is not None:
+            self._high_water_mark.check(state.checked, int(state.size))
         return state
 
     @property
@@ -248,7 +259,7 @@ class Store:
         """
         if self._file is None:
             raise ConfigError("a ledger in PostgreSQL is backed up and restored with pg_dump and pg_restore")
-        self._check_there()
+        self._check_not_replaced()
         if file.exists():
             raise ConfigError(f"{file} exists, and a backup is a new file; choose another name")
         part = file.with_name(f".{file.name}-{os.getpid()}")
@@ -263,7 +274,7 @@ class Store:
             part.unlink(missing_ok=True)
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The place without a password, wherever in the URL it stands."""
         if self._file is not None:
             return str(self._file)
@@ -277,69 +288,70 @@ class Store:
 
     def read(self, task: Callable[[sa.Connection], Result]) -> Result:
         """Run a task that changes nothing, on one state of the database."""
-        return self._tried(task, writing=False)
+        return self._run_with_retries(task, writing=False)
 
     def write(self, task: Callable[[sa.Connection], Result]) -> Result:
         """Run a task in one transaction, alone.
 
         A task whose connection was lost is run again, for nobody knows whether its commit arrived: it has to
-        recognise what it has done already.
+        recognize what it has done already.
         """
-        return self._tried(task, writing=True)
+        return self._run_with_retries(task, writing=True)
 
-    def _tried(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
+    def _run_with_retries(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
         for attempt in range(_TRIES):
             try:
-                return self._once(task, writing=writing)
+                return self._run_once(task, writing=writing)
             except DBAPIError as error:
                 lost = error.connection_invalidated or _transient(error)
                 if not lost or attempt == _TRIES - 1:
-                    raise LedgerError(_why(error, self)) from None
+                    raise LedgerError(_database_message(error, self)) from None
                 time.sleep(0.05 * 2**attempt)
             except sqlite3.Error as error:  # of a connection that is being made
-                raise LedgerError(_why(error, self)) from None
+                raise LedgerError(_database_message(error, self)) from None
             except SQLAlchemyError as error:
                 raise LedgerError(
-                    f"the ledger at {self.shown} cannot be used: {type(error).__name__}"
+                    f"the ledger at {self.display_url} cannot be used: {type(error).__name__}"
                 ) from None
             except ArtifactError:
-                raise self.damaged("an event cannot be read") from None
+                raise self.corruption_error("an event cannot be read") from None
             except GraphveilError:
                 raise
             except UNREADABLE as error:
-                raise self.damaged(f"a value cannot be read ({type(error).__name__})") from None
+                raise self.corruption_error(f"a value cannot be read ({type(error).__name__})") from None
         raise AssertionError("the last try returns or raises")
 
-    def _once(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
-        self._check_there()
-        with self._lines.engine().connect() as line:
-            line = line.execution_options(graphveil_writing=writing)
+    def _run_once(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
+        self._check_not_replaced()
+        with self._connections.engine().connect() as connection:
+            connection = connection.execution_options(graphveil_writing=writing)
             if self.shared:
-                line = line.execution_options(isolation_level=_ISOLATION[writing])
-            with line.begin():
+                connection = connection.execution_options(isolation_level=_ISOLATION[writing])
+            with connection.begin():
                 if not writing:
-                    return task(line)
-                before = self._checked(line).size if self._prepared else -1
-                result = task(line)
-                state = state_of(line)
-            if self._mark is not None and state.size != before:
-                self._mark.set(state.checked, state.size)
+                    return task(connection)
+                before = self._checked(connection).size if self._prepared else -1
+                result = task(connection)
+                state = state_of(connection)
+            if self._high_water_mark is not None and state.size != before:
+                self._high_water_mark.set(state.checked, state.size)
             return result
 
-    def _check_there(self) -> None:
+    def _check_not_replaced(self) -> None:
         """Refuse a file that was removed or replaced: who has it open would go on in it unseen."""
         if self._file is not None and _identity(self._file) != self._identity:
             raise LedgerError(
-                f"the ledger at {self.shown} was removed or replaced by another file while it was in use; "
+                f"the ledger at {self.display_url} was removed or replaced by another file while it was in "
+                "use; "
                 "nothing was recorded by this step, so nothing may be released. Restore it, and start again"
             )
 
     def close(self) -> None:
         """Close this process's connections; the next question opens new ones."""
-        self._lines.close()
+        self._connections.close()
 
 
-class _Lines:
+class _ConnectionPool:
     """The connections of one process; a fork makes its own and leaves the parent's alone."""
 
     def __init__(self, url: sa.URL) -> None:
@@ -365,10 +377,10 @@ class _Lines:
             self._engine = None
 
 
-def lock_names(line: sa.Connection) -> None:
+def lock_names(connection: sa.Connection) -> None:
     """Keep others from naming a data set until the transaction ends; SQLite has one writer anyway."""
-    if line.dialect.name == "postgresql":
-        line.execute(sa.text(f"SELECT pg_advisory_xact_lock({_NAMES})"))
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_NAMES})"))
 
 
 def key_check(key: str) -> str:
@@ -386,9 +398,9 @@ def key_fault(state: sa.Row[Any]) -> str | None:
     return None
 
 
-def state_of(line: sa.Connection) -> sa.Row[Any]:
+def state_of(connection: sa.Connection) -> sa.Row[Any]:
     """Return the key of the fingerprints, its check value, and how many entries all chains have."""
-    return cast("sa.Row[Any]", line.execute(_STATE).one())
+    return cast("sa.Row[Any]", connection.execute(_STATE).one())
 
 
 def _parsed(url: str) -> sa.URL:
@@ -426,9 +438,9 @@ def _engine(url: sa.URL) -> sa.Engine:
             connection.cursor().execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
-    def _begin(line: sa.Connection) -> None:
-        writing = line.get_execution_options().get("graphveil_writing", False)
-        line.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    def _begin(connection: sa.Connection) -> None:
+        writing = connection.get_execution_options().get("graphveil_writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
 
@@ -437,10 +449,11 @@ def _make_folder(store: Store) -> None:
     assert store._file is not None
     try:
         store._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _make_file(store._file)
+        _create_private_file(store._file)
     except OSError as error:
         raise LedgerError(
-            f"the ledger at {store.shown} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER name a "
+            f"the ledger at {store.display_url} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER "
+            "name a "
             "file or a database that may be written"
         ) from None
 
@@ -469,7 +482,7 @@ def copy_file(source: Path, target: Path) -> None:
         os.close(held)
 
 
-def set_aside(file: Path) -> None:
+def move_aside(file: Path) -> None:
     """Rename a ledger that another one is put in the place of, with what belongs to it."""
     number = next(n for n in count(1) if not file.with_name(f"{file.name}.replaced-{n}").exists())
     for suffix in ("-journal", "-wal", "-shm", ""):
@@ -495,7 +508,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _make_file(file: Path) -> None:
+def _create_private_file(file: Path) -> None:
     """Make a file that is its owner's, for a key is inside; leave alone one that is there.
 
     To open and close it would drop every lock that this process has on it (POSIX): another process would take
@@ -515,12 +528,13 @@ def _transient(error: DBAPIError) -> bool:
     )
 
 
-def _why(error: DBAPIError | sqlite3.Error, store: Store) -> str:
+def _database_message(error: DBAPIError | sqlite3.Error, store: Store) -> str:
     """Say what the database refused, in its own words without the statement and its values."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     words = str(origin).strip().splitlines()
-    said = words[0] if words else type(origin).__name__
+    content = words[0] if words else type(origin).__name__
     return (
-        f"the ledger at {store.shown} cannot be used: {said}; nothing was recorded by this step, so nothing "
+        f"the ledger at {store.display_url} cannot be used: {content}; nothing was recorded by this step, so "
+        "nothing "
         "may be released. Mend the database, or name another ledger (--ledger)"
     )

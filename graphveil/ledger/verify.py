@@ -8,16 +8,17 @@ import sqlalchemy as sa
 
 from graphveil.errors import GraphveilError
 from graphveil.ledger.chain import START, link
+from graphveil.ledger.costs import Limit, PrivacyCost
 from graphveil.ledger.rows import (
     BIND,
     COMMIT,
     INIT,
-    RAISE,
+    RAISE_LIMIT,
+    REFUND,
     RESERVE,
     UNBIND,
-    WITHDRAW,
     Account,
-    Chain,
+    HashChain,
     Row,
     account_of,
     entry_of,
@@ -26,13 +27,12 @@ from graphveil.ledger.rows import (
     tags_in,
 )
 from graphveil.ledger.store import UNREADABLE, accounts, data_sets, entries, key_fault, state_of
-from graphveil.ledger.totals import Limit, Total
 
 _UNREADABLE = (*UNREADABLE, GraphveilError)
 
 
 @dataclass(frozen=True)
-class Break:
+class IntegrityViolation:
     """Where a chain does not hold: the entry, and why."""
 
     data_set: str
@@ -40,39 +40,47 @@ class Break:
     why: str
 
 
-def names_kept(line: sa.Connection) -> list[str]:
+def stored_data_set_names(connection: sa.Connection) -> list[str]:
     """Return every data set that any table knows, registered or not, in alphabetical order."""
     columns = (data_sets.c.name, entries.c.data_set, accounts.c.data_set)
     return sorted(
-        {name for column in columns for name in line.execute(sa.select(column).distinct()).scalars()}
+        {name for column in columns for name in connection.execute(sa.select(column).distinct()).scalars()}
     )
 
 
-def breaks_of(line: sa.Connection, name: str) -> list[Break]:
+def find_violations(connection: sa.Connection, name: str) -> list[IntegrityViolation]:
     """Return the first entry at which the chain does not hold, and what does not follow from the entries."""
-    if line.execute(sa.select(data_sets.c.name).where(data_sets.c.name == name)).one_or_none() is None:
-        return [Break(name, 1, "its entries or totals are here, and it is not registered any more")]
-    chain, head, books = Chain.read(line, name), START, _Recount(name, state_of(line).checked)
-    for number, row in enumerate(rows_of(line, name), 1):
+    if connection.execute(sa.select(data_sets.c.name).where(data_sets.c.name == name)).one_or_none() is None:
+        return [
+            IntegrityViolation(name, 1, "its entries or totals are here, and it is not registered any more")
+        ]
+    chain, head, replay = (
+        HashChain.read(connection, name),
+        START,
+        _AccountReplay(name, state_of(connection).checked),
+    )
+    for number, row in enumerate(rows_of(connection, name), 1):
         head = link(head, row.body)
-        why = _fault(row, number, head) or books.add(row)
+        why = _fault(row, number, head) or replay.add(row)
         if why:
-            return [Break(name, number, why)]
-    if (books.length, head) != (chain.length, chain.head):
-        return [Break(name, books.length + 1, "the chain ends before the head that was kept")]
+            return [IntegrityViolation(name, number, why)]
+    if (replay.length, head) != (chain.length, chain.head):
+        return [IntegrityViolation(name, replay.length + 1, "the chain ends before the head that was kept")]
     query = sa.select(accounts).where(accounts.c.data_set == name)
-    kept, counted = {row.unit: _account(row) for row in line.execute(query)}, books.accounts()
+    kept, counted = {row.unit: _account(row) for row in connection.execute(query)}, replay.accounts()
     return [
-        Break(name, chain.length, f"the total kept under unit {unit!r} does not follow from the entries")
+        IntegrityViolation(
+            name, chain.length, f"the total kept under unit {unit!r} does not follow from the entries"
+        )
         for unit in sorted(kept.keys() | counted.keys())
         if kept.get(unit) != counted.get(unit)
     ]
 
 
-def breaks_of_key(line: sa.Connection) -> list[Break]:
+def find_key_violations(connection: sa.Connection) -> list[IntegrityViolation]:
     """Return that the key of the fingerprints is not the ledger's, if so."""
-    fault = key_fault(state_of(line))
-    return [] if fault is None else [Break("", 0, fault)]
+    fault = key_fault(state_of(connection))
+    return [] if fault is None else [IntegrityViolation("", 0, fault)]
 
 
 def _fault(row: Row, number: int, head: str) -> str | None:
@@ -92,14 +100,14 @@ def _account(row: Row) -> Account | None:
 
 
 @dataclass
-class _Recount:
+class _AccountReplay:
     """The accounts of a data set, counted from its entries."""
 
     name: str
     key: str  # the check value of the ledger's key
     length: int = 0
     _limits: dict[str, Limit | None] = field(default_factory=dict)
-    _live: dict[str, tuple[str, Total]] = field(default_factory=dict)  # unit and price by reference
+    _live: dict[str, tuple[str, PrivacyCost]] = field(default_factory=dict)  # unit and price by reference
     _drawn: set[str] = field(default_factory=set)
 
     def add(self, row: Row) -> str | None:
@@ -108,8 +116,8 @@ class _Recount:
         try:
             body = json.loads(row.body)
             reference = body.get("reference", f"#{self.length}")
-            said = body["data_set"], body["number"], body["kind"], reference
-            if said != (self.name, self.length, row.kind, row.reference):
+            recorded = body["data_set"], body["number"], body["kind"], reference
+            if recorded != (self.name, self.length, row.kind, row.reference):
                 return "the entry's columns do not say what its text says"
             return self._follow(row.kind, body)
         except _UNREADABLE:
@@ -117,8 +125,8 @@ class _Recount:
 
     def _follow(self, kind: str, body: dict[str, Any]) -> str | None:
         """Do what an entry says; why it could not have been done, if so."""
-        if kind in (INIT, RAISE):
-            if (kind == RAISE) != (body["unit"] in self._limits):
+        if kind in (INIT, RAISE_LIMIT):
+            if (kind == RAISE_LIMIT) != (body["unit"] in self._limits):
                 return "a limit is raised of an account that was not opened, or one is opened twice"
             limit, before = limit_from_plain(body["epsilon"], body["delta"]), self._limits.get(body["unit"])
             if before is not None and (
@@ -129,8 +137,8 @@ class _Recount:
         elif kind == RESERVE:
             if body["unit"] not in self._limits:
                 return "a release is recorded in an account that was not opened"
-            self._live[body["reference"]] = body["unit"], Total.of(entry_of(body))
-        elif kind in (COMMIT, WITHDRAW):
+            self._live[body["reference"]] = body["unit"], PrivacyCost.from_entry(entry_of(body))
+        elif kind in (COMMIT, REFUND):
             return self._end(kind, body["reference"])
         elif kind == BIND:
             if tags_in(body) and body.get("key", self.key) != self.key:
@@ -155,8 +163,10 @@ class _Recount:
 
     def accounts(self) -> dict[str, Account]:
         """Return the accounts by unit."""
-        found = {unit: Account(self.name, unit, limit, 0, Total()) for unit, limit in self._limits.items()}
-        for unit, price in self._live.values():
+        found = {
+            unit: Account(self.name, unit, limit, 0, PrivacyCost()) for unit, limit in self._limits.items()
+        }
+        for unit, privacy_cost in self._live.values():
             one = found[unit]
-            found[unit] = Account(self.name, unit, one.limit, one.releases + 1, one.total.plus(price))
+            found[unit] = Account(self.name, unit, one.limit, one.releases + 1, one.total.plus(privacy_cost))
         return found

@@ -1,4 +1,4 @@
-"""Noise on one value: central mechanisms that add integers, and local ones that randomise a record.
+"""Noise on one value: central mechanisms that add integers, and local ones that randomize a record.
 
 A name is imported when it is used, so that what a person's device needs loads without torch.
 """
@@ -13,11 +13,16 @@ if TYPE_CHECKING:
         RoundedGaussian,
         choose_sampler,
     )
-    from graphveil.mechanisms.claim import Claim
-    from graphveil.mechanisms.local.allocation import Sample, Split, Weights
+    from graphveil.mechanisms.claim import LocalDPClaim
+    from graphveil.mechanisms.local.allocation import EvenAllocation, SampledAllocation, WeightedAllocation
     from graphveil.mechanisms.local.bounds import Bounds
     from graphveil.mechanisms.local.feature_rr import Bins, FeatureRR
-    from graphveil.mechanisms.local.features import FeatureMechanism, Reports
+    from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports
+    from graphveil.mechanisms.local.formal_statement import (
+        NOT_COLLECTED,
+        NOT_RANDOMIZED,
+        node_features_statement,
+    )
     from graphveil.mechanisms.local.gaussian import AnalyticGaussian, analytic_sigma
     from graphveil.mechanisms.local.importance import (
         permutation_importance,
@@ -30,11 +35,6 @@ if TYPE_CHECKING:
     from graphveil.mechanisms.local.noise import LocalNoise
     from graphveil.mechanisms.local.per_feature import PerFeature
     from graphveil.mechanisms.local.record_rr import RecordFeatureRR, record_loss, record_weights
-    from graphveil.mechanisms.local.statement import (
-        NOT_COLLECTED,
-        NOT_RANDOMISED,
-        node_features_statement,
-    )
     from graphveil.mechanisms.local.subset_selection import SubsetSelection
     from graphveil.mechanisms.scalar.base import ScalarMechanism
     from graphveil.mechanisms.scalar.duchi import Duchi
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from graphveil.mechanisms.scalar.three_outputs import ThreeOutputs
     from graphveil.mechanisms.steps import StepNoise, public_rate
 
-_HOMES = {
+_LAZY_IMPORTS = {
     "AnalyticGaussian": "local.gaussian",
     "Bins": "local.feature_rr",
     "Bounds": "local.bounds",
-    "Claim": "claim",
+    "LocalDPClaim": "claim",
     "DiscreteGaussian": "additive",
     "Duchi": "scalar.duchi",
     "FeatureMechanism": "local.features",
@@ -61,24 +61,24 @@ _HOMES = {
     "LocalHashing": "local.local_hashing",
     "LocalNoise": "local.noise",
     "MultiBit": "local.multibit",
-    "NOT_COLLECTED": "local.statement",
-    "NOT_RANDOMISED": "local.statement",
+    "NOT_COLLECTED": "local.formal_statement",
+    "NOT_RANDOMIZED": "local.formal_statement",
     "PMSub": "scalar.piecewise",
     "PerFeature": "local.per_feature",
     "Piecewise": "scalar.piecewise",
     "RecordFeatureRR": "local.record_rr",
-    "Reports": "local.features",
+    "LDPReports": "local.features",
     "RoundedGaussian": "additive",
-    "Sample": "local.allocation",
+    "SampledAllocation": "local.allocation",
     "ScalarMechanism": "scalar.base",
-    "Split": "local.allocation",
+    "EvenAllocation": "local.allocation",
     "StepNoise": "steps",
     "SubsetSelection": "local.subset_selection",
     "ThreeOutputs": "scalar.three_outputs",
-    "Weights": "local.allocation",
+    "WeightedAllocation": "local.allocation",
     "analytic_sigma": "local.gaussian",
     "choose_sampler": "additive",
-    "node_features_statement": "local.statement",
+    "node_features_statement": "local.formal_statement",
     "permutation_importance": "local.importance",
     "public_rate": "steps",
     "public_weights": "local.importance",
@@ -89,20 +89,22 @@ _HOMES = {
 
 __all__ = [
     "NOT_COLLECTED",
-    "NOT_RANDOMISED",
+    "NOT_RANDOMIZED",
     "AnalyticGaussian",
     "Bins",
     "Bounds",
-    "Claim",
     "DiscreteGaussian",
     "Duchi",
+    "EvenAllocation",
     "FeatureMechanism",
     "FeatureRR",
     "Hybrid",
     "IntegerNoise",
+    "LDPReports",
     "LabelMechanism",
     "LabelRR",
     "Laplace",
+    "LocalDPClaim",
     "LocalHashing",
     "LocalNoise",
     "MultiBit",
@@ -110,15 +112,13 @@ __all__ = [
     "PerFeature",
     "Piecewise",
     "RecordFeatureRR",
-    "Reports",
     "RoundedGaussian",
-    "Sample",
+    "SampledAllocation",
     "ScalarMechanism",
-    "Split",
     "StepNoise",
     "SubsetSelection",
     "ThreeOutputs",
-    "Weights",
+    "WeightedAllocation",
     "analytic_sigma",
     "choose_sampler",
     "node_features_statement",
@@ -133,9 +133,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name not in _HOMES:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'graphveil.mechanisms' has no attribute {name!r}")
-    found = getattr(import_module(f"graphveil.mechanisms.{_HOMES[name]}"), name)
+    found = getattr(import_module(f"graphveil.mechanisms.{_LAZY_IMPORTS[name]}"), name)
     globals()[name] = found
     return found
 

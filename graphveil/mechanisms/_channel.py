@@ -1,4 +1,4 @@
-"""Randomised response over a few values, drawn exactly: tables of whole numbers, at most e^epsilon apart.
+"""Randomized response over a few values, drawn exactly: tables of whole numbers, at most e^epsilon apart.
 
 A channel has a row of probabilities for each input. Here they are counts that add up to 2^64, so a sampler
 of 64-bit words meets them exactly, and the ratio of any two counts in a column is a fact about integers. How
@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.errors import ConfigError
-from graphveil.mechanisms._draws import Halves, Integers, Place
+from graphveil.mechanisms._draws import ExtraWords, Halves, Integers
 
 TOTAL = 1 << 64
 MAX_OUTPUTS = 1 << 8  # an output is one byte
@@ -44,10 +44,10 @@ class Channel:
     counts: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, table: npt.NDArray[np.float64], epsilon: float, moved: int = 0) -> "Channel":
+    def from_probabilities(cls, table: npt.NDArray[np.float64], epsilon: float, moved: int = 0) -> "Channel":
         """Return the counts of a table of probabilities, shape (inputs, outputs), for a budget.
 
-        >>> half = Channel.of(np.full((2, 2), 0.5), 1.0)
+        >>> half = Channel.from_probabilities(np.full((2, 2), 0.5), 1.0)
         >>> half.loss, half.counts[0][0] == 2**63
         (0.0, True)
         """
@@ -76,7 +76,7 @@ def _counts(row: npt.NDArray[np.float64], constant: int) -> tuple[int, ...]:
     ratios = [p.as_integer_ratio() for p in row.tolist()]
     unit = max(denominator for _, denominator in ratios)  # powers of two, so the largest is common to all
     shares = [numerator * (unit // denominator) for numerator, denominator in ratios]
-    whole = sum(shares)  # normalising whole numbers rounds nothing, so at most k are left over
+    whole = sum(shares)  # normalizing whole numbers rounds nothing, so at most k are left over
     counts = [left * share // whole + constant for share in shares]
     counts[counts.index(max(counts))] += TOTAL - sum(counts)
     return tuple(counts)
@@ -99,7 +99,9 @@ class Sampler:
         rows = [len(channel.counts) for channel in self.channels]
         return np.cumsum([0, *rows[:-1]]) << self.bits
 
-    def cross(self, inputs: Integers, words: Halves, place: Place, starts: Integers | None = None) -> Bytes:
+    def sample_outputs(
+        self, inputs: Integers, words: Halves, place: ExtraWords, starts: Integers | None = None
+    ) -> Bytes:
         """Return an output for each input, of the channels that start at ``starts`` (the first, if None)."""
         threshold, rest, other = self._tables
         slot = words & np.uint32((1 << self.bits) - 1)

@@ -28,7 +28,7 @@ Real = npt.NDArray[np.floating[Any]]
 class Draws(Protocol):
     """Random 64-bit words by row: a keyed stream, or those of a device."""
 
-    def serve(self, rows: Integers) -> None:
+    def reserve_rows(self, rows: Integers) -> None:
         """Reserve the words of rows for one record each, refusing those that served before."""
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
@@ -39,7 +39,7 @@ class Draws(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class ExtraWords:
     """Where an array of values, shape (rows, width), finds words beyond its share."""
 
     stream: Draws
@@ -53,12 +53,12 @@ class Place:
         return self.stream.blocks(self.rows[row], _OWN + (self.first + column) * _SPAN + attempt)[:, 0]
 
 
-def below(words: Words, bound: npt.ArrayLike) -> Integers:
+def uniform_below(words: Words, bound: npt.ArrayLike) -> Integers:
     """Return floor(word bound / 2^64), an integer below ``bound`` <= 2^31, broadcast.
 
     Each integer stands for floor(2^64 / bound) words or one more.
 
-    >>> below(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 10).tolist()
+    >>> uniform_below(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 10).tolist()
     [0, 5, 9]
     """
     times = np.asarray(bound, dtype=np.uint64)
@@ -114,7 +114,7 @@ def shuffled(words: Words, dim: int) -> npt.NDArray[np.int32]:
     deck = np.tile(np.arange(dim, dtype=np.int32), (rows, 1))
     line = np.arange(rows)
     for top in range(count):
-        place = top + below(words[:, top], dim - top)
+        place = top + uniform_below(words[:, top], dim - top)
         chosen = deck[line, place]
         deck[line, place] = deck[:, top]
         deck[:, top] = chosen

@@ -1,4 +1,4 @@
-"""Exact discrete Gaussian sampling, vectorised: every accept decision equals that of infinite precision.
+"""Exact discrete Gaussian sampling, vectorized: every accept decision equals that of infinite precision.
 
 P(n) ~ rho(n) = exp(-n^2 / 2 s^2), s = numerator / DENOMINATOR. The integers are cut into strips, narrow near
 zero and wide in the tail, whose widths are powers of two. An attempt to draw n is a word of 32 bits:
@@ -22,10 +22,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from graphveil._random import Integers, RowStream, Words
-from graphveil.mechanisms._exact_compiled import Drawing, Tables, compiled_pass
+from graphveil import _kernels
+from graphveil._util.random import Integers, RowStream, Words
 
 DENOMINATOR = 1 << 10  # sigma is a multiple of 2^-10 grid steps
 MAX_SIGMA = 1 << 26  # beyond, the strips get too few slots
@@ -53,25 +52,7 @@ def discrete_gaussian(stream: RowStream, rows: Integers, dim: int, numerator: in
     The first attempts of a row are the halves of its first words. Coordinate c owns the blocks from
     _OWN + c _SPAN on: block a is attempt a and its further bits (attempt 0 only reads the latter).
     """
-    fast, strips = compiled_pass(), _strips(numerator, AMBIGUOUS)
-    if fast is None:
-        return _drawn_plainly(strips, stream, rows, dim)
-    out, again = fast.draw(stream.round_keys(fast.blocks), rows, dim, strips.compiled, strips.place_bits)
-    for some in again:
-        out[some] = _drawn_plainly(strips, stream, rows[some], dim)
-    return out
-
-
-def compiled_drawing(stream: RowStream, dim: int, numerator: int, most: int) -> Drawing | None:
-    """Return the compiled pass for others to call, which draws the same samples; None if there is none."""
-    fast, strips = compiled_pass(), _strips(numerator, AMBIGUOUS)
-    if fast is None:
-        return None
-    return fast.drawing(stream.round_keys(fast.blocks), dim, strips.compiled, strips.place_bits, most)
-
-
-def _drawn_plainly(strips: "_Strips", stream: RowStream, rows: Integers, dim: int) -> npt.NDArray[np.int32]:
-    """Return the samples of some rows with NumPy, ties in arbitrary precision: the oracle."""
+    strips = _strips(numerator, AMBIGUOUS)
     out = np.empty((len(rows), dim), dtype=np.int32)
     flat = out.reshape(-1)
     pending, words = _first_attempts(strips, stream, rows, out)
@@ -143,19 +124,19 @@ class _Strips:
     share: Floats  # scale ratio / count
 
     @cached_property
-    def compiled(self) -> Tables:
-        """The tables that the compiled pass reads."""
-        numbers = np.array([DENOMINATOR / self.numerator, 2.0**-self.bits, self.ambiguous])
+    def _in_c(self) -> _kernels.Strips:
+        """The tables by strip."""
         _, first, strip = np.unique(self.start, return_index=True, return_inverse=True)
-        strips = np.stack([self.start[first].astype(np.int32), self.sure[first].view(np.int32)], axis=1)
-        arrays = (
+        return _kernels.Strips(
             strip.astype(np.uint16),
-            strips,
+            self.start[first].astype(np.int32),
+            self.sure[first],
             self.share[first],
-            self.more[first].astype(np.int32),
-            numbers,
+            self.more[first].astype(np.uint32),
+            self.place_bits,
+            _SLOT_BITS,
+            DENOMINATOR / self.numerator,
         )
-        return tuple(map(torch.from_numpy, arrays))
 
     @property
     def bits(self) -> int:
@@ -164,6 +145,8 @@ class _Strips:
 
     def fill(self, words: Halves, out: npt.NDArray[np.int32]) -> Integers:
         """Write the candidates of narrow strips; return the indices of the words that are not sure."""
+        if _kernels.available():
+            return self._in_c.look_up(words, out)
         low = words & np.uint32((1 << (_SLOT_BITS + self.place_bits)) - 1)
         slot = (low >> np.uint32(self.place_bits)).astype(np.int64)
         np.take(self.offset, slot, out=out, mode="wrap")  # in range; mode "raise" would buffer the output
@@ -172,6 +155,20 @@ class _Strips:
 
     def decide(self, words: Halves, more: Words, source: _Source) -> tuple[Integers, Flags]:
         """Return the candidates, and which of them are accepted with ``more`` bits of u."""
+        if _kernels.available():
+            values, accepted, near = self._in_c.decide(words, more, self.ambiguous)
+            n = values.astype(np.int64)
+        else:
+            n, accepted, near = self._compared(words, more)
+        for i in near.tolist():
+            first, rest = int(words[i]) >> (_WORD - self.bits), int(more[i]) >> _WIDE_BITS
+            high = (first << (64 - _WIDE_BITS)) | rest
+            exact = source.refine(i, high, self.bits + 64 - _WIDE_BITS)
+            accepted[i] = exact < self._probability(int(n[i]), self._slot(int(words[i])))
+        return n, accepted
+
+    def _compared(self, words: Halves, more: Words) -> tuple[Integers, Flags, Integers]:
+        """Return the candidates, which of them are accepted, and which come too close to a tie to tell."""
         low = (words & np.uint32((1 << (_SLOT_BITS + self.place_bits)) - 1)).astype(np.int64)
         slot = low >> self.place_bits
         place = (low & ((1 << self.place_bits) - 1)) | (
@@ -181,12 +178,10 @@ class _Strips:
         first, rest = words >> np.uint32(_WORD - self.bits), more >> np.uint64(_WIDE_BITS)
         u = (first + rest * 2.0 ** (_WIDE_BITS - 64)) * 2.0**-self.bits
         p = self.share[slot] * np.exp(_exponent(n, self.numerator))
-        accepted = u < p
-        for i in np.flatnonzero(np.abs(u - p) < AMBIGUOUS).tolist():
-            high = (int(first[i]) << (64 - _WIDE_BITS)) | int(rest[i])
-            exact = source.refine(i, high, self.bits + 64 - _WIDE_BITS)
-            accepted[i] = exact < self._probability(int(n[i]), int(slot[i]))
-        return n, accepted
+        return n, u < p, np.flatnonzero(np.abs(u - p) < self.ambiguous)
+
+    def _slot(self, word: int) -> int:
+        return (word >> self.place_bits) & ((1 << _SLOT_BITS) - 1)
 
     def _probability(self, n: int, slot: int) -> decimal.Decimal:
         """Return the chance to accept the candidate n of a slot, to 80 digits."""

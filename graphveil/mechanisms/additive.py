@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphveil import _check
-from graphveil._random import Integers, RowStream, Words
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream, Words
+from graphveil._util.typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import _exact
-from graphveil.mechanisms._exact_compiled import Drawing
 
 Noise = npt.NDArray[np.signedinteger[Any]]
 _RESOLUTION = 12 * 2.0**-53
@@ -45,7 +44,7 @@ class IntegerNoise(ABC):
 
     def __post_init__(self) -> None:
         """Refuse to add no noise."""
-        _check.positive(sigma=self.sigma)
+        checks.positive(sigma=self.sigma)
 
     @abstractmethod
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
@@ -54,10 +53,6 @@ class IntegerNoise(ABC):
     @abstractmethod
     def draw(self, stream: RowStream, rows: Integers, dim: int) -> Noise:
         """Return the noise of these rows, shape (rows, dim)."""
-
-    def drawing(self, stream: RowStream, dim: int, most: int) -> Drawing | None:
-        """Return a compiled pass that draws the same noise for at most so many rows at once, or None."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -124,10 +119,6 @@ class DiscreteGaussian(IntegerNoise):
     def draw(self, stream: RowStream, rows: Integers, dim: int) -> Noise:
         """Return exact samples."""
         return _exact.discrete_gaussian(stream, rows, dim, self._numerator)
-
-    def drawing(self, stream: RowStream, dim: int, most: int) -> Drawing | None:
-        """Return the compiled pass, where there is a compiler and a processor with instructions for AES."""
-        return _exact.compiled_drawing(stream, dim, self._numerator, most)
 
     @property
     def _numerator(self) -> int:

@@ -7,18 +7,18 @@ from graphveil.errors import ConfigError
 
 REAL_VALUED = "real-valued sampler"
 _EXPONENT = 1023  # bits of whole numbers that still are floats
-LEAST = 2.0**-30  # of a budget: with less, rounding to 64 bits would show in the estimates
+MIN_BUDGET = 2.0**-30  # of a budget: with less, rounding to 64 bits would show in the estimates
 
 
 @dataclass(frozen=True)
-class Claim:
+class LocalDPClaim:
     """A record's outputs are (epsilon, delta)-indistinguishable from any other record's.
 
     Whatever the two records hold within the public bounds. ``epsilon`` is inf where nothing is hidden and 0
     where nothing is told. Claims on parts of one record add up.
 
-    >>> Claim(1.0) + Claim(0.5, delta=1e-10)
-    Claim(epsilon=1.5, delta=1e-10, deviations=())
+    >>> LocalDPClaim(1.0) + LocalDPClaim(0.5, delta=1e-10)
+    LocalDPClaim(epsilon=1.5, delta=1e-10, deviations=())
     """
 
     epsilon: float
@@ -30,9 +30,9 @@ class Claim:
         """Whether the claim holds for the code as it runs."""
         return not self.deviations
 
-    def __add__(self, other: "Claim") -> "Claim":
+    def __add__(self, other: "LocalDPClaim") -> "LocalDPClaim":
         """Return the claim of both parts together."""
-        return Claim(
+        return LocalDPClaim(
             self.epsilon + other.epsilon,
             self.delta + other.delta,
             tuple(dict.fromkeys(self.deviations + other.deviations)),
@@ -53,7 +53,7 @@ def check_budget(**named: float) -> None:
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ConfigError(f"{name}={value!r} must be a number above 0 (inf adds no noise)")
-        if value < LEAST:
+        if value < MIN_BUDGET:
             raise ConfigError(f"{name}={value!r} is below 2^-30, which leaves nothing to learn; collect less")
 
 

@@ -18,8 +18,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._random import Integers, RowStream, Words
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream, Words
 from graphveil.errors import ConfigError
 
 _WORD = 1 << 64
@@ -54,7 +54,7 @@ class DiscreteLaplace:
 
     def __post_init__(self) -> None:
         """Check epsilon."""
-        _check.positive(epsilon=self.epsilon)
+        checks.positive(epsilon=self.epsilon)
         if self.epsilon < _LEAST:
             raise ConfigError(
                 f"epsilon={self.epsilon:g} is below {_LEAST:g}: so much noise does not fit into whole "

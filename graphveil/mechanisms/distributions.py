@@ -94,15 +94,15 @@ class StepDistribution(Distribution):
 
 @dataclass(frozen=True)
 class LaplaceDistribution(Distribution):
-    """A density exp(-|y - centre| / scale) / (2 scale)."""
+    """A density exp(-|y - center| / scale) / (2 scale)."""
 
-    centre: float
+    center: float
     scale: float
 
     @property
     def mean(self) -> float:
-        """The centre."""
-        return self.centre
+        """The center."""
+        return self.center
 
     @property
     def variance(self) -> float:
@@ -110,10 +110,10 @@ class LaplaceDistribution(Distribution):
         return 2 * self.scale**2
 
     def log_ratio(self, other: Distribution) -> float:
-        """Return the distance of the centres in scales, which equal scales attain beyond either centre."""
+        """Return the distance of the centers in scales, which equal scales attain beyond either center."""
         if not isinstance(other, LaplaceDistribution) or self.scale != other.scale:
             return math.inf
-        return abs(self.centre - other.centre) / self.scale
+        return abs(self.center - other.center) / self.scale
 
 
 def _largest(p: Floats, q: Floats) -> float:

@@ -1,4 +1,4 @@
-"""Randomised response on the slots of a graph, with or without a coin that thins what it says is an edge."""
+"""Randomized response on the slots of a graph, with or without a coin that thins what it says is an edge."""
 
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
@@ -6,10 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from graphveil import _check
-from graphveil._random import Integers, RowStream
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream
 from graphveil.errors import ConfigError
-from graphveil.mechanisms._marks import TOTAL, marks
+from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
 
 _DIGITS = 60
 _DOUBT = Decimal(10) ** -30  # far above the error of so many digits, far below one word in 2^64
@@ -17,11 +17,11 @@ _KEEP = 1 << 30  # a row's block for the edge of that slot; the blocks before ar
 
 
 @dataclass(frozen=True)
-class EdgeResponse:
+class EdgeRandomizedResponse:
     """Each slot of a graph says on its own whether it is an edge, and is believed only in part.
 
     With p = e^eps / (1 + e^eps) an edge stays an edge with probability p s, and what is none becomes one with
-    probability (1 - p) s: randomised response (EdgeRand, s = 1), followed by a coin that keeps a share s of
+    probability (1 - p) s: randomized response (EdgeRand, s = 1), followed by a coin that keeps a share s of
     the ones (ARR). s may depend on public numbers and earlier noisy answers only.
 
     Guarantee: eps-indistinguishability for one slot, whatever s. Both probabilities are whole numbers of
@@ -35,10 +35,10 @@ class EdgeResponse:
     Raises:
         ConfigError: a number that is out of range.
 
-    >>> response = EdgeResponse(1.0)
+    >>> response = EdgeRandomizedResponse(1.0)
     >>> round(response.flip, 10)
     0.2689414214
-    >>> arr = EdgeResponse(0.9, share=0.0049696569)
+    >>> arr = EdgeRandomizedResponse(0.9, share=0.0049696569)
     >>> f"{arr.keep / TOTAL:.7f} {arr.add / TOTAL:.7f}"
     '0.0035332 0.0014365'
     """
@@ -48,8 +48,8 @@ class EdgeResponse:
 
     def __post_init__(self) -> None:
         """Check both numbers."""
-        _check.positive(epsilon=self.epsilon)
-        _check.within(0, 1, share=self.share)
+        checks.positive(epsilon=self.epsilon)
+        checks.within(0, 1, share=self.share)
 
     @property
     def flip(self) -> float:
@@ -79,14 +79,14 @@ class EdgeResponse:
     def estimate_deviation(self) -> float:
         """Return the standard deviation of a slot's unbiased estimate (y - q) / (1 - 2 q), without a coin.
 
-        >>> round(EdgeResponse(1.0).estimate_deviation(), 6)
+        >>> round(EdgeRandomizedResponse(1.0).estimate_deviation(), 6)
         0.959517
         """
         q = self.flip
-        told = (
+        slope = (
             1 - 2 * q
         )  # below epsilon 1e-16 it has no digits left, and the limit of the formula is 1 / epsilon
-        return float((q * (1 - q)) ** 0.5 / told) if told else 1 / self.epsilon
+        return float((q * (1 - q)) ** 0.5 / slope) if slope else 1 / self.epsilon
 
     def draw(self, stream: RowStream, edges: Integers, start: int, stop: int) -> Integers:
         """Return the slots of start .. stop - 1 that are edges afterwards, ascending.
@@ -100,7 +100,7 @@ class EdgeResponse:
         """
         if len(edges) and not start <= edges[0] <= edges[-1] < stop:
             raise ConfigError("edges must lie in the range of slots that is drawn")
-        added = marks(stream, self.add, start, stop)
+        added = bernoulli_positions(stream, self.add, start, stop)
         if not len(edges):
             return added
         kept = edges[stream.blocks(edges, np.array(_KEEP))[:, 0] < np.uint64(self.keep)]

@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._random import Integers, RowStream, Words
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream, Words
+from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
 from graphveil.mechanisms._channel import Channel
-from graphveil.mechanisms._ladder import Ladder, under
-from graphveil.mechanisms._marks import TOTAL, marks
+from graphveil.mechanisms._level_sampler import LevelSampler, under
 
 _LEVELS = 128  # between 0 and 1, the only place where noisy values of cells tell more than their level does
 _SURE = 8.0  # standard deviations
@@ -26,7 +26,7 @@ _LEVEL_OF = (1 << SHIFT) - 1
 
 @dataclass(frozen=True)
 class NoisyCells:
-    """Cells 0 or 1 with Laplace noise of scale 1 / eps, of which those above public bounds are levelled.
+    """Cells 0 or 1 with Laplace noise of scale 1 / eps, of which those above public bounds are leveled.
 
     Given that a noisy value passes b >= 1, how far it does is exponential whatever the cell holds, and so is
     how far one below zero stays away from it: nothing about the order of such values depends on the cells.
@@ -58,9 +58,9 @@ class NoisyCells:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.positive(epsilon=self.epsilon)
-        _check.integer_at_least(0, cells=self.cells, wanted=self.wanted)
-        _check.within(0, MAX_CELLS, cells=self.cells)
+        checks.positive(epsilon=self.epsilon)
+        checks.integer_at_least(0, cells=self.cells, wanted=self.wanted)
+        checks.within(0, MAX_CELLS, cells=self.cells)
 
     @property
     def _enough(self) -> float:
@@ -102,7 +102,7 @@ class NoisyCells:
         the others lose. The counts leave room for that.
         """
         table = np.array([self._levels(self._cuts, cell) for cell in (0, 1)])
-        return Channel.of(table, self.epsilon, moved=table.shape[1])
+        return Channel.from_probabilities(table, self.epsilon, moved=table.shape[1])
 
     def _levels(self, cuts: npt.NDArray[np.float64], cell: int) -> npt.NDArray[np.float64]:
         """Return the probabilities of the levels between cuts; first comes what lies below the bound.
@@ -131,23 +131,23 @@ class NoisyCells:
         return [1 + int(np.searchsorted(self._cuts, self.first_bound)), lowest]
 
     @cached_property
-    def ones(self) -> Ladder:
+    def ones(self) -> LevelSampler:
         """The levels of a cell of 1, by one word."""
         lowest = self._first_levels[-1]
-        return Ladder(self.channel.counts[1][lowest:], lowest)
+        return LevelSampler(self.channel.counts[1][lowest:], lowest)
 
     @cached_property
-    def zeros(self) -> tuple[Ladder, ...]:
+    def zeros(self) -> tuple[LevelSampler, ...]:
         """The levels of a cell of 0, by a word for each tier: the second tier's, given not the first.
 
         With t words for the first tier, z of the channel's become floor(z 2^64 / (2^64 - t)).
         """
         counts, starts = self.channel.counts[0], self._first_levels
-        first = Ladder(counts[starts[0] :], starts[0])
+        first = LevelSampler(counts[starts[0] :], starts[0])
         if self.tiers == 1:
             return (first,)
         rest = [count * TOTAL // (TOTAL - first.total) for count in counts[starts[1] : starts[0]]]
-        return first, Ladder(tuple(rest), starts[1])
+        return first, LevelSampler(tuple(rest), starts[1])
 
     def draw(
         self, stream: RowStream, ones: Integers, start: int, stop: int, rest: RowStream | None = None
@@ -162,7 +162,7 @@ class NoisyCells:
                 belongs to the first (:meth:`joined`).
         """
         tier, words = (0, stream) if rest is None else (1, rest)
-        passed = marks(words, self.zeros[tier].total, start, stop)
+        passed = bernoulli_positions(words, self.zeros[tier].total, start, stop)
         if len(ones):
             place = np.minimum(np.searchsorted(ones, passed), len(ones) - 1)
             passed = passed[ones[place] != passed]

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import KEY_BYTES, Integers, RowStream
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.random import KEY_BYTES, Integers, RowStream
+from graphveil._util.typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms._exact import MAX_DIM, MAX_SIGMA
 from graphveil.mechanisms.additive import DiscreteGaussian, Noise
@@ -42,7 +42,7 @@ def public_rate(expected: int, count: int) -> float:
     >>> public_rate(256, 1024)
     0.25
     """
-    _check.integer_at_least(1, expected=expected, count=count)
+    checks.integer_at_least(1, expected=expected, count=count)
     if expected > count:
         raise ConfigError(
             f"a batch of {expected} is larger than the {count} records; make it {count} or smaller"
@@ -59,7 +59,7 @@ class StepNoise:
         sigma = z (m + 2 sqrt(p)),
 
     in units of the grid, of which m = ``steps`` make one clipping norm C. Truncating a sum of p coordinates
-    to the grid moves the difference of two sums by at most 2 sqrt(p) grid steps, so the sums of neighbouring
+    to the grid moves the difference of two sums by at most 2 sqrt(p) grid steps, so the sums of neighboring
     data, once truncated, differ by at most C (1 + 2 sqrt(p) / m): sigma is z times that.
 
     Guarantee: a step that adds this noise to a truncated sum whose sensitivity is C is the Poisson-subsampled
@@ -89,9 +89,9 @@ class StepNoise:
         """Fix the law; nothing is drawn yet."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"the noise of steps needs a key of {KEY_BYTES} bytes, got {len(key)}")
-        _check.integer_at_least(1, parameters=parameters)
-        _check.positive(noise_multiplier=noise_multiplier, sampling_rate=sampling_rate)
-        _check.within(0, 1, sampling_rate=sampling_rate)
+        checks.integer_at_least(1, parameters=parameters)
+        checks.positive(noise_multiplier=noise_multiplier, sampling_rate=sampling_rate)
+        checks.within(0, 1, sampling_rate=sampling_rate)
         if not (sampling_rate * RATE_STEPS).is_integer():
             raise ConfigError(
                 f"sampling_rate={sampling_rate!r} is no multiple of 2^-32; take it from public_rate"
@@ -115,8 +115,8 @@ class StepNoise:
         Record i is in if its own 32 uniform bits are below q 2^32. The first 16 decide for all but one record
         in 65,536, and that one draws the rest from a block of its own.
         """
-        _check.integer_at_least(0, step=step)
-        _check.within(0, MAX_COUNT, count=count)
+        checks.integer_at_least(0, step=step)
+        checks.within(0, MAX_COUNT, count=count)
         if self.sampling_rate == 1:
             return torch.arange(count)
         high, low = divmod(int(self.sampling_rate * RATE_STEPS), 1 << 16)
@@ -131,7 +131,7 @@ class StepNoise:
 
     def noise(self, step: int) -> Noise:
         """Return a step's noise in grid steps, shape (parameters,)."""
-        _check.integer_at_least(0, step=step)
+        checks.integer_at_least(0, step=step)
         return self._noise(step, self.parameters)
 
     def fingerprint(self, *arrays: npt.NDArray[Any]) -> str:

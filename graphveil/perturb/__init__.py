@@ -12,12 +12,12 @@ from graphveil.perturb.arr import ARR, arr
 from graphveil.perturb.edge_rand import EdgeRand, edge_rand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
 from graphveil.perturb.lap_graph import LapGraph, lap_graph
-from graphveil.perturb.mechanism import GraphMechanism, of_mode, release_graph
-from graphveil.perturb.named import mechanism_named
-from graphveil.perturb.origin import guarantee_of
+from graphveil.perturb.mechanism import GraphMechanism, mechanism_for_mode, release_graph
+from graphveil.perturb.mechanism_names import parse_mechanism
 from graphveil.perturb.paper import PaperARR, PaperEdgeRand, PaperEdgeRR, PaperLapGraph, PaperPrivHRG
-from graphveil.perturb.public_part import public_outside, public_share
-from graphveil.perturb.released import Perturbed, load
+from graphveil.perturb.perturbed_graph import PerturbedGraph, load
+from graphveil.perturb.provenance import guarantee_of
+from graphveil.perturb.public_part import public_edges_outside, sample_public_edges
 
 MECHANISMS: dict[str, type[GraphMechanism]] = {
     one.name: one for one in (EdgeRand, LapGraph, ARR, PrivHRG, EdgeRR)
@@ -35,7 +35,7 @@ __all__ = [
     "PaperEdgeRand",
     "PaperLapGraph",
     "PaperPrivHRG",
-    "Perturbed",
+    "PerturbedGraph",
     "PrivHRG",
     "arr",
     "edge_rand",
@@ -43,10 +43,10 @@ __all__ = [
     "guarantee_of",
     "lap_graph",
     "load",
-    "mechanism_named",
-    "of_mode",
+    "mechanism_for_mode",
+    "parse_mechanism",
     "priv_hrg",
-    "public_outside",
-    "public_share",
+    "public_edges_outside",
     "release_graph",
+    "sample_public_edges",
 ]

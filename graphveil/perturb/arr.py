@@ -1,15 +1,15 @@
-"""ARR: randomised response thinned to the density of the graph."""
+"""ARR: randomized response thinned to the density of the graph."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
 from torch import Tensor
 
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
-from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph, share_of
-from graphveil.perturb.released import Perturbed
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
+from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.release import (
     EdgeResponseData,
     EdgeResponseQuery,
@@ -22,15 +22,15 @@ from graphveil.release import (
 
 @dataclass(frozen=True, kw_only=True)
 class ARR(GraphMechanism):
-    """Asymmetric randomised response: as many edges are expected as the graph has (Imola et al., 2022).
+    """Asymmetric randomized response: as many edges are expected as the graph has (Imola et al., 2022).
 
     The density d, with noise for eps_d = density_fraction eps, gives the share s of ones that are kept after
-    randomised response with eps_l = eps - eps_d and p = e^eps_l / (1 + e^eps_l):
+    randomized response with eps_l = eps - eps_d and p = e^eps_l / (1 + e^eps_l):
 
         s = min(1, d / (2 p d - p - d + 1)),
 
     so that the expected density is d. As the edge perturbation of SAGE-EDP it is Sajadmanesh et al. (GAP,
-    2023), with the density asked once, and each friendship randomised once.
+    2023), with the density asked once, and each friendship randomized once.
 
     Guarantee: eps-indistinguishable for one edge, with delta 0; s follows from the noisy density alone.
 
@@ -49,7 +49,7 @@ class ARR(GraphMechanism):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        share_of(self.epsilon, self.density_fraction, "density_fraction")
+        budget_share(self.epsilon, self.density_fraction, "density_fraction")
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the response."""
@@ -57,14 +57,14 @@ class ARR(GraphMechanism):
         return EdgeTotalQuery(first), EdgeResponseQuery(self.epsilon - first)
 
     @property
-    def truth(self) -> float:
+    def keep_probability(self) -> float:
         """The probability p that a slot says the truth."""
-        return 1 - EdgeResponse((1 - self.density_fraction) * self.epsilon).flip
+        return 1 - EdgeRandomizedResponse((1 - self.density_fraction) * self.epsilon).flip
 
     def share(self, density: float, most: float = 1.0) -> float:
         """Return the share of ones that leaves a density as it is, or lowers it to at most another."""
-        said = self.truth * density + (1 - self.truth) * (1 - density)
-        return min(1.0, min(density, most) / said)
+        reported = self.keep_probability * density + (1 - self.keep_probability) * (1 - density)
+        return min(1.0, min(density, most) / reported)
 
     def expected_edges(self, domain: Domain) -> float:
         """Return what the noise of the number adds to a graph without edges: half of its scale."""
@@ -77,7 +77,8 @@ class ARR(GraphMechanism):
             ("density", f"the number of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
             (
                 "graph",
-                f"each of {domain.size:,} slots says the truth with probability {self.truth:.6g}, and then "
+                f"each of {domain.size:,} slots says the truth with probability {self.keep_probability:.6g}, "
+                "and then "
                 "as large a share of the edges is kept as leaves the noisy density",
             ),
             (
@@ -86,12 +87,12 @@ class ARR(GraphMechanism):
             ),
         ]
 
-    def ask(self, release: Release, domain: Domain) -> Tensor:
+    def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return the slots that are edges afterwards."""
-        total = int(release.ask(EdgeTotalData(domain)))
+        total = int(release.answer(EdgeTotalData(domain)))
         slots = max(1, domain.size)
         density = max(1, min(total, domain.size)) / slots
-        return release.ask(EdgeResponseData(domain, self.share(density, self.max_edges / slots)))
+        return release.answer(EdgeResponseData(domain, self.share(density, self.max_edges / slots)))
 
 
 def arr(
@@ -100,8 +101,8 @@ def arr(
     epsilon: float,
     density_fraction: float = 0.1,
     max_edges: int = MAX_EDGES,
-    **asked: Unpack[Asked],
-) -> Perturbed:
+    **options: Unpack[ReleaseOptions],
+) -> PerturbedGraph:
     """Release a graph by :class:`ARR`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
 
     >>> import torch
@@ -110,4 +111,4 @@ def arr(
     2.0
     """
     mechanism = ARR(epsilon=epsilon, density_fraction=density_fraction, max_edges=max_edges)
-    return release_graph(graph, mechanism, **asked)
+    return release_graph(graph, mechanism, **options)

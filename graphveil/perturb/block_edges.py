@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 
-from graphveil.dendrogram.blocks import Blocks
-from graphveil.dendrogram.translate import Ints
-from graphveil.graph.domain import Domain
+from graphveil._kernels import Ints
+from graphveil.data.domain import Domain
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
 
 _TRIES = 3  # of what is wanted at a time, where some are taken already
 
 
 def draw_edges(
-    blocks: Blocks, counts: Ints, domain: Domain, rng: np.random.Generator, max_edges: int
+    blocks: DendrogramBlocks, counts: Ints, domain: Domain, rng: np.random.Generator, max_edges: int
 ) -> Ints:
     """Return the slots of a random graph with the counts of blocks, ascending, at most so many.
 
@@ -29,7 +29,7 @@ def draw_edges(
         first, last = int(start[node]), int(start[node] + size[node])
         middle = first + int(size[blocks.tree.left[node]])
         ends = (first, last) if blocks.collapsed[block] else (first, middle, last)
-        found.append(_of_block(order, ends, int(wanted[block]), int(blocks.slots[block]), domain, rng))
+        found.append(_sample_block(order, ends, int(wanted[block]), int(blocks.slots[block]), domain, rng))
     slots = np.concatenate(found)
     if len(slots) > max_edges:
         slots = rng.choice(slots, max_edges, replace=False)
@@ -45,23 +45,25 @@ def expected_count(edges: float, scale: float, slots: float) -> float:
     return edges + scale / 2 * (math.exp(-edges / scale) - math.exp(-(slots - edges) / scale))
 
 
-def _of_block(
+def _sample_block(
     order: Ints, ends: tuple[int, ...], wanted: int, slots: int, domain: Domain, rng: np.random.Generator
 ) -> Ints:
     """Return so many slots of a block: drawn until they are distinct, or from all if most are wanted."""
     if 2 * wanted > slots:
-        everything = _all(order, ends, domain)
+        everything = _all_pairs(order, ends, domain)
         return rng.choice(everything, wanted, replace=False)
     found = np.empty(0, dtype=np.int64)
     while len(found) < wanted:
-        tried = _pairs(order, ends, _TRIES * wanted, domain, rng)
+        tried = _random_pairs(order, ends, _TRIES * wanted, domain, rng)
         merged = np.concatenate([found, tried])
         _, places = np.unique(merged, return_index=True)
         found = merged[np.sort(places)][:wanted]  # the first that came, not the smallest
     return found
 
 
-def _pairs(order: Ints, ends: tuple[int, ...], count: int, domain: Domain, rng: np.random.Generator) -> Ints:
+def _random_pairs(
+    order: Ints, ends: tuple[int, ...], count: int, domain: Domain, rng: np.random.Generator
+) -> Ints:
     """Return random protected slots of a block."""
     middle = ends[1] if len(ends) == 3 else None
     one = rng.integers(ends[0], ends[-1] if middle is None else middle, count)
@@ -70,7 +72,7 @@ def _pairs(order: Ints, ends: tuple[int, ...], count: int, domain: Domain, rng: 
     return _protected(order[one[apart]], order[other[apart]], domain)
 
 
-def _all(order: Ints, ends: tuple[int, ...], domain: Domain) -> Ints:
+def _all_pairs(order: Ints, ends: tuple[int, ...], domain: Domain) -> Ints:
     """Return all protected slots of a block."""
     if len(ends) == 3:
         across = np.meshgrid(order[ends[0] : ends[1]], order[ends[1] : ends[2]])

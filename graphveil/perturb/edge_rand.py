@@ -1,15 +1,15 @@
-"""EdgeRand: randomised response on every slot."""
+"""EdgeRand: randomized response on every slot."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
 from torch import Tensor
 
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
-from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph
-from graphveil.perturb.released import Perturbed
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, release_graph
+from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.release import EdgeResponseData, EdgeResponseQuery, Query, Release
 
 
@@ -34,11 +34,11 @@ class EdgeRand(GraphMechanism):
 
     def expected_edges(self, domain: Domain) -> float:
         """Return q times the number of slots: exact for no edge, and off by less than one for each edge."""
-        return EdgeResponse(self.epsilon).flip * domain.size
+        return EdgeRandomizedResponse(self.epsilon).flip * domain.size
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
         """Return how often a slot is flipped, and how many edges that alone makes."""
-        flip = EdgeResponse(self.epsilon).flip
+        flip = EdgeRandomizedResponse(self.epsilon).flip
         return [
             ("graph", f"each of {domain.size:,} slots is flipped with probability {flip:.6g}"),
             (
@@ -47,21 +47,21 @@ class EdgeRand(GraphMechanism):
             ),
         ]
 
-    def ask(self, release: Release, domain: Domain) -> Tensor:
+    def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return the slots that are edges afterwards."""
-        return release.ask(EdgeResponseData(domain))
+        return release.answer(EdgeResponseData(domain))
 
 
 def edge_rand(
-    graph: Graph, *, epsilon: float, max_edges: int = MAX_EDGES, **asked: Unpack[Asked]
-) -> Perturbed:
+    graph: Graph, *, epsilon: float, max_edges: int = MAX_EDGES, **options: Unpack[ReleaseOptions]
+) -> PerturbedGraph:
     """Release a graph by :class:`EdgeRand`: recorded in the ledger of its edges before they are read.
 
     Args:
         graph: the private graph.
         epsilon: the budget.
         max_edges: the most edges that may be expected to come out.
-        asked: ``unit`` and what goes with it: :class:`~graphveil.perturb.mechanism.Asked`.
+        options: ``unit`` and what goes with it: :class:`~graphveil.perturb.mechanism.ReleaseOptions`.
 
     Raises:
         ConfigError: noise alone would add more than ``max_edges`` edges; nothing was spent.
@@ -73,4 +73,4 @@ def edge_rand(
     >>> released.num_nodes, guarantee.epsilon, guarantee.delta
     (4, 2.0, 0.0)
     """
-    return release_graph(graph, EdgeRand(epsilon=epsilon, max_edges=max_edges), **asked)
+    return release_graph(graph, EdgeRand(epsilon=epsilon, max_edges=max_edges), **options)

@@ -6,18 +6,14 @@ from typing import ClassVar, Literal, Unpack
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import PublicStreams, RowStream
-from graphveil.dendrogram.blocks import Blocks
-from graphveil.dendrogram.chain import Chain, Schedule, none
-from graphveil.dendrogram.linkage import average_linkage
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams, RowStream
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError, UnitError
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
 from graphveil.perturb.block_edges import draw_edges
-from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph, share_of
-from graphveil.perturb.released import Perturbed
+from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
+from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.privacy import Unit
 from graphveil.privacy.calibration import check_proved_delta, require_delta
 from graphveil.release import (
@@ -29,6 +25,10 @@ from graphveil.release import (
     TreeSearchData,
     TreeSearchQuery,
 )
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
+from graphveil.release.dendrogram.linkage import average_linkage
+from graphveil.release.dendrogram.tree import Dendrogram
 from graphveil.release.graphs.tree_search import public_pairs
 
 Structure = Literal["public", "lazy_audited", "joint_mh", "paper"]
@@ -76,7 +76,7 @@ class EdgeRR(GraphMechanism):
     """
 
     name: ClassVar[str] = "edge-rr"
-    heeds_public: ClassVar[bool] = True  # whether public edges say where private ones may be
+    uses_public_edges: ClassVar[bool] = True  # whether public edges say where private ones may be
 
     structure: Structure = "public"
     tree_share: float = 0.5
@@ -88,11 +88,11 @@ class EdgeRR(GraphMechanism):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.one_of(STRUCTURES, structure=self.structure)
-        share_of(self.epsilon, self.tree_share, "tree_share")
-        _check.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
-        _check.integer_at_least(0, seed=self.seed)
-        _check.non_negative(delta=self.delta)
+        checks.one_of(STRUCTURES, structure=self.structure)
+        budget_share(self.epsilon, self.tree_share, "tree_share")
+        checks.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
+        checks.integer_at_least(0, seed=self.seed)
+        checks.non_negative(delta=self.delta)
         if self.structure == "lazy_audited":
             require_delta(self.delta, "the random walk of structure='lazy_audited'")
         if self.delta:
@@ -118,7 +118,7 @@ class EdgeRR(GraphMechanism):
 
     def _search(self, domain: Domain, epsilon: float) -> TreeSearchQuery:
         steps, every, delta = self.steps_a_node * domain.slots.nodes, 1, 0.0
-        heeds = self.heeds_public and len(domain.public) > 0
+        heeds = self.uses_public_edges and len(domain.public) > 0
         if self.structure == "lazy_audited":
             delta = self.delta
             every = max(1, self.steps_a_node // self.private_rounds)
@@ -126,7 +126,7 @@ class EdgeRR(GraphMechanism):
                 steps, every = self.private_rounds * domain.slots.nodes, 1
         if self.structure == "public":
             raise ConfigError("structure='public' does not search for a tree")
-        return TreeSearchQuery(epsilon, self.structure, steps, every, delta, heed_public=heeds)
+        return TreeSearchQuery(epsilon, self.structure, steps, every, delta, use_public_edges=heeds)
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
         """Return the release; only a walk that is watched step by step needs a delta."""
@@ -170,14 +170,14 @@ class EdgeRR(GraphMechanism):
             ("expected", f"at most {self.expected_edges(domain):,.0f} private edges from noise alone"),
         ]
 
-    def ask(self, release: Release, domain: Domain) -> Tensor:
+    def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return the slots that are private edges afterwards."""
         if self._searches(domain):
-            tree = Dendrogram.from_parents(release.ask(TreeSearchData(domain)).numpy())
+            tree = Dendrogram.from_parents(release.answer(TreeSearchData(domain)).numpy())
         else:
             tree = self.public_tree(domain)
-        counts = release.ask(BlockCountData(domain, tree=tree))
-        blocks = Blocks.of(tree, domain.public, self._counted(domain))
+        counts = release.answer(BlockCountData(domain, tree=tree))
+        blocks = DendrogramBlocks.from_tree(tree, domain.public, self._counted(domain))
         rng = PublicStreams(self.seed).numpy("edges in blocks")
         return torch.from_numpy(draw_edges(blocks, counts.numpy(), domain, rng, self.max_edges))
 
@@ -187,9 +187,9 @@ class EdgeRR(GraphMechanism):
         if not len(domain.public):
             return Dendrogram.balanced(leaves, streams.numpy("tree"))
         public = public_pairs(domain)
-        chain = Chain(average_linkage(leaves, *public, streams.numpy("tree")), public, none())
+        chain = DendrogramChain(average_linkage(leaves, *public, streams.numpy("tree")), public, no_pairs())
         key = streams.derive("public steps").to_bytes(32, "big")
-        chain.run(self.steps_a_node * leaves, Schedule(), RowStream(key))
+        chain.run(self.steps_a_node * leaves, ChainSchedule(), RowStream(key))
         return chain.tree
 
 
@@ -202,7 +202,7 @@ class PrivHRG(EdgeRR):
     """
 
     name: ClassVar[str] = "priv-hrg"
-    heeds_public: ClassVar[bool] = False
+    uses_public_edges: ClassVar[bool] = False
 
     structure: Structure = "lazy_audited"
 
@@ -214,20 +214,20 @@ def edge_rr(
     structure: Structure = "public",
     seed: int = 0,
     max_edges: int = MAX_EDGES,
-    **asked: Unpack[Asked],
-) -> Perturbed:
+    **options: Unpack[ReleaseOptions],
+) -> PerturbedGraph:
     """Release a graph by :class:`EdgeRR`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
 
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
     >>> public = path.adjacency.from_edges([0], [1], num_nodes=4, directed=False)
     >>> listed = torch.ones(4, dtype=torch.bool)
     >>> edge_rr(
-    ...     path, epsilon=2.0, unit="private-slot-edge", public_edges=public, private_nodes=listed
+    ...     path, epsilon=2.0, unit="edge-subset", public_edges=public, private_nodes=listed
     ... ).guarantee.epsilon
     2.0
     """
     mechanism = EdgeRR(epsilon=epsilon, structure=structure, seed=seed, max_edges=max_edges)
-    return release_graph(graph, mechanism, **asked)
+    return release_graph(graph, mechanism, **options)
 
 
 def priv_hrg(
@@ -237,8 +237,8 @@ def priv_hrg(
     structure: Structure = "lazy_audited",
     seed: int = 0,
     max_edges: int = MAX_EDGES,
-    **asked: Unpack[Asked],
-) -> Perturbed:
+    **options: Unpack[ReleaseOptions],
+) -> PerturbedGraph:
     """Release a graph by :class:`PrivHRG`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
 
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
@@ -247,4 +247,4 @@ def priv_hrg(
     (2.0, 1e-07)
     """
     mechanism = PrivHRG(epsilon=epsilon, structure=structure, seed=seed, max_edges=max_edges)
-    return release_graph(graph, mechanism, **asked)
+    return release_graph(graph, mechanism, **options)

@@ -3,16 +3,17 @@
 import json
 from pathlib import Path
 
-from graphveil import tables
-from graphveil._files import whole_folder
+from graphveil._util.files import atomic_folder
+from graphveil.data import Graph, tables
+from graphveil.data.files import EDGES_FILE
 from graphveil.errors import ConfigError
-from graphveil.graph import Graph
-from graphveil.graph.files import EDGES_FILE
-from graphveil.perturb.origin import mechanism_of
+from graphveil.perturb.provenance import mechanism_of
 from graphveil.privacy import Guarantee
-from graphveil.privacy.figures import counted
+from graphveil.privacy.formatting import counted
 
-REVEALS = "at this budget the released graph reveals almost every true edge: it is not protected in practice"
+REVEALS_WARNING = (
+    "at this budget the released graph reveals almost every true edge: it is not protected in practice"
+)
 _ALMOST_CERTAIN = 0.99995  # true-positive rate at 1 % false positives, which is printed as 100.00 %
 GUARANTEE_FILE, PAGE_FILE = "guarantee.json", "RELEASED.md"
 
@@ -31,7 +32,7 @@ def write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: st
     if folder.exists():
         raise ConfigError(f"{folder} exists, and a released graph goes to a new folder; choose another")
     table = edge_table(graph, source, target)
-    with whole_folder(folder) as work:
+    with atomic_folder(folder) as work:
         (work / EDGES_FILE).write_bytes(tables.encode(table, ".parquet"))
         record = {"mechanism": mechanism_of(graph), "edges": table.num_rows, **guarantee.as_dict()}
         (work / GUARANTEE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -56,18 +57,18 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
 
 def reveals_edges(guarantee: Guarantee) -> bool:
     """Return whether an attacker may find practically all edges under a guarantee."""
-    return guarantee.attacker_rate >= _ALMOST_CERTAIN
+    return guarantee.max_tpr() >= _ALMOST_CERTAIN
 
 
 def _difference(guarantee: Guarantee) -> str:
     if reveals_edges(guarantee):
-        return f"Warning: {REVEALS}."
+        return f"Warning: {REVEALS_WARNING}."
     return "True edges may be missing from it, and edges in it may not be true."
 
 
 def page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: str) -> str:
     """Return what somebody has to know who is handed the folder."""
-    found = f"{100 * guarantee.attacker_rate:.2f}"
+    found = f"{100 * guarantee.max_tpr():.2f}"
     kind = "directed" if graph.directed else "undirected"
     return f"""# A released graph
 
@@ -77,7 +78,7 @@ Nothing else in this folder depends on the true edges.
 
 ## The guarantee
 
-{guarantee.statement()}
+{guarantee.formal_statement()}
 
 An attacker who knows everything but one edge, and accepts a false alarm for 1 in 100 of the edges that do not
 exist, finds at most {found} in 100 of those that do, by any test; guessing blindly finds 1.

@@ -5,19 +5,19 @@ from typing import ClassVar, Unpack
 
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
+from graphveil._util import checks
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
 from graphveil.mechanisms.noisy_cells import MAX_CELLS
-from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph, share_of
-from graphveil.perturb.released import Perturbed
+from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
+from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.release import (
     EdgeTotalData,
     EdgeTotalQuery,
     Query,
     Release,
-    TopSlotsData,
-    TopSlotsQuery,
+    TopNodePairsData,
+    TopNodePairsQuery,
 )
 
 
@@ -45,13 +45,13 @@ class LapGraph(GraphMechanism):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        share_of(self.epsilon, self.count_fraction, "count_fraction")
+        budget_share(self.epsilon, self.count_fraction, "count_fraction")
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the cells."""
-        _check.within(0, MAX_CELLS, cells=domain.size)
+        checks.within(0, MAX_CELLS, cells=domain.size)
         first = self.count_fraction * self.epsilon
-        return EdgeTotalQuery(first), TopSlotsQuery(self.epsilon - first)
+        return EdgeTotalQuery(first), TopNodePairsQuery(self.epsilon - first)
 
     def expected_edges(self, domain: Domain) -> float:
         """Return what the noise of the number adds to a graph without edges: half of its scale."""
@@ -67,11 +67,11 @@ class LapGraph(GraphMechanism):
             ("expected", f"as many edges as the noisy number says, and at most {most:,}"),
         ]
 
-    def ask(self, release: Release, domain: Domain) -> Tensor:
+    def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return the slots that are edges afterwards."""
-        total = int(release.ask(EdgeTotalData(domain)))
+        total = int(release.answer(EdgeTotalData(domain)))
         wanted = max(0, min(total, domain.size, self.max_edges))
-        return release.ask(TopSlotsData(domain, wanted))
+        return release.answer(TopNodePairsData(domain, wanted))
 
 
 def lap_graph(
@@ -80,8 +80,8 @@ def lap_graph(
     epsilon: float,
     count_fraction: float = 0.01,
     max_edges: int = MAX_EDGES,
-    **asked: Unpack[Asked],
-) -> Perturbed:
+    **options: Unpack[ReleaseOptions],
+) -> PerturbedGraph:
     """Release a graph by :class:`LapGraph`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
 
     >>> import torch
@@ -90,4 +90,4 @@ def lap_graph(
     1
     """
     mechanism = LapGraph(epsilon=epsilon, count_fraction=count_fraction, max_edges=max_edges)
-    return release_graph(graph, mechanism, **asked)
+    return release_graph(graph, mechanism, **options)

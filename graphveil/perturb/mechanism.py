@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError, UnitError
-from graphveil.graph import Adjacency, EdgeSet, Graph
-from graphveil.graph.domain import Domain
-from graphveil.graph.graph import check_kind
-from graphveil.graph.public_part import PublicPart, no_public_edges
-from graphveil.graph.recipes import about_edges
-from graphveil.perturb.origin import origin_of
-from graphveil.perturb.released import Perturbed
-from graphveil.privacy import Guarantee, PrivateSlotEdge, Unit, ledger_of, parse_unit
+from graphveil._util import checks
+from graphveil.data import Adjacency, EdgeSet, Graph
+from graphveil.data.domain import Domain
+from graphveil.data.graph import check_kind
+from graphveil.data.public_part import PublicPart, no_public_edges
+from graphveil.data.recipes import about_edges
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.perturb.perturbed_graph import PerturbedGraph
+from graphveil.perturb.provenance import provenance_of
+from graphveil.privacy import EdgeSubset, Guarantee, Unit, ledger_of, parse_unit
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import Query, Release, ReleaseKey, ReleasePlan
 
@@ -26,13 +26,13 @@ MAX_EPSILON = 36.0  # a larger budget changes a pair with a probability below 2^
 SEEDED = "the noise is reproducible from a seed"
 
 
-class Asked(TypedDict, total=False):
+class ReleaseOptions(TypedDict, total=False):
     """What every release of a graph takes besides its mechanism.
 
     Keys:
-        unit: ``"undirected-edge"``, for a directed graph ``"directed-edge"``, or ``"private-slot-edge"``.
-        public_edges: under ``"private-slot-edge"``: edges that are public, and stay as they are.
-        private_nodes: under ``"private-slot-edge"``: which nodes may have private edges, bool (N) or their
+        unit: ``"undirected-edge"``, for a directed graph ``"directed-edge"``, or ``"edge-subset"``.
+        public_edges: under ``"edge-subset"``: edges that are public, and stay as they are.
+        private_nodes: under ``"edge-subset"``: which nodes may have private edges, bool (N) or their
             numbers, in a tensor, an array or a sequence. It is public, and never found out from the edges:
             who has one is what is to be hidden.
         unsafe_noise_seed: makes the noise reproducible, which voids the guarantee.
@@ -57,21 +57,21 @@ class GraphMechanism(ABC):
 
     name: ClassVar[str]
     mode: ClassVar[Mode] = "strict"
-    published: ClassVar["type[GraphMechanism] | None"] = None  # in paper mode; set in ``paper.py``
+    paper_variant: ClassVar["type[GraphMechanism] | None"] = None  # in paper mode; set in ``paper.py``
 
     epsilon: float
     max_edges: int = MAX_EDGES
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.plain_fields(self)
-        _check.positive(epsilon=self.epsilon)
+        checks.plain_fields(self)
+        checks.positive(epsilon=self.epsilon)
         if self.epsilon > MAX_EPSILON:
             raise ConfigError(
                 f"epsilon={self.epsilon:g} does not protect: above {MAX_EPSILON:g} a pair of nodes changes "
                 "with a probability below 2^-51. Choose a smaller budget. No privacy budget was spent."
             )
-        _check.integer_at_least(1, max_edges=self.max_edges)
+        checks.integer_at_least(1, max_edges=self.max_edges)
 
     @abstractmethod
     def queries(self, domain: Domain) -> tuple[Query, ...]:
@@ -86,15 +86,15 @@ class GraphMechanism(ABC):
         """Return what is shown before anything is spent: names and values, from public numbers alone."""
 
     @abstractmethod
-    def ask(self, release: Release, domain: Domain) -> Tensor:
+    def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Ask everything, and return the slots that are edges afterwards, int64, ascending."""
 
-    def in_mode(self, mode: Mode) -> "GraphMechanism":
+    def for_mode(self, mode: Mode) -> "GraphMechanism":
         """Return the mechanism, or for paper mode the published one with the same settings."""
-        _check.one_of(("strict", "paper"), mode=mode)
+        checks.one_of(("strict", "paper"), mode=mode)
         if mode == self.mode or mode == "strict":
             return self
-        kind, known = of_mode(type(self), mode), {part.name for part in fields(self)}
+        kind, known = mechanism_for_mode(type(self), mode), {part.name for part in fields(self)}
         shared = [part.name for part in fields(kind) if part.init and part.name in known]
         return kind(**{name: getattr(self, name) for name in shared})
 
@@ -131,7 +131,7 @@ class GraphMechanism(ABC):
     def guarantee(self, graph: Graph, unit: Unit, domain: Domain, *, seeded: bool = False) -> Guarantee:
         """Return the guarantee of the released graph, from public facts alone."""
         plan = self.plan(unit, domain)
-        return Guarantee.of(
+        return Guarantee.from_event(
             unit,
             plan.event,
             delta=plan.delta,
@@ -152,7 +152,7 @@ def release_graph(
     private_nodes: Tensor | npt.ArrayLike | None = None,
     unsafe_noise_seed: int | None = None,
     mode: Mode = "strict",
-) -> Perturbed:
+) -> PerturbedGraph:
     """Record a mechanism's release on a graph's edges, ask it, and return the noisy graph with its guarantee.
 
     Features, labels and the split stay as they are: they are public under units of edges. Edges that are
@@ -160,7 +160,7 @@ def release_graph(
     public is said here, or by the graph itself (``Graph.with_public``).
     """
     check_kind(graph)
-    protected, mechanism = parse_unit(unit), mechanism.in_mode(mode)
+    protected, mechanism = parse_unit(unit), mechanism.for_mode(mode)
     domain = domain_of(graph, protected, public_edges, private_nodes)
     known = public_edges_of(graph, protected) if private_nodes is None else public_edges
     mechanism.check(graph, protected, domain)
@@ -173,29 +173,31 @@ def release_graph(
         key=key,
         label=mechanism.name,
     )
-    found = mechanism.ask(release, domain)
+    found = mechanism.sample_edges(release, domain)
     release.close()
-    origin = origin_of(guarantee, mechanism.name, release.release_id)
+    origin = provenance_of(guarantee, mechanism.name, release.release_id)
     adjacency = mechanism.adjacency(found, domain, known, origin)
-    return Perturbed(graph.replace(adjacency=adjacency, public=None), guarantee)
+    return PerturbedGraph(graph.replace(adjacency=adjacency, public=None), guarantee)
 
 
 def public_edges_of(graph: Graph, unit: Unit) -> Adjacency | None:
     """Return the public edges that a graph says it has, where the unit leaves any public."""
-    return graph.public.edges if isinstance(unit, PrivateSlotEdge) and graph.public is not None else None
+    return graph.public.edges if isinstance(unit, EdgeSubset) and graph.public is not None else None
 
 
-def of_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMechanism]:
+def mechanism_for_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMechanism]:
     """Return a mechanism's class, or for paper mode that of the published one.
 
     Raises:
-        NotYetError: no published code is reproduced for it.
+        NotImplementedGuaranteeError: no published code is reproduced for it.
     """
     if mode == "strict":
         return kind
-    if kind.published is None:
-        raise NotYetError(f"{kind.name} reproduces no published code; use mode='strict' (--mode strict)")
-    return kind.published
+    if kind.paper_variant is None:
+        raise NotImplementedGuaranteeError(
+            f"{kind.name} reproduces no published code; use mode='strict' (--mode strict)"
+        )
+    return kind.paper_variant
 
 
 def domain_of(
@@ -209,10 +211,10 @@ def domain_of(
     Raises:
         UnitError: the list of private nodes is missing, or public edges are given to a unit without any.
     """
-    if not isinstance(unit, PrivateSlotEdge):
+    if not isinstance(unit, EdgeSubset):
         if public_edges is not None or private_nodes is not None:
             raise UnitError(
-                f"public edges and private nodes belong to unit 'private-slot-edge', and unit {unit.name!r} "
+                f"public edges and private nodes belong to unit 'edge-subset', and unit {unit.name!r} "
                 "protects every edge; drop them, or change the unit"
             )
         return Domain.whole(graph.num_nodes, directed=graph.directed)
@@ -220,7 +222,7 @@ def domain_of(
         return Domain.within(graph.public.edges, graph.public.private_nodes)
     if private_nodes is None:
         raise UnitError(
-            "unit 'private-slot-edge' needs the public list of nodes that may have private edges "
+            "unit 'edge-subset' needs the public list of nodes that may have private edges "
             "(private_nodes=, graph.with_public, --private-nodes): it is never found out from the edges, "
             "since a graph with one private edge would then differ from one with none for certain; list "
             "everybody if in doubt"
@@ -251,7 +253,7 @@ def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin
     )
 
 
-def share_of(total: float, part: float, name: str) -> float:
+def budget_share(total: float, part: float, name: str) -> float:
     """Return a checked share of a budget."""
     if not 0 < part < 1:
         raise ConfigError(f"{name}={part!r} must lie between 0 and 1")

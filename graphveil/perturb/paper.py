@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.graph import Adjacency
-from graphveil.graph.domain import Domain
-from graphveil.mechanisms.paper_slots import ReplacedSlots
+from graphveil._util import checks
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
+from graphveil.mechanisms.paper_node_pairs import ReplacedNodePairs
 from graphveil.perturb.arr import ARR
 from graphveil.perturb.edge_rand import EdgeRand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, Structure
@@ -32,7 +32,7 @@ from graphveil.release import (
     SeededCellsQuery,
     SeededResponseQuery,
     SeededTotalQuery,
-    TopSlotsData,
+    TopNodePairsData,
 )
 
 SEED = 42  # that the source has for all its graphs
@@ -50,7 +50,7 @@ _TRUNCATED = (
     "becomes an edge"
 )
 _TWICE = (
-    "both directions of a friendship are randomised on their own, so what comes out is directed, and the "
+    "both directions of a friendship are randomized on their own, so what comes out is directed, and the "
     "density is asked for each {chunk:,} rows with noise for that of all rows: the source calls this epsilon "
     "{claimed:g}, and the epsilon that is told is what holds of exact real noise"
 )
@@ -73,7 +73,7 @@ class PaperEdgeRand(EdgeRand):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.integer_at_least(0, noise_seed=self.noise_seed)
+        checks.integer_at_least(0, noise_seed=self.noise_seed)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the one response."""
@@ -81,15 +81,15 @@ class PaperEdgeRand(EdgeRand):
 
     def expected_edges(self, domain: Domain) -> float:
         """Return how many pairs noise alone stores: as many zeros as ones."""
-        return ReplacedSlots(self.epsilon).selected * domain.size
+        return ReplacedNodePairs(self.epsilon).selected * domain.size
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
         """Return why the release has no valid guarantee."""
         return _SHARED.format(seed=self.noise_seed), _ZEROS
 
-    def ask(self, release: Release, domain: Domain) -> Tensor:
+    def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return what is stored, each entry as 2 slot + value."""
-        return release.ask(EdgeResponseData(domain))
+        return release.answer(EdgeResponseData(domain))
 
     def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
         """Return what is stored as weights of 0 and 1; for training, where nothing is stored, the ones."""
@@ -121,7 +121,7 @@ class PaperLapGraph(LapGraph):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.integer_at_least(0, noise_seed=self.noise_seed)
+        checks.integer_at_least(0, noise_seed=self.noise_seed)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the cells."""
@@ -133,10 +133,10 @@ class PaperLapGraph(LapGraph):
         """Return why the release has no valid guarantee."""
         return _SHARED.format(seed=self.noise_seed), _TRUNCATED
 
-    def ask(self, release: Release, domain: Domain) -> Tensor:
+    def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return the slots that are edges afterwards; the number is used as it is."""
-        total = int(release.ask(EdgeTotalData(domain)))
-        return release.ask(TopSlotsData(domain, total))
+        total = int(release.answer(EdgeTotalData(domain)))
+        return release.answer(TopNodePairsData(domain, total))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ class PaperARR(ARR):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.integer_at_least(1, chunk=self.chunk)
+        checks.integer_at_least(1, chunk=self.chunk)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the densities, then the response."""
@@ -169,13 +169,14 @@ class PaperARR(ARR):
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
         """Return the noise of the densities, and the response."""
-        asked = both_ways(domain)
+        directed_domain = both_ways(domain)
         densities = self.queries(domain)[0]
         return [
             ("density", f"of each {self.chunk:,} rows, with noise of {densities.noise[0]:,.4g} edges"),
             (
                 "graph",
-                f"each of {asked.size:,} directed slots says the truth with probability {self.truth:.6g}, "
+                f"each of {directed_domain.size:,} directed slots says the truth with probability "
+                f"{self.keep_probability:.6g}, "
                 "and then as large a share of the edges is kept as leaves the noisy density of its rows",
             ),
             ("expected", f"about as many edges as there are, and at most {self.max_edges:,}"),
@@ -185,13 +186,13 @@ class PaperARR(ARR):
         """Return why the release has no valid guarantee."""
         return (_TWICE.format(chunk=self.chunk, claimed=self.epsilon),)
 
-    def ask(self, release: Release, domain: Domain) -> Tensor:
+    def sample_edges(self, release: Release, domain: Domain) -> Tensor:
         """Return the directed slots that are edges afterwards."""
-        asked = both_ways(domain)
-        densities = release.ask(ChunkDensityData(asked)).tolist()
-        most = self.max_edges / max(1, asked.size)
+        directed_domain = both_ways(domain)
+        densities = release.answer(ChunkDensityData(directed_domain)).tolist()
+        most = self.max_edges / max(1, directed_domain.size)
         shares = [max(0.0, self.share(max(0.0, density), most)) for density in densities]
-        return release.ask(ChunkResponseData(asked, torch.tensor(shares, dtype=torch.float64)))
+        return release.answer(ChunkResponseData(directed_domain, torch.tensor(shares, dtype=torch.float64)))
 
     def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
         """Return what came out, which is directed."""
@@ -227,8 +228,8 @@ def both_ways(domain: Domain) -> Domain:
     return Domain.whole(len(domain.rank), directed=True)
 
 
-EdgeRand.published = PaperEdgeRand
-LapGraph.published = PaperLapGraph
-ARR.published = PaperARR
-EdgeRR.published = PaperEdgeRR
-PrivHRG.published = PaperPrivHRG
+EdgeRand.paper_variant = PaperEdgeRand
+LapGraph.paper_variant = PaperLapGraph
+ARR.paper_variant = PaperARR
+EdgeRR.paper_variant = PaperEdgeRR
+PrivHRG.paper_variant = PaperPrivHRG

@@ -4,14 +4,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import PublicStreams
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
+from graphveil.data import Adjacency
+from graphveil.data.node_pairs import NodePairIndex
 from graphveil.errors import GraphError
-from graphveil.graph import Adjacency
-from graphveil.graph.slots import Slots
 
 
-def public_share(adjacency: Adjacency, private_fraction: float, *, seed: int) -> Adjacency:
+def sample_public_edges(adjacency: Adjacency, private_fraction: float, *, seed: int) -> Adjacency:
     """Return the edges that are public where each is private with the same probability, on its own.
 
     It reads the edges in the clear, so it is for experiments: what it returns is taken to be public.
@@ -22,22 +22,22 @@ def public_share(adjacency: Adjacency, private_fraction: float, *, seed: int) ->
         seed: of the draw.
 
     >>> ring = Adjacency.from_edges(range(6), [1, 2, 3, 4, 5, 0], num_nodes=6, directed=False)
-    >>> public_share(ring, 0.5, seed=2).num_nodes
+    >>> sample_public_edges(ring, 0.5, seed=2).num_nodes
     6
     """
-    _check.within(0, 1, private_fraction=private_fraction)
+    checks.within(0, 1, private_fraction=private_fraction)
     source, target = _pairs(adjacency)
     private = PublicStreams(seed).numpy("private edges").random(len(source)) < private_fraction
     return _of(source[~private], target[~private], adjacency.num_nodes)
 
 
-def public_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
+def public_edges_outside(adjacency: Adjacency, members: Tensor) -> Adjacency:
     """Return the edges that are public where those between members are private, as of an attribute of nodes.
 
     It reads the edges in the clear, so it is for experiments. The members are who may have private edges.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    >>> public_outside(path, torch.tensor([True, True, False])).edge_index()
+    >>> public_edges_outside(path, torch.tensor([True, True, False])).edge_index()
     tensor([[2, 1],
             [1, 2]])
     """
@@ -54,7 +54,7 @@ def _pairs(adjacency: Adjacency) -> tuple[np.typing.NDArray[np.int64], np.typing
         raise GraphError("public and private edges of one graph are undirected here; use directed=False")
     source, target = (part.numpy() for part in adjacency.edge_index())
     once = source < target
-    order = np.argsort(Slots(adjacency.num_nodes, directed=False).number(source[once], target[once]))
+    order = np.argsort(NodePairIndex(adjacency.num_nodes, directed=False).number(source[once], target[once]))
     return source[once][order], target[once][order]
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
-from graphveil._local_words import exact_sum
-from graphveil._typed import checked
+from graphveil._util.ldp_statements import exact_sum
+from graphveil._util.typed import checked
 from graphveil.errors import PrivacyError
 from graphveil.privacy import gaussian, loss, root_loss
 from graphveil.privacy.events import (
@@ -37,20 +37,20 @@ from graphveil.privacy.events import (
     compose,
 )
 
-SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
+SEARCH_INTERVAL = 1e-3  # discretization of the privacy loss while searching
 _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured
 CERTIFY_INTERVAL = 1e-4  # the coarsest discretization of any printed number, but for the widest losses
-_SEARCH_SHARE, _CERTIFY_SHARE = 0.25, 0.05  # discretisation over the standard deviation of one step's loss
-_LEAST_INTERVAL = 1e-12
-_MOST_POINTS = 1 << 20  # of one step's distribution
+_SEARCH_SHARE, _CERTIFY_SHARE = 0.25, 0.05  # discretization over the standard deviation of one step's loss
+_MIN_INTERVAL = 1e-12
+_MAX_POINTS = 1 << 20  # of one step's distribution
 # Of one step at CERTIFY_INTERVAL and above: a wider loss (26, as of epsilon 20 and more) has a coarser grid.
 _MOST_WIDE_POINTS = 1 << 18
-MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
-MOST_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
-MOST_KINDS = 8  # of training or pure releases that are composed one after the other
+MAX_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
+MAX_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
+MAX_KINDS = 8  # of training or pure releases that are composed one after the other
 _BLOCK = 1 << 12  # points of a distribution that are summed at once
 _MOST_EXPONENT = 700.0  # e^x is finite up to here; the sum ends at losses far above -700
-MOST_CASES = 8  # combinations of groups that are told apart
+MAX_CASES = 8  # combinations of groups that are told apart
 
 
 class Curve(ABC):
@@ -65,7 +65,7 @@ class Curve(ABC):
         """Return the smallest epsilon at this delta."""
 
     @abstractmethod
-    def true_positive_rate(self, false_positive_rate: float) -> float:
+    def tpr(self, fpr: float) -> float:
         """Return an upper bound on an attacker's true-positive rate at this false-positive rate."""
 
 
@@ -87,9 +87,9 @@ class GaussianCurve(Curve):
         """Return epsilon(mu, delta)."""
         return gaussian.epsilon_of(self.mu, delta)
 
-    def true_positive_rate(self, false_positive_rate: float) -> float:
+    def tpr(self, fpr: float) -> float:
         """Return Phi(Phi^-1(FPR) + mu), which an attacker who knows all but one edge attains."""
-        return gaussian.true_positive_rate(false_positive_rate, self.mu)
+        return gaussian.tpr(fpr, self.mu)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class NoPrivacyCurve(Curve):
         """Return infinity."""
         return math.inf
 
-    def true_positive_rate(self, false_positive_rate: float) -> float:
+    def tpr(self, fpr: float) -> float:
         """Return 1."""
         return 1.0
 
@@ -130,12 +130,12 @@ class LocalCurve(Curve):
         """Return the sum of the budgets at their delta or a larger one, infinity at a smaller one."""
         return self.total if delta >= self.least else math.inf
 
-    def true_positive_rate(self, false_positive_rate: float) -> float:
+    def tpr(self, fpr: float) -> float:
         """Return the least of e^epsilon FPR + delta and 1 - e^-epsilon (1 - delta - FPR)."""
-        if self.total > MOST_LOSS:
+        if self.total > MAX_LOSS:
             return 1.0
-        missed = math.exp(-self.total) * (1 - self.least - false_positive_rate)
-        return min(1.0, math.exp(self.total) * false_positive_rate + self.least, 1 - max(0.0, missed))
+        missed = math.exp(-self.total) * (1 - self.least - fpr)
+        return min(1.0, math.exp(self.total) * fpr + self.least, 1 - max(0.0, missed))
 
 
 @dataclass(frozen=True)
@@ -165,17 +165,17 @@ class ShiftedCurve(Curve):
         left = delta - self.lost
         return self.curve.epsilon(left) + self.more if left > 0 else math.inf
 
-    def true_positive_rate(self, false_positive_rate: float) -> float:
+    def tpr(self, fpr: float) -> float:
         """Return e^more times the other's rate, and what is lost: any test of both is one of the other."""
-        rate = self.curve.true_positive_rate(false_positive_rate)
-        if self.more > MOST_LOSS:
+        rate = self.curve.tpr(fpr)
+        if self.more > MAX_LOSS:
             return 1.0
         return min(1.0, math.exp(self.more) * rate + self.lost)
 
 
 @dataclass(frozen=True)
 class PureCurve(Curve):
-    """The exact curve of a composition of pure releases, each with the loss of randomised response.
+    """The exact curve of a composition of pure releases, each with the loss of randomized response.
 
     A loss is +epsilon with probability e^epsilon / (1 + e^epsilon), and otherwise -epsilon; losses of several
     releases add up. With loss l of probability p_l,
@@ -186,8 +186,8 @@ class PureCurve(Curve):
         losses: all values of the sum, the largest first.
         masses: their probabilities.
 
-    >>> one = PureCurve.of(((1.0, 1),))
-    >>> one.epsilon(0.0), round(one.delta(0.0), 6), round(one.true_positive_rate(0.01), 6)
+    >>> one = PureCurve.from_epsilon_counts(((1.0, 1),))
+    >>> one.epsilon(0.0), round(one.delta(0.0), 6), round(one.tpr(0.01), 6)
     (1.0, 0.462117, 0.027183)
     """
 
@@ -195,12 +195,12 @@ class PureCurve(Curve):
     masses: tuple[float, ...]
 
     @classmethod
-    def of(cls, releases: Iterable[tuple[float, int]]) -> "PureCurve":
+    def from_epsilon_counts(cls, releases: Iterable[tuple[float, int]]) -> "PureCurve":
         """Return the curve of releases: how many there are at each epsilon."""
         masses = {0.0: 1.0}
         for epsilon, count in releases:
             if epsilon:
-                masses = _spread(masses, epsilon, count)
+                masses = _convolve_pure(masses, epsilon, count)
         ordered = sorted(masses, reverse=True)
         return cls(tuple(ordered), tuple(masses[each] for each in ordered))
 
@@ -226,9 +226,9 @@ class PureCurve(Curve):
             return 0.0
         return max(0.0, math.log((above - delta) / weighed))
 
-    def true_positive_rate(self, false_positive_rate: float) -> float:
+    def tpr(self, fpr: float) -> float:
         """Return the least of e^x FPR + delta(x), which is attained at one of the losses."""
-        return min(1.0, *(math.exp(x) * false_positive_rate + self.delta(x) for x in self.losses))
+        return min(1.0, *(math.exp(x) * fpr + self.delta(x) for x in self.losses))
 
 
 @dataclass(frozen=True)
@@ -245,29 +245,29 @@ class WorstCurve(Curve):
         """Return the largest epsilon at this delta."""
         return max(curve.epsilon(delta) for curve in self.curves)
 
-    def true_positive_rate(self, false_positive_rate: float) -> float:
+    def tpr(self, fpr: float) -> float:
         """Return the largest true-positive rate."""
-        return max(curve.true_positive_rate(false_positive_rate) for curve in self.curves)
+        return max(curve.tpr(fpr) for curve in self.curves)
 
 
 @dataclass(frozen=True)
 class PldCurve(Curve):
     """A pessimistic curve from a privacy-loss distribution.
 
-    ``doubt`` is what the distribution's delta may miss: composing n steps by Fourier transforms rounds, which
-    is not pessimistic, by up to about 2.5e-16 n as measured against exact Gaussian compositions.
+    ``delta_error`` is what the distribution's delta may miss: composing n steps by Fourier transforms rounds,
+    which is not pessimistic, by up to about 2.5e-16 n as measured against exact Gaussian compositions.
     """
 
     pld: Any
-    doubt: float = 0.0
+    delta_error: float = 0.0
 
     def delta(self, epsilon: float) -> float:
         """Return the distribution's delta at this epsilon, and the doubt on top."""
-        return min(1.0, float(self.pld.get_delta_for_epsilon(epsilon)) + self.doubt)
+        return min(1.0, float(self.pld.get_delta_for_epsilon(epsilon)) + self.delta_error)
 
     def epsilon(self, delta: float) -> float:
         """Return the distribution's epsilon at this delta less the doubt; infinity if nothing is left."""
-        left = delta - self.doubt
+        left = delta - self.delta_error
         if left <= 0:
             return math.inf
         directions = (
@@ -275,14 +275,14 @@ class PldCurve(Curve):
         )
         return max(_epsilon_at(direction, left) for direction in directions)
 
-    def true_positive_rate(self, false_positive_rate: float) -> float:
+    def tpr(self, fpr: float) -> float:
         """Return min over epsilon of e^epsilon FPR + delta(epsilon)."""
 
         def bound(epsilon: float) -> float:
-            return math.exp(epsilon) * false_positive_rate + self.delta(epsilon)
+            return math.exp(epsilon) * fpr + self.delta(epsilon)
 
         # delta is convex in e^epsilon, so the bound has one minimum; every epsilon gives a valid bound.
-        highest = max(1.0, math.log(1 / false_positive_rate))
+        highest = max(1.0, math.log(1 / fpr))
         best = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-4})
         return min(1.0, float(best.fun))
 
@@ -332,7 +332,7 @@ def total_mu(event: Event) -> float | None:
     5.0
     """
     worst = 0.0
-    for total in totals_of(event):
+    for total in worst_case_compositions(event):
         if total.rest:
             return None
         worst = max(worst, total.mu_squared)
@@ -340,12 +340,12 @@ def total_mu(event: Event) -> float | None:
 
 
 def search_interval(event: Event, mu: float) -> float:
-    """Return a discretisation for searching a composition that costs about this total mu.
+    """Return a discretization for searching a composition that costs about this total mu.
 
     Rounding the losses of n steps to a grid of interval h adds up to n h^2 / 4 to the variance of their sum.
     A quarter of mu / sqrt(n) therefore adds at most 2 % to a variance of mu^2.
     """
-    count = max(sum(total.rest.values()) for total in totals_of(event))
+    count = max(sum(total.rest.values()) for total in worst_case_compositions(event))
     return min(SEARCH_INTERVAL, _SEARCH_SHARE * mu / math.sqrt(max(1, count)))
 
 
@@ -367,19 +367,19 @@ def privacy_curve(event: Event, *, interval: float | None = None) -> Curve:
 
 @lru_cache(maxsize=256)
 def _cached_curve(event: Composed, interval: float | None) -> Curve:
-    curves = [_curve(total, interval) for total in totals_of(event)]
+    curves = [_curve(total, interval) for total in worst_case_compositions(event)]
     return curves[0] if len(curves) == 1 else WorstCurve(tuple(curves))
 
 
 @dataclass(frozen=True)
-class Total:
+class CanonicalComposition:
     """A composition in normal form: its Gaussians as one mu^2, and everything else by kind."""
 
     mu_squared: float = 0.0
     rest: Counter[Event] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> "Total":
+    def from_events(cls, events: Iterable[Event]) -> "CanonicalComposition":
         """Sort plain events; steps of one kind of training add up."""
         total = cls()
         for part in compose(*events).events:
@@ -392,7 +392,7 @@ class Total:
         return total
 
     @classmethod
-    def _training(cls, part: PoissonGaussian | PoissonRoots) -> "Total":
+    def _training(cls, part: PoissonGaussian | PoissonRoots) -> "CanonicalComposition":
         if part.sampling_rate == 1:  # everybody is in every step: plain Gaussian releases
             mu = part.change / part.noise_multiplier
             return cls(part.steps * mu * mu)
@@ -402,57 +402,57 @@ class Total:
             part = PoissonGaussian(part.noise_multiplier, part.sampling_rate, part.steps, part.relation)
         return cls(0.0, Counter({replace(part, steps=1): part.steps}))
 
-    def __add__(self, other: "Total") -> "Total":
+    def __add__(self, other: "CanonicalComposition") -> "CanonicalComposition":
         """Return the composition of both."""
-        return Total(self.mu_squared + other.mu_squared, self.rest + other.rest)
+        return CanonicalComposition(self.mu_squared + other.mu_squared, self.rest + other.rest)
 
-    def __or__(self, other: "Total") -> "Total":
+    def __or__(self, other: "CanonicalComposition") -> "CanonicalComposition":
         """Return what costs at least as much as either."""
-        return Total(max(self.mu_squared, other.mu_squared), self.rest | other.rest)
+        return CanonicalComposition(max(self.mu_squared, other.mu_squared), self.rest | other.rest)
 
-    def covers(self, other: "Total") -> bool:
+    def covers(self, other: "CanonicalComposition") -> bool:
         """Whether this costs at least as much."""
         return self | other == self
 
 
-def totals_of(event: Event) -> list[Total]:
+def worst_case_compositions(event: Event) -> list[CanonicalComposition]:
     """Return the totals of which the worst counts: one for each combination of groups that costs its own.
 
     A record has a group in every partition, in any combination; an edge is in one of several data sets. Where
     these are too many, a bound on all of them takes their place.
     """
-    return _few([total for case in cases_of(event) for total in _combined(case)])
+    return _limit_cases([total for case in cases_of(event) for total in _combined(case)])
 
 
-def bound_on(totals: list[Total]) -> Total:
+def dominating_composition(totals: list[CanonicalComposition]) -> CanonicalComposition:
     """Return what costs at least as much as any of these."""
-    bound = Total()
+    bound = CanonicalComposition()
     for total in totals:
         bound |= total
     return bound
 
 
-def _combined(event: Event) -> list[Total]:
-    totals = [Total()]
+def _combined(event: Event) -> list[CanonicalComposition]:
+    totals = [CanonicalComposition()]
     for cases in _by_partition(event):
-        totals = _few([total + case for total in totals for case in cases])
+        totals = _limit_cases([total + case for total in totals for case in cases])
     return totals
 
 
-def _few(totals: list[Total]) -> list[Total]:
-    kept = _undominated(totals)
-    return [bound_on(kept)] if len(kept) > MOST_CASES else kept
+def _limit_cases(totals: list[CanonicalComposition]) -> list[CanonicalComposition]:
+    kept = _remove_dominated(totals)
+    return [dominating_composition(kept)] if len(kept) > MAX_CASES else kept
 
 
-def _undominated(totals: list[Total]) -> list[Total]:
-    kept: list[Total] = []
+def _remove_dominated(totals: list[CanonicalComposition]) -> list[CanonicalComposition]:
+    kept: list[CanonicalComposition] = []
     for total in totals:
         if not any(other.covers(total) for other in kept):
             kept = [other for other in kept if not total.covers(other)] + [total]
     return kept
 
 
-def _by_partition(event: Event) -> list[list[Total]]:
+def _by_partition(event: Event) -> list[list[CanonicalComposition]]:
     """Return, for each partition, the totals of its groups; what concerns everybody is a case of its own."""
     plain: list[Event] = []
     pairwise: dict[str, list[PairwiseGaussian]] = defaultdict(list)
@@ -464,14 +464,19 @@ def _by_partition(event: Event) -> list[list[Total]]:
             grouped[part.partition].append(part)
         else:
             plain.append(part)
-    everybody = Total.of(plain) + Total(sum(_worst_pair(tables) for tables in pairwise.values()))
-    return [[everybody], *map(_groups, grouped.values())]
+    all_records = CanonicalComposition.from_events(plain) + CanonicalComposition(
+        sum(_worst_pair(tables) for tables in pairwise.values())
+    )
+    return [[all_records], *map(_groups, grouped.values())]
 
 
-def _groups(parts: list[ByGroup]) -> list[Total]:
+def _groups(parts: list[ByGroup]) -> list[CanonicalComposition]:
     if len({len(part.events) for part in parts}) > 1:
         raise PrivacyError("two steps name one partition but disagree on its number of groups")
-    return [Total.of(events) for events in zip(*(part.events for part in parts), strict=True)]
+    return [
+        CanonicalComposition.from_events(events)
+        for events in zip(*(part.events for part in parts), strict=True)
+    ]
 
 
 def _worst_pair(tables: list[PairwiseGaussian]) -> float:
@@ -481,7 +486,7 @@ def _worst_pair(tables: list[PairwiseGaussian]) -> float:
     return float(np.sum([table.mu_squared for table in tables], axis=0).max(initial=0.0))
 
 
-def _curve(total: Total, interval: float | None) -> Curve:
+def _curve(total: CanonicalComposition, interval: float | None) -> Curve:
     if not total.rest:
         return GaussianCurve(math.sqrt(total.mu_squared))
     if all(isinstance(part, LocalReport | ApproximateDP) for part in total.rest) and not total.mu_squared:
@@ -489,23 +494,23 @@ def _curve(total: Total, interval: float | None) -> Curve:
     if any(isinstance(part, ApproximateDP) for part in total.rest):
         return _shifted_curve(total, interval)
     if all(isinstance(part, PureDP) for part in total.rest) and not total.mu_squared:
-        if _pure_epsilon(total) > MOST_LOSS:
+        if _pure_epsilon(total) > MAX_LOSS:
             return LocalCurve(_pure_epsilon(total))  # their sum, at any delta
-        if math.prod(count + 1 for count in total.rest.values()) <= MOST_LOSSES:
-            return PureCurve.of(_pure(total))
+        if math.prod(count + 1 for count in total.rest.values()) <= MAX_LOSSES:
+            return PureCurve.from_epsilon_counts(_pure(total))
     for part in total.rest:
         if not isinstance(part, PoissonGaussian | PoissonRoots | PureDP | NonPrivate):
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
     if _out_of_bounds(total):
         return NoPrivacyCurve()
-    interval = _widened(interval or _fitting(total), total)
+    interval = _double_interval(interval or _display_interval(total), total)
     composed = _losses(tuple(total.rest.items()), interval)
     if total.mu_squared:
         composed = composed.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
     return PldCurve(composed, _ROUNDING * sum(total.rest.values()))
 
 
-def _spread(masses: dict[float, float], epsilon: float, count: int) -> dict[float, float]:
+def _convolve_pure(masses: dict[float, float], epsilon: float, count: int) -> dict[float, float]:
     """Return the losses and their probabilities after so many more releases; sums are exact."""
     won = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon))).tolist()
     spread: dict[float, float] = defaultdict(float)
@@ -516,12 +521,12 @@ def _spread(masses: dict[float, float], epsilon: float, count: int) -> dict[floa
     return spread
 
 
-def _pure_epsilon(total: Total) -> float:
+def _pure_epsilon(total: CanonicalComposition) -> float:
     """Return the sum of the pure releases' epsilons; it is exact, so that 0.1 three times is 0.3."""
     return float(exact_sum([epsilon for epsilon, count in _pure(total) for _ in range(count)]))
 
 
-def _pure(total: Total) -> list[tuple[float, int]]:
+def _pure(total: CanonicalComposition) -> list[tuple[float, int]]:
     """Return the epsilons of pure releases, and how many there are of each."""
     return [(part.epsilon, count) for part, count in total.rest.items() if isinstance(part, PureDP)]
 
@@ -536,17 +541,17 @@ def _local_curve(reports: Counter[Event]) -> LocalCurve:
     return LocalCurve(float(exact_sum(epsilons)), float(exact_sum(deltas)))
 
 
-def _shifted_curve(total: Total, interval: float | None) -> Curve:
+def _shifted_curve(total: CanonicalComposition, interval: float | None) -> Curve:
     """Return the curve of a total that has bounded releases beside others."""
     bounded: Counter[Event] = Counter()
     bounded.update({part: n for part, n in total.rest.items() if isinstance(part, ApproximateDP)})
     sums = _local_curve(bounded)
     return ShiftedCurve(
-        _curve(Total(total.mu_squared, total.rest - bounded), interval), sums.total, sums.least
+        _curve(CanonicalComposition(total.mu_squared, total.rest - bounded), interval), sums.total, sums.least
     )
 
 
-def _out_of_bounds(total: Total) -> bool:
+def _out_of_bounds(total: CanonicalComposition) -> bool:
     """Whether the loss is unbounded, or so large that its distribution would take all memory."""
     expected = total.mu_squared / 2 + _pure_epsilon(total)
     for part, steps in total.rest.items():
@@ -555,14 +560,14 @@ def _out_of_bounds(total: Total) -> bool:
         if not isinstance(part, PoissonGaussian | PoissonRoots):
             return True
         known = _module_of(part)
-        if known.unsampled_loss(part) > MOST_LOSS:
+        if known.unsampled_loss(part) > MAX_LOSS:
             return True
         expected += steps * known.expected_loss(part)
-    return expected > MOST_LOSS
+    return expected > MAX_LOSS
 
 
-def _fitting(total: Total) -> float:
-    """Return the discretisation of a printed number: a small share of the standard deviation of one loss.
+def _display_interval(total: CanonicalComposition) -> float:
+    """Return the discretization of a printed number: a small share of the standard deviation of one loss.
 
     An expected loss is about half of the variance.
     """
@@ -572,16 +577,16 @@ def _fitting(total: Total) -> float:
             expected += times * part.epsilon * math.tanh(part.epsilon / 2)
         elif isinstance(part, PoissonGaussian | PoissonRoots):
             expected += times * _module_of(part).expected_loss(part)
-    return min(CERTIFY_INTERVAL, max(_LEAST_INTERVAL, _CERTIFY_SHARE * math.sqrt(2 * expected / count)))
+    return min(CERTIFY_INTERVAL, max(_MIN_INTERVAL, _CERTIFY_SHARE * math.sqrt(2 * expected / count)))
 
 
-def _widened(interval: float, total: Total) -> float:
+def _double_interval(interval: float, total: CanonicalComposition) -> float:
     """Return an interval, doubled until one step has at most so many points.
 
     Any interval gives a pessimistic curve; where one step loses so much, doubling it hardly raises epsilon.
     """
     longest = max((_module_of(part).width(part) for part in _sampled(total)), default=0.0)
-    while interval < CERTIFY_INTERVAL and longest > interval * _MOST_POINTS:
+    while interval < CERTIFY_INTERVAL and longest > interval * _MAX_POINTS:
         interval *= 2
     widest = max((loss.width(part) for part in total.rest if isinstance(part, PoissonGaussian)), default=0.0)
     while interval >= CERTIFY_INTERVAL and widest > interval * _MOST_WIDE_POINTS:
@@ -589,7 +594,7 @@ def _widened(interval: float, total: Total) -> float:
     return interval
 
 
-def _sampled(total: Total) -> list[PoissonGaussian | PoissonRoots]:
+def _sampled(total: CanonicalComposition) -> list[PoissonGaussian | PoissonRoots]:
     return [part for part in total.rest if isinstance(part, PoissonGaussian | PoissonRoots)]
 
 
@@ -601,7 +606,7 @@ def _module_of(part: PoissonGaussian | PoissonRoots) -> ModuleType:
 def _losses(kinds: tuple[tuple[PoissonGaussian | PoissonRoots | PureDP, int], ...], interval: float) -> Any:
     # Of several bounds on where to cut the tails, one may overflow and is then not the smallest.
     with np.errstate(over="ignore"):
-        if len(kinds) > MOST_KINDS:
+        if len(kinds) > MAX_KINDS:
             return _halves(kinds, interval)
         composed = [_loss(kind, interval).self_compose(count) for kind, count in kinds]
         return reduce(lambda one, other: one.compose(other), composed)

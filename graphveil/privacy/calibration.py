@@ -1,7 +1,7 @@
 """From a budget to the noise: one-sided, so that the certified epsilon is never above the target."""
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.privacy import gaussian
 from graphveil.privacy.unit import NoUnit, Unit
@@ -54,8 +54,8 @@ def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
     >>> round(calibrate_mu(4.0, 1e-5), 8)
     0.9249309
     """
-    _check.positive(epsilon=epsilon, delta=delta)
-    _check.non_negative(slack=slack)
+    checks.positive(epsilon=epsilon, delta=delta)
+    checks.non_negative(slack=slack)
     if slack >= delta:
         raise CalibrationError(
             f"the noise's finite resolution costs {slack:.2g}, all of delta={delta:g}; use a larger delta"
@@ -73,7 +73,7 @@ def auto_delta(unit: Unit, bound: int) -> float:
     >>> auto_delta(UndirectedEdge(), 20_000), auto_delta(UndirectedEdge(), 10**9)
     (1e-07, 1e-10)
     """
-    _check.integer_at_least(1, bound=bound)
+    checks.integer_at_least(1, bound=bound)
     exponent = len(str(10 * bound - 1))  # the smallest with 10^exponent >= 10 B, in whole numbers
     return min(unit.delta_cap, float(f"1e-{exponent}"))
 
@@ -88,7 +88,7 @@ def check_delta(unit: Unit, delta: float | str, bound: int) -> float:
     graphveil.errors.ConfigError: delta=0.01 must be below 1/B = 0.001 (B = 1000 units): a larger delta \
 allows publishing somebody's record outright; pass a smaller delta or delta='auto'
     """
-    _check.integer_at_least(1, bound=bound)
+    checks.integer_at_least(1, bound=bound)
     if isinstance(unit, NoUnit):
         return 0.0
     if delta == "auto":
@@ -97,7 +97,7 @@ allows publishing somebody's record outright; pass a smaller delta or delta='aut
         return found
     if not isinstance(delta, int | float) or isinstance(delta, bool):
         raise ConfigError(f"delta={delta!r} must be a number or 'auto'")
-    _check.non_negative(delta=delta)
+    checks.non_negative(delta=delta)
     if delta == 0:  # pure epsilon-DP: a plan whose noise needs a delta rejects it, see ReleasePlan
         return 0.0
     if delta >= 1:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 
 Relation = Literal["add_remove", "replace"]
 
-MOST_ROOTS = 1 << 8  # that a record may reach: noise for more would leave nothing to learn
+MAX_ROOTS = 1 << 8  # that a record may reach: noise for more would leave nothing to learn
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A Gaussian release with mu = sensitivity / standard deviation, for every neighbouring pair.
+    """A Gaussian release with mu = sensitivity / standard deviation, for every neighboring pair.
 
     >>> Gaussian(0.5).mu
     0.5
@@ -28,7 +28,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.non_negative(mu=self.mu)
+        checks.non_negative(mu=self.mu)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PairwiseGaussian:
         """Check every field."""
         for g, row in enumerate(self.mu_squared):
             for h, value in enumerate(row):
-                _check.non_negative(mu_squared=value)
+                checks.non_negative(mu_squared=value)
                 if len(row) != len(self.mu_squared) or value != self.mu_squared[h][g]:
                     raise ConfigError("mu_squared must be a square symmetric table over pairs of groups")
 
@@ -62,9 +62,9 @@ class PairwiseGaussian:
 
 @dataclass(frozen=True)
 class PureDP:
-    """A release that is (epsilon, 0)-indistinguishable for every neighbouring pair, and no better.
+    """A release that is (epsilon, 0)-indistinguishable for every neighboring pair, and no better.
 
-    What the exact law of its noise is worth at larger deltas is not kept: binary randomised response at the
+    What the exact law of its noise is worth at larger deltas is not kept: binary randomized response at the
     same epsilon, which reveals at least as much, takes its place (Kairouz, Oh, Viswanath, 2015).
 
     >>> PureDP(0.5)
@@ -75,14 +75,14 @@ class PureDP:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.non_negative(epsilon=self.epsilon)
+        checks.non_negative(epsilon=self.epsilon)
 
 
 @dataclass(frozen=True)
 class PoissonGaussian:
     """``steps`` Gaussian releases, each on a Poisson sample with the given rate (DP-SGD).
 
-    ``relation`` is the neighbouring relation of one record: ``add_remove`` (null-out, change C) or
+    ``relation`` is the neighboring relation of one record: ``add_remove`` (null-out, change C) or
     ``replace`` (change 2C); the multiplier is the noise over C.
     """
 
@@ -93,10 +93,10 @@ class PoissonGaussian:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.positive(noise_multiplier=self.noise_multiplier)
-        _check.within(0, 1, sampling_rate=self.sampling_rate)
-        _check.integer_at_least(0, steps=self.steps)
-        _check.one_of(("add_remove", "replace"), relation=self.relation)
+        checks.positive(noise_multiplier=self.noise_multiplier)
+        checks.within(0, 1, sampling_rate=self.sampling_rate)
+        checks.integer_at_least(0, steps=self.steps)
+        checks.one_of(("add_remove", "replace"), relation=self.relation)
 
     @property
     def change(self) -> float:
@@ -126,8 +126,8 @@ class PoissonRoots:
     def __post_init__(self) -> None:
         """Check every field."""
         PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, self.relation)
-        _check.integer_at_least(1, roots=self.roots)
-        _check.within(1, MOST_ROOTS, roots=self.roots)
+        checks.integer_at_least(1, roots=self.roots)
+        checks.within(1, MAX_ROOTS, roots=self.roots)
 
     @property
     def change(self) -> float:
@@ -142,7 +142,7 @@ class NonPrivate:
 
 @dataclass(frozen=True)
 class LocalReport:
-    """What left the randomiser of one record's part: its features, or its label.
+    """What left the randomizer of one record's part: its features, or its label.
 
     It is (epsilon, delta)-indistinguishable whatever the record holds; epsilon inf leaves the part as it is.
 
@@ -156,16 +156,16 @@ class LocalReport:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.one_of(("features", "label"), part=self.part)
-        _check.within(0, math.inf, epsilon=self.epsilon)
-        _check.within(0, 1, delta=self.delta)
+        checks.one_of(("features", "label"), part=self.part)
+        checks.within(0, math.inf, epsilon=self.epsilon)
+        checks.within(0, 1, delta=self.delta)
 
 
 @dataclass(frozen=True)
 class ApproximateDP:
-    """A release that is (epsilon, delta)-indistinguishable for every neighbouring pair, whatever its noise.
+    """A release that is (epsilon, delta)-indistinguishable for every neighboring pair, whatever its noise.
 
-    Randomised response and Laplace noise have delta 0; a random walk that is watched for finitely many steps
+    Randomized response and Laplace noise have delta 0; a random walk that is watched for finitely many steps
     has more. Such events add up: epsilons and deltas each.
 
     >>> ApproximateDP(1.0)
@@ -177,8 +177,8 @@ class ApproximateDP:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.non_negative(epsilon=self.epsilon)
-        _check.within(0, 1, delta=self.delta)
+        checks.non_negative(epsilon=self.epsilon)
+        checks.within(0, 1, delta=self.delta)
 
 
 @dataclass(frozen=True)

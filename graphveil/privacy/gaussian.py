@@ -48,10 +48,12 @@ def deltas_of(epsilons: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.fl
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
-def between(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def normal_interval_probability(
+    low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Return Phi(high) - Phi(low) by quadrature, to machine precision if the two are at most 1 apart.
 
-    >>> round(float(between(np.array([0.0]), np.array([1e-9]))[0] * 1e9), 9)
+    >>> round(float(normal_interval_probability(np.array([0.0]), np.array([1e-9]))[0] * 1e9), 9)
     0.39894228
     """
     middle, half = (low + high) / 2, (high - low) / 2
@@ -104,10 +106,10 @@ def mu_of(epsilon: float, delta: float) -> float:
     return math.exp(root) * (1 - _ROUND_DOWN)
 
 
-def true_positive_rate(false_positive_rate: float, mu: float) -> float:
+def tpr(fpr: float, mu: float) -> float:
     """Return the best true-positive rate of any test at this false-positive rate: Phi(Phi^-1(FPR) + mu).
 
-    >>> round(true_positive_rate(0.01, 0.21373627), 4)
+    >>> round(tpr(0.01, 0.21373627), 4)
     0.0173
     """
-    return float(ndtr(ndtri(false_positive_rate) + mu))
+    return float(ndtr(ndtri(fpr) + mu))

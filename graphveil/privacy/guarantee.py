@@ -8,34 +8,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from graphveil import _check
-from graphveil._local_words import exact_sum, local_statement
-from graphveil._notebook import card
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.ldp_statements import exact_sum, ldp_statement
+from graphveil._util.typed import checked
 from graphveil.errors import PrivacyError, UnitError
-from graphveil.privacy import wording
+from graphveil.privacy import statements
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
 from graphveil.privacy.events import ApproximateDP, Event, OneOf, PureDP, cases_of, compose, within_partition
-from graphveil.privacy.figures import delta_up, figure_up
-from graphveil.privacy.friendships import epsilon_of_edges, epsilon_of_friendships
+from graphveil.privacy.formatting import format_upper_bound, percent_up
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.reports import budgets_of, reports_of, worst_reports
+from graphveil.privacy.group_privacy import multi_edge_epsilon, node_group_epsilon
+from graphveil.privacy.ldp_reports import budgets_of, ldp_reports_of, worst_case_ldp_reports
+from graphveil.privacy.statements import EDGE_USES, EdgeUse
 from graphveil.privacy.unit import (
     DirectedEdge,
-    NodeFeatures,
-    NodePromise,
+    EdgeSubset,
+    LocalAttributes,
+    NodeBoundedDegree,
+    NodeRecord,
     NodeUnit,
     NoUnit,
-    PrivateSlotEdge,
     UndirectedEdge,
     Unit,
     parse_unit,
 )
-from graphveil.privacy.wording import EDGE_USES, EdgeUse
 
 Mode = Literal["strict", "paper"]
-FRIENDSHIPS = (10, 100)  # fixed and public: never a measured degree
-FALSE_ALARMS = 0.01
+GROUP_SIZES = (10, 100)  # fixed and public: never a measured degree
+FALSE_POSITIVE_RATE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class Guarantee:
     statement then says so first.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> g = Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
-    >>> round(g.epsilon, 3), round(g.attacker_rate, 4)
+    >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
+    >>> round(g.epsilon, 3), round(g.max_tpr(), 4)
     (1.0, 0.0173)
     """
 
@@ -63,30 +63,19 @@ class Guarantee:
     not_covered: str = ""
     deviations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    one_way: bool = True
+    linear_group_scaling: bool = True
     replace_one: bool = False
     max_degree: int | None = None
-    edge_use: EdgeUse = "asked"
+    edge_use: EdgeUse = "queried"
     edge_mu: float | None = None
     received: bool = False
     graph: bool = False
     labels_public: bool = False
-    beside: "tuple[Guarantee, ...]" = ()
-
-    def _repr_html_(self) -> str:
-        """Show the figures, and the statement below them, in a notebook."""
-        facts = [
-            ("unit", self.unit),
-            ("epsilon", figure_up(self.epsilon)),
-            ("delta", delta_up(self.delta)),
-            ("releases", f"{self.releases:,}"),
-            ("valid", "yes" if self.valid else "no"),
-        ]
-        return card("Guarantee", facts, self.statement())
+    additional: "tuple[Guarantee, ...]" = ()
 
     @classmethod
     @checked
-    def of(
+    def from_event(
         cls,
         unit: Unit,
         event: Event,
@@ -97,13 +86,13 @@ class Guarantee:
         mode: Mode = "strict",
         deviations: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
-        one_way: bool = True,
-        edge_use: EdgeUse = "asked",
+        linear_group_scaling: bool = True,
+        edge_use: EdgeUse = "queried",
         edge_mu: float | None = None,
         received: bool = False,
         graph: bool = False,
         labels_public: bool = False,
-        beside: "tuple[Guarantee, ...]" = (),
+        additional: "tuple[Guarantee, ...]" = (),
     ) -> "Guarantee":
         """Account for an event.
 
@@ -117,32 +106,34 @@ class Guarantee:
             mode: strict, or a paper's.
             deviations: why the guarantee is not valid, if it is not.
             notes: what the statement says besides.
-            one_way: False marks rows alone, of equal weights and noise in both directions of an edge.
+            linear_group_scaling: False marks rows alone, of equal weights and noise in both directions of an
+                edge.
             edge_use: under node units: whether edges are ``never`` read, ``asked`` through noisy answers
                 alone, or also ``read`` where a prediction is made, from its node's own list; or those of
-                ``neighbours`` are read, too, so that weights alone are covered and no prediction.
-            edge_mu: under ``node-owner``: a bound on the mu of one mutual edge, which stands in two records;
+                ``neighbors`` are read, too, so that weights alone are covered and no prediction.
+            edge_mu: under ``node-record``: a bound on the mu of one mutual edge, which stands in two records;
                 None if there is no such bound.
-            received: under ``node-features``: only reports arrived here, and nobody randomised them here.
+            received: under ``local-attributes``: only reports arrived here, and nobody randomized them here.
             graph: whether a whole graph was released, and everything else follows from it.
-            labels_public: under ``node-features``: only features are randomised, and labels are known.
-            beside: guarantees about something else, which are never added to this one.
+            labels_public: under ``local-attributes``: only features are randomized, and labels are known.
+            additional: guarantees about something else, which are never added to this one.
 
         Raises:
             UnitError: a prediction reads edges that the unit protects as somebody else's.
 
-        >>> from graphveil.privacy import ByGroup, Gaussian, NodeOwner, PoissonGaussian
-        >>> from graphveil.privacy.figures import figure_up
+        >>> from graphveil.privacy import ByGroup, Gaussian, NodeRecord, PoissonGaussian
+        >>> from graphveil.privacy.formatting import format_upper_bound, percent_up
         >>> event = ByGroup("train/val", (PoissonGaussian(2.0, 0.0128, 781), Gaussian(0.2)))
-        >>> owner = Guarantee.of(NodeOwner(), event, delta=1e-5, releases=2, edge_mu=0.1)
-        >>> figure_up(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.statement()
+        >>> owner = Guarantee.from_event(NodeRecord(), event, delta=1e-5, releases=2, edge_mu=0.1)
+        >>> format_upper_bound(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.formal_statement()
         ('0.7256', True)
         """
-        _check.within(0, 1, delta=delta)
-        if isinstance(unit, NodePromise) and edge_use == "read":
+        checks.within(0, 1, delta=delta)
+        if isinstance(unit, NodeBoundedDegree) and edge_use == "read":
             raise UnitError(
-                "under unit 'node-promise' an edge belongs to both of its ends, so a prediction that reads "
-                "its node's list depends on the others on it; use 'node-owner', or do not read own edges"
+                "under unit 'node-bounded-degree' an edge belongs to both of its ends, so a prediction that "
+                "reads "
+                "its node's list depends on the others on it; use 'node-record', or do not read own edges"
             )
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(
@@ -154,23 +145,23 @@ class Guarantee:
             slack=slack,
             valid=not deviations and not isinstance(unit, NoUnit),
             mode=mode,
-            covers=wording.FEATURES_COVER if labels_public else unit.covers,
-            not_covered=_not_covered(unit, edge_use, labels_public=labels_public, alone=not beside),
+            covers=statements.FEATURES_COVER if labels_public else unit.covers,
+            not_covered=_not_covered(unit, edge_use, labels_public=labels_public, alone=not additional),
             deviations=deviations,
             notes=notes,
-            one_way=one_way,
+            linear_group_scaling=linear_group_scaling,
             replace_one=isinstance(unit, NodeUnit) and unit.replace_one,
-            max_degree=unit.max_degree if isinstance(unit, NodePromise) else None,
+            max_degree=unit.max_degree if isinstance(unit, NodeBoundedDegree) else None,
             edge_use=edge_use,
             edge_mu=edge_mu,
             received=received,
             graph=graph,
             labels_public=labels_public,
-            beside=beside,
+            additional=additional,
         )
 
     @classmethod
-    def together(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
+    def compose(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
         """Return the guarantee of several releases on the same data, everything told about them included.
 
         Each has groups of its own: two runs have two splits, so a record that trains in one may validate in
@@ -185,7 +176,7 @@ class Guarantee:
         first = guarantees[0]
         numbered = [within_partition(one.event, str(number)) for number, one in enumerate(guarantees)]
         event = compose(*numbered)
-        local = isinstance(first.protected, NodeFeatures)  # whose reports have a delta of their own each
+        local = isinstance(first.protected, LocalAttributes)  # whose reports have a delta of their own each
         delta = float(exact_sum([guarantee.delta for guarantee in guarantees])) if local else first.delta
         whole = replace(
             _common(guarantees),
@@ -194,17 +185,17 @@ class Guarantee:
             slack=sum(guarantee.slack for guarantee in guarantees),
             edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
             edge_mu=_mutual_mu(guarantees),
-            beside=_all_beside(guarantees),
+            additional=_merge_additional(guarantees),
         )
         return replace(whole, epsilon=whole._at(whole.curve))
 
     @classmethod
-    def worst_of(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
+    def compose_parallel(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
         """Return the guarantee of releases on data sets of which any unit is in one only: the worst of them.
 
         Each has its own curve, and the worst at each figure counts: an edge with many sampled steps may be
         worse at one delta, and one with a large mu at another. Words and delta are the first one's,
-        deviations are everybody's, and all releases count. Of records that are randomised one by one it is
+        deviations are everybody's, and all releases count. Of records that are randomized one by one it is
         the largest budget of each part: what somebody in one data set only has told depends on its features
         no more than the largest sum over one of them, nor on its label. What stands beside them adds up all
         the same: that no edge is in two data sets says nothing about people.
@@ -214,9 +205,11 @@ class Guarantee:
 
         >>> from graphveil.privacy import Gaussian, UndirectedEdge
         >>> one, two = (
-        ...     Guarantee.of(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1) for mu in (0.1, 0.2)
+        ...     Guarantee.from_event(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1)
+        ...     for mu in (0.1, 0.2)
         ... )
-        >>> Guarantee.worst_of([one, two]).epsilon == two.epsilon < Guarantee.together([one, two]).epsilon
+        >>> Guarantee.compose_parallel([one, two]).epsilon == two.epsilon < Guarantee.compose([one,
+        ...     two]).epsilon
         True
         """
         first = guarantees[0]
@@ -227,14 +220,14 @@ class Guarantee:
                 "only edges of one unit lie in one data set each; what protects records, or different units, "
                 "is stated each on its own"
             )
-        if isinstance(first.protected, NodeFeatures):
-            reports = worst_reports([one.event for one in guarantees])
-            delta = float(exact_sum([report.delta for report in reports_of(reports)]))
+        if isinstance(first.protected, LocalAttributes):
+            reports = worst_case_ldp_reports([one.event for one in guarantees])
+            delta = float(exact_sum([report.delta for report in ldp_reports_of(reports)]))
             worst = replace(_common(guarantees), event=reports, delta=delta)
         else:
             cases, slack = OneOf(tuple(one.event for one in guarantees)), max(one.slack for one in guarantees)
             worst = replace(_common(guarantees), event=cases, slack=slack)
-        return replace(worst, epsilon=worst._at(worst.curve), beside=_all_beside(guarantees))
+        return replace(worst, epsilon=worst._at(worst.curve), additional=_merge_additional(guarantees))
 
     @property
     def protected(self) -> Unit:
@@ -246,15 +239,34 @@ class Guarantee:
         """The whole privacy curve."""
         return NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(self.event)
 
-    @property
-    def attacker_rate(self) -> float:
-        """The largest true-positive rate of any attacker at 1 % false positives, for one unit."""
-        return min(1.0, self.curve.true_positive_rate(FALSE_ALARMS) + self.slack)
+    def max_tpr(self, fpr: float = FALSE_POSITIVE_RATE) -> float:
+        """Return the attack bound: the largest true-positive rate of any attacker at a false-positive rate.
+
+        Args:
+            fpr: The false-positive rate, between 0 and 1.
+
+        Returns:
+            The bound for one unit of protection, as a fraction. Its assumptions are those of the guarantee.
+
+        Raises:
+            ConfigError: If ``fpr`` is outside [0, 1].
+
+        Privacy:
+            Reads: the guarantee alone. Charges: nothing.
+
+        Example:
+            >>> from graphveil.privacy import Gaussian, UndirectedEdge
+            >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.2), delta=1e-7, releases=1)
+            >>> round(g.max_tpr(), 4), round(g.max_tpr(fpr=0.1), 3)
+            (0.0167, 0.14)
+        """
+        checks.within(0, 1, fpr=fpr)
+        return min(1.0, self.curve.tpr(fpr) + self.slack)
 
     @property
     def local_budgets(self) -> tuple[float, float] | None:
-        """Under ``node-features``: what the reports on one record's features cost, and those on its label."""
-        if self.unit != NodeFeatures.name:
+        """Under ``local-attributes``: what LDP reports on one record's features and on its label cost."""
+        if self.unit != LocalAttributes.name:
             return None
         features, label = budgets_of(self.event, "features"), budgets_of(self.event, "label")
         label = [math.inf] if self.labels_public else label
@@ -262,82 +274,100 @@ class Guarantee:
 
     @property
     def edge_epsilon(self) -> float | None:
-        """Epsilon of one mutual edge under ``node-owner``, None where no figure is proved."""
+        """Epsilon of one mutual edge under ``node-record``, None where no figure is proved."""
         if self.edge_use == "never":
             return 0.0
-        if self.edge_mu is None or self.edge_use in ("read", "neighbours"):
+        if self.edge_mu is None or self.edge_use in ("read", "neighbors"):
             return None
         return epsilon_of(self.edge_mu, self._left) if self._left > 0 else math.inf
 
     @property
     def mutual_epsilon(self) -> float:
         """Epsilon for both stored directions of one friendship: two rows, or worse."""
-        return epsilon_of_edges(self.event, 2, 2 if self.one_way else math.sqrt(2), self._left)
+        return multi_edge_epsilon(self.event, 2, 2 if self.linear_group_scaling else math.sqrt(2), self._left)
 
     @checked
-    def group_epsilon(self, friendships: int) -> float:
+    def group_epsilon(self, num_edges: int) -> float:
         """Return epsilon, under units of edges, for all of one person's friendships, if there are so many.
 
         Raises:
             UnitError: the unit is no unit of edges.
 
         >>> from graphveil.privacy import Gaussian, UndirectedEdge
-        >>> g = Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
+        >>> g = Guarantee.from_event(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
         >>> round(g.group_epsilon(10), 3)
         12.892
         """
-        _check.integer_at_least(1, friendships=friendships)
-        unit, one_way = self.protected, self.one_way
+        checks.integer_at_least(1, num_edges=num_edges)
+        unit, linear_group_scaling = self.protected, self.linear_group_scaling
         if not isinstance(unit, UndirectedEdge | DirectedEdge):
             raise UnitError(f"unit {self.unit!r} has no figure for several edges; a record's is epsilon")
         directed = isinstance(unit, DirectedEdge)
-        return epsilon_of_friendships(self.event, friendships, self._left, directed=directed, one_way=one_way)
+        return node_group_epsilon(
+            self.event, num_edges, self._left, directed=directed, linear_group_scaling=linear_group_scaling
+        )
 
     def with_deviations(self, *more: str) -> "Guarantee":
         """Return the guarantee with further deviations listed, each once; with any it is not valid."""
         listed = tuple(dict.fromkeys((*self.deviations, *more)))
         return replace(self, deviations=listed, valid=self.valid and not listed)
 
-    def with_beside(self, *others: "Guarantee") -> "Guarantee":
+    def with_additional(self, *others: "Guarantee") -> "Guarantee":
         """Return the guarantee with others beside it, about something else, which are never added to it."""
         uncovered = _not_covered(self.protected, self.edge_use, labels_public=False, alone=not others)
-        return replace(self, beside=others, not_covered=uncovered)
+        return replace(self, additional=others, not_covered=uncovered)
 
-    def voided_by(self, other: "Guarantee") -> "Guarantee":
+    def invalidated_by(self, other: "Guarantee") -> "Guarantee":
         """Return the guarantee with the deviations of another one that it rests on, part by part."""
-        pairs = zip(self.beside, other.beside, strict=True)
-        beside = tuple(own.with_deviations(*others.deviations) for own, others in pairs)
-        return replace(self.with_deviations(*other.deviations), beside=beside)
+        pairs = zip(self.additional, other.additional, strict=True)
+        additional = tuple(own.with_deviations(*others.deviations) for own, others in pairs)
+        return replace(self.with_deviations(*other.deviations), additional=additional)
 
-    def wholly_with_deviations(self, *more: str) -> "Guarantee":
+    def with_deviations_everywhere(self, *more: str) -> "Guarantee":
         """Return the guarantee with further deviations of everything that was released."""
-        beside = tuple(one.with_deviations(*more) for one in self.beside)
-        return replace(self.with_deviations(*more), beside=beside)
+        additional = tuple(one.with_deviations(*more) for one in self.additional)
+        return replace(self.with_deviations(*more), additional=additional)
 
     @property
     def all_valid(self) -> bool:
         """Whether this guarantee holds, and all that stand beside it."""
-        return self.valid and all(one.valid for one in self.beside)
+        return self.valid and all(one.valid for one in self.additional)
 
     @checked
     def repeated(self, runs: int) -> "Guarantee":
         """Return the guarantee of ``runs`` equal releases on the same data together, each of a split."""
-        _check.integer_at_least(1, runs=runs)
-        return Guarantee.together([self] * runs)
+        checks.integer_at_least(1, runs=runs)
+        return Guarantee.compose([self] * runs)
 
-    def statement(self) -> str:
+    def summary(self) -> str:
+        """Return what the guarantee means, for readers who do not know differential privacy.
+
+        Example:
+            >>> from graphveil.privacy import Gaussian, UndirectedEdge
+            >>> invalid = Guarantee.from_event(
+            ...     UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1, deviations=("a flaw",)
+            ... )
+            >>> invalid.summary().startswith("No valid guarantee")
+            True
+        """
+        text = _summary(self)
+        if not self.valid and self.unit != NoUnit.name:
+            text = f"No valid guarantee, because of the deviations that are listed. Without them: {text}"
+        return " ".join([text, *(one.summary() for one in self.additional)])
+
+    def formal_statement(self) -> str:
         """Return the guarantee in words, beginning with its deviations if it has any."""
-        if not self.beside:
+        if not self.additional:
             return self._alone()
-        numbered = enumerate((self, *self.beside), start=1)
-        return " ".join([wording.SEVERAL, *(f"({number}) {one._alone()}" for number, one in numbered)])
+        numbered = enumerate((self, *self.additional), start=1)
+        return " ".join([statements.SEVERAL, *(f"({number}) {one._alone()}" for number, one in numbered)])
 
     def _alone(self) -> str:
         """Return this guarantee in words, without those beside it."""
         parts = [self._core()]
         parts += [f"Note: {note}." for note in self.notes]
         if self.unit != NoUnit.name:
-            parts.append(self._adds_up)
+            parts.append(self._composition_note)
         if self.deviations:
             listed = "; ".join(self.deviations)
             parts.insert(
@@ -359,9 +389,9 @@ class Guarantee:
             "not_covered": self.not_covered,
             "deviations": list(self.deviations),
             "notes": list(self.notes),
-            "tpr_at_1pct_fpr": self.attacker_rate,
-            "statement": self.statement(),
-            **({"beside": [one.as_dict() for one in self.beside]} if self.beside else {}),
+            "max_tpr_at_1pct_fpr": self.max_tpr(),
+            "statement": self.formal_statement(),
+            **({"additional": [one.as_dict() for one in self.additional]} if self.additional else {}),
         } | self._of_records()
 
     def _of_records(self) -> dict[str, Any]:
@@ -383,40 +413,42 @@ class Guarantee:
         unit = self.protected
         if isinstance(unit, NodeUnit):
             use, edge, sampled = self.edge_use, self.edge_epsilon, total_mu(self.event) is None
-            return wording.of_records(
+            return statements.record_statement(
                 unit, self.epsilon, self.delta, edge_use=use, edge=edge, sampled=sampled
             )
-        if isinstance(unit, NodeFeatures):
-            said = budgets_of(self.event, "features"), budgets_of(self.event, "label")
-            deltas = [report.delta for report in reports_of(self.event)]
+        if isinstance(unit, LocalAttributes):
+            budgets = budgets_of(self.event, "features"), budgets_of(self.event, "label")
+            deltas = [report.delta for report in ldp_reports_of(self.event)]
             if self.labels_public:
-                return wording.of_features(said[0], deltas)
-            return local_statement(*said, deltas, on_devices=None if self.received else False)
+                return statements.local_attributes_statement(budgets[0], deltas)
+            return ldp_statement(*budgets, deltas, on_clients=None if self.received else False)
         if isinstance(unit, NoUnit):
-            return wording.NONE
+            return statements.NONE
         if self.releases == 0:
-            return wording.UNTOUCHED
-        if isinstance(unit, PrivateSlotEdge):
-            return wording.of_slots(self.epsilon, self.delta, alone=not self.beside)
-        groups = {count: self.group_epsilon(count) for count in FRIENDSHIPS}
+            return statements.EDGES_NOT_READ
+        if isinstance(unit, EdgeSubset):
+            return statements.edge_subset_statement(self.epsilon, self.delta, alone=not self.additional)
+        groups = {count: self.group_epsilon(count) for count in GROUP_SIZES}
         figures = self.epsilon, self.delta, self.releases
-        return wording.of_edges(unit, *figures, groups=groups, mutual=self.mutual_epsilon, graph=self.graph)
+        return statements.edge_statement(
+            unit, *figures, groups=groups, mutual=self.mutual_epsilon, graph=self.graph
+        )
 
     @property
-    def _adds_up(self) -> str:
+    def _composition_note(self) -> str:
         """What other releases of the same data cost together with this one."""
         if self.local_budgets:
-            return wording.LOCAL_ADDS_UP
+            return statements.LOCAL_COMPOSITION_NOTE
         parts = [part for case in cases_of(self.event) for part in case.events]
         if parts and all(isinstance(part, PureDP) for part in parts):
-            return wording.PURE.format(pure=figure_up(self.curve.epsilon(0.0)))
-        if self.delta_booked:
-            return wording.BOTH_ADD_UP
+            return statements.PURE.format(pure=format_upper_bound(self.curve.epsilon(0.0)))
+        if self.additive_delta:
+            return statements.APPROXIMATE_COMPOSITION_NOTE
         budgets = any(isinstance(part, ApproximateDP | PureDP) for part in parts)
-        return wording.EPSILON_ADDS_UP if budgets else wording.ADDS_UP
+        return statements.PURE_COMPOSITION_NOTE if budgets else statements.COMPOSITION_NOTE
 
     @property
-    def delta_booked(self) -> float:
+    def additive_delta(self) -> float:
         """The part of delta that adds up with that of others: what no epsilon, however large, buys."""
         cases = (case.events for case in cases_of(self.event))
         return max(
@@ -441,27 +473,27 @@ def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
         releases=sum(one.releases for one in guarantees),
         valid=all(one.valid for one in guarantees),
         deviations=tuple(dict.fromkeys(word for one in guarantees for word in one.deviations)),
-        one_way=any(one.one_way for one in guarantees),
+        linear_group_scaling=any(one.linear_group_scaling for one in guarantees),
         received=all(one.received for one in guarantees),
         graph=all(one.graph for one in guarantees),
     )
 
 
-def _all_beside(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
+def _merge_additional(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
     """Return what stands beside several guarantees, each kind with all of its own."""
-    kinds = zip(*(one.beside for one in guarantees), strict=True)
-    return tuple(Guarantee.together(kind) for kind in kinds)
+    kinds = zip(*(one.additional for one in guarantees), strict=True)
+    return tuple(Guarantee.compose(kind) for kind in kinds)
 
 
 def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: bool) -> str:
     """Return what a guarantee says nothing about."""
     if labels_public:
-        return wording.FEATURES_NOT_COVERED
-    if edge_use == "neighbours":
-        return wording.WEIGHTS_ALONE
+        return statements.FEATURES_NOT_COVERED
+    if edge_use == "neighbors":
+        return statements.WEIGHTS_ALONE
     if edge_use == "read":
-        return wording.LIST_NOT_COVERED
-    return unit.not_covered if alone else wording.SLOTS_NOT_COVERED
+        return statements.LIST_NOT_COVERED
+    return unit.not_covered if alone else statements.SLOTS_NOT_COVERED
 
 
 def _mutual_mu(guarantees: Sequence[Guarantee]) -> float | None:
@@ -472,3 +504,98 @@ def _mutual_mu(guarantees: Sequence[Guarantee]) -> float | None:
     ]
     known = [square for square in squares if square is not None]
     return math.sqrt(sum(known)) if len(known) == len(squares) else None
+
+
+_PROTECTED_EDGE = {
+    "undirected-edge": "whether two particular people are connected",
+    EdgeSubset.name: "whether two particular people of the list have a private edge",
+    DirectedEdge.name: "whether one particular person's stored link to another exists",
+}
+_RECORD = {
+    NodeRecord.name: "features, label and the edges that the person declares",
+    NodeBoundedDegree.name: "features, label and all of the person's edges",
+}
+
+
+def _summary(guarantee: Guarantee) -> str:
+    if guarantee.unit == NoUnit.name:
+        return (
+            "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "
+            "trained on. Use it inside, as a reference, and do not publish it."
+        )
+    if guarantee.labels_public:
+        return _summary_of_features(guarantee)
+    if guarantee.unit == LocalAttributes.name:
+        return _summary_of_reports(guarantee)
+    if guarantee.unit in _RECORD:
+        return _summary_of_records(guarantee)
+    secret = _PROTECTED_EDGE[guarantee.unit]
+    if guarantee.releases == 0:
+        return f"The model was trained without looking at the edges, so it cannot tell {secret}."
+    return (
+        f"Suppose that an attacker knows everything except {secret}: all other edges, everybody's features "
+        "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
+        f"the edges that do not exist, any test finds at most {percent_up(guarantee.max_tpr())} in 100 "
+        "of those that do; guessing blindly finds 1. "
+        f"{_ATTACKS}."
+    )
+
+
+# Noise comes from AES-CTR under keys that HMAC derives: delta holds against bounded attackers.
+_ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA256 are secure"
+
+
+def _summary_of_records(guarantee: Guarantee) -> str:
+    record = _RECORD[guarantee.unit]
+    attacker_question = f"which of two records ({record}) a particular person has"
+    classes = "people with the one record", "those with the other"
+    if not guarantee.replace_one:
+        attacker_question = f"whether a particular person's record ({record}) was used"
+        classes = "people who were left out", "those who were not"
+    return (
+        f"Suppose that an attacker knows everybody else's record and asks {attacker_question}. The attacker "
+        "sees all that "
+        "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
+        f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
+        f"{classes[1]}; guessing blindly finds 1. "
+        f"{_ATTACKS}."
+        f"{_proviso(guarantee)}"
+    )
+
+
+def _summary_of_reports(guarantee: Guarantee) -> str:
+    if not math.isfinite(guarantee.epsilon):
+        return (
+            "A part of each person's record is used as it is, and whoever sees what this run gives out may "
+            "learn it. What is randomized, and how strongly, stands above."
+        )
+    return (
+        "Suppose that an attacker sees everything that was computed here, the randomized records included, "
+        "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
+        "for 1 in 100 of those with the one, any test finds at most "
+        f"{percent_up(guarantee.max_tpr())} in 100 of those with the other; guessing blindly finds 1. "
+        f"{_ATTACKS}, and nobody who collects the randomized "
+        "records has to be trusted. It is not about labels of "
+        "test nodes, which the test score reads, nor about who is connected with whom."
+    )
+
+
+def _summary_of_features(guarantee: Guarantee) -> str:
+    if not math.isfinite(guarantee.epsilon):
+        return "Everybody's features are used as they are, and what this run gives out may show them."
+    return (
+        "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, "
+        "and asks which of two lists of features a particular person has. Accepting a false alarm for 1 in "
+        f"100 of those with the one, any test finds at most {percent_up(guarantee.max_tpr())} in 100 of "
+        "those with the other; guessing blindly finds 1."
+    )
+
+
+def _proviso(guarantee: Guarantee) -> str:
+    if guarantee.edge_use == "never":
+        return ""
+    if guarantee.unit == NodeBoundedDegree.name:
+        return (
+            " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
+        )
+    return " A friendship that both friends declare stands in two records and is protected less well."

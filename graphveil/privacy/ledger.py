@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from graphveil import _check
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.typed import checked
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.calibration import check_proved_delta
 from graphveil.privacy.events import Event, compose
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.unit import Unit
 
 # One lock for all ledgers in memory: what one thread has checked, no other changes before it is recorded, and
@@ -41,7 +41,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         """Refuse a slack that is no share: a negative one would lower the price of the others."""
-        _check.within(0, 1, slack=self.slack)
+        checks.within(0, 1, slack=self.slack)
 
 
 class PrivacyLedger(Protocol):
@@ -57,13 +57,13 @@ class PrivacyLedger(Protocol):
     def check(self, entry: Entry) -> None:
         """Raise what :meth:`record` would, and record nothing."""
 
-    def holds(self, release_id: str) -> bool:
+    def contains(self, release_id: str) -> bool:
         """Whether a release is recorded, and was not withdrawn."""
 
     def commit(self, release_id: str) -> None:
         """Note that noise is about to be drawn; raise :class:`BudgetError` for what is not recorded."""
 
-    def withdraw(self, release_id: str) -> bool:
+    def refund(self, release_id: str) -> bool:
         """Give a release back that was never committed; whether that could be done."""
 
     def __len__(self) -> int:
@@ -96,8 +96,8 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         if (epsilon is None) != (delta is None):
             raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
         if epsilon is not None and delta is not None:
-            _check.non_negative(epsilon=epsilon)
-            _check.within(0, 1, delta=delta)
+            checks.non_negative(epsilon=epsilon)
+            checks.within(0, 1, delta=delta)
             if delta:
                 check_proved_delta(delta)
         self._epsilon, self._delta = epsilon, delta
@@ -128,7 +128,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         with _RECORDING:
             self._check(entry)
 
-    def holds(self, release_id: str) -> bool:
+    def contains(self, release_id: str) -> bool:
         """Whether a release is recorded."""
         return any(known.release_id == release_id for known in self._entries)
 
@@ -136,18 +136,18 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         """Note that noise is about to be drawn."""
         self._check_process()
         with _RECORDING:
-            if not self.holds(release_id):
+            if not self.contains(release_id):
                 raise BudgetError(
                     f"release {release_id} is not recorded any more, so nothing may be drawn for it; open a "
                     "new one"
                 )
             self._committed.add(release_id)
 
-    def withdraw(self, release_id: str) -> bool:
+    def refund(self, release_id: str) -> bool:
         """Give a release back that was never committed; whether that could be done."""
         self._check_process()
         with _RECORDING:
-            if release_id in self._committed or not self.holds(release_id):
+            if release_id in self._committed or not self.contains(release_id):
                 return False
             self._entries = [entry for entry in self._entries if entry.release_id != release_id]
             return True
@@ -183,7 +183,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
 
     def _check(self, entry: Entry) -> None:
         self._check_process()
-        if self.holds(entry.release_id):
+        if self.contains(entry.release_id):
             raise BudgetError(f"release {entry.release_id} is already recorded; a new release needs a new id")
         self._check_limit(entry)
 
@@ -194,8 +194,10 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         if not after <= self._epsilon:  # what is no number fits no limit
             spent = _epsilon(self._entries, self._delta)
             raise BudgetError(
-                f"the release {entry.label!r} would bring the total to epsilon {figure_up(after)} at delta "
-                f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {figure_up(spent)}; ask for "
+                f"the release {entry.label!r} would bring the total to epsilon {format_upper_bound(after)} "
+                "at delta "
+                f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {format_upper_bound(spent)}; "
+                "ask for "
                 "a smaller epsilon, or raise the limit"
             )
 
@@ -223,33 +225,33 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
             self.check(entry)
             recorded: list[PrivacyLedger] = []
             try:
-                for ledger in self._lacking(entry):
+                for ledger in self._ledgers_without(entry):
                     ledger.record(entry)
                     recorded.append(ledger)
             except BaseException:  # another process may have been quicker, or a database gone
                 for ledger in recorded:
-                    ledger.withdraw(entry.release_id)
+                    ledger.refund(entry.release_id)
                 raise
 
     def check(self, entry: Entry) -> None:
         """Raise what the first ledger that refuses would raise."""
-        lacking = self._lacking(entry)
-        for ledger in lacking or self._ledgers[:1]:
+        missing = self._ledgers_without(entry)
+        for ledger in missing or self._ledgers[:1]:
             ledger.check(entry)
 
-    def holds(self, release_id: str) -> bool:
+    def contains(self, release_id: str) -> bool:
         """Whether a release is recorded in every one of the ledgers."""
-        return all(ledger.holds(release_id) for ledger in self._ledgers)
+        return all(ledger.contains(release_id) for ledger in self._ledgers)
 
     def commit(self, release_id: str) -> None:
         """Note in every ledger that noise is about to be drawn."""
         for ledger in self._ledgers:
             ledger.commit(release_id)
 
-    def withdraw(self, release_id: str) -> bool:
+    def refund(self, release_id: str) -> bool:
         """Give a release back in every ledger; whether that could be done in all."""
-        withdrawn = [ledger.withdraw(release_id) for ledger in self._ledgers]
-        return all(withdrawn)
+        refunded = [ledger.refund(release_id) for ledger in self._ledgers]
+        return all(refunded)
 
     def __len__(self) -> int:
         """How many releases are recorded in the fullest of the ledgers."""
@@ -266,9 +268,9 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
         everywhere = [{entry.release_id for entry in entries} for entries in others]
         return tuple(entry for entry in first if all(entry.release_id in ids for ids in everywhere))
 
-    def _lacking(self, entry: Entry) -> list[PrivacyLedger]:
+    def _ledgers_without(self, entry: Entry) -> list[PrivacyLedger]:
         """Return the ledgers without the entry: an interrupted recording has reached some of them only."""
-        return [ledger for ledger in self._ledgers if not ledger.holds(entry.release_id)]
+        return [ledger for ledger in self._ledgers if not ledger.contains(entry.release_id)]
 
 
 def _epsilon(entries: list[Entry], delta: float) -> float:
@@ -318,7 +320,7 @@ def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
         BudgetError: the edges are charged already, or are a union of sets with a ledger each.
     """
     edge_set = _edges(edge_set)
-    if not all(hasattr(ledger, name) for name in ("record", "check", "holds", "commit", "withdraw")):
+    if not all(hasattr(ledger, name) for name in ("record", "check", "contains", "commit", "refund")):
         raise ConfigError(f"a ledger is needed, not a {type(ledger).__name__}; MemoryLedger() makes one")
     if len(_parts(edge_set)) > 1:
         raise BudgetError(

@@ -1,6 +1,6 @@
 """The privacy loss of one noisy training step on a Poisson sample, as a pessimistic distribution on a grid.
 
-With P and Q the outputs of a step on neighbouring data, everything about it follows from its hockey-stick
+With P and Q the outputs of a step on neighboring data, everything about it follows from its hockey-stick
 divergence delta(epsilon) = sup over sets S of P(S) - e^epsilon Q(S), which is known in closed form here. The
 distribution through its values on a grid ("connect the dots", Doroshenko et al., 2022) has a larger delta
 everywhere else, also after composition.
@@ -15,12 +15,12 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from graphveil.privacy.events import PoissonGaussian
-from graphveil.privacy.gaussian import between, deltas_of
+from graphveil.privacy.gaussian import deltas_of, normal_interval_probability
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; what lies beyond counts as revealed
-LEAST_RATE = 1e-12  # a smaller rate costs as much as this
+MIN_RATE = 1e-12  # a smaller rate costs as much as this
 SMALL = 0.05  # a shift of less is computed in differences, which do not cancel
 _TINY = 1e-300
 _SPARSE = 1000  # points up to which dp-accounting keeps a distribution sparse
@@ -79,7 +79,9 @@ def replaced(epsilons: Floats, rate: float, mu: float) -> Floats:
     x = (epsilons / 2 + np.arcsinh(spread)) / mu
     if mu < SMALL:
         below = (1 - rate) * ndtr(-x) + rate * ndtr(-mu - x)
-        return np.clip(rate * between(-mu - x, mu - x) - np.expm1(epsilons) * below, 0.0, 1.0)
+        return np.clip(
+            rate * normal_interval_probability(-mu - x, mu - x) - np.expm1(epsilons) * below, 0.0, 1.0
+        )
     common = (1 - rate) * ndtr(-x)
     larger, smaller = common + rate * ndtr(mu - x), common + rate * ndtr(-mu - x)
     return np.clip(larger - np.exp(epsilons) * smaller, 0.0, 1.0)
@@ -88,7 +90,9 @@ def replaced(epsilons: Floats, rate: float, mu: float) -> Floats:
 def _small(epsilons: Floats, mu: float) -> Floats:
     """Return a Gaussian's delta(epsilon; mu) for a small mu, relative to which it is exact."""
     middle = -epsilons / mu
-    found = between(middle - mu / 2, middle + mu / 2) - np.expm1(epsilons) * ndtr(middle - mu / 2)
+    found = normal_interval_probability(middle - mu / 2, middle + mu / 2) - np.expm1(epsilons) * ndtr(
+        middle - mu / 2
+    )
     return np.clip(found, 0.0, 1.0)
 
 
@@ -111,7 +115,7 @@ def expected_loss(event: PoissonGaussian) -> float:
 
 def _ends(event: PoissonGaussian) -> tuple[float, float]:
     """Return the smallest and the largest loss of a step in which the record is in P."""
-    rate = max(event.sampling_rate, LEAST_RATE)
+    rate = max(event.sampling_rate, MIN_RATE)
     never = math.log1p(-rate)  # the logarithm of the probability that the record is not sampled
     top = float(np.logaddexp(never, math.log(rate) + unsampled_loss(event)))
     if 1 / event.noise_multiplier < SMALL:  # nothing that matters is further down
@@ -129,17 +133,17 @@ def width(event: PoissonGaussian) -> float:
 def step_loss(event: PoissonGaussian, interval: float) -> Any:
     """Return the loss distribution of one step, whatever ``event.steps`` says, on multiples of ``interval``.
 
-    Both directions of the relation are kept apart: whichever of the two neighbours is the real one stays so
+    Both directions of the relation are kept apart: whichever of the two neighbors is the real one stays so
     in all steps, so each direction composes on its own, and the worse one counts.
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    rate, mu = max(event.sampling_rate, LEAST_RATE), 1 / event.noise_multiplier
+    rate, mu = max(event.sampling_rate, MIN_RATE), 1 / event.noise_multiplier
     never, top = _ends(event)
     if event.relation == "replace":
-        grid = Grid(never - top, top - never, interval)
+        grid = LossGrid(never - top, top - never, interval)
         return PrivacyLossDistribution(grid.through(replaced(grid.points, rate, mu)))
-    grid, back = Grid(never, top, interval), Grid(-top, -never, interval)
+    grid, back = LossGrid(never, top, interval), LossGrid(-top, -never, interval)
     return PrivacyLossDistribution(
         grid.through(removed(grid.points, rate, mu)), back.through(added(back.points, rate, mu))
     )
@@ -150,25 +154,25 @@ def gaussian_loss(mu: float, interval: float) -> Any:
     """Return the loss distribution of one Gaussian release, charged by its mu under any relation."""
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    grid = Grid(mu * (mu / 2 - TAIL), mu * (mu / 2 + TAIL), interval)
+    grid = LossGrid(mu * (mu / 2 - TAIL), mu * (mu / 2 + TAIL), interval)
     return PrivacyLossDistribution(grid.through(deltas_of(grid.points, mu)))
 
 
 @lru_cache(maxsize=64)
 def pure_loss(epsilon: float, interval: float) -> Any:
-    """Return the loss distribution of a pure release: that of randomised response, the worst one.
+    """Return the loss distribution of a pure release: that of randomized response, the worst one.
 
     Its divergence at x is (e^epsilon - e^x) / (1 + e^epsilon) from -epsilon to epsilon.
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    grid = Grid(-epsilon - interval, epsilon + interval, interval)
+    grid = LossGrid(-epsilon - interval, epsilon + interval, interval)
     inside = (math.exp(epsilon) - np.exp(grid.points)) / (1 + math.exp(epsilon))
     divergence = np.where(grid.points < -epsilon, -np.expm1(grid.points), np.maximum(inside, 0.0))
     return PrivacyLossDistribution(grid.through(divergence))
 
 
-class Grid:
+class LossGrid:
     """Multiples of an interval that cover a range."""
 
     def __init__(self, low: float, high: float, interval: float) -> None:

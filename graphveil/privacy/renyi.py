@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from scipy.stats import hypergeom
 
 from graphveil.errors import CalibrationError, PrivacyError
-from graphveil.privacy.accountant import Total, totals_of
+from graphveil.privacy.accountant import CanonicalComposition, worst_case_compositions
 from graphveil.privacy.events import Event, NonPrivate, PoissonGaussian, PoissonRoots, PureDP
 from graphveil.privacy.root_loss import RootPair
 
@@ -38,13 +38,13 @@ def epsilon_of(mu: float, delta: float, conversion: Conversion = "improved") -> 
     >>> epsilon_of(1 / 4.0451, 1e-5) <= 1.0001
     True
     """
-    return _least(lambda alpha: alpha * mu**2 / 2, delta, conversion, _EXCESS, 1e-10)
+    return _minimum_over_orders(lambda alpha: alpha * mu**2 / 2, delta, conversion, _EXCESS, 1e-10)
 
 
 def epsilon_of_event(event: Event, delta: float, conversion: Conversion = "improved") -> float:
     """Return the Renyi bound on epsilon of an event: of the worst group of records, if it has groups.
 
-    The order is optimised over all real numbers, so nothing is lost to a coarse list of orders.
+    The order is optimized over all real numbers, so nothing is lost to a coarse list of orders.
 
     Raises:
         PrivacyError: a part of the event has no Renyi divergence.
@@ -52,7 +52,7 @@ def epsilon_of_event(event: Event, delta: float, conversion: Conversion = "impro
     >>> 1.0 < epsilon_of_event(PoissonGaussian(2.0, 0.0128, 1562), 1e-5) < 1.2
     True
     """
-    return max(_of_total(total, delta, conversion) for total in totals_of(event))
+    return max(_of_total(total, delta, conversion) for total in worst_case_compositions(event))
 
 
 def mu_of(epsilon: float, delta: float, conversion: Conversion = "improved") -> float:
@@ -83,10 +83,10 @@ def multiplier_of(
     True
     """
 
-    return _meeting(epsilon, delta, lambda z: epsilon_of_event(event(z), delta, conversion))
+    return _multiplier_for_epsilon(epsilon, delta, lambda z: epsilon_of_event(event(z), delta, conversion))
 
 
-def _meeting(epsilon: float, delta: float, bound: Callable[[float], float]) -> float:
+def _multiplier_for_epsilon(epsilon: float, delta: float, bound: Callable[[float], float]) -> float:
     """Return the multiplier at which a falling bound equals epsilon."""
 
     def excess(multiplier: float) -> float:
@@ -136,12 +136,12 @@ def subgraph_multiplier_of(
             step = float(logsumexp(chances + growth)) / (alpha - 1)
             return steps * step + alpha / (2 * multiplier**2)
 
-        return _least(divergence, delta, "improved", _SAMPLED_EXCESS, 1e-6)
+        return _minimum_over_orders(divergence, delta, "improved", _SAMPLED_EXCESS, 1e-6)
 
-    return _meeting(epsilon, delta, bound)
+    return _multiplier_for_epsilon(epsilon, delta, bound)
 
 
-def _of_total(total: Total, delta: float, conversion: Conversion) -> float:
+def _of_total(total: CanonicalComposition, delta: float, conversion: Conversion) -> float:
     training = {
         part: count for part, count in total.rest.items() if isinstance(part, PoissonGaussian | PoissonRoots)
     }
@@ -157,11 +157,11 @@ def _of_total(total: Total, delta: float, conversion: Conversion) -> float:
         return alpha * total.mu_squared / 2 + steps + sum(n * _pure(each, alpha) for each, n in pure.items())
 
     if not training:
-        return _least(divergence, delta, conversion, _EXCESS, 1e-10)
-    return _least(divergence, delta, conversion, _SAMPLED_EXCESS, 1e-5)
+        return _minimum_over_orders(divergence, delta, conversion, _EXCESS, 1e-10)
+    return _minimum_over_orders(divergence, delta, conversion, _SAMPLED_EXCESS, 1e-5)
 
 
-def _least(
+def _minimum_over_orders(
     divergence: Callable[[float], float],
     delta: float,
     conversion: Conversion,
@@ -183,7 +183,7 @@ def _least(
 
 
 def _pure(epsilon: float, alpha: float) -> float:
-    """Return the divergence of binary randomised response, which a pure release does not exceed."""
+    """Return the divergence of binary randomized response, which a pure release does not exceed."""
     losses = np.array([epsilon, -epsilon])
     return float(logsumexp(alpha * losses, b=1 / (1 + np.exp(losses)))) / (alpha - 1)
 
@@ -205,7 +205,7 @@ def _of_roots(part: PoissonRoots, alpha: float) -> float:
     """Return the divergence of the pair that dominates one step on roots."""
     furthest = alpha * part.change / part.noise_multiplier + _REACH
     x = np.arange(-furthest, furthest, _STEP)
-    one, other = RootPair.of(part).log_densities(x)
+    one, other = RootPair.from_event(part).log_densities(x)
     whole = max(
         float(logsumexp(alpha * p + (1 - alpha) * q - x**2 / 2)) for p, q in ((one, other), (other, one))
     )

@@ -21,8 +21,8 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 from graphveil.privacy.events import PoissonRoots
-from graphveil.privacy.gaussian import between
-from graphveil.privacy.loss import LEAST_RATE, SMALL, TAIL, Floats, Grid
+from graphveil.privacy.gaussian import normal_interval_probability
+from graphveil.privacy.loss import MIN_RATE, SMALL, TAIL, Floats, LossGrid
 
 _KNOTS = 1 << 13  # where the log ratio is inverted before Newton's steps
 _NEWTON = 40
@@ -44,9 +44,9 @@ class RootPair:
     unit: float
 
     @classmethod
-    def of(cls, event: PoissonRoots) -> "RootPair":
+    def from_event(cls, event: PoissonRoots) -> "RootPair":
         """Return the pair of an event, whatever its number of steps."""
-        rate, most = max(event.sampling_rate, LEAST_RATE), event.roots
+        rate, most = max(event.sampling_rate, MIN_RATE), event.roots
         others = most if event.relation == "replace" else most - 1
         above, below = (binom.logpmf(np.arange(count + 1), count, rate) for count in (most, others))
         return cls(above, below, 1 / event.noise_multiplier)
@@ -92,10 +92,10 @@ class RootPair:
         other, back = (self.above, -unit) if weights is self.below else (self.below, -unit)
         gained, lost, left = np.zeros_like(at), np.zeros_like(at), np.zeros_like(at)
         for k in range(1, len(other)):
-            gained += math.exp(other[k]) * between(at, at + k * back)
+            gained += math.exp(other[k]) * normal_interval_probability(at, at + k * back)
         for k in range(len(weights)):
             share = math.exp(weights[k])
-            lost += share * between(at + k * unit, at)
+            lost += share * normal_interval_probability(at + k * unit, at)
             left += share * ndtr(at + k * unit)
         found: Floats = np.clip(gained + lost - np.expm1(epsilons) * left, 0.0, 1.0)
         return found
@@ -176,7 +176,7 @@ def expected_loss(event: PoissonRoots) -> float:
     >>> 0 < one <= of_one(PoissonGaussian(2.0, 0.1, 1))
     True
     """
-    pair = RootPair.of(event)
+    pair = RootPair.from_event(event)
     x = np.linspace(*pair.reach, _QUADRATURE)
     ratio = pair.log_ratio(x)[0]
     width, normal = x[1] - x[0], -(x**2) / 2 - math.log(2 * math.pi) / 2
@@ -186,7 +186,7 @@ def expected_loss(event: PoissonRoots) -> float:
 
 def width(event: PoissonRoots) -> float:
     """Return the length of the range of one step's loss."""
-    pair = RootPair.of(event)
+    pair = RootPair.from_event(event)
     low, high = pair.log_ratio(np.array(pair.reach))[0]
     return float(high - low)
 
@@ -200,11 +200,11 @@ def step_loss(event: PoissonRoots, interval: float) -> Any:
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    pair = RootPair.of(event)
+    pair = RootPair.from_event(event)
     low, high = (float(end) for end in pair.log_ratio(np.array(pair.reach))[0])
-    grid = Grid(low, high, interval)
+    grid = LossGrid(low, high, interval)
     forth = grid.through(pair.removed(grid.points))
     if event.relation == "replace":  # the same in both directions
         return PrivacyLossDistribution(forth)
-    back = Grid(-high, -low, interval)
+    back = LossGrid(-high, -low, interval)
     return PrivacyLossDistribution(forth, back.through(pair.added(back.points)))

@@ -28,8 +28,8 @@ from graphveil.privacy.events import (
     compose,
 )
 from graphveil.privacy.guarantee import Guarantee
+from graphveil.privacy.statements import EDGE_USES
 from graphveil.privacy.unit import parse_unit
-from graphveil.privacy.wording import EDGE_USES
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -55,13 +55,13 @@ _KINDS: dict[str, type[_Simple]] = {
     "approximate_dp": ApproximateDP,
 }
 _GROUPS, _CASES = "by_group", "one_of"
-_MOST_GROUPS = 100
+_MAX_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
-_GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
-_ABOUT_RECORDS = ("edge_use", "edge_mu", "received", "graph", "labels_public")
+_GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "linear_group_scaling")
+_RECORD_UNIT_FIELDS = ("edge_use", "edge_mu", "received", "graph", "labels_public")
 _UNIT_FIELDS = ("replace_one", "max_degree")  # of the unit, besides its name
-_MOST_COUNT = 1 << 62  # of steps, releases or degrees; a larger one may not even fit into a float
-_MOST_EVENTS = 200  # a plan of this library has under twenty; each kind of training takes time to account for
+_MAX_COUNT = 1 << 62  # of steps, releases or degrees; a larger one may not even fit into a float
+_MAX_EVENTS = 200  # a plan of this library has under twenty; each kind of training takes time to account for
 
 
 def events_to_plain(event: Event) -> list[dict[str, Any]]:
@@ -84,9 +84,9 @@ def events_from_plain(records: object) -> Composed:
 
 def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
     """Return what a guarantee is accounted from; its figures and words follow."""
-    names = ("unit", *_UNIT_FIELDS, *_GUARANTEE_FIELDS, *_ABOUT_RECORDS)
-    beside = [guarantee_to_plain(one) for one in guarantee.beside]
-    record = {name: getattr(guarantee, name) for name in names} | {"beside": beside}
+    names = ("unit", *_UNIT_FIELDS, *_GUARANTEE_FIELDS, *_RECORD_UNIT_FIELDS)
+    additional = [guarantee_to_plain(one) for one in guarantee.additional]
+    record = {name: getattr(guarantee, name) for name in names} | {"additional": additional}
     return record | {"events": events_to_plain(guarantee.event)}
 
 
@@ -98,30 +98,30 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
         PrivacyError: it names an unknown unit, or its events do not go together.
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> first = Guarantee.of(UndirectedEdge(), compose(Gaussian(0.2)), delta=1e-7, releases=1)
+    >>> first = Guarantee.from_event(UndirectedEdge(), compose(Gaussian(0.2)), delta=1e-7, releases=1)
     >>> guarantee_from_plain(json.loads(json.dumps(guarantee_to_plain(first)))) == first
     True
     """
-    for name, fits in _FITS.items():
+    for name, fits in _VALIDATORS.items():
         if name in record and not fits(record[name]):
             raise ArtifactError(f"the guarantee's field {name!r} is of a wrong type or range")
     if missing := {"unit", "events", *_GUARANTEE_FIELDS} - set(record):
         raise ArtifactError(f"the record of a guarantee lacks {', '.join(sorted(missing))}")
     known = {name: record[name] for name in _GUARANTEE_FIELDS}
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
-    known |= {name: record[name] for name in _ABOUT_RECORDS if name in record}  # older records lack some
-    known["beside"] = tuple(map(_beside, record.get("beside", ())))
+    known |= {name: record[name] for name in _RECORD_UNIT_FIELDS if name in record}  # older records lack some
+    known["additional"] = tuple(map(_additional_guarantee, record.get("additional", ())))
     events = events_from_plain(record["events"])
     try:
         unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
-        return Guarantee.of(unit, events, **known)
+        return Guarantee.from_event(unit, events, **known)
     except ConfigError as error:
         raise ArtifactError(f"the record of a guarantee is damaged: {error}") from None
 
 
-def _beside(record: dict[str, Any]) -> Guarantee:
+def _additional_guarantee(record: dict[str, Any]) -> Guarantee:
     """Return a guarantee that stands beside another; nothing stands beside it in turn."""
-    if record.get("beside"):
+    if record.get("additional"):
         raise ArtifactError("a guarantee beside another has one beside it in turn, which none has")
     return guarantee_from_plain(record)
 
@@ -131,7 +131,7 @@ def _share(value: object) -> bool:
 
 
 def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNT
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
 
 
 def _strings(value: object) -> bool:
@@ -142,7 +142,7 @@ def _flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-_FITS: dict[str, Callable[[object], bool]] = {
+_VALIDATORS: dict[str, Callable[[object], bool]] = {
     "unit": lambda value: isinstance(value, str),
     "delta": _share,
     "slack": _share,
@@ -150,7 +150,7 @@ _FITS: dict[str, Callable[[object], bool]] = {
     "mode": lambda value: value in ("strict", "paper"),
     "deviations": _strings,
     "notes": _strings,
-    "one_way": _flag,
+    "linear_group_scaling": _flag,
     "replace_one": _flag,
     "max_degree": lambda value: value is None or _count(value),
     "edge_use": lambda value: value in EDGE_USES,
@@ -158,7 +158,7 @@ _FITS: dict[str, Callable[[object], bool]] = {
     "received": _flag,
     "graph": _flag,
     "labels_public": _flag,
-    "beside": lambda value: (
+    "additional": lambda value: (
         isinstance(value, list) and len(value) <= 1 and all(isinstance(one, dict) for one in value)
     ),
 }
@@ -203,14 +203,14 @@ def _several(record: dict[str, Any], *more: str) -> list[object]:
     kind, lists = record["kind"], record.get("events")
     if set(record) != {"kind", "events", *more}:
         raise ArtifactError(f"an event of kind {kind!r} has missing or unknown fields")
-    if not isinstance(lists, list) or not 0 < len(lists) <= _MOST_GROUPS:
+    if not isinstance(lists, list) or not 0 < len(lists) <= _MAX_GROUPS:
         raise ArtifactError(f"an event of kind {kind!r} needs a list of events for each group or case")
     return lists
 
 
 def _listed(records: object) -> list[object]:
-    if not isinstance(records, list) or len(records) > _MOST_EVENTS:
-        raise ArtifactError(f"the events of a guarantee must be a list of at most {_MOST_EVENTS} records")
+    if not isinstance(records, list) or len(records) > _MAX_EVENTS:
+        raise ArtifactError(f"the events of a guarantee must be a list of at most {_MAX_EVENTS} records")
     return records
 
 

@@ -1,4 +1,4 @@
-"""The unit of protection: what may differ between two neighbouring graphs, and how changes combine.
+"""The unit of protection: what may differ between two neighboring graphs, and how changes combine.
 
 A unit is chosen once, by name, and everything that depends on it (sensitivity, wording, defaults) asks it.
 Docs: ``docs/guarantees.md``, sections 1 and 2.
@@ -9,16 +9,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from graphveil import _check
-from graphveil._check import suggestion
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.checks import suggestion
+from graphveil._util.typed import checked
 from graphveil.errors import UnitError
 from graphveil.privacy.events import Relation
 
 
 @dataclass(frozen=True)
 class Unit(ABC):
-    """What may differ between two neighbouring graphs of the same shape (rows are never added or removed)."""
+    """What may differ between two neighboring graphs of the same shape (rows are never added or removed)."""
 
     name: ClassVar[str]
     delta_cap: ClassVar[float]
@@ -26,7 +26,7 @@ class Unit(ABC):
     not_covered: ClassVar[str]
 
     @abstractmethod
-    def pair_shift(self, forward: float, backward: float) -> float:
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Combine the L2 changes of two rows, u's into v's and v's into u's, over the whole release."""
 
 
@@ -36,7 +36,7 @@ class UndirectedEdge(Unit):
 
     Both end rows change, so the two changes add in squares.
 
-    >>> round(UndirectedEdge().pair_shift(1.0, 1.0), 6)
+    >>> round(UndirectedEdge().pair_sensitivity(1.0, 1.0), 6)
     1.414214
     """
 
@@ -45,7 +45,7 @@ class UndirectedEdge(Unit):
     covers: ClassVar[str] = "the presence of any one undirected edge"
     not_covered: ClassVar[str] = "who is in the data, features, labels, splits"
 
-    def pair_shift(self, forward: float, backward: float) -> float:
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Return sqrt(forward^2 + backward^2)."""
         return math.hypot(forward, backward)
 
@@ -54,7 +54,7 @@ class UndirectedEdge(Unit):
 class DirectedEdge(Unit):
     """One stored edge u -> v: only v's row changes.
 
-    >>> DirectedEdge().pair_shift(1.0, 0.5)
+    >>> DirectedEdge().pair_sensitivity(1.0, 0.5)
     1.0
     """
 
@@ -63,7 +63,7 @@ class DirectedEdge(Unit):
     covers: ClassVar[str] = "the presence of any one stored directed edge"
     not_covered: ClassVar[str] = "who is in the data, features, labels, splits; a mutual edge counts twice"
 
-    def pair_shift(self, forward: float, backward: float) -> float:
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Return the larger change: the two directions are two separate edges."""
         return max(forward, backward)
 
@@ -72,7 +72,7 @@ class DirectedEdge(Unit):
 class NodeUnit(Unit):
     """One record: a node's features, its label and the edges that count as its own.
 
-    Neighbouring data have the record, or have a null record in its place, which contributes nothing anywhere.
+    Neighboring data have the record, or have a null record in its place, which contributes nothing anywhere.
     With ``replace_one`` they have two different records, and every shift doubles.
     """
 
@@ -87,46 +87,46 @@ class NodeUnit(Unit):
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation of one record in a training step."""
+        """The neighboring relation of one record in a training step."""
         return "replace" if self.replace_one else "add_remove"
 
 
 @dataclass(frozen=True)
-class NodeOwner(NodeUnit):
+class NodeRecord(NodeUnit):
     """The record of one node: features, label and the list of edges that the node itself declares.
 
     A stored edge belongs to its source. Edges that others declare towards the node are theirs.
 
-    >>> NodeOwner().change, NodeOwner(replace_one=True).change
+    >>> NodeRecord().change, NodeRecord(replace_one=True).change
     (1.0, 2.0)
     """
 
-    name: ClassVar[str] = "node-owner"
+    name: ClassVar[str] = "node-record"
     covers: ClassVar[str] = "the record of any one node: features, label and the edges that it declares"
     not_covered: ClassVar[str] = (
         "who is in the data, the split, edges that others declare towards the node, and the node's own "
         "prediction, which is for those entitled to its features"
     )
 
-    def pair_shift(self, forward: float, backward: float) -> float:
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: one record may have edges to everybody, so a plain sum has no bound."""
         raise UnitError(
-            "a sum over in-neighbours has no bound under unit 'node-owner', since one node may declare edges "
-            "to all others: ask with a PushQuery, whose weights share one budget a source"
+            "a sum over in-neighbors has no bound under unit 'node-record', since one node may declare edges "
+            "to all others: ask with a OutEdgeSumQuery, whose weights share one budget a source"
         )
 
 
 @dataclass(frozen=True)
-class NodePromise(NodeUnit):
+class NodeBoundedDegree(NodeUnit):
     """One node with all its edges, given the data owner's word that no degree passes ``max_degree``.
 
     The node's own row and prediction are not covered: they go to nobody but those entitled to its record.
 
-    >>> NodePromise(9).pair_shift(1.0, 1.0)
+    >>> NodeBoundedDegree(9).pair_sensitivity(1.0, 1.0)
     3.0
     """
 
-    name: ClassVar[str] = "node-promise"
+    name: ClassVar[str] = "node-bounded-degree"
     covers: ClassVar[str] = (
         "any one node with all its edges, features and label, while the assumption about degrees is true"
     )
@@ -136,63 +136,64 @@ class NodePromise(NodeUnit):
 
     def __post_init__(self) -> None:
         """Check the asserted degree."""
-        _check.integer_at_least(1, max_degree=self.max_degree)
+        checks.integer_at_least(1, max_degree=self.max_degree)
 
-    def pair_shift(self, forward: float, backward: float) -> float:
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Return sqrt(max_degree) times the larger change: the node speaks into that many rows at most."""
         return self.change * math.sqrt(self.max_degree) * max(forward, backward)
 
 
 @dataclass(frozen=True)
-class NodeFeatures(Unit):
-    """Each node's own features and label, randomised before they leave the node. Edges are public.
+class LocalAttributes(Unit):
+    """Each node's own features and label, randomized before they leave the node. Edges are public.
 
     The two have budgets of their own (``eps_x``, ``eps_y``), which add up for one record.
 
-    >>> NodeFeatures().pair_shift(1.0, 1.0)
+    >>> LocalAttributes().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'node-features' protects what each node says about itself, before any \
-sum: nothing is left to protect in sums of what was said
+    graphveil.errors.UnitError: unit 'local-attributes' protects what each node says about itself, before \
+any sum: nothing is left to protect in sums of what was said
     """
 
-    name: ClassVar[str] = "node-features"
+    name: ClassVar[str] = "local-attributes"
     delta_cap: ClassVar[float] = 1e-10
-    covers: ClassVar[str] = "each node's own features and label, randomised before they leave the node"
+    covers: ClassVar[str] = "each node's own features and label, randomized before they leave the node"
     not_covered: ClassVar[str] = (
         "edges, identities, the split, and test labels, which are used in the clear for the test score"
     )
 
-    def pair_shift(self, forward: float, backward: float) -> float:
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: edges are public under this unit."""
         raise UnitError(
-            "unit 'node-features' protects what each node says about itself, before any sum: nothing is left "
+            "unit 'local-attributes' protects what each node says about itself, before any sum: nothing is "
+            "left "
             "to protect in sums of what was said"
         )
 
 
 @dataclass(frozen=True)
-class PrivateSlotEdge(Unit):
+class EdgeSubset(Unit):
     """One pair of nodes of a public list that is no public edge: whether it is a private edge.
 
     The public edges and the list say which pairs are meant; both are given, and never read from the edges.
 
-    >>> PrivateSlotEdge().pair_shift(1.0, 1.0)
+    >>> EdgeSubset().pair_sensitivity(1.0, 1.0)
     Traceback (most recent call last):
-    graphveil.errors.UnitError: unit 'private-slot-edge' is for released graphs, and sums over neighbours \
+    graphveil.errors.UnitError: unit 'edge-subset' is for released graphs, and sums over neighbors \
 mix public and private edges; use 'undirected-edge' for those
     """
 
-    name: ClassVar[str] = "private-slot-edge"
+    name: ClassVar[str] = "edge-subset"
     delta_cap: ClassVar[float] = 1e-7
     covers: ClassVar[str] = "the presence of any one edge between listed nodes that is not a public edge"
     not_covered: ClassVar[str] = (
         "public edges, the list of nodes that may have private ones, who is in the data, features, labels"
     )
 
-    def pair_shift(self, forward: float, backward: float) -> float:
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Refuse: only graphs are released under this unit."""
         raise UnitError(
-            "unit 'private-slot-edge' is for released graphs, and sums over neighbours mix public and "
+            "unit 'edge-subset' is for released graphs, and sums over neighbors mix public and "
             "private edges; use 'undirected-edge' for those"
         )
 
@@ -206,7 +207,7 @@ class NoUnit(Unit):
     covers: ClassVar[str] = "nothing"
     not_covered: ClassVar[str] = "everything"
 
-    def pair_shift(self, forward: float, backward: float) -> float:
+    def pair_sensitivity(self, forward: float, backward: float) -> float:
         """Return infinity: nothing bounds an unprotected change."""
         return math.inf
 
@@ -216,10 +217,10 @@ UNITS: dict[str, type[Unit]] = {
     for unit in (
         UndirectedEdge,
         DirectedEdge,
-        NodeOwner,
-        NodePromise,
-        NodeFeatures,
-        PrivateSlotEdge,
+        NodeRecord,
+        NodeBoundedDegree,
+        LocalAttributes,
+        EdgeSubset,
         NoUnit,
     )
 }
@@ -231,8 +232,8 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
 
     Args:
         name: the unit's name.
-        replace_one: for node units: neighbours have another record in place of a null record.
-        max_degree: the degree that the data owner asserts, for ``node-promise``.
+        replace_one: for node units: neighbors have another record in place of a null record.
+        max_degree: the degree that the data owner asserts, for ``node-bounded-degree``.
 
     >>> parse_unit("undirected-edge")
     UndirectedEdge()
@@ -244,26 +245,26 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
         )
     if name not in UNITS:
         raise UnitError(_unknown_unit(name))
-    if name == NodeOwner.name:
-        return NodeOwner(replace_one=replace_one)
-    if name == NodePromise.name:
-        return _node_promise(replace_one, max_degree)
+    if name == NodeRecord.name:
+        return NodeRecord(replace_one=replace_one)
+    if name == NodeBoundedDegree.name:
+        return _node_bounded_degree(replace_one, max_degree)
     if replace_one:
-        why = "compares any two already" if name == NodeFeatures.name else "protects none"
+        why = "compares any two already" if name == LocalAttributes.name else "protects none"
         raise UnitError(f"replace_one is about records, and unit {name!r} {why}; drop it")
     return UNITS[name]()
 
 
 _CANDIDATES = {
     "node": {
-        "node-owner": "a node's features, label and out-edges",
-        "node-promise": "the same and all edges at the node, if no degree exceeds a bound",
-        "node-features": "features and labels that each node perturbs, not edges",
+        "node-record": "a node's features, label and out-edges",
+        "node-bounded-degree": "the same and all edges at the node, if no degree exceeds a bound",
+        "local-attributes": "features and labels that each node perturbs, not edges",
     },
     "edge": {
         "undirected-edge": "one edge in both directions",
         "directed-edge": "one stored edge in one direction",
-        "private-slot-edge": "edges between listed nodes, next to public edges",
+        "edge-subset": "edges between listed nodes, next to public edges",
     },
 }
 _MEANINGS = {
@@ -286,10 +287,10 @@ def _unknown_unit(name: object) -> str:
     return f"unit={name!r} is not a privacy unit. Choose one of: {choices}."
 
 
-def _node_promise(replace_one: bool, max_degree: int | None) -> NodePromise:
+def _node_bounded_degree(replace_one: bool, max_degree: int | None) -> NodeBoundedDegree:
     if max_degree is None:
         raise UnitError(
-            "unit 'node-promise' rests on an assumption of the data owner about degrees: pass "
-            "assured_max_degree= (--assured-max-degree), or use 'node-owner', which needs no such assumption"
+            "unit 'node-bounded-degree' rests on an assumption of the data owner about degrees: pass "
+            "max_degree= (--max-degree), or use 'node-record', which needs no such assumption"
         )
-    return NodePromise(replace_one=replace_one, max_degree=max_degree)
+    return NodeBoundedDegree(replace_one=replace_one, max_degree=max_degree)

@@ -1,11 +1,11 @@
 """Public linear maps of rows, and rows of bounded norm: nothing here reads a protected edge."""
 
 from graphveil.propagation.kprop import KProp
-from graphveil.propagation.linear import Chain, Propagation, SparseMap, propagate
+from graphveil.propagation.linear import ComposedPropagation, Propagation, SparseMap, propagate
 from graphveil.propagation.normalize import plain_unit, safe_unit, shrink_unit
 
 __all__ = [
-    "Chain",
+    "ComposedPropagation",
     "KProp",
     "Propagation",
     "SparseMap",

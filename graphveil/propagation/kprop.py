@@ -1,4 +1,4 @@
-"""KProp: K linear aggregations of neighbours' rows, which average out the noise of randomised records."""
+"""KProp: K linear aggregations of neighbors' rows, which average out the noise of randomized records."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,10 +8,10 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data import Adjacency
 from graphveil.errors import GraphError
-from graphveil.graph import Adjacency
-from graphveil.propagation.linear import Chain, SparseMap
+from graphveil.propagation.linear import ComposedPropagation, SparseMap
 
 Aggregator = Literal["gcn", "mean"]
 Isolated = Literal["zero", "keep"]
@@ -26,10 +26,10 @@ class KProp:
         gcn:   A^_vu = 1 / sqrt(d_v d_u)        mean:  A^_vu = 1 / d_v        for an edge u -> v,
 
     d the in-degree. A node's own noisy row would dominate the sum, so there are no self-loops unless they are
-    asked for; they are then inserted before A^ is normalised, and count in d. Rows of independent unbiased
+    asked for; they are then inserted before A^ is normalized, and count in d. Rows of independent unbiased
     noise of variance s_u^2 become rows of variance sum_u W_vu^2 s_u^2, W = A^^K.
 
-    Guarantee: none needed. What goes in is randomised already, and the edges are public.
+    Guarantee: none needed. What goes in is randomized already, and the edges are public.
 
     Shapes: (N, d) -> (N, d).
 
@@ -37,7 +37,7 @@ class KProp:
         adjacency: the public edges; their weights, if they have any, are not read.
         steps: K; 0 leaves the rows as they are.
         aggregator: ``"gcn"`` or ``"mean"``.
-        self_loops: whether every node counts among its neighbours.
+        self_loops: whether every node counts among its neighbors.
         isolated: a node that nobody sends to gets 0 (``"zero"``), or keeps its row (``"keep"``).
 
     Raises:
@@ -57,9 +57,9 @@ class KProp:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(0, steps=self.steps)
-        _check.one_of(AGGREGATORS, aggregator=self.aggregator)
-        _check.one_of(ISOLATED, isolated=self.isolated)
+        checks.integer_at_least(0, steps=self.steps)
+        checks.one_of(AGGREGATORS, aggregator=self.aggregator)
+        checks.one_of(ISOLATED, isolated=self.isolated)
 
     @property
     def num_nodes(self) -> int:
@@ -88,13 +88,13 @@ class KProp:
         matrix = sparse.csr_array(parts, shape=(count, count))
         if self.self_loops:
             matrix = sparse.csr_array(matrix + sparse.eye_array(count))
-        return SparseMap.of(self._normalised(matrix))
+        return SparseMap.from_scipy(self._normalized(matrix))
 
     @cached_property
-    def _chain(self) -> Chain:
-        return Chain((self.hop,) * self.steps)
+    def _chain(self) -> ComposedPropagation:
+        return ComposedPropagation((self.hop,) * self.steps)
 
-    def _normalised(self, matrix: "sparse.csr_array[Any]") -> "sparse.csr_array[Any]":
+    def _normalized(self, matrix: "sparse.csr_array[Any]") -> "sparse.csr_array[Any]":
         """Return A^ from a matrix of ones."""
         degree = np.diff(matrix.indptr)
         power = -0.5 if self.aggregator == "gcn" else -1.0

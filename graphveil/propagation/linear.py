@@ -1,7 +1,7 @@
 """Public linear maps of rows, one row per node, with gradients: what a server does to reports it may read.
 
-Under unit ``node-features`` edges are public and records arrive randomised, so these maps cost nothing. They
-are not for protected edges: nothing here adds noise.
+Under unit ``local-attributes`` edges are public and records arrive randomized, so these maps cost nothing.
+They are not for protected edges: nothing here adds noise.
 """
 
 from collections.abc import Sequence
@@ -39,17 +39,17 @@ class Propagation(Protocol):
         """Return P^T H, through which gradients flow back."""
 
 
-def propagate(through: Propagation, rows: Tensor) -> Tensor:
+def propagate(propagation: Propagation, rows: Tensor) -> Tensor:
     """Return P H, with the gradient P^T G.
 
-    >>> swap = SparseMap.of(sparse.csr_array([[0.0, 1.0], [2.0, 0.0]]))
+    >>> swap = SparseMap.from_scipy(sparse.csr_array([[0.0, 1.0], [2.0, 0.0]]))
     >>> rows = torch.tensor([[1.0], [3.0]], requires_grad=True)
     >>> out = propagate(swap, rows)
     >>> out.sum().backward()
     >>> out.flatten().tolist(), rows.grad.flatten().tolist()
     ([3.0, 2.0], [2.0, 1.0])
     """
-    out: Tensor = _Propagated.apply(rows, through)  # type: ignore[no-untyped-call]  # torch's own
+    out: Tensor = _Propagated.apply(rows, propagation)  # type: ignore[no-untyped-call]  # torch's own
     return out
 
 
@@ -57,14 +57,14 @@ class _Propagated(torch.autograd.Function):
     """Forward P H, backward P^T G."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, through: Propagation) -> Tensor:
-        ctx.through = through
-        return through.apply(rows)
+    def forward(ctx: Any, rows: Tensor, propagation: Propagation) -> Tensor:
+        ctx.propagation = propagation
+        return propagation.apply(rows)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        through: Propagation = ctx.through
-        return through.transposed(grads[0].contiguous()), None
+        propagation: Propagation = ctx.propagation
+        return propagation.transposed(grads[0].contiguous()), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class SparseMap:
 
     Shapes: ``columns`` int32 and ``values`` float32, one a stored entry; ``offsets`` int32 or int64 (N + 1).
 
-    >>> half = SparseMap.of(sparse.csr_array([[0.0, 0.5], [1.0, 0.0]]))
+    >>> half = SparseMap.from_scipy(sparse.csr_array([[0.0, 0.5], [1.0, 0.0]]))
     >>> half.apply(torch.eye(2)), half.transposed(torch.tensor([[1.0], [2.0]])).flatten()
     (tensor([[0.0000, 0.5000],
             [1.0000, 0.0000]]), tensor([2.0000, 0.5000]))
@@ -84,7 +84,7 @@ class SparseMap:
     values: Tensor
 
     @classmethod
-    def of(cls, matrix: "sparse.csr_array[Any]") -> Self:
+    def from_scipy(cls, matrix: "sparse.csr_array[Any]") -> Self:
         """Take a square SciPy matrix."""
         if matrix.shape[0] != matrix.shape[1]:
             raise GraphError(f"a map of nodes onto nodes is a square matrix, not {matrix.shape}")
@@ -130,15 +130,15 @@ class SparseMap:
     @cached_property
     def transpose(self) -> "SparseMap":
         """The transposed matrix, built when it is first needed."""
-        return SparseMap.of(sparse.csr_array(self.matrix().T))
+        return SparseMap.from_scipy(sparse.csr_array(self.matrix().T))
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class ComposedPropagation:
     """Several maps in a row, the first one applied first.
 
-    >>> swap = SparseMap.of(sparse.csr_array([[0.0, 1.0], [2.0, 0.0]]))
-    >>> Chain((swap, swap)).apply(torch.tensor([[1.0], [3.0]])).flatten().tolist()
+    >>> swap = SparseMap.from_scipy(sparse.csr_array([[0.0, 1.0], [2.0, 0.0]]))
+    >>> ComposedPropagation((swap, swap)).apply(torch.tensor([[1.0], [3.0]])).flatten().tolist()
     [2.0, 6.0]
     """
 

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import InputError
-from graphveil.propagation._compiled import can_shrink, shrunk
 
 _MARGIN = 1 + 1e-6  # keeps the norm below one after any rounding
 _ENTRIES = 1 << 17  # at a time: the intermediate arrays stay in the cache
@@ -36,13 +35,7 @@ def shrink_unit(noisy: Tensor, std: float) -> Tensor:
     Raises:
         InputError: an entry is NaN or infinite, or the rows carry gradients.
     """
-    noise = math.sqrt(noisy.shape[1]) * std
-    if noisy.requires_grad or not can_shrink(noisy):
-        return _rescaled(noisy, noise, noisy.dtype)
-    out, unsure = shrunk(noisy, noise, _MARGIN)
-    if len(unsure):
-        out[unsure] = _rescaled(noisy[unsure], noise, noisy.dtype)
-    return out
+    return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std, noisy.dtype)
 
 
 def plain_unit(x: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
 """The only door to protected edges and records: what is asked, what it costs, and what answers."""
 
+from graphveil.release.backends.base import AggregationBackend, BlockWork
+from graphveil.release.backends.disk import DiskBackend
+from graphveil.release.backends.in_memory import InMemoryBackend
+from graphveil.release.backends.row_range import RowRange
 from graphveil.release.calibrate import calibrate_plan
 from graphveil.release.counts.accuracy_counts import AccuracyCountData, AccuracyCountQuery
 from graphveil.release.counts.edge_counts import EdgeCountData, EdgeCountQuery
 from graphveil.release.counts.outcome_counts import OutcomeCountData, OutcomeCountQuery
-from graphveil.release.engines.base import BlockWork, Engine
-from graphveil.release.engines.disk import DiskEngine
-from graphveil.release.engines.in_memory import InMemoryEngine
-from graphveil.release.engines.row_range import RowRange
 from graphveil.release.graphs.block_counts import BlockCountData, BlockCountQuery
 from graphveil.release.graphs.edge_response import EdgeResponseData, EdgeResponseQuery
 from graphveil.release.graphs.edge_total import EdgeTotalData, EdgeTotalQuery
@@ -17,20 +17,20 @@ from graphveil.release.graphs.row_chunks import (
     ChunkResponseData,
     ChunkResponseQuery,
 )
-from graphveil.release.graphs.seeded_slots import SeededCellsQuery, SeededResponseQuery, SeededTotalQuery
-from graphveil.release.graphs.top_slots import TopSlotsData, TopSlotsQuery
+from graphveil.release.graphs.seeded_node_pairs import SeededCellsQuery, SeededResponseQuery, SeededTotalQuery
+from graphveil.release.graphs.top_node_pairs import TopNodePairsData, TopNodePairsQuery
 from graphveil.release.graphs.tree_search import TreeSearchData, TreeSearchQuery
 from graphveil.release.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.release.keys import KeyStore, ReleaseKey
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import Data, Description, Query
+from graphveil.release.query import Query, QueryData, QueryDescription
 from graphveil.release.release import Release
 from graphveil.release.rows.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
 from graphveil.release.rows.group_weights import GroupWeights
 from graphveil.release.rows.neighbor_counts import NeighborCountData, NeighborCountQuery
 from graphveil.release.rows.neighbor_sums import NeighborSumData, NeighborSumQuery
-from graphveil.release.rows.pushes import PushData, PushQuery
+from graphveil.release.rows.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.release.steps.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.release.steps.training_steps import DPSGDData, DPSGDQuery
 from graphveil.release.steps.tree_steps import TreeStepsQuery
@@ -38,6 +38,7 @@ from graphveil.release.steps.tree_steps import TreeStepsQuery
 __all__ = [
     "AccuracyCountData",
     "AccuracyCountQuery",
+    "AggregationBackend",
     "BlockCountData",
     "BlockCountQuery",
     "BlockWork",
@@ -47,9 +48,7 @@ __all__ = [
     "ChunkResponseQuery",
     "DPSGDData",
     "DPSGDQuery",
-    "Data",
-    "Description",
-    "DiskEngine",
+    "DiskBackend",
     "EdgeAttentionData",
     "EdgeAttentionQuery",
     "EdgeCountData",
@@ -58,10 +57,9 @@ __all__ = [
     "EdgeResponseQuery",
     "EdgeTotalData",
     "EdgeTotalQuery",
-    "Engine",
     "FolderJournal",
     "GroupWeights",
-    "InMemoryEngine",
+    "InMemoryBackend",
     "Journal",
     "KeyStore",
     "MemoryJournal",
@@ -69,12 +67,14 @@ __all__ = [
     "NeighborCountQuery",
     "NeighborSumData",
     "NeighborSumQuery",
+    "OutEdgeSumData",
+    "OutEdgeSumQuery",
     "OutcomeCountData",
     "OutcomeCountQuery",
     "PrivateEdges",
-    "PushData",
-    "PushQuery",
     "Query",
+    "QueryData",
+    "QueryDescription",
     "Release",
     "ReleaseKey",
     "ReleasePlan",
@@ -82,8 +82,8 @@ __all__ = [
     "SeededCellsQuery",
     "SeededResponseQuery",
     "SeededTotalQuery",
-    "TopSlotsData",
-    "TopSlotsQuery",
+    "TopNodePairsData",
+    "TopNodePairsQuery",
     "TreeSearchData",
     "TreeSearchQuery",
     "TreeStepsQuery",

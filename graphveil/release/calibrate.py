@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import IntegerNoise, choose_sampler
 from graphveil.privacy import Unit, calibrate_mu, compose, privacy_curve
@@ -51,9 +51,9 @@ def calibrate_plan(
     >>> round(plan.queries[0].sigma[0], 2), plan.epsilon <= 1.0
     (6.62, True)
     """
-    _check.integer_at_least(0, num_nodes=num_nodes)
-    _check.positive(epsilon=epsilon)
-    _check.non_negative(delta=delta)
+    checks.integer_at_least(0, num_nodes=num_nodes)
+    checks.positive(epsilon=epsilon)
+    checks.non_negative(delta=delta)
     if not delta:  # the queries of any scale: their noise is Gaussian, and so is what is searched
         require_delta(delta, type(queries(calibrate_mu(epsilon, DELTA_RANGE[1]))[0]).__name__)
     check_proved_delta(delta)
@@ -95,8 +95,8 @@ def _spending(
 
 def _sampler(unit: Unit, queries: tuple[Query, ...], epsilon: float, delta: float) -> type[IntegerNoise]:
     """Return the sampler: the exact one, unless the grid is too coarse for it."""
-    sigma = max(1.0, *(query.widest for query in queries))
-    steps = int(min(query.finest for query in queries))
+    sigma = max(1.0, *(query.max_noise_steps for query in queries))
+    steps = int(min(query.contribution_steps for query in queries))
     changed = sum(query.changed(unit) for query in queries)
     return type(choose_sampler(sigma, epsilon=epsilon, delta=delta, changed=changed, steps=steps))
 
@@ -108,7 +108,7 @@ def _costs(unit: Unit, queries: tuple[Query, ...], mu: float) -> bool:
 
 
 def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]:
-    """Return the cost of a scale at a discretisation of the privacy loss."""
+    """Return the cost of a scale at a discretization of the privacy loss."""
 
     def cost(scale: float, *, interval: float | None = None) -> float:
         try:

@@ -3,7 +3,7 @@
 Committing comes before drawing. One key serves one plan and, within it, one descriptor a query; a resume
 with any other is refused, because it would draw the same noise for different data or parameters.
 
-A finished release has lost its key, so it recognises its data by fingerprints under a key of their own, which
+A finished release has lost its key, so it recognizes its data by fingerprints under a key of their own, which
 stays in the folder: who holds both can test guesses of the edges, so neither may leave it.
 """
 
@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from graphveil._files import write_atomic
-from graphveil._random import KEY_BYTES
-from graphveil._tensors import load_checked, save_checked
+from graphveil._util.files import write_atomic
+from graphveil._util.random import KEY_BYTES
+from graphveil._util.tensors import load_checked, save_checked
 from graphveil.errors import ArtifactError, ReleaseError
 from graphveil.release.keys import KeyStore, ReleaseKey, canonical
 
@@ -41,7 +41,7 @@ class Journal(ABC):
         """Commit to a new release."""
 
     @abstractmethod
-    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+    def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
         """Refuse data whose fingerprint is not that of the first run's data of this name.
 
         Data of a name that the release has not seen are taken, unless it is closed.
@@ -81,8 +81,8 @@ class MemoryJournal(Journal):
         if self._descriptors:
             raise ReleaseError("this journal belongs to another release; give each release its own")
 
-    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
-        """Recognise nothing: no other process answers from here."""
+    def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+        """Recognize nothing: no other process answers from here."""
 
     def commit(self, index: int, descriptor: bytes) -> None:
         """Record the descriptor; one key serves one descriptor."""
@@ -139,15 +139,15 @@ class FolderJournal(Journal):
             }
         )
 
-    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+    def check_fingerprint(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
         """Compare with the fingerprint on disk, or write the first one."""
         record = self._read()
-        said = fingerprint(self._fingerprint_key(record["release_id"]))
+        computed = fingerprint(self._fingerprint_key(record["release_id"]))
         known = record["fingerprints"].get(name)
         if known is None and not record["closed"]:
-            record["fingerprints"][name] = said
+            record["fingerprints"][name] = computed
             self._write(record)
-        elif known is None or not hmac.compare_digest(str(known), said):
+        elif known is None or not hmac.compare_digest(str(known), computed):
             raise ReleaseError(_FINISHED if record["closed"] else _RESUMED)
 
     def commit(self, index: int, descriptor: bytes) -> None:
@@ -185,7 +185,7 @@ class FolderJournal(Journal):
             return self._fingerprint_keys.load(release_id)
         except ReleaseError:
             raise ReleaseError(
-                "the key by which this folder recognises its data is gone, so it cannot tell whether the "
+                "the key by which this folder recognizes its data is gone, so it cannot tell whether the "
                 "release is about these: start a new run in a new folder, which is a new release"
             ) from None
 

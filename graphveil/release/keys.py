@@ -18,9 +18,37 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from graphveil import _check
-from graphveil._random import KEY_BYTES
+from graphveil._util import checks
+from graphveil._util.random import KEY_BYTES
 from graphveil.errors import ConfigError, ReleaseError
+
+# Keys are derived from descriptors with these names: another name would change the results of a seed.
+NAMES_IN_KEYS = {
+    "node-record": "node-owner",
+    "node-bounded-degree": "node-promise",
+    "local-attributes": "node-features",
+    "edge-subset": "private-slot-edge",
+    "out_degree_bound": "degree_budget",
+    "use_public_edges": "heed_public",
+    "labeled": "labelled",
+}
+PARAMETERS_IN_KEYS = {  # of estimators
+    "max_degree": "assured_max_degree",
+    "max_union_degree": "max_degree",
+    "out_degree_bound": "degree_budget",
+    "target_to_labeled_weight": "back",
+    "self_training": "distil",
+    "unlabeled_send": "unlabelled_send",
+    "prior": "around",
+    "allow_high_noise": "accept_noise",
+    "max_out_edges": "out_slots",
+    "neighborhood": "reads",
+}
+VALUES_IN_KEYS = NAMES_IN_KEYS | {
+    "unlabeled": "unlabelled",
+    "neighbors": "neighbours",
+    "factorized": "factorised",
+}
 
 
 @dataclass(frozen=True)
@@ -45,8 +73,8 @@ class ReleaseKey:
     @classmethod
     def from_seed(cls, seed: int, label: str) -> "ReleaseKey":
         """Return a reproducible key, for tests and paper mode."""
-        seed = _check.plain(seed)
-        _check.integer_at_least(0, unsafe_noise_seed=seed)
+        seed = checks.plain(seed)
+        checks.integer_at_least(0, unsafe_noise_seed=seed)
         parts = [
             hashlib.sha256(f"graphveil/unsafe/{seed}/{label}/{part}".encode()).digest()
             for part in ("id", "nonce", "master")
@@ -55,7 +83,7 @@ class ReleaseKey:
         return cls(secrets.token_hex(16), parts[1], parts[2], reproducible=True)
 
     def digest(self, *arrays: torch.Tensor) -> str:
-        """Return the keyed digest of private arrays; an unkeyed one would tell neighbours apart."""
+        """Return the keyed digest of private arrays; an unkeyed one would tell neighbors apart."""
         return keyed_digest(self.master, *arrays)
 
     def query_key(self, descriptor: bytes) -> bytes:

@@ -3,23 +3,17 @@
 import math
 from dataclasses import dataclass, field, replace
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import CalibrationError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import (
-    Event,
-    UndirectedEdge,
-    Unit,
-    compose,
-    privacy_curve,
-)
+from graphveil.privacy import Event, UndirectedEdge, Unit, compose, privacy_curve
 from graphveil.privacy.accountant import NoPrivacyCurve, total_mu
 from graphveil.privacy.calibration import check_proved_delta, require_delta
 from graphveil.release.query import GRID_BITS
 from graphveil.release.query import Query as Query  # a plan's word, too
 from graphveil.release.rows.group_weights import GroupWeights
 from graphveil.release.rows.neighbor_sums import SIMILARITY_GRID_BITS, NeighborSumQuery
-from graphveil.weights.base import Similarity
+from graphveil.release.weights.base import Similarity
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class ReleasePlan:
 
     def __post_init__(self) -> None:
         """Check that the sampler suits the grid, and set its slack aside."""
-        _check.within(0, 1, slack=self.slack)
+        checks.within(0, 1, slack=self.slack)
         if self.delta:
             check_proved_delta(self.delta)
         else:
@@ -62,20 +56,20 @@ class ReleasePlan:
                 "the noise of training steps is exact and has its own share of delta, which RoundedGaussian "
                 "does not set aside; use DiscreteGaussian"
             )
-        if min(query.finest for query in self.queries) < self.sampler.min_steps:
+        if min(query.contribution_steps for query in self.queries) < self.sampler.min_steps:
             raise CalibrationError(
                 f"{self.sampler.__name__} needs {self.sampler.min_steps} grid steps in the largest "
                 "contribution; raise grid_bits of the queries"
             )
-        if min(query.narrowest for query in self.queries) < self.sampler.min_sigma:
+        if min(query.min_noise_steps for query in self.queries) < self.sampler.min_sigma:
             raise CalibrationError(
                 f"{self.sampler.__name__} needs {self.sampler.min_sigma:g} grid steps in the noise's "
                 "standard deviation, and so little noise has fewer; use a smaller epsilon, or raise "
                 "grid_bits of the queries"
             )
-        epsilon = privacy_curve(self.event).epsilon(MOST_DELTA * self.delta)
+        epsilon = privacy_curve(self.event).epsilon(MAX_DELTA * self.delta)
         needed = slack_of(self.sampler, self.queries, self.unit, epsilon, self.delta)
-        if needed > (1 - MOST_DELTA) * self.delta:
+        if needed > (1 - MAX_DELTA) * self.delta:
             raise CalibrationError(
                 f"{self.sampler.__name__} would cost {needed:.2g} of delta={self.delta:g}, over a tenth; "
                 "use DiscreteGaussian, whose noise is exact"
@@ -98,9 +92,9 @@ class ReleasePlan:
         return privacy_curve(self.event).epsilon(self.delta - self.slack)
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Whether a person's k edges may add up to k times one edge: anything but rows of equal weight."""
-        return any(query.one_way for query in self.queries)
+        return any(query.linear_group_scaling for query in self.queries)
 
     @property
     def noise_std(self) -> list[float]:
@@ -111,7 +105,7 @@ class ReleasePlan:
         return [query.noise[-1] for query in self.queries]
 
 
-MOST_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is the rest
+MAX_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is the rest
 
 
 def slack_of(
@@ -119,10 +113,11 @@ def slack_of(
 ) -> float:
     """Return the share of delta that a sampler costs: the most over its widest and its narrowest noise."""
     changed = sum(query.changed(unit) for query in queries)
-    narrowest = min(query.narrowest for query in queries)
-    widest = max(narrowest, *(query.widest for query in queries))
+    min_noise_steps = min(query.min_noise_steps for query in queries)
+    max_noise_steps = max(min_noise_steps, *(query.max_noise_steps for query in queries))
     return max(
-        sampler(sigma).slack(epsilon=epsilon, delta=delta, changed=changed) for sigma in (widest, narrowest)
+        sampler(sigma).slack(epsilon=epsilon, delta=delta, changed=changed)
+        for sigma in (max_noise_steps, min_noise_steps)
     )
 
 
@@ -134,6 +129,6 @@ def hops(
     Their weights are one, or those of a similarity.
     """
     bits = GRID_BITS if similarity is None else SIMILARITY_GRID_BITS
-    unscaled = NeighborSumQuery(GroupWeights.one(), (1.0,), dim, bits, similarity)
+    unscaled = NeighborSumQuery(GroupWeights.unit_weights(), (1.0,), dim, bits, similarity)
     sigma = math.sqrt(count) * unscaled.sensitivity(unit or UndirectedEdge()) / mu
     return (replace(unscaled, sigma=(sigma,)),) * count

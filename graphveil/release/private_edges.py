@@ -6,12 +6,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil._aligned import aligned
-from graphveil._threads import all_threads, in_parts
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Ids
-from graphveil.release.engines.base import BlockWork, Engine
-from graphveil.release.engines.named import engine_for
+from graphveil._util.threads import all_threads, parallel_for
+from graphveil.data import Adjacency
+from graphveil.data.blocks import Ids
+from graphveil.release.backends.base import AggregationBackend, BlockWork
+from graphveil.release.backends.named import backend_for
 from graphveil.release.keys import keyed_digest
 from graphveil.release.rows.compact import CompactRows
 
@@ -21,16 +20,16 @@ Counts = npt.NDArray[np.int64]
 
 
 class PrivateEdges:
-    """What queries see of a graph: work is done on its blocks, through an engine.
+    """What queries see of a graph: work is done on its blocks, through a backend.
 
     :meth:`rows` and :meth:`pieces` return what has noise already. The other methods return exact numbers
     about the edges, which live in the release path only: whoever asks for them adds noise before anything is
     returned.
     """
 
-    def __init__(self, adjacency: Adjacency, engine: Engine | None = None) -> None:
+    def __init__(self, adjacency: Adjacency, backend: AggregationBackend | None = None) -> None:
         """Take the edges, and who schedules their blocks; by default whoever fits where they are."""
-        self._adjacency, self._engine = adjacency, engine_for(engine, adjacency)
+        self._adjacency, self._backend = adjacency, backend_for(backend, adjacency)
         self._memory: Tensor | CompactRows | None = None
 
     def __repr__(self) -> str:
@@ -50,22 +49,27 @@ class PrivateEdges:
     @all_threads()
     def rows(self, work: BlockWork) -> Tensor:
         """Return what the work makes of the blocks, stacked in node order: noisy rows."""
-        engine = self._engine
-        count, place = self.num_nodes - engine.first, 0
+        backend = self._backend
+        count, place = self.num_nodes - backend.first, 0
         out: Tensor | None = None
-        for part in engine.run(work, self._adjacency, engine.first):
-            if len(part) == count and not engine.lends:
+        for part in backend.run(work, self._adjacency, backend.first):
+            if len(part) == count and not backend.yields_borrowed_memory:
                 return part
             if out is None:
-                out = aligned(count, *part.shape[1:], dtype=part.dtype)
+                out = part.new_empty((count, *part.shape[1:]))
             _copy(part, out[place : place + len(part)])
             place += len(part)
         return torch.empty(0) if out is None else out
 
     def pieces(self, work: BlockWork) -> Tensor:
         """Return what the work makes of the blocks, one after the other, however much: noisy numbers."""
-        engine = self._engine
-        return _joined([part.clone() if engine.lends else part for part in engine.run(work, self._adjacency)])
+        backend = self._backend
+        return _joined(
+            [
+                part.clone() if backend.yields_borrowed_memory else part
+                for part in backend.run(work, self._adjacency)
+            ]
+        )
 
     def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
         """Return the sum over all blocks of what the work makes of each: exact, and computed in this process.
@@ -73,25 +77,25 @@ class PrivateEdges:
         Exact numbers are not sent about, so the work stays here, whoever schedules rows.
         """
         total: Counts = np.zeros(shape, dtype=np.int64)
-        for block in self._engine.blocks(self._adjacency):
+        for block in self._backend.blocks(self._adjacency):
             total += work(block).numpy()
         return total
 
     def exact(self, work: BlockWork) -> Tensor:
         """Return what the work makes of the blocks, one after the other: exact, computed in this process."""
-        return _joined([work(block) for block in self._engine.blocks(self._adjacency)])
+        return _joined([work(block) for block in self._backend.blocks(self._adjacency)])
 
     def in_edges(self, nodes: Ids) -> tuple[Ids, Ids]:
         """Return the sources that send to some nodes, one node after the other, and how many each has."""
-        return self._engine.in_edges(self._adjacency, nodes)
+        return self._backend.in_edges(self._adjacency, nodes)
 
-    def own_lists(self) -> tuple[Tensor, Tensor]:
+    def out_neighbors(self) -> tuple[Tensor, Tensor]:
         """Return every node's own list, one after the other, and where each begins, int64.
 
         Sources decide, for undirected graphs too: where a record is nulled the other ends' records still list
         it.
         """
-        blocks = list(self._engine.blocks(self._adjacency))
+        blocks = list(self._backend.blocks(self._adjacency))
         sources = np.concatenate([block.sources.numpy() for block in blocks] or [np.empty(0, np.int32)])
         degrees = np.concatenate([block.degrees.numpy() for block in blocks] or [np.empty(0, np.int64)])
         starts = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
@@ -102,7 +106,7 @@ class PrivateEdges:
         )
 
     def digest(self, key: bytes) -> str:
-        """Return the keyed digest of the edges; an unkeyed one would tell neighbours apart."""
+        """Return the keyed digest of the edges; an unkeyed one would tell neighbors apart."""
         return keyed_digest(key, *self._adjacency.arrays)
 
     def memory(self, rows: int, dim: int) -> Tensor:
@@ -111,7 +115,7 @@ class PrivateEdges:
         Fresh memory costs as much as filling it does.
         """
         if not isinstance(self._memory, Tensor) or self._memory.shape != (rows, dim):
-            self._memory = aligned(rows, dim)
+            self._memory = torch.empty(rows, dim)
         return self._memory
 
     def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:
@@ -124,7 +128,9 @@ class PrivateEdges:
 def _copy(part: Tensor, out: Tensor) -> None:
     """Copy rows, by the threads that also sum: torch's stay awake for a while, where those want to work."""
     given, taken = part.numpy(), out.numpy()
-    in_parts(lambda first, last: np.copyto(taken[first:last], given[first:last]), len(part), _ROWS_A_THREAD)
+    parallel_for(
+        lambda first, last: np.copyto(taken[first:last], given[first:last]), len(part), _ROWS_A_THREAD
+    )
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
 import torch
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import ByGroup, Composed, DirectedEdge, Event, NodeUnit, UndirectedEdge, Unit
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
+class QueryDescription:
     """What a query says of itself: to the journal that keys are bound to, on plan pages and on cards.
 
     ``noise`` is the noise's standard deviation by kind of row, or the multiplier of training steps, which
@@ -44,12 +44,12 @@ class Description:
     sampling_rate: float | None = None
 
 
-class Data(Generic[Answer]):
+class QueryData(Generic[Answer]):
     """What a query is asked with: a frozen class of its own for each kind, which knows the answer's type."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Public:
+class PublicInputs:
     """What is fixed, and may be known, before anything is asked."""
 
     num_nodes: int
@@ -58,10 +58,10 @@ class Public:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Prepared:
+class PreparedData:
     """Data that fit their query. The query's key is bound to ``arrays``: other data get other noise."""
 
-    public: Public
+    public: PublicInputs
     arrays: tuple[Tensor, ...]
 
 
@@ -70,13 +70,13 @@ class Query(ABC):
     """One step of a release. Its fields are public; the data come when it is asked."""
 
     kind: ClassVar[str]  # of its answer
-    wire: ClassVar[str]  # its name in what keys are derived from: it stays, whatever the class is called
+    wire_name: ClassVar[str]  # its name in what keys are derived from: it stays, whatever the class is called
     stage: ClassVar[str]  # its name in a budget
-    data: ClassVar[type[Data[Any]]]  # what it is asked with
+    data: ClassVar[type[QueryData[Any]]]  # what it is asked with
     reads_edges: ClassVar[bool] = True
     exact_noise: ClassVar[bool] = False  # whether it draws exact noise of its own, not by the plan's sampler
     sampled: ClassVar[bool] = True  # whether the plan's sampler draws any of its noise
-    kept: ClassVar[bool] = True  # whether a journal keeps the answer
+    stores_answer: ClassVar[bool] = True  # whether a journal keeps the answer
 
     @abstractmethod
     def event(self, unit: Unit) -> Event:
@@ -88,7 +88,7 @@ class Query(ABC):
 
     @abstractmethod
     def changed(self, unit: Unit) -> int:
-        """Return how many coordinates may change between neighbours."""
+        """Return how many coordinates may change between neighbors."""
 
     @property
     @abstractmethod
@@ -102,30 +102,32 @@ class Query(ABC):
 
     @property
     @abstractmethod
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Grid steps in the largest contribution: at least so many, in any row."""
 
     @property
     @abstractmethod
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Grid steps in the smallest standard deviation of the noise, whoever draws it."""
 
     @property
     @abstractmethod
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Grid steps in the largest standard deviation of the noise that the plan's sampler draws."""
 
-    def describe(self) -> Description:
+    def describe(self) -> QueryDescription:
         """Return what is said of the query wherever it is listed."""
-        return Description(kind=self.kind, stage=self.stage, noise=self.noise, parameters=self._parameters())
+        return QueryDescription(
+            kind=self.kind, stage=self.stage, noise=self.noise, parameters=self._parameters()
+        )
 
     def _parameters(self) -> dict[str, object]:
         """Return the fields under the query's name, the noise as exact hexadecimal."""
         fields = {name: value for name, value in asdict(self).items() if name != "sigma"}
-        return {"query": self.wire, **fields, "sigma": [sigma.hex() for sigma in self.noise]}
+        return {"query": self.wire_name, **fields, "sigma": [sigma.hex() for sigma in self.noise]}
 
     @abstractmethod
-    def prepare(self, data: Any, public: Public) -> Prepared:
+    def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         """Check what is handed over, from public facts alone, before any edge is read.
 
         Raises:
@@ -148,7 +150,7 @@ class Query(ABC):
         return  # most bounds hold for both ways
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Whether a person's k edges may add up to k times one edge."""
         return False
 
@@ -173,9 +175,9 @@ def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
     if len(sigma) != groups:
         raise ConfigError(f"sigma has {len(sigma)} entries and needs {groups}: one for each group of rows")
     for value in sigma:
-        _check.positive(sigma=value)
-    _check.integer_at_least(1, grid_bits=grid_bits)
-    _check.within(1, MAX_GRID_BITS, grid_bits=grid_bits)
+        checks.positive(sigma=value)
+    checks.integer_at_least(1, grid_bits=grid_bits)
+    checks.within(1, MAX_GRID_BITS, grid_bits=grid_bits)
 
 
 def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
@@ -191,7 +193,7 @@ def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
         )
 
 
-def of_edges(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
+def require_edge_unit(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
     """Return a unit of one edge; refuse others, of which no bound is proved, in words about the query.
 
     Raises:
@@ -202,7 +204,7 @@ def of_edges(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
     return unit
 
 
-def of_records(unit: Unit) -> NodeUnit:
+def require_record_unit(unit: Unit) -> NodeUnit:
     """Return a unit of records; refuse others."""
     if not isinstance(unit, NodeUnit):
         raise UnitError(

@@ -14,18 +14,18 @@ from typing import Any, NoReturn, Self, TypeVar
 import torch
 from torch import Tensor
 
+from graphveil.data import Adjacency
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.privacy import Entry, PrivacyLedger, within_partition
-from graphveil.privacy.unit import NodePromise
-from graphveil.release.engines.base import Engine
+from graphveil.privacy.unit import NodeBoundedDegree
+from graphveil.release.backends.base import AggregationBackend
 from graphveil.release.journal import Journal, MemoryJournal
-from graphveil.release.keys import ReleaseKey, canonical, joined, keyed_digest
+from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, joined, keyed_digest
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.process import check_process
-from graphveil.release.query import Data, Prepared, Public, Query, are_numbers, outside
-from graphveil.release.rows.own_lists import passes
+from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData, are_numbers, outside
+from graphveil.release.rows.out_neighbors import exceeds_degree
 
 _VERSION = 2
 Answer = TypeVar("Answer")
@@ -44,7 +44,7 @@ class Release:
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 2), delta=1e-5)
     >>> release = Release.open(plan, path, budget=MemoryLedger())
-    >>> release.ask(NeighborSumData(torch.eye(3)[:, :2])).shape
+    >>> release.answer(NeighborSumData(torch.eye(3)[:, :2])).shape
     torch.Size([3, 2])
     """
 
@@ -52,18 +52,18 @@ class Release:
         self,
         plan: ReleasePlan,
         private: PrivateEdges,
-        public: Public,
+        public: PublicInputs,
         ledger: PrivacyLedger,
         *,
         key: ReleaseKey,
         journal: Journal,
-        promise: dict[str, object],
+        commitment: dict[str, object],
         alone: bool,
     ) -> None:
         """Store what :meth:`open` has read and recorded; nothing else makes a release."""
         self._plan, self._private, self._public = plan, private, public
         self._ledger, self._key, self._journal, self._alone = ledger, key, journal, alone
-        self._promise = {name: canonical(part) for name, part in promise.items()}
+        self._public_commitment = {name: canonical(part) for name, part in commitment.items()}
         self._process, self._lock = os.getpid(), threading.RLock()
         self._position = 0
         self._edges_digest = ""
@@ -77,7 +77,7 @@ class Release:
         *,
         budget: PrivacyLedger,
         key: ReleaseKey | None = None,
-        engine: Engine | None = None,
+        backend: AggregationBackend | None = None,
         journal: Journal | None = None,
         label: str = "rows",
     ) -> Self:
@@ -89,7 +89,7 @@ class Release:
             groups: the public group of each node, when a query weighs or counts by group.
             budget: the ledger that is charged before anything is computed.
             key: fresh by default; a reproducible one voids the guarantee.
-            engine: how the destination blocks are scheduled; it does not change the result.
+            backend: how the destination blocks are scheduled; it does not change the result.
             journal: where a killed run resumes from; by default nowhere.
             label: what the privacy ledger calls it.
 
@@ -99,29 +99,29 @@ class Release:
                 recorded or computed.
             ReleaseError: the journal holds a release of another plan, or its key is lost.
         """
-        private = PrivateEdges(adjacency, engine)
+        private = PrivateEdges(adjacency, backend)
         _check_unit(plan, private)
         check_weights(plan, adjacency)
         groups = _checked_groups(plan, groups, adjacency.num_nodes)
-        kept = journal or MemoryJournal()
-        promise = _promise(plan, adjacency)
-        resumed = kept.resume(promise)
+        stores_answer = journal or MemoryJournal()
+        commitment = _public_commitment(plan, adjacency)
+        resumed = stores_answer.resume(commitment)
         release = cls(
             plan,
             private,
-            Public(adjacency.num_nodes, groups, plan.sampler),
+            PublicInputs(adjacency.num_nodes, groups, plan.sampler),
             budget,
             key=resumed or key or ReleaseKey.fresh(),
-            journal=kept,
-            promise=promise,
-            alone=key is None and not kept.durable,
+            journal=stores_answer,
+            commitment=commitment,
+            alone=key is None and not stores_answer.durable,
         )
         if resumed is None:
-            release._book(label, promise)
-            release._recognise_graph()
+            release._record(label, commitment)
+            release._check_graph_fingerprint()
         else:
-            release._recognise_graph()
-            release._book_again(label)
+            release._check_graph_fingerprint()
+            release._record_resumed(label)
         release._edges_digest = release._digest_of_edges()
         return release
 
@@ -143,7 +143,7 @@ class Release:
         """Whether the noise comes from a seed, which voids the guarantee."""
         return self._key.reproducible
 
-    def ask(self, data: Data[Answer]) -> Answer:
+    def answer(self, data: QueryData[Answer]) -> Answer:
         """Answer the plan's next query with its data, once.
 
         The query's descriptor, which binds its noise to the data, is committed before the first draw. A
@@ -161,14 +161,14 @@ class Release:
             answer: Answer = self._answer(query, prepared, index, key)
             return answer
 
-    def abandon(self) -> bool:
+    def refund_if_undrawn(self) -> bool:
         """Give the ledger entry back if nothing was drawn, which the ledger itself knows; whether it was.
 
         Afterwards this release can draw nothing any more.
         """
         check_process(self._process)
         with self._lock:
-            return self._ledger.withdraw(self.release_id)
+            return self._ledger.refund(self.release_id)
 
     def close(self) -> None:
         """Publish: every query must be answered; the noise key is erased."""
@@ -184,7 +184,7 @@ class Release:
             )
         self._journal.close()
 
-    def _next(self, data: Data[object]) -> Query:
+    def _next(self, data: QueryData[object]) -> Query:
         """Return the next query, which must be of the kind that is asked for."""
         if self._position >= len(self._plan.queries):
             raise ReleaseError(
@@ -197,21 +197,21 @@ class Release:
             )
         return query
 
-    def _answer(self, query: Query, prepared: Prepared, index: int, key: bytes) -> Any:
+    def _answer(self, query: Query, prepared: PreparedData, index: int, key: bytes) -> Any:
         """Draw under the query's key, which a closed release lacks, and keep the noisy answer."""
-        answer = self._journal.load(index) if query.kept else None
+        answer = self._journal.load(index) if query.stores_answer else None
         if answer is None:
             if not key:
                 return query.closed()
             answer = query.answer(self._private, prepared, key)
-            if query.kept:
+            if query.stores_answer:
                 self._journal.store(index, answer)
         return answer
 
     def _commit(self, data: tuple[Tensor, ...]) -> tuple[int, bytes]:
         """Commit the next query's descriptor; return its place and its key, which a closed release lacks."""
         index = self._position
-        self._journal.recognise(str(index), lambda key: keyed_digest(key, *data))
+        self._journal.check_fingerprint(str(index), lambda key: keyed_digest(key, *data))
         if index == 0:  # what is closed was drawn elsewhere: it cannot be given back here either
             self._ledger.commit(self.release_id)
         self._position += 1  # what was refused may be asked again, with data that fit
@@ -221,27 +221,29 @@ class Release:
         self._journal.commit(index, descriptor)
         return index, self._key.query_key(descriptor)
 
-    def _recognise_graph(self) -> None:
+    def _check_graph_fingerprint(self) -> None:
         """Refuse to resume with other edges or groups than the first run's, before anything is recorded."""
         groups = () if self._public.groups is None else (self._public.groups,)
-        self._journal.recognise("edges", self._private.digest)
-        self._journal.recognise("groups", lambda key: keyed_digest(key, *groups))
+        self._journal.check_fingerprint("edges", self._private.digest)
+        self._journal.check_fingerprint("groups", lambda key: keyed_digest(key, *groups))
 
-    def _book(self, label: str, promise: dict[str, object]) -> None:
+    def _record(self, label: str, commitment: dict[str, object]) -> None:
         """Charge the budget for a new release; its id is written down before, so a killed one pays once."""
-        if self._ledger.holds(self.release_id):  # durable ledgers would take it for the same, asked for again
+        if self._ledger.contains(
+            self.release_id
+        ):  # durable ledgers would take it for the same, asked for again
             raise BudgetError(
                 f"release {self.release_id} is already recorded, under the key that this one was given: "
                 "a key serves one release, so give each a key of its own"
             )
         entry = self._entry(label)
         self._ledger.check(entry)  # a refusal leaves nothing to resume
-        self._journal.begin(self._key, promise)
+        self._journal.begin(self._key, commitment)
         self._ledger.record(entry)
 
-    def _book_again(self, label: str) -> None:
+    def _record_resumed(self, label: str) -> None:
         """Charge a budget that a resumed release does not stand in: a new one in memory, or before a kill."""
-        if not self._ledger.holds(self.release_id):
+        if not self._ledger.contains(self.release_id):
             self._ledger.record(self._entry(label))
 
     def _entry(self, label: str) -> Entry:
@@ -260,7 +262,7 @@ class Release:
             "input": self._digest(*data),
             "groups": "" if groups is None else self._digest(groups),
         }
-        return joined(self._promise | {name: canonical(part) for name, part in own.items()})
+        return joined(self._public_commitment | {name: canonical(part) for name, part in own.items()})
 
     def _digest(self, *arrays: Tensor) -> str:
         """Return the keyed digest of what a query reads, wherever its key could meet anything else.
@@ -276,16 +278,20 @@ class Release:
 
 def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
     """Refuse a graph that the unit's bounds do not hold for; edges that nothing asks for are not read."""
-    if isinstance(plan.unit, NodePromise) and _of_edges(plan) and passes(private, plan.unit.max_degree):
+    if (
+        isinstance(plan.unit, NodeBoundedDegree)
+        and _edge_queries(plan)
+        and exceeds_degree(private, plan.unit.max_degree)
+    ):
         raise UnitError(
-            "the graph violates the assumption of unit 'node-promise': a node has more edges than "
-            "assured_max_degree (--assured-max-degree); assert a larger degree, or use unit 'node-owner'"
+            "the graph violates the assumption of unit 'node-bounded-degree': a node has more edges than "
+            "max_degree (--max-degree); assert a larger degree, or use unit 'node-record'"
         )
     for query in plan.queries:
         query.check_unit(plan.unit, directed=private.directed)
 
 
-def _of_edges(plan: ReleasePlan) -> list[Query]:
+def _edge_queries(plan: ReleasePlan) -> list[Query]:
     """Return the queries that ask the edges; training steps and counts ask records alone."""
     return [query for query in plan.queries if query.reads_edges]
 
@@ -296,7 +302,7 @@ def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
     Raises:
         ConfigError: the plan and the edges do not go together.
     """
-    reads = {query.reads_edge_weights for query in _of_edges(plan)}
+    reads = {query.reads_edge_weights for query in _edge_queries(plan)}
     weighted = adjacency.max_weight is not None
     if weighted and False in reads:
         raise ConfigError(
@@ -322,13 +328,14 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
     return groups.to(torch.int64)
 
 
-def _promise(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
+def _public_commitment(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
     """Return everything public that fixes a release."""
+    queries = [query.describe().parameters for query in plan.queries]
     return {
         "version": _VERSION,
-        "unit": plan.unit.name,
+        "unit": NAMES_IN_KEYS.get(plan.unit.name, plan.unit.name),
         **asdict(plan.unit),
-        "queries": [query.describe().parameters for query in plan.queries],
+        "queries": [{NAMES_IN_KEYS.get(name, name): one for name, one in query.items()} for query in queries],
         "sampler": plan.sampler.__name__,
         "nodes": adjacency.num_nodes,
         "directed": adjacency.directed,

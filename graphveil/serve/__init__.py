@@ -8,23 +8,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from graphveil._memory import check_room
-from graphveil.serve.counters import CELLS
+from graphveil._util.memory import check_room
 from graphveil.serve.keys import Keys
-from graphveil.serve.limits import Allowance, Limits
+from graphveil.serve.limits import Limits, ReleaseBudget
 from graphveil.serve.runs import ServedRun, read_runs
-from graphveil.serve.service import Service, door_of, made, missing
-from graphveil.serve.shared import Shared
+from graphveil.serve.service import Service, make_app, missing_extra
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 _WORKER = 230e6  # bytes of memory that a worker has for itself, most of them of libraries
 
-__all__ = ["Allowance", "Keys", "Limits", "ServedRun", "Service", "app_of", "read_runs", "serve"]
+__all__ = ["Keys", "Limits", "ReleaseBudget", "ServedRun", "Service", "create_app", "read_runs", "serve"]
 
 
-def app_of(runs: Sequence[ServedRun], keys: Keys | None = None, limits: Limits | None = None) -> "FastAPI":
+def create_app(
+    runs: Sequence[ServedRun], keys: Keys | None = None, limits: Limits | None = None
+) -> "FastAPI":
     """Return the ASGI application that serves some runs.
 
     Args:
@@ -36,8 +36,7 @@ def app_of(runs: Sequence[ServedRun], keys: Keys | None = None, limits: Limits |
         ConfigError: a run under a node-level unit without keys, or together with another one.
         MissingDependencyError: the extra ``serve`` is not installed.
     """
-    numbers = Shared.alone(CELLS, max(1, len(keys or ())))
-    return made(tuple(runs), door_of(keys, limits or Limits(), numbers))
+    return make_app(tuple(runs), keys, limits or Limits())
 
 
 def serve(
@@ -67,16 +66,15 @@ def serve(
         what = f"{service.workers} workers"
         check_room(_WORKER * service.workers, what, "use fewer (--workers)")
     try:
-        from graphveil.serve.listen import announce, bound, listen
-        from graphveil.serve.workers import supervise
+        from graphveil.serve.server import bind_socket, log_startup, run_server, run_workers
     except ModuleNotFoundError as error:
-        raise missing(error) from None
+        raise missing_extra(error) from None
     app = service.app() if app is None else app
-    with bound(host, port) as line:
+    with bind_socket(host, port) as listener:
         on_bound()
         # The line comes once signals are handled: any signal after it ends the server with exit code 0.
-        ready = partial(announce, line, host, service.workers)
+        ready = partial(log_startup, listener, host, service.workers)
         if service.workers > 1:
-            supervise(service, line, ready)
+            run_workers(service, listener, ready)
         else:
-            listen(app, line, on_ready=ready)
+            run_server(app, listener, ready)

@@ -1,52 +1,62 @@
-"""The endpoints of the server."""
+"""The endpoints of the server: which rows a caller may read, and which rows are released."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from graphveil import __version__
 from graphveil.errors import ConfigError
-from graphveil.serve import description, refusals
-from graphveil.serve.counters import INVOCATIONS, PREDICT
-from graphveil.serve.desk import Desk
-from graphveil.serve.gate import Door, Gate
-from graphveil.serve.page import page_of
-from graphveil.serve.refusals import as_bytes
-from graphveil.serve.runs import ServedRun
+from graphveil.serve import schemas
+from graphveil.serve.docs_page import render_docs
+from graphveil.serve.error_responses import RequestError, ids_not_found, to_json_bytes
+from graphveil.serve.keys import Key
+from graphveil.serve.middleware import AdmissionControl, RequestMiddleware
+from graphveil.serve.runs import Id, Row, ServedRun
+from graphveil.serve.schemas import Invocation, PredictRequest
 
 if TYPE_CHECKING:
-    from graphveil.serve.releases.office import Office
+    from graphveil.serve.releases.release_service import ReleaseService
 
+_ABOUT = (
+    "Released predictions. The same request returns the same bytes and does not spend privacy budget. "
+    "Requests that need a new release are rejected, unless the operator allowed a budget for them."
+)
 _NO_SCRIPTS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+_NOT_KEPT = {"Cache-Control": "no-store"}  # a row may be private to its subject
 
 
-def application(runs: tuple[ServedRun, ...], door: Door, office: "Office | None" = None) -> FastAPI:
-    """Return the application; see ``graphveil.serve.app_of``."""
-    _check(runs, door)
+def application(
+    runs: tuple[ServedRun, ...], admission: AdmissionControl, release_service: "ReleaseService | None" = None
+) -> FastAPI:
+    """Return the application; see ``graphveil.serve.create_app``."""
+    _check(runs, admission)
     app = FastAPI(
         title="graphveil",
         version=__version__,
-        description=description.ABOUT,
+        description=_ABOUT,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.door, app.state.runs = door, runs
-    desk = Desk({run.name: run for run in runs}, door.limits, office)
-    app.add_middleware(Gate, door=door, answers={PREDICT: desk.predict, INVOCATIONS: desk.invocations})
-    app.add_exception_handler(HTTPException, _not_ours)
-    _add_pages(app, runs, door, office)
+    app.state.admission, app.state.runs = admission, runs
+    app.add_middleware(RequestMiddleware, admission=admission)
+    app.add_exception_handler(HTTPException, _framework_error)
+    app.add_exception_handler(RequestValidationError, _framework_error)
+    _add_predictions(app, runs, admission, release_service)
+    _add_pages(app, runs, admission, release_service)
     return app
 
 
-def _check(runs: tuple[ServedRun, ...], door: Door) -> None:
+def _check(runs: tuple[ServedRun, ...], admission: AdmissionControl) -> None:
     """Reject a server that would show a row to another subject."""
     if not runs:
         raise ConfigError("There is no run to serve. Name at least one run folder.")
     personal = [run for run in runs if run.by_subject]
-    if personal and door.keys is None:
+    if personal and admission.keys is None:
         raise ConfigError(
             f"Under unit {personal[0].guarantee.unit!r} a row is only returned to its own subject, so the "
             "server needs keys. Make them with `graphveil keys FILE --subject ID` and pass --keys FILE."
@@ -58,46 +68,138 @@ def _check(runs: tuple[ServedRun, ...], door: Door) -> None:
         )
 
 
-def _add_pages(app: FastAPI, runs: tuple[ServedRun, ...], door: Door, office: "Office | None") -> None:
+def _add_predictions(
+    app: FastAPI,
+    runs: tuple[ServedRun, ...],
+    admission: AdmissionControl,
+    release_service: "ReleaseService | None",
+) -> None:
+    """Add the endpoints that return rows."""
+    by_name, most = {run.name: run for run in runs}, admission.limits.ids
+    # Only described: the middleware has checked the key before the body was read.
+    keyed = None if admission.keys is None else {"security": [{"key": list[str]()}]}
+
+    def find_run(name: str | None) -> ServedRun:
+        if name is None and len(runs) == 1:
+            return runs[0]
+        if name is None or name not in by_name:
+            raise RequestError("unknown_run")
+        return by_name[name]
+
+    @app.post(
+        "/v1/predict",
+        responses=schemas.responses(schemas.RunPredictionsResponse, *schemas.PREDICTION_ERRORS),
+        operation_id="predict",
+        summary="Rows of some ids, or predictions of new records",
+        openapi_extra=keyed,
+    )
+    async def predict(request: Request, question: PredictRequest) -> Response:
+        key, run = request.state.key, find_run(question.run)
+        if not question.needs_new_release:
+            rows = _released_rows(run, question.ids or [], key, most)
+        elif release_service is None:
+            raise RequestError("release_required")
+        elif key is None or not key.releases:
+            raise RequestError("release_forbidden")
+        else:
+            rows = await release_service.rows(question.records, question.edges, most, key)
+        return _json({"run": run.name, "predictions": rows}, _NOT_KEPT)
+
+    @app.post(
+        "/invocations",
+        responses=schemas.responses(schemas.PredictionsResponse, *schemas.PREDICTION_ERRORS),
+        operation_id="invocations",
+        summary="Rows of some ids, in the formats of MLflow",
+        openapi_extra=keyed,
+    )
+    async def invocations(
+        request: Request,
+        question: Invocation,
+        run: Annotated[
+            str | None, Query(description="Name of the run. Optional if the server has only one.")
+        ] = None,
+    ) -> Response:
+        rows = _released_rows(find_run(run), question.column_ids(), request.state.key, most)
+        return _json({"predictions": rows}, _NOT_KEPT)
+
+
+def _released_rows(run: ServedRun, ids: Sequence[Id], key: Key | None, most: int) -> list[Row]:
+    """Return released rows to a caller who may read all of them.
+
+    Unknown ids are checked after that, so that other callers get one answer for known and unknown ids.
+    """
+    if len(ids) > most:
+        raise RequestError("too_many_ids", most=most)
+    if run.by_subject and (key is None or not key.authorizes(ids)):
+        raise RequestError("forbidden_row")
+    ids = run.spelled(ids)
+    unknown = run.unknown(ids)
+    if unknown:
+        quoted = run.id_type is int and any(isinstance(ids[position], str) for position in unknown)
+        raise ids_not_found(unknown, quoted=quoted)
+    return run.rows(ids)
+
+
+def _add_pages(
+    app: FastAPI,
+    runs: tuple[ServedRun, ...],
+    admission: AdmissionControl,
+    release_service: "ReleaseService | None",
+) -> None:
     """Add the endpoints that need no key."""
-    promises = [{"run": run.name, "guarantee": run.guarantee.as_dict()} for run in runs]
+    guarantees = [{"run": run.name, "guarantee": run.guarantee.as_dict()} for run in runs]
 
     @app.get(
         "/v1/privacy",
-        responses=description.PRIVACY,
+        responses=schemas.responses(schemas.PrivacyResponse, 401, 429, 503),
         summary="Privacy guarantee of each run, and the remaining budget",
     )
     async def privacy(request: Request) -> Response:
         # The budget shows what other callers do, so only a key that may spend it can read it.
         budget = None
-        if office is not None and "authorization" in request.headers:
-            key = door.key_of(request.scope)
-            budget = await office.budget() if key is not None and key.releases else None
-        return _json({"fresh_releases": office is not None, "budget": budget, "runs": promises})
+        if release_service is not None and "authorization" in request.headers:
+            key = admission.authenticate(request.scope)
+            budget = await release_service.budget() if key is not None and key.releases else None
+        return _json({"fresh_releases": release_service is not None, "budget": budget, "runs": guarantees})
 
-    @app.get("/healthz", responses=description.HEALTH, summary="Whether the server answers")
+    @app.get(
+        "/healthz",
+        responses=schemas.responses(schemas.HealthResponse),
+        summary="Whether the server answers",
+    )
     async def healthz() -> Response:
         return _json({"status": "ok"})
 
     app.add_api_route("/healthz", healthz, methods=["HEAD"], include_in_schema=False)
 
-    @app.get("/metrics", responses=description.METRICS, summary="Counters in the text format of Prometheus")
+    @app.get(
+        "/metrics",
+        responses=schemas.responses(None),
+        summary="Counters in the text format of Prometheus",
+        response_class=Response,
+    )
     async def metrics() -> Response:
-        return Response(door.counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        text = admission.metrics.text()
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return HTMLResponse(page, headers=_NO_SCRIPTS)
 
-    page = page_of(description.complete(app, keyed=door.keys is not None))  # once all pages are there
+    description = app.openapi()  # once all pages are there
+    if admission.keys is not None:
+        description["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    page = render_docs(description)
 
 
-def _json(record: object) -> Response:
-    return Response(as_bytes(record), media_type="application/json")
+def _json(record: object, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_json_bytes(record), headers=headers, media_type="application/json")
 
 
-async def _not_ours(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    allowed = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
-    said = refusals.of_status(error.status_code, allowed)
-    return Response(said.body, said.status, said.headers, "application/json")
+async def _framework_error(_: Request, error: Exception) -> Response:
+    """Return the server's own error for what the web framework rejects, without a value of the request."""
+    status = error.status_code if isinstance(error, HTTPException) else 422
+    name = {404: "unknown_endpoint", 405: "wrong_method"}.get(status, "invalid_body")
+    allowed = getattr(error, "headers", None) or {}
+    found = RequestError(name, {key: value for key, value in allowed.items() if key.lower() == "allow"})
+    return Response(found.body, found.status, found.headers, "application/json")

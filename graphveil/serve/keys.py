@@ -1,19 +1,17 @@
 """API keys: a file of their hashes, each with the subjects whose rows it may read."""
 
-import fcntl
 import hashlib
-import os
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+from filelock import FileLock
 from pydantic import Field, ValidationError
 
-from graphveil import _check
-from graphveil._files import can_be_made, write_atomic
-from graphveil.artifacts.files import Record, first_complaint
+from graphveil._util import checks
+from graphveil._util.files import can_create, write_atomic
+from graphveil.artifacts.files import StrictSchema, first_complaint
 from graphveil.errors import ConfigError
 
 _MAX_BYTES = 64 << 20
@@ -21,7 +19,7 @@ _KEY_BYTES = 32
 _MAX_LETTERS = 1000  # of an id
 
 
-class Key(Record):
+class Key(StrictSchema):
     """One key: the hash of its text, and what it may do.
 
     Args:
@@ -33,16 +31,16 @@ class Key(Record):
     subjects: list[Annotated[str, Field(max_length=_MAX_LETTERS)]] = Field(default=[])
     releases: bool = False
 
-    def entitled(self, ids: Sequence[int | str]) -> bool:
+    def authorizes(self, ids: Sequence[int | str]) -> bool:
         """Whether all of these rows may be read with this key.
 
-        >>> Key(sha256="0" * 64, subjects=["17"]).entitled([17])
+        >>> Key(sha256="0" * 64, subjects=["17"]).authorizes([17])
         True
         """
         return {str(one) for one in ids} <= set(self.subjects)
 
 
-class _KeysFile(Record):
+class _KeysFile(StrictSchema):
     format: Literal["graphveil-keys"] = "graphveil-keys"
     version: Literal[1] = 1
     keys: list[Key] = Field(default=[])
@@ -90,24 +88,14 @@ class Keys:
         """
         file, text = Path(path), secrets.token_urlsafe(_KEY_BYTES)
         key = Key(sha256=_hash(text), subjects=[_subject(one) for one in subjects], releases=releases)
-        if not file.exists() and not can_be_made(file):
+        if not file.exists() and not can_create(file):
             raise ConfigError(f"{file} cannot be created. Choose another place.")
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(file.parent):
+        # Otherwise a key that is added concurrently would be lost.
+        with FileLock(file.parent / ".graphveil-keys.lock", mode=0o600):
             known = _read(file).keys if file.exists() else []
             write_atomic(file, (_KeysFile(keys=[*known, key]).model_dump_json(indent=1) + "\n").encode())
         return text
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock while a key is added: otherwise a key that is added concurrently would be lost."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _subject(one: str | int) -> str:
@@ -115,7 +103,7 @@ def _subject(one: str | int) -> str:
     text = str(one)
     if len(text) > _MAX_LETTERS:
         raise ConfigError(f"A subject has more than {_MAX_LETTERS:,} characters. Use the id of a node.")
-    _check.letters(subject=text)
+    checks.letters(subject=text)
     return text
 
 

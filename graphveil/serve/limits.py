@@ -15,18 +15,18 @@ class Limits:
         ids: largest number of ids or records in a request; more get 413.
         under_way: requests for predictions that are answered at a time; one more is 429. A request counts
             from when its body is there until its answer is computed.
-        connections: at a time, with or without a request. For one more, the connection that has waited
-            longest for its client is closed: for the rest of a request, or for an answer to be read. If all
-            are being answered, the new one gets 429.
-        held_bytes: of bodies in arrival, and as many of answers that are not read yet. Above it, the oldest
-            gives way: a body with 408, an answer with a closed connection.
+        connections: with or without a request. For one more, the oldest that waits for its client is closed:
+            for a request or the rest of one, or for an answer to be read.
+        held_bytes: of bodies in arrival, and as many of large answers that are not read yet. Above it, the
+            oldest body gives way with 408, and a request for another large answer gets 429.
         rate: requests per second and key on average, or of all callers together for a server without keys;
             more get 429. None for no limit.
         burst: how many of them may arrive at once.
         releases: requests that may wait for a new release, of which one is made at a time; more get 429.
-        head_seconds: until the head of a request must have arrived; else the connection is closed.
+        head_seconds: between checks that close connections. A connection is closed if it has waited since the
+            last check for the head of a request, or for its client to read an answer.
         body_seconds: until the whole body must have arrived; else 408.
-        grace_seconds: to finish requests when the server stops, and for a client to read an answer.
+        grace_seconds: to finish requests when the server stops.
 
     Raises:
         ConfigError: a limit is not above zero.
@@ -53,7 +53,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowance:
+class ReleaseBudget:
     """The epsilon that an operator allows for all new releases of a server together.
 
     Args:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.artifacts.predictions import NODE, PREDICTION
-from graphveil.artifacts.release_folder import find_release, read_release, withheld
+from graphveil.artifacts.release_folder import find_release, read_release, withheld_files
 from graphveil.artifacts.snapshot import Snapshot
+from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee
-from graphveil.tables.encoding import Encoding
 
 Id = int | str
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ class ServedRun:
     @cached_property
     def by_subject(self) -> bool:
         """Whether a row is only returned to its own subject."""
-        return bool(withheld(self.guarantee.unit))
+        return bool(withheld_files(self.guarantee.unit))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

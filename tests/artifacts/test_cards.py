@@ -7,16 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.artifacts.cards import Card, attackers_rate, other_runs, percent_up, plain_words, privacy_page
+from graphveil.artifacts.cards import (
+    Card,
+    attack_bound_text,
+    other_runs,
+    privacy_page,
+)
 from graphveil.privacy import (
     Composed,
     Gaussian,
     Guarantee,
-    NodeOwner,
-    NodePromise,
+    NodeBoundedDegree,
+    NodeRecord,
     NodeUnit,
     UndirectedEdge,
 )
+from graphveil.privacy.formatting import percent_up
 from graphveil.privacy.gaussian import mu_of
 
 
@@ -36,25 +42,25 @@ def test_two_decimals_rounded_up(rate: float, printed: str) -> None:
 
 @pytest.mark.parametrize("mu", [0.05, 0.21373627, 0.77051, 3.0])
 def test_every_sentence_has_the_same_figure(mu: float) -> None:
-    guarantee = Guarantee.of(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1)
-    figure = percent_up(guarantee.attacker_rate)
-    assert f"at most {figure} %" in attackers_rate(guarantee)
-    assert f"at most {figure} in 100" in plain_words(guarantee)
+    guarantee = Guarantee.from_event(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1)
+    figure = percent_up(guarantee.max_tpr())
+    assert f"at most {figure} %" in attack_bound_text(guarantee)
+    assert f"at most {figure} in 100" in guarantee.summary()
 
 
 def test_what_deviations_void_is_not_promised_in_any_words() -> None:
-    kept = Guarantee.of(UndirectedEdge(), Gaussian(0.3), delta=1e-7, releases=1)
+    kept = Guarantee.from_event(UndirectedEdge(), Gaussian(0.3), delta=1e-7, releases=1)
     void = kept.with_deviations("the noise is reproducible from a seed")
-    assert plain_words(void).startswith("No valid guarantee, because of the deviations")
-    assert plain_words(void).endswith(plain_words(kept))
-    assert attackers_rate(void) == f"{attackers_rate(kept)} (not valid)"
+    assert void.summary().startswith("No valid guarantee, because of the deviations")
+    assert void.summary().endswith(kept.summary())
+    assert attack_bound_text(void) == f"{attack_bound_text(kept)} (not valid)"
     assert "No valid guarantee, because of the deviations" in privacy_page(void, ())
     assert "-indistinguishable only (not valid)." in other_runs(0, 3, void)
 
 
 def test_a_page_prints_no_epsilon_below_the_proved_one() -> None:
     both_ways = Gaussian(2**0.5 * mu_of(4.0, 1e-5))
-    guarantee = Guarantee.of(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
+    guarantee = Guarantee.from_event(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
     assert guarantee.epsilon == pytest.approx(5.992008, abs=1e-6)  # 5.992 to the nearest digit
     card = Card(dataset="a graph", other_runs=other_runs(0, 3, guarantee))
     assert "is (5.993, 1e-05)-indistinguishable only" in card.other_runs
@@ -65,56 +71,62 @@ def test_a_page_prints_no_epsilon_below_the_proved_one() -> None:
 
 
 def test_a_page_prints_no_delta_below_the_one_accounted_for() -> None:
-    guarantee = Guarantee.of(UndirectedEdge(), Gaussian(0.3), delta=1.0000011e-5, releases=1)
+    guarantee = Guarantee.from_event(UndirectedEdge(), Gaussian(0.3), delta=1.0000011e-5, releases=1)
     page = privacy_page(guarantee, (), Card(dataset="a graph", other_runs=other_runs(0, 3, guarantee)))
     assert page.count("1.00001e-05") == 3 and " 1e-05" not in page
 
 
 def test_an_epsilon_that_was_asked_for_is_printed_as_it_was_asked_for() -> None:
     for epsilon in (0.1, 0.25, 1.0, 4.0):
-        guarantee = Guarantee.of(UndirectedEdge(), Gaussian(mu_of(epsilon, 1e-7)), delta=1e-7, releases=1)
+        guarantee = Guarantee.from_event(
+            UndirectedEdge(), Gaussian(mu_of(epsilon, 1e-7)), delta=1e-7, releases=1
+        )
         assert f"Epsilon {epsilon:g}, delta" in privacy_page(guarantee, ())
 
 
 def test_a_model_that_asks_nothing_is_caught_as_often_as_blind_guessing() -> None:
-    nothing = Guarantee.of(UndirectedEdge(), Composed(()), delta=1e-7, releases=0)
-    assert attackers_rate(nothing).endswith("at most 1.00 %")
+    nothing = Guarantee.from_event(UndirectedEdge(), Composed(()), delta=1e-7, releases=0)
+    assert attack_bound_text(nothing).endswith("at most 1.00 %")
 
 
 # -- records -----------------------------------------------------------------------------------------------
 
 
 def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
-    return Guarantee.of(unit, Gaussian(0.3), delta=1e-5, releases=1, **changes)
+    return Guarantee.from_event(unit, Gaussian(0.3), delta=1e-5, releases=1, **changes)
 
 
 @pytest.mark.parametrize(
     ("guarantee", "asks", "ends"),
     [
-        (of_records(NodeOwner()), "whether a particular person's record", "is protected less well."),
+        (of_records(NodeRecord()), "whether a particular person's record", "is protected less well."),
         (
-            of_records(NodeOwner(), edge_use="never"),
+            of_records(NodeRecord(), edge_use="never"),
             "edges that the person declares",
             "HMAC-SHA256 are secure.",
         ),
-        (of_records(NodeOwner(replace_one=True)), "which of two records", "is protected less well."),
+        (of_records(NodeRecord(replace_one=True)), "which of two records", "is protected less well."),
         (
-            of_records(NodePromise(max_degree=9)),
+            of_records(NodeBoundedDegree(max_degree=9)),
             "all of the person's edges",
             "no node exceeds the stated number of edges.",
         ),
-        (of_records(NodePromise(max_degree=9), edge_use="never"), "was used", "HMAC-SHA256 are secure."),
+        (
+            of_records(NodeBoundedDegree(max_degree=9), edge_use="never"),
+            "was used",
+            "HMAC-SHA256 are secure.",
+        ),
     ],
 )
 def test_plain_words_about_records(guarantee: Guarantee, asks: str, ends: str) -> None:
-    words = plain_words(guarantee)
+    words = guarantee.summary()
     assert asks in words
     assert words.endswith(ends)
-    assert f"at most {percent_up(guarantee.attacker_rate)} in 100" in words
+    assert f"at most {percent_up(guarantee.max_tpr())} in 100" in words
 
 
 def test_pages_about_records_speak_of_records() -> None:
-    guarantee = of_records(NodeOwner())
+    guarantee = of_records(NodeRecord())
     page = privacy_page(guarantee, ())
     assert "What was released about the records" in page
     assert "features and labels alone" not in page  # which are protected here
@@ -128,10 +140,10 @@ def test_pages_about_records_speak_of_records() -> None:
 
 def test_names_of_classes_are_no_markup_of_the_card() -> None:
     from graphveil.artifacts.cards import model_card
-    from graphveil.graph.recipes import RECIPES
-    from graphveil.graph.synthetic import synthetic
-    from graphveil.models.mlp import MLP
-    from graphveil.models.snapshots import snapshot_of
+    from graphveil.data import synthetic
+    from graphveil.data.recipes import RECIPES
+    from graphveil.estimators.mlp import MLP
+    from graphveil.estimators.snapshots import snapshot_of
 
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     names = tuple(f"[x](y)<b>\n# {number}" for number in range(graph.num_classes))

@@ -11,8 +11,8 @@ import graphveil as gv
 from graphveil.artifacts import packaging
 from graphveil.artifacts.cards import Card
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.models.pyfunc import ReleasedModel, _load_pyfunc
-from graphveil.models.snapshots import snapshot_of
+from graphveil.estimators.pyfunc import ReleasedModel, _load_pyfunc
+from graphveil.estimators.snapshots import snapshot_of
 
 ESCAPE = 'a"\n---\nprivacy: {"epsilon": 0}\n# '
 
@@ -60,10 +60,10 @@ def test_questions_that_would_need_a_release_are_refused(release: Path, model: g
             loaded.predict(asked)
     with pytest.raises(ConfigError, match="takes no parameters"):
         loaded.predict([1], {"epsilon": 9})
-    withheld = gv.GAP(unit="undirected-edge", epsilon=1.0)
-    withheld._take(replace(model.fitted, proba=None))
+    withheld_files = gv.GAP(unit="undirected-edge", epsilon=1.0)
+    withheld_files._set_fit(replace(model.fitted, proba=None))
     with pytest.raises(ArtifactError, match="holds no predictions"):
-        ReleasedModel(withheld).predict([1])
+        ReleasedModel(withheld_files).predict([1])
 
 
 def test_the_card_is_read_by_the_hub(model: gv.GAP, tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphveil as gv
-from graphveil.artifacts.release_folder import FILES, find_release, read_promise
+from graphveil.artifacts.release_folder import FILES, find_release, read_guarantee
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.graph import RECIPES, Graph, synthetic
-from graphveil.models.base import Estimator
-from graphveil.models.saved import load_model
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.saved import load_model
 from graphveil.privacy import ledger_of
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -31,10 +31,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "gat": {"unit": "none", "epochs": 2},
     "classcode": {"unit": "undirected-edge", "epsilon": 1.0},
     "spectral": {"unit": "undirected-edge", "epsilon": 4.0},
-    "lpgnn": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
-    "simgat": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
-    "label-posterior": {"unit": "node-features", "eps_y": 1.0, "labels": "subset"},
-    "heterorr": {"unit": "private-slot-edge", "epsilon": 1.0, "eps_x": math.inf, "epochs": 2},
+    "lpgnn": {"unit": "local-attributes", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
+    "simgat": {"unit": "local-attributes", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
+    "label-posterior": {"unit": "local-attributes", "eps_y": 1.0, "labels": "subset"},
+    "heterorr": {"unit": "edge-subset", "epsilon": 1.0, "eps_x": math.inf, "epochs": 2},
 }
 
 
@@ -73,7 +73,7 @@ def test_every_method_comes_back_as_it_was(name: str, graph: Graph, tmp_path: Pa
     assert type(loaded) is type(model)
     assert loaded.get_params() == model.get_params()
     assert loaded.guarantee == model.guarantee
-    assert loaded.guarantee.statement() == model.guarantee.statement()
+    assert loaded.guarantee.formal_statement() == model.guarantee.formal_statement()
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     assert torch.equal(loaded.predict(), model.predict())
     assert {k: v.tolist() for k, v in loaded.aggregates_.items()} == {
@@ -92,7 +92,7 @@ def test_a_loaded_mlp_predicts_a_graph_at_no_price(graph: Graph, tmp_path: Path)
 
 def test_a_loaded_gap_charges_another_graph(saved: tuple[Estimator, Path]) -> None:
     other = synthetic("tiny", seed=1)
-    load_model(saved[1]).predict(other, accept_price=True)
+    load_model(saved[1]).predict(other, allow_spend=True)
     assert len(ledger_of(other.edge_set).entries) == 1
 
 
@@ -277,7 +277,7 @@ def test_damaged_bytes_are_refused_or_harmless(
     (folder / name).write_bytes(content[: data.draw(st.integers(len(content) // 2, len(content)))])
     try:
         load_model(folder)
-        read_promise(folder)
+        read_guarantee(folder)
     except ArtifactError:
         pass
     shutil.rmtree(folder)

@@ -11,20 +11,22 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.artifacts.release_folder import FILES, PER_NODE, ROWS_PAGE, read_promise, withheld
+from graphveil.artifacts.release_folder import FILES, PER_NODE, ROWS_PAGE, read_guarantee, withheld_files
+from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.graph import RECIPES, Graph, synthetic
-from graphveil.models.base import Estimator
-from graphveil.models.saved import load_model
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.saved import load_model
 from graphveil.privacy import NodeUnit, ledger_of
 from graphveil.privacy.unit import UNITS
 
-OWNER = {"unit": "node-owner", "epsilon": 1.0, "delta": 1e-5, "degree_budget": 5}
-PROMISE = {"unit": "node-promise", "epsilon": 1.0, "delta": 1e-5, "assured_max_degree": 299}
-BY_UNIT = pytest.mark.parametrize("configuration", [OWNER, PROMISE], ids=["node-owner", "node-promise"])
+OWNER = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5, "out_degree_bound": 5}
+PROMISE = {"unit": "node-bounded-degree", "epsilon": 1.0, "delta": 1e-5, "max_degree": 299}
+BY_UNIT = pytest.mark.parametrize(
+    "configuration", [OWNER, PROMISE], ids=["node-record", "node-bounded-degree"]
+)
 KEPT_BACK = {
-    "node-owner": {"predictions.parquet"},
-    "node-promise": {"predictions.parquet", "aggregates.safetensors"},
+    "node-record": {"predictions.parquet"},
+    "node-bounded-degree": {"predictions.parquet", "aggregates.safetensors"},
 }
 
 
@@ -48,7 +50,7 @@ def names(folder: Path) -> set[str]:
 
 def test_every_unit_of_records_withholds_predictions() -> None:
     for name, unit in UNITS.items():
-        assert ("predictions.parquet" in withheld(name)) is issubclass(unit, NodeUnit)
+        assert ("predictions.parquet" in withheld_files(name)) is issubclass(unit, NodeUnit)
 
 
 @BY_UNIT
@@ -88,7 +90,7 @@ def test_a_release_alone_says_that_it_has_no_predictions(
             with pytest.raises(ArtifactError, match=r"no predictions.*entitled to its record.*per_node"):
                 ask()
         assert loaded.guarantee.valid
-        assert loaded.guarantee.statement()
+        assert loaded.guarantee.formal_statement()
         assert set(loaded.aggregates_) == ({"hop1"} if configuration is OWNER else set())
         shutil.rmtree(run / PER_NODE, ignore_errors=True)
 
@@ -113,7 +115,7 @@ def test_the_folder_of_rows_may_be_named(run: Path, tmp_path: Path) -> None:
 @BY_UNIT
 def test_pages_and_promise_need_the_release_alone(run: Path, configuration: dict[str, Any]) -> None:
     shutil.rmtree(run / PER_NODE)
-    promise = read_promise(run)
+    promise = read_guarantee(run)
     assert promise.guarantee.unit == configuration["unit"]
     card = (run / "release" / "MODEL_CARD.md").read_text()
     assert "Predictions are no part of this release" in card
@@ -152,7 +154,7 @@ def test_saving_never_replaces_anything(
 )
 def test_a_release_with_what_its_unit_withholds_is_refused(run: Path, name: str) -> None:
     shutil.copy(run / PER_NODE / name, run / "release")
-    for read in (load_model, read_promise):
+    for read in (load_model, read_guarantee):
         with pytest.raises(ArtifactError, match=f"holds {name}.*Move it to per_node/"):
             read(run)
 
@@ -180,7 +182,7 @@ def test_hostile_rows_are_refused(run: Path, tmp_path: Path) -> None:
         act()
         with pytest.raises(ArtifactError):
             load_model(run)
-        assert read_promise(run).guarantee.valid, case
+        assert read_guarantee(run).guarantee.valid, case
         for old in (run, tmp_path / "rows"):
             shutil.rmtree(old, ignore_errors=True)
         shutil.copytree(whole, run)
@@ -189,9 +191,9 @@ def test_hostile_rows_are_refused(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("configuration", "changes"),
     [
-        (OWNER, {"unit": "node-promise", "assured_max_degree": 299, "degree_budget": None}),
+        (OWNER, {"unit": "node-bounded-degree", "max_degree": 299, "out_degree_bound": None}),
         (OWNER, {"replace_one": True}),
-        (PROMISE, {"assured_max_degree": 298}),
+        (PROMISE, {"max_degree": 298}),
     ],
 )
 def test_a_folder_whose_files_name_two_units_is_refused(run: Path, changes: dict[str, Any]) -> None:
@@ -225,7 +227,7 @@ def test_a_record_that_was_changed_is_refused(
     assert set(change) <= set(content[part])
     content[part].update(change)
     path.write_text(json.dumps(content))
-    for read in (load_model, read_promise):
+    for read in (load_model, read_guarantee):
         with pytest.raises(ArtifactError):
             read(run)
 

@@ -7,21 +7,21 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.attacks import (
+from graphveil.data import RECIPES, Adjacency
+from graphveil.errors import ConfigError
+from graphveil.lab.attacks import (
     Ensemble,
     MembershipSettings,
     SecretEdges,
     attack_membership,
-    auc_of,
     bayes_scores,
     fit_ensemble,
     lira_scores,
+    roc_auc,
     shadow_graph,
 )
-from graphveil.attacks.membership import CONFIDENCE, SHADOW_MLP
-from graphveil.attacks.posteriors import confidence, judged_nodes, levelled
-from graphveil.errors import ConfigError
-from graphveil.graph import RECIPES, Adjacency
+from graphveil.lab.attacks.membership import CONFIDENCE, SHADOW_MLP
+from graphveil.lab.attacks.posteriors import confidence, select_evaluated_nodes, standardized
 
 TINY = gv.load_dataset("synthetic/tiny")
 OVERFITTED: dict[str, Any] = {"unit": "none", "seed": 0, "tuned": False, "hidden": 32, "epochs": 40}
@@ -54,11 +54,11 @@ def test_the_shadow_graph_is_even_in_classes_and_split_as_the_paper_says() -> No
 
 
 def test_who_is_judged() -> None:
-    nodes, members = judged_nodes(TINY)
+    nodes, members = select_evaluated_nodes(TINY)
     assert np.array_equal(members, TINY.mask("train").numpy()[nodes])
     assert not TINY.mask("val").numpy()[nodes].any()
     _, drawn = shadow_graph(TINY, 40, seed=0)
-    assert not set(judged_nodes(TINY, drawn)[0]) & set(drawn)
+    assert not set(select_evaluated_nodes(TINY, drawn)[0]) & set(drawn)
 
 
 @pytest.mark.parametrize("evaluate_on", ["target", "shadow"])
@@ -70,54 +70,57 @@ def test_an_overfitted_model_gives_its_training_nodes_away(evaluate_on: Any) -> 
         found.append(report.attackers[SHADOW_MLP].auc)
     assert np.mean(found) > 0.6
     assert report.attackers[CONFIDENCE].auc > 0.62
-    assert not report.ceiling["holds"]
+    assert not report.theoretical_bound["valid"]
     if evaluate_on == "target":
-        assert report.judged == len(judged_nodes(HARD)[0])
+        assert report.judged == len(select_evaluated_nodes(HARD)[0])
 
 
 def test_a_private_model_does_not() -> None:
     graph = RECIPES["gap"].split(HARD, 0, by_id=True)
-    private = gv.MLP(unit="node-owner", epsilon=1.0, seed=0, unsafe_noise_seed=0).fit(graph)
+    private = gv.MLP(unit="node-record", epsilon=1.0, seed=0, unsafe_noise_seed=0).fit(graph)
     report = attack_membership(private, graph, MembershipSettings(per_class=60, disjoint=False))
     assert report.attackers[CONFIDENCE].auc < 0.6
-    assert report.unit == "node-owner" and not report.ceiling["holds"]  # its noise has a seed
+    assert report.unit == "node-record" and not report.theoretical_bound["valid"]  # its noise has a seed
     assert report.as_dict()["internal"] is True
 
 
-def drawn(shift: float, *, around: float = 0.0, seed: int = 0) -> tuple[Ensemble, np.ndarray, Any, Adjacency]:
-    """Draw confidences of 17 models: members' are higher, and so are those of members' neighbours."""
+def drawn(shift: float, *, prior: float = 0.0, seed: int = 0) -> tuple[Ensemble, np.ndarray, Any, Adjacency]:
+    """Draw confidences of 17 models: members' are higher, and so are those of members' neighbors."""
     rng, nodes = np.random.default_rng(seed), 600
     edges = Adjacency.from_edges(range(nodes - 1), range(1, nodes), num_nodes=nodes, directed=False)
     members = rng.random((17, nodes)) < 0.5
     beside = np.roll(members, 1, axis=1).astype(float) + np.roll(members, -1, axis=1)
-    sure = rng.normal(size=nodes) * 3 + shift * members + around * beside + rng.normal(size=(17, nodes))
+    sure = rng.normal(size=nodes) * 3 + shift * members + prior * beside + rng.normal(size=(17, nodes))
     return Ensemble(members[1:], sure[1:]), sure[0], members[0], edges
 
 
 def test_lira_is_the_likelihood_ratio() -> None:
     ensemble, sure, members, _ = drawn(2.0)
-    assert auc_of(lira_scores(ensemble, sure), members) > 0.88  # two Gaussians two apart: 0.92
-    assert auc_of(sure, members) < 0.7  # nodes differ by more than membership does
+    assert roc_auc(lira_scores(ensemble, sure), members) > 0.88  # two Gaussians two apart: 0.92
+    assert roc_auc(sure, members) < 0.7  # nodes differ by more than membership does
     nothing = drawn(0.0)
-    assert 0.4 < auc_of(lira_scores(*nothing[:2]), nothing[2]) < 0.6
+    assert 0.4 < roc_auc(lira_scores(*nothing[:2]), nothing[2]) < 0.6
 
 
-def test_the_bayes_posterior_takes_what_neighbours_add_off() -> None:
-    ensemble, sure, members, edges = drawn(1.5, around=1.5)
-    nodes, secret = np.arange(600), SecretEdges.of(edges)
+def test_the_bayes_posterior_takes_what_neighbors_add_off() -> None:
+    ensemble, sure, members, edges = drawn(1.5, prior=1.5)
+    nodes, secret = np.arange(600), SecretEdges.from_adjacency(edges)
     bayes, lira = bayes_scores(ensemble, sure, secret, nodes), lira_scores(ensemble, sure)
-    assert auc_of(bayes, members) > auc_of(lira, members) + 0.02
+    assert roc_auc(bayes, members) > roc_auc(lira, members) + 0.02
     ensemble, sure, members, edges = drawn(2.0)
-    bayes, lira = bayes_scores(ensemble, sure, SecretEdges.of(edges), nodes), lira_scores(ensemble, sure)
-    assert auc_of(bayes, members) > auc_of(lira, members) - 0.02
+    bayes, lira = (
+        bayes_scores(ensemble, sure, SecretEdges.from_adjacency(edges), nodes),
+        lira_scores(ensemble, sure),
+    )
+    assert roc_auc(bayes, members) > roc_auc(lira, members) - 0.02
 
 
 def test_an_ensemble_of_fits() -> None:
     ensemble = fit_ensemble(FITTED, HARD, 12)
-    nodes, members = judged_nodes(HARD)
+    nodes, members = select_evaluated_nodes(HARD)
     assert (ensemble.members[:, nodes].sum(axis=0) == 10).all()
     assert not ensemble.members[:, HARD.mask("val").numpy()].any()
-    found = lira_scores(ensemble, levelled(confidence(FITTED, HARD)))
-    assert auc_of(found[nodes], members) > 0.6
+    found = lira_scores(ensemble, standardized(confidence(FITTED, HARD)))
+    assert roc_auc(found[nodes], members) > 0.6
     with pytest.raises(ConfigError, match="count=3"):
         fit_ensemble(FITTED, HARD, 3)

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil._random import PublicStreams
-from graphveil.attacks import (
+from graphveil._util.random import PublicStreams
+from graphveil.data import Adjacency
+from graphveil.lab.attacks import (
     MembershipSettings,
     SecretEdges,
     attack_membership,
@@ -18,13 +19,12 @@ from graphveil.attacks import (
     public_knowledge,
     supervised_scores,
 )
-from graphveil.attacks.membership import CONFIDENCE, SHADOW_MLP
-from graphveil.attacks.reconstruction import ADAPTIVE, MEAN, NAIVE
-from graphveil.graph import Adjacency
+from graphveil.lab.attacks.membership import CONFIDENCE, SHADOW_MLP
+from graphveil.lab.attacks.reconstruction import ADAPTIVE, MEAN, NAIVE
 from graphveil.mechanisms import MultiBit
 
 TINY = gv.load_dataset("synthetic/tiny")
-PAIRS = draw_pairs(SecretEdges.of(TINY.adjacency), count=45)
+PAIRS = draw_pairs(SecretEdges.from_adjacency(TINY.adjacency), count=45)
 KNOWN = public_knowledge(TINY, PAIRS)
 
 

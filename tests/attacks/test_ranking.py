@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from graphveil.attacks import Ranking, Spread, auc_of, ceiling_of, pure_advantage, pure_auc
 from graphveil.errors import ConfigError
+from graphveil.lab.attacks import (
+    MeanInterval,
+    RocCurve,
+    pure_advantage,
+    pure_auc,
+    roc_auc,
+    theoretical_bound_of,
+)
 from graphveil.privacy import (
     Gaussian,
     Guarantee,
-    NodeFeatures,
-    NodeOwner,
+    LocalAttributes,
+    NodeRecord,
     PureDP,
     UndirectedEdge,
     Unit,
@@ -26,84 +33,91 @@ SCORES, THERE = RNG.integers(6, size=60).astype(float), RNG.random(60) < 0.4
 def test_auc_is_how_often_one_that_is_there_wins() -> None:
     pairs = list(itertools.product(SCORES[THERE], SCORES[~THERE]))
     wins = np.mean([(one > other) + (one == other) / 2 for one, other in pairs])
-    assert auc_of(SCORES, THERE) == pytest.approx(wins, abs=1e-12)
+    assert roc_auc(SCORES, THERE) == pytest.approx(wins, abs=1e-12)
 
 
 def test_weights_count_like_copies() -> None:
     copies = RNG.integers(4, size=60)
-    repeated = Ranking.of(np.repeat(SCORES, copies), np.repeat(THERE, copies))
-    weighted = Ranking.of(SCORES, THERE, copies)
+    repeated = RocCurve.from_scores(np.repeat(SCORES, copies), np.repeat(THERE, copies))
+    weighted = RocCurve.from_scores(SCORES, THERE, copies)
     assert weighted.figures() == pytest.approx(repeated.figures())
 
 
 def test_the_curve_lies_on_chance_where_scores_say_nothing() -> None:
-    flat = Ranking.of(np.zeros(60), THERE)
+    flat = RocCurve.from_scores(np.zeros(60), THERE)
     assert flat.auc == 0.5
-    assert flat.true_positive_rate(0.01) == pytest.approx(0.01)
+    assert flat.tpr(0.01) == pytest.approx(0.01)
     assert flat.average_precision == pytest.approx(THERE.mean())
-    precision, recall, _ = flat.taking(6)
+    precision, recall, _ = flat.at_top(6)
     assert (precision, recall) == (pytest.approx(THERE.mean()), pytest.approx(0.1))
 
 
 def test_decisions_at_a_budget_by_hand() -> None:
-    ranking = Ranking.of([5, 4, 3, 2, 1], [True, False, True, False, False])
-    assert ranking.taking(2) == (0.5, 0.5, 0.5)
-    assert ranking.taking(4) == (0.5, 1.0, pytest.approx(2 / 3))
-    assert ranking.taking(1) == (1.0, 0.5, pytest.approx(2 / 3))
+    roc = RocCurve.from_scores([5, 4, 3, 2, 1], [True, False, True, False, False])
+    assert roc.at_top(2) == (0.5, 0.5, 0.5)
+    assert roc.at_top(4) == (0.5, 1.0, pytest.approx(2 / 3))
+    assert roc.at_top(1) == (1.0, 0.5, pytest.approx(2 / 3))
 
 
 def test_one_kind_alone_is_refused() -> None:
     with pytest.raises(ConfigError, match="both kinds"):
-        Ranking.of([1.0, 2.0], [True, True])
+        RocCurve.from_scores([1.0, 2.0], [True, True])
 
 
 def test_a_spread_is_students() -> None:
-    found = Spread.of([1.0, 2.0, 4.0])
+    found = MeanInterval.from_values([1.0, 2.0, 4.0])
     error = np.std([1, 2, 4], ddof=1) / math.sqrt(3)
     assert (found.mean, found.error) == (pytest.approx(7 / 3), pytest.approx(error))
     assert found.high - found.mean == pytest.approx(9.92484 * error, rel=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-def test_one_randomised_bit_reaches_the_pure_ceilings(epsilon: float) -> None:
+def test_one_randomized_bit_reaches_the_pure_ceilings(epsilon: float) -> None:
     kept = math.exp(epsilon) / (1 + math.exp(epsilon))
     scores, there, weights = [1, 1, 0, 0], [True, False, True, False], [kept, 1 - kept, 1 - kept, kept]
-    told = Ranking.of(scores, there, weights)
+    told = RocCurve.from_scores(scores, there, weights)
     assert told.auc == pytest.approx(pure_auc(epsilon))
     false, true = told.rates
     assert (true - false).max() == pytest.approx(pure_advantage(epsilon))
-    release = Guarantee.of(UndirectedEdge(), PureDP(epsilon), delta=0.0, releases=1)
-    ceiling = ceiling_of(release)
-    assert pure_auc(epsilon) <= ceiling["auc"] <= pure_auc(epsilon) + 0.002
-    assert ceiling["advantage"] == pytest.approx(pure_advantage(epsilon), abs=1e-6)
+    release = Guarantee.from_event(UndirectedEdge(), PureDP(epsilon), delta=0.0, releases=1)
+    theoretical_bound = theoretical_bound_of(release)
+    assert pure_auc(epsilon) <= theoretical_bound["auc"] <= pure_auc(epsilon) + 0.002
+    assert theoretical_bound["advantage"] == pytest.approx(pure_advantage(epsilon), abs=1e-6)
 
 
 def test_the_gaussian_ceiling_is_the_closed_form() -> None:
-    release = Guarantee.of(UndirectedEdge(), Gaussian(0.8), delta=1e-6, releases=1)
+    release = Guarantee.from_event(UndirectedEdge(), Gaussian(0.8), delta=1e-6, releases=1)
     exact = norm.cdf(0.8 / math.sqrt(2))
-    assert exact <= ceiling_of(release)["auc"] <= exact + 0.003
-    assert ceiling_of(release)["tpr_at_1pct_fpr"] == pytest.approx(norm.cdf(norm.ppf(0.01) + 0.8))
+    assert exact <= theoretical_bound_of(release)["auc"] <= exact + 0.003
+    assert theoretical_bound_of(release)["max_tpr_at_1pct_fpr"] == pytest.approx(
+        norm.cdf(norm.ppf(0.01) + 0.8)
+    )
 
 
 def test_without_a_valid_guarantee_nothing_is_excluded() -> None:
-    void = Guarantee.of(UndirectedEdge(), Gaussian(0.8), delta=1e-6, releases=1, deviations=("seeded",))
-    assert ceiling_of(void) == {
+    void = Guarantee.from_event(
+        UndirectedEdge(), Gaussian(0.8), delta=1e-6, releases=1, deviations=("seeded",)
+    )
+    assert theoretical_bound_of(void) == {
         "auc": 1.0,
         "advantage": 1.0,
         "tpr_at_01pct_fpr": 1.0,
-        "tpr_at_1pct_fpr": 1.0,
-        "holds": False,
+        "max_tpr_at_1pct_fpr": 1.0,
+        "valid": False,
     }
 
 
 @pytest.mark.parametrize(
     ("unit", "edges", "records"),
-    [(UndirectedEdge(), True, False), (NodeFeatures(), False, False), (NodeOwner(), True, True)],
+    [(UndirectedEdge(), True, False), (LocalAttributes(), False, False), (NodeRecord(), True, True)],
     ids=lambda value: value.name if isinstance(value, Unit) else "",
 )
 def test_a_guarantee_excludes_nothing_about_what_its_unit_does_not_protect(
     unit: Unit, edges: bool, records: bool
 ) -> None:
-    release = Guarantee.of(unit, PureDP(1.0), delta=0.0, releases=1)
-    assert (ceiling_of(release, "edge")["holds"], ceiling_of(release, "record")["holds"]) == (edges, records)
-    assert ceiling_of(release)["holds"]
+    release = Guarantee.from_event(unit, PureDP(1.0), delta=0.0, releases=1)
+    assert (
+        theoretical_bound_of(release, "edge")["valid"],
+        theoretical_bound_of(release, "record")["valid"],
+    ) == (edges, records)
+    assert theoretical_bound_of(release)["valid"]

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from graphveil.attacks import attack_records, quality
-from graphveil.attacks.inverses import image_encoder, in_unit_range, random_map, ridge, up_convolution
-from graphveil.attacks.reconstruction import ADAPTIVE, MEAN, NAIVE, SHUFFLED, similarity
 from graphveil.errors import ConfigError
+from graphveil.lab.attacks import attack_records, quality
+from graphveil.lab.attacks.inverses import image_encoder, in_unit_range, random_map, ridge, up_convolution
+from graphveil.lab.attacks.reconstruction import ADAPTIVE, MEAN, NAIVE, SHUFFLED, similarity
 from graphveil.mechanisms import FeatureRR, MultiBit
 
 RNG = np.random.default_rng(0)

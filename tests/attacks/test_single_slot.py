@@ -7,18 +7,18 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.attacks import (
+from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from graphveil.data import synthetic
+from graphveil.lab.attacks import (
+    PairTest,
     SecretEdges,
-    SlotTest,
     largest_advantage,
+    pair_scores,
     pure_advantage,
     pure_auc,
-    single_slot,
-    slot_scores,
-    toggled,
+    single_pair,
+    toggle_edge,
 )
-from graphveil.audit.bounds import at_least, at_most
-from graphveil.graph.synthetic import synthetic
 
 PAIR = (2, 7)
 GRAPH = gv.Graph.from_edges(
@@ -28,14 +28,14 @@ REPEATS = 200
 CHANCE = 4 * math.sqrt(0.5 / REPEATS)  # four standard errors of the difference of two rates, at most
 
 
-def bit(epsilon: float) -> "gv.attacks.single_slot.Score":
-    """Return the best score against randomised response: whether the pair is joined in what comes out."""
+def bit(epsilon: float) -> "gv.attacks.single_pair.Score":
+    """Return the best score against randomized response: whether the pair is joined in what comes out."""
 
     def score(graph: gv.Graph, number: int) -> float:
         released = gv.perturb.edge_rand(
             graph, epsilon=epsilon, unit="undirected-edge", unsafe_noise_seed=number
         )
-        edges = SecretEdges.of(released.graph.adjacency)
+        edges = SecretEdges.from_adjacency(released.graph.adjacency)
         return float(edges.joined(np.array([PAIR[0]]), np.array([PAIR[1]]))[0])
 
     return score
@@ -43,45 +43,51 @@ def bit(epsilon: float) -> "gv.attacks.single_slot.Score":
 
 def test_toggling_twice_changes_nothing() -> None:
     graph = synthetic("tiny")
-    there, back = toggled(graph, PAIR), toggled(toggled(graph, PAIR), PAIR)
+    there, back = toggle_edge(graph, PAIR), toggle_edge(toggle_edge(graph, PAIR), PAIR)
     assert len(there.adjacency.indices) == len(graph.adjacency.indices) + 2
     assert torch.equal(back.adjacency.indices, graph.adjacency.indices)
     assert there.edge_set is not graph.edge_set
 
 
-def test_randomised_response_reaches_its_ceiling_and_no_more() -> None:
-    found = single_slot(bit(1.0), GRAPH, PAIR, repeats=REPEATS)
+def test_randomized_response_reaches_its_ceiling_and_no_more() -> None:
+    found = single_pair(bit(1.0), GRAPH, PAIR, repeats=REPEATS)
     assert abs(largest_advantage(found) - pure_advantage(1.0)) < CHANCE
     assert abs(found.auc - pure_auc(1.0)) < CHANCE
 
 
 def test_twice_the_epsilon_is_noticed() -> None:
-    found = single_slot(bit(2.0), GRAPH, PAIR, repeats=REPEATS)
+    found = single_pair(bit(2.0), GRAPH, PAIR, repeats=REPEATS)
     assert largest_advantage(found) > pure_advantage(1.0) + CHANCE
 
 
 def test_a_threshold_chosen_on_other_releases_has_counts_that_prove_something() -> None:
-    weak, strong = (SlotTest.of(*slot_scores(bit(e), GRAPH, PAIR, repeats=400)) for e in (1.0, 3.0))
-    least = [at_least(t.hits, 200, 0.005) - at_most(t.alarms, 200, 0.005) for t in (weak, strong)]
+    weak, strong = (PairTest.from_scores(*pair_scores(bit(e), GRAPH, PAIR, repeats=400)) for e in (1.0, 3.0))
+    least = [
+        clopper_pearson_lower(t.tp, 200, 0.005) - clopper_pearson_upper(t.fp, 200, 0.005)
+        for t in (weak, strong)
+    ]
     assert least[0] < pure_advantage(1.0) < least[1]
 
 
 def test_noise_alone_has_no_advantage_on_fresh_releases_but_has_one_over_all_thresholds() -> None:
     rng = np.random.default_rng(0)
     draws = rng.standard_normal((300, 2, 200))
-    fresh = [SlotTest.of(*draw).advantage for draw in draws]
-    largest = [largest_advantage(gv.attacks.Ranking.of(draw.ravel(), np.arange(400) < 200)) for draw in draws]
+    fresh = [PairTest.from_scores(*draw).advantage for draw in draws]
+    largest = [
+        largest_advantage(gv.attacks.RocCurve.from_scores(draw.ravel(), np.arange(400) < 200))
+        for draw in draws
+    ]
     assert abs(np.mean(fresh)) < 4 * np.std(fresh) / math.sqrt(300)
     assert np.mean(largest) > 0.04  # sqrt(pi / 8) sqrt(2 / 200) less steps
 
 
 def test_one_release_is_not_enough_to_choose_and_to_count() -> None:
     with pytest.raises(gv.errors.ConfigError, match="releases"):
-        SlotTest.of([1.0], [0.0])
+        PairTest.from_scores([1.0], [0.0])
 
 
 @pytest.mark.parametrize("edge", [True, False])
 def test_it_is_the_joined_graph_that_counts_as_there(edge: bool) -> None:
-    graph = toggled(GRAPH, PAIR) if edge else GRAPH
-    exact = single_slot(lambda one, number: float(len(one.adjacency.indices)), graph, PAIR, repeats=3)
+    graph = toggle_edge(GRAPH, PAIR) if edge else GRAPH
+    exact = single_pair(lambda one, number: float(len(one.adjacency.indices)), graph, PAIR, repeats=3)
     assert exact.auc == 1.0

@@ -1,4 +1,4 @@
-"""Bounds against an independent auditor, against optimisation, and on mechanisms whose epsilon is known.
+"""Bounds against an independent auditor, against optimization, and on mechanisms whose epsilon is known.
 
 Golden values marked *auditor* are those of the auditing module of jax-privacy 2.0.0, which needs only numpy
 and scipy and was called once for each row.
@@ -15,8 +15,8 @@ from scipy.stats.contingency import odds_ratio
 
 from graphveil.audit import (
     LowerBound,
-    at_least,
-    at_most,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
     odds_of_runs,
     one_run,
     one_run_gaussian,
@@ -69,16 +69,16 @@ AUDITOR_GAUSSIAN = [
 def test_rates_are_those_of_an_auditor(
     successes: int, trials: int, significance: float, upper: float
 ) -> None:
-    assert at_most(successes, trials, significance) == pytest.approx(upper, rel=1e-9)
+    assert clopper_pearson_upper(successes, trials, significance) == pytest.approx(upper, rel=1e-9)
     if successes < trials:
         assert upper == pytest.approx(beta.ppf(1 - significance, successes + 1, trials - successes))
 
 
-@pytest.mark.parametrize(("hits", "n", "alarms", "m", "delta", "epsilon"), AUDITOR_RUNS)
+@pytest.mark.parametrize(("tp", "n", "fp", "m", "delta", "epsilon"), AUDITOR_RUNS)
 def test_repeated_runs_are_those_of_an_auditor(
-    hits: int, n: int, alarms: int, m: int, delta: float, epsilon: float
+    tp: int, n: int, fp: int, m: int, delta: float, epsilon: float
 ) -> None:
-    assert repeated_runs(hits, n, alarms, m, delta=delta).epsilon == pytest.approx(epsilon, rel=1e-9)
+    assert repeated_runs(tp, n, fp, m, delta=delta).epsilon == pytest.approx(epsilon, rel=1e-9)
 
 
 @pytest.mark.parametrize(("m", "r", "v", "epsilon", "delta", "expected"), AUDITOR_P)
@@ -113,7 +113,7 @@ def test_p_values_are_the_formula_written_out() -> None:
 def test_the_recursion_finds_the_largest_tail_that_the_constraints_allow(
     m: int, r: int, v: int, mu: float
 ) -> None:
-    # Maximise P[V >= v] over all laws of V with sum_{k > j} k p_k / m <= 1 - f(sum_{k >= j} (r - k) p_k / m);
+    # Maximize P[V >= v] over all laws of V with sum_{k > j} k p_k / m <= 1 - f(sum_{k >= j} (r - k) p_k / m);
     # 1 - f is concave, so it lies below its tangents: a linear programme from above, tight for many.
     k, tangents = np.arange(r + 1), ndtri(np.geomspace(1e-9, 1 - 1e-9, 500))
     rows, limits = [], []
@@ -133,18 +133,18 @@ def test_what_n_right_guesses_of_n_certify() -> None:
     # e^eps / (1 + e^eps) = 0.01^(1 / n)
     q = 0.01 ** (1 / 50)
     found = one_run(400, 50, 50)
-    assert found.epsilon == found.ceiling == pytest.approx(math.log(q / (1 - q)), abs=1e-7)
-    assert one_run(400, 50, 40).ceiling == found.ceiling > one_run(400, 50, 40).epsilon
+    assert found.epsilon == found.max_certifiable == pytest.approx(math.log(q / (1 - q)), abs=1e-7)
+    assert one_run(400, 50, 40).max_certifiable == found.max_certifiable > one_run(400, 50, 40).epsilon
     runs = repeated_runs(5, 20, 1, 20)
-    assert runs.ceiling == pytest.approx(math.log(0.005 ** (1 / 20) / (1 - 0.005 ** (1 / 20))))
+    assert runs.max_certifiable == pytest.approx(math.log(0.005 ** (1 / 20) / (1 - 0.005 ** (1 / 20))))
 
 
 def test_nothing_is_certified_from_chance() -> None:
     assert repeated_runs(50, 100, 50, 100).epsilon == 0
     assert one_run(100, 100, 50).epsilon == 0
     assert one_run_gaussian(100, 100, 50, delta=1e-5).epsilon == 0
-    assert at_least(0, 10, 0.01) == 0
-    assert at_most(10, 10, 0.01) == 1
+    assert clopper_pearson_lower(0, 10, 0.01) == 0
+    assert clopper_pearson_upper(10, 10, 0.01) == 1
     zeros = np.zeros(10)
     assert summed_gaussian(zeros, zeros, delta=1e-5).epsilon == 0
     none = sampled_training(zeros, zeros, noise_multiplier=1, sampling_rate=0.5, steps=5, delta=1e-5)
@@ -167,8 +167,10 @@ def test_a_sum_is_the_formula() -> None:
 
 def test_the_statistic_of_sampled_steps_is_the_dominating_pairs() -> None:
     y = np.linspace(-4, 6, 41)
-    without, moved = norm.pdf(y), norm.pdf(y, 1 / 1.7)
-    assert log_ratio(y, 1.7, 0.3) == pytest.approx(np.log((0.7 * without + 0.3 * moved) / without))
+    without_canary, moved = norm.pdf(y), norm.pdf(y, 1 / 1.7)
+    assert log_ratio(y, 1.7, 0.3) == pytest.approx(
+        np.log((0.7 * without_canary + 0.3 * moved) / without_canary)
+    )
     assert log_ratio(y, 1.7, 1.0) == pytest.approx(y / 1.7 - 0.5 / 1.7**2)
 
 
@@ -192,11 +194,11 @@ def exceptions(truth: float, bounds: list[float]) -> int:
     return sum(bound > truth for bound in bounds)
 
 
-def test_bounds_from_runs_of_randomised_response_hold() -> None:
+def test_bounds_from_runs_of_randomized_response_hold() -> None:
     rng, epsilon = np.random.default_rng(3), 0.8
     p = 1 / (1 + math.exp(-epsilon))
-    hits, alarms = rng.binomial(300, p, TRIALS), rng.binomial(300, 1 - p, TRIALS)
-    found = [repeated_runs(int(a), 300, int(b), 300).epsilon for a, b in zip(hits, alarms, strict=True)]
+    tp, fp = rng.binomial(300, p, TRIALS), rng.binomial(300, 1 - p, TRIALS)
+    found = [repeated_runs(int(a), 300, int(b), 300).epsilon for a, b in zip(tp, fp, strict=True)]
     assert exceptions(epsilon, found) <= MOST
     assert np.mean(found) > 0.4 * epsilon
     assert exceptions(epsilon - 0.6, found) > TRIALS / 2  # a claim that is too small is refuted
@@ -280,7 +282,9 @@ def test_counts_that_cannot_be_are_refused(wrong: object) -> None:
 
 
 def test_a_bound_says_itself_in_a_line() -> None:
-    bound = LowerBound(epsilon=1.0, delta=1e-5, confidence=0.99, ceiling=math.inf, how="a sum", mu=0.25)
+    bound = LowerBound(
+        epsilon=1.0, delta=1e-5, confidence=0.99, max_certifiable=math.inf, method="a sum", mu=0.25
+    )
     assert str(bound) == (
         "epsilon >= 1.000 at delta = 1e-05, mu >= 0.2500 with confidence 99 % (a sum; no maximum)"
     )
@@ -301,8 +305,8 @@ COUNTS = [  # hits, with, alarms, without
 def test_odds_are_those_of_fishers_exact_interval(
     counts: tuple[int, int, int, int], confidence: float
 ) -> None:
-    hits, with_canary, alarms, without = counts
-    table = odds_ratio([[hits, with_canary - hits], [alarms, without - alarms]])
+    tp, with_canary, fp, without_canary = counts
+    table = odds_ratio([[tp, with_canary - tp], [fp, without_canary - fp]])
     low = table.confidence_interval(confidence, alternative="greater").low
     bound = odds_of_runs(*counts, confidence=confidence)
     assert bound.epsilon == pytest.approx(max(0.0, math.log(low) / 2), abs=1e-9)
@@ -312,12 +316,8 @@ def test_odds_are_above_the_truth_as_rarely_as_said_and_closer_to_it_than_rates(
     rng, epsilon, runs = np.random.default_rng(0), 0.3, 300
     keep = 1 / (1 + math.exp(-epsilon))
     drawn = rng.binomial(runs, [keep, 1 - keep], size=(1000, 2)).tolist()
-    odds = np.array(
-        [odds_of_runs(hits, runs, alarms, runs, confidence=0.95).epsilon for hits, alarms in drawn]
-    )
-    rates = np.array(
-        [repeated_runs(hits, runs, alarms, runs, confidence=0.95).epsilon for hits, alarms in drawn]
-    )
+    odds = np.array([odds_of_runs(tp, runs, fp, runs, confidence=0.95).epsilon for tp, fp in drawn])
+    rates = np.array([repeated_runs(tp, runs, fp, runs, confidence=0.95).epsilon for tp, fp in drawn])
     assert (odds > epsilon).mean() < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 1000)
     assert odds.mean() > rates.mean() + 0.05
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.audit.gallery import BROKEN, SOUND, edges, records, trees
+from graphveil.lab.gallery import BROKEN, SOUND, edges, records, trees
 
 MIXTURES = [name for name, exhibit in BROKEN.items() if exhibit.kind == "mixture"]
 
@@ -17,7 +17,7 @@ def test_there_are_enough_of_both() -> None:
     assert len(SOUND) >= 6
     assert sum(exhibit.figure is not None for exhibit in BROKEN.values()) >= 8
     told = [figure for exhibit in BROKEN.values() for figure in (exhibit.figure, exhibit.cost) if figure]
-    assert all(figure.stands for figure in told)
+    assert all(figure.location for figure in told)
 
 
 @pytest.mark.parametrize("name", [name for name, exhibit in BROKEN.items() if exhibit.figure])
@@ -36,14 +36,16 @@ def test_what_a_flaw_costs_is_what_was_worked_out(name: str) -> None:
 
 def test_noise_for_one_direction_does_for_one_direction() -> None:
     exhibit = BROKEN["one direction"]
-    assert not gv.audit.replay(exhibit.mechanism, unit="directed-edge", **exhibit.claim, pairs=300).broken
+    assert not gv.audit.neighbor_test(
+        exhibit.mechanism, unit="directed-edge", **exhibit.claim, pairs=300
+    ).broken
 
 
 @pytest.mark.parametrize("norm", [0.01, 0.1, 10.0])
 def test_the_noise_of_a_step_does_for_a_public_clipping_norm(norm: float) -> None:
     exhibit = BROKEN["a clipping norm from the gradients"]
     step = partial(records.thresholds_from_gradients, public=norm)
-    assert not gv.audit.replay(step, unit=exhibit.unit, **exhibit.claim, pairs=300).broken
+    assert not gv.audit.neighbor_test(step, unit=exhibit.unit, **exhibit.claim, pairs=300).broken
 
 
 def test_a_hub_moves_the_rows_of_others_by_its_friends_and_its_own_by_their_square() -> None:
@@ -71,7 +73,7 @@ def test_the_floor_of_the_expected_batch_size_is_that_of_the_program(count: int)
 @pytest.mark.parametrize("name", [name for name in BROKEN if name not in MIXTURES])
 def test_a_broken_claim_is_refuted_without_knowing_where_to_look(name: str) -> None:
     exhibit = BROKEN[name]
-    found = exhibit.replayed(pairs=150, seed=1)
+    found = exhibit.run_neighbor_test(pairs=150, seed=1)
     assert found.kinds[0] == exhibit.kind
     assert exhibit.kind in str(found)
 
@@ -80,22 +82,22 @@ def test_a_broken_claim_is_refuted_without_knowing_where_to_look(name: str) -> N
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", MIXTURES)
 def test_a_claim_about_samples_is_refuted_by_counts(name: str, seed: int) -> None:
-    assert BROKEN[name].replayed(pairs=120, seed=seed).kinds == ("mixture",)
+    assert BROKEN[name].run_neighbor_test(pairs=120, seed=seed).kinds == ("mixture",)
 
 
 def test_a_value_that_names_one_person_is_found_in_the_runs() -> None:
-    assert BROKEN["a deterministic tail"].replayed(pairs=8, seed=0, runs=2000).kinds == ("mixture",)
+    assert BROKEN["a deterministic tail"].run_neighbor_test(pairs=8, seed=0, runs=2000).kinds == ("mixture",)
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_mechanism_is_not_accused(name: str) -> None:
-    assert not SOUND[name].replayed(pairs=150, seed=2).broken
+    assert not SOUND[name].run_neighbor_test(pairs=150, seed=2).broken
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_mechanism_is_not_accused_in_ten_thousand_pairs(name: str) -> None:
-    assert not SOUND[name].replayed(pairs=10_000, seed=3).broken
+    assert not SOUND[name].run_neighbor_test(pairs=10_000, seed=3).broken
 
 
 @pytest.mark.parametrize(("n", "expected"), [(3, 3), (4, 15), (5, 105)])

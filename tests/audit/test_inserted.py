@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.audit.inserted import Inserted, audit_training, insert_edges, insert_records
+from graphveil.audit.training_canaries import CanaryGraph, audit_training, insert_edges, insert_records
+from graphveil.data import Graph
 from graphveil.errors import ConfigError
-from graphveil.graph import Graph
-from graphveil.models.base import Estimator
+from graphveil.estimators.base import Estimator
 
 N = 400
 
@@ -48,34 +48,34 @@ def test_coins_decide_about_slots_and_nothing_else_changes() -> None:
 def test_records_are_nulled_by_coins() -> None:
     found = insert_records(graph(), 100, np.random.default_rng(2))
     assert (found.graph.y[torch.from_numpy(found.places[~found.present])] == -1).all()
-    assert (found.asked.y[torch.from_numpy(found.places)] >= 0).all()
+    assert (found.query_graph.y[torch.from_numpy(found.places)] >= 0).all()
     assert (found.graph.adjacency.indptr.diff()[torch.from_numpy(found.places)] == 0).all()
 
 
 def test_a_private_run_gives_less_away_than_it_claims() -> None:
     model = gv.GAP(unit="undirected-edge", epsilon=1.0, delta=1e-5, seed=0, epochs=5, encoder_epochs=5)
     found = audit_training(model, graph(), split=split, canaries=150, seed=3)
-    assert found.holds
+    assert found.is_valid
     assert found.guesses == 30
     assert found.gaussian is not None
-    assert found.bound.ceiling > found.claimed  # it could have seen more
+    assert found.bound.max_certifiable > found.claimed  # it could have seen more
 
 
 def test_a_private_run_on_records_gives_less_away_than_it_claims() -> None:
-    model = gv.MLP(unit="node-owner", epsilon=2.0, delta=1e-4, seed=0)
+    model = gv.MLP(unit="node-record", epsilon=2.0, delta=1e-4, seed=0)
     found = audit_training(model, graph(), split=split, canaries=150, seed=3)
-    assert found.holds
+    assert found.is_valid
     assert 80 < found.canaries < 130  # those that are trained on
 
 
 def test_what_tells_every_coin_is_found_out() -> None:
-    def by_the_coins(model: Estimator, inserted: Inserted) -> np.ndarray:
+    def by_the_coins(model: Estimator, inserted: CanaryGraph) -> np.ndarray:
         return inserted.present + np.random.default_rng(0).random(len(inserted.present)) / 2
 
     model = gv.GCN(unit="none", seed=0, epochs=2)
     found = audit_training(model, graph(), split=split, canaries=200, seed=4, score=by_the_coins)
     assert found.correct == found.guesses == 40
-    assert found.bound.epsilon == found.bound.ceiling > 1.5
+    assert found.bound.epsilon == found.bound.max_certifiable > 1.5
 
 
 def test_a_network_over_exact_edges_tells_which_were_in() -> None:
@@ -85,13 +85,13 @@ def test_a_network_over_exact_edges_tells_which_were_in() -> None:
 
 
 def test_records_that_are_learned_by_heart_are_found_out() -> None:
-    from graphveil.audit import inserted
+    from graphveil.audit import training_canaries
 
     told = np.linspace(0, 1, 200)
     model = gv.MLP(unit="none", seed=0, tuned=False, epochs=2).fit(split(graph()))
-    found = inserted._judged(model, told, told > 0.5, 0.99)
+    found = training_canaries._bound_from_scores(model, told, told > 0.5, 0.99)
     assert found.correct == found.guesses == 40
-    assert found.bound.epsilon == found.bound.ceiling > 1.5
+    assert found.bound.epsilon == found.bound.max_certifiable > 1.5
 
 
 def test_a_graph_without_room_is_refused() -> None:

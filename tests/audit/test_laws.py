@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from graphveil.audit.laws import ChoiceLaw, Exact, FlipLaw, GaussianLaw, LaplaceLaw, Loss, of_choices, same
+from graphveil.audit.laws import (
+    ChoiceLaw,
+    Exact,
+    FlipLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    LossLowerBound,
+    of_choices,
+    same,
+)
 from graphveil.privacy.gaussian import delta_of, epsilon_of
 
 
@@ -42,14 +51,14 @@ def test_choices_differ_by_their_most_telling_one() -> None:
     assert one.against(other, 0.0).epsilon(0.0) == pytest.approx(math.log(2))
     never = ChoiceLaw(np.array([[0.5, 0.5, 0.0]]))
     assert one.against(never, 0.2).epsilon(0.2) == math.inf  # a quarter of ours is never theirs
-    assert of_choices(np.zeros((0, 3)), np.zeros((0, 3))) == Loss()
+    assert of_choices(np.zeros((0, 3)), np.zeros((0, 3))) == LossLowerBound()
 
 
 def test_a_loss_of_both_kinds_is_within_what_is_true() -> None:
     # A Gaussian and one bit: delta(e) = E over the bit's loss of delta_of(e - loss).
     mu, pure = 0.8, 0.7
     p = 1 / (1 + math.exp(-pure))
-    loss = Loss(mu_squared=mu**2, pure=pure, mass=p)
+    loss = LossLowerBound(mu_squared=mu**2, pure=pure, mass=p)
     for delta in (1e-6, 1e-3, 0.1):
         epsilon = loss.epsilon(delta)
         true = p * delta_of(epsilon - pure, mu) + (1 - p) * delta_of(epsilon + pure, mu)
@@ -61,7 +70,7 @@ def test_noise_of_another_scale_tells_what_one_event_shows(wide: float, narrow: 
     laws = [GaussianLaw(np.zeros(size), array(scale)) for scale in (wide, narrow)]
     delta = 1e-4
     found = laws[0].against(laws[1], delta).epsilon(delta)
-    if size == 1:  # delta(e) of two centred normals is known: the wide one's excess beyond a radius
+    if size == 1:  # delta(e) of two centered normals is known: the wide one's excess beyond a radius
         t = np.linspace(0.1, 12, 2000)
         excess = 2 * norm.sf(t / wide) - math.exp(found) * 2 * norm.sf(t / narrow)
         assert excess.max() == pytest.approx(delta, rel=0.05)

@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphveil.audit import audit_plan, plant_features, plant_labels
-from graphveil.audit.planted import UNPLANTED, plant
-from graphveil.audit.replayed.questions import NOT_REPLAYED, asked_with
+from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan
+from graphveil.audit.query_canaries import WITHOUT_CANARIES, insert_canaries
+from graphveil.audit.query_neighbor_tests.query_inputs import NOT_NEIGHBOR_TESTED, query_data
 from graphveil.mechanisms import (
+    EvenAllocation,
     FeatureRR,
     LabelRR,
     LocalHashing,
     LocalNoise,
     MultiBit,
     PerFeature,
-    Split,
     SubsetSelection,
-    Weights,
+    WeightedAllocation,
 )
-from graphveil.privacy import DirectedEdge, NodeOwner, NodePromise, PrivateSlotEdge, UndirectedEdge
+from graphveil.privacy import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.release import (
     AccuracyCountQuery,
     BlockCountQuery,
@@ -33,40 +33,46 @@ from graphveil.release import (
     NeighborCountQuery,
     NeighborSumQuery,
     OutcomeCountQuery,
-    PushQuery,
+    OutEdgeSumQuery,
     ReleasePlan,
-    TopSlotsQuery,
+    TopNodePairsQuery,
     TreeSearchQuery,
     TreeStepsQuery,
 )
 from graphveil.release.plan import hops
 from graphveil.release.query import Query
-from graphveil.weights import Attention, GivenWeight, SigmoidCos
+from graphveil.release.weights import Attention, GivenWeight, SigmoidCos
 
 DELTA = 1e-5
-EDGE, OWNER, SLOTS = UndirectedEdge(), NodeOwner(), PrivateSlotEdge()
+EDGE, OWNER, SLOTS = UndirectedEdge(), NodeRecord(), EdgeSubset()
 
 PLANS = {
     "hops": ReleasePlan(EDGE, hops(1.0, 2, 8), DELTA),
     "stored edges": ReleasePlan(DirectedEdge(), hops(1.0, 1, 8, DirectedEdge()), DELTA),
     "weighted": ReleasePlan(EDGE, hops(1.5, 1, 8, EDGE, SigmoidCos()), DELTA),
-    "steered": ReleasePlan(EDGE, (NeighborSumQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 4),), DELTA),
-    "promised": ReleasePlan(NodePromise(max_degree=9), hops(2.0, 1, 4, NodePromise(max_degree=9)), DELTA),
+    "target_weighted": ReleasePlan(
+        EDGE, (NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 1.0, 1.0), 4),), DELTA
+    ),
+    "promised": ReleasePlan(
+        NodeBoundedDegree(max_degree=9), hops(2.0, 1, 4, NodeBoundedDegree(max_degree=9)), DELTA
+    ),
     "counts": ReleasePlan(EDGE, (NeighborCountQuery("split", (0, 1, 2), 1.0, 4),), DELTA),
     "slots": ReleasePlan(EDGE, (EdgeResponseQuery(1.0),), DELTA),
     "pushes": ReleasePlan(
-        OWNER, (PushQuery(dim=4, sigma=0.7, degree_budget=3, bounds=(1.0, 1.2), partition="p"),), DELTA
+        OWNER,
+        (OutEdgeSumQuery(dim=4, sigma=0.7, out_degree_bound=3, bounds=(1.0, 1.2), partition="p"),),
+        DELTA,
     ),
-    "replaced": ReleasePlan(NodeOwner(replace_one=True), (PushQuery(dim=4, sigma=1.2),), DELTA),
+    "replaced": ReleasePlan(NodeRecord(replace_one=True), (OutEdgeSumQuery(dim=4, sigma=1.2),), DELTA),
     "attention": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, Attention()), DELTA),
     "weights of edges": ReleasePlan(EDGE, hops(1.0, 1, 8, EDGE, GivenWeight()), DELTA),
     "cells": ReleasePlan(EDGE, (EdgeCountQuery("t", (True, True, False), 5, (1.5,)),), DELTA),
     "private slots": ReleasePlan(SLOTS, (EdgeResponseQuery(1.0),), DELTA),
-    "top slots": ReleasePlan(SLOTS, (TopSlotsQuery(2.0),), DELTA),
+    "top slots": ReleasePlan(SLOTS, (TopNodePairsQuery(2.0),), DELTA),
     "blocks": ReleasePlan(SLOTS, (BlockCountQuery(4.0),), DELTA),
     "total": ReleasePlan(SLOTS, (EdgeTotalQuery(2.0),), DELTA),
     "tally": ReleasePlan(OWNER, (AccuracyCountQuery(candidates=5, sigma=2.0),), DELTA),
-    "outcomes": ReleasePlan(NodeOwner(replace_one=True), (OutcomeCountQuery(sigma=0.8),), DELTA),
+    "outcomes": ReleasePlan(NodeRecord(replace_one=True), (OutcomeCountQuery(sigma=0.8),), DELTA),
     "steps on edges": ReleasePlan(
         EDGE,
         (
@@ -91,7 +97,7 @@ PLANS = {
 
 def canaries_certify_most_of_a_claim_and_no_more(name: str) -> None:
     found = audit_plan(PLANS[name], unsafe_noise_seed=5)
-    assert found.holds, f"canaries certify {found.epsilon:.4f} of {found.claimed:.4f}"
+    assert found.is_valid, f"canaries certify {found.epsilon:.4f} of {found.claimed:.4f}"
     assert found.share > 0.8, f"they certify {100 * found.share:.0f} % only"
 
 
@@ -103,29 +109,29 @@ def test_canaries_certify_most_of_a_claim_and_no_more(name: str) -> None:
 def test_a_stage_without_canaries_is_named() -> None:
     walk = TreeSearchQuery(1.0, "lazy_audited", steps=100, every=10, delta=1e-7)
     found = audit_plan(ReleasePlan(SLOTS, (walk,), DELTA), unsafe_noise_seed=1)
-    assert found.holds
-    assert found.as_dict()["without_canaries"] == {"tree": UNPLANTED["TreeSearchQuery"]}
+    assert found.is_valid
+    assert found.as_dict()["without_canaries"] == {"tree": WITHOUT_CANARIES["TreeSearchQuery"]}
 
 
 def test_a_composition_is_of_one_group_of_records() -> None:
     # Group 1 sends longer vectors and is not trained on: nobody pays for both.
     queries = (
         DPSGDQuery(parameters=4, steps=10, noise_multiplier=8.0, partition="p", pays=(True, False)),
-        PushQuery(dim=4, sigma=1.0, partition="p", bounds=(0.5, 1.0)),
+        OutEdgeSumQuery(dim=4, sigma=1.0, partition="p", bounds=(0.5, 1.0)),
     )
     plan = ReleasePlan(OWNER, queries, DELTA)
     found = audit_plan(plan, unsafe_noise_seed=2)
-    assert found.holds
+    assert found.is_valid
     assert [one.stage for one in found.planted] == ["push"]
-    assert found.silent == {"training": "records of this group are not trained on"}
+    assert found.without_canaries == {"training": "records of this group are not trained on"}
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("law", [LabelRR, SubsetSelection, LocalHashing], ids=lambda law: law.__name__)
 def test_counts_of_labels_certify_most_of_a_claim(law: Any, epsilon: float) -> None:
     noise = LocalNoise(unsafe_noise_seed=4)
-    bound = plant_labels(law(epsilon=epsilon, classes=7), people=100_000, noise=noise)
-    assert 0.8 * epsilon < bound.epsilon <= epsilon < bound.ceiling
+    bound = audit_label_mechanism(law(epsilon=epsilon, classes=7), num_records=100_000, noise=noise)
+    assert 0.8 * epsilon < bound.epsilon <= epsilon < bound.max_certifiable
 
 
 @pytest.mark.parametrize(
@@ -134,13 +140,13 @@ def test_counts_of_labels_certify_most_of_a_claim(law: Any, epsilon: float) -> N
     ids=lambda law: f"{type(law).__name__} {law.epsilon:g}",
 )
 def test_counts_of_features_certify_most_of_a_claim(law: Any) -> None:
-    bound = plant_features(law, people=150_000, noise=LocalNoise(unsafe_noise_seed=6))
+    bound = audit_feature_mechanism(law, num_records=150_000, noise=LocalNoise(unsafe_noise_seed=6))
     assert bound is not None
     assert 0.8 * law.epsilon < bound.epsilon <= law.epsilon
 
 
 def test_a_star_has_as_many_leaves_as_a_promise_allows() -> None:
-    promise = NodePromise(max_degree=300)
+    promise = NodeBoundedDegree(max_degree=300)
     found = audit_plan(ReleasePlan(promise, hops(1.0, 1, 4, promise), DELTA), unsafe_noise_seed=1)
     (planted,) = found.planted
     assert planted.bound.mu is not None
@@ -148,16 +154,21 @@ def test_a_star_has_as_many_leaves_as_a_promise_allows() -> None:
 
 
 def test_features_whose_worst_event_is_too_rare_are_left_out() -> None:
-    assert plant_features(PerFeature(epsilon=1.0, dim=20, scalar="piecewise", allocation=Split())) is None
-    scores = Weights(tuple(np.arange(1.0, 8.0) / 28))  # seven laws
-    assert plant_features(FeatureRR(epsilon=1.0, dim=7, allocation=scores)) is None
+    assert (
+        audit_feature_mechanism(
+            PerFeature(epsilon=1.0, dim=20, scalar="piecewise", allocation=EvenAllocation())
+        )
+        is None
+    )
+    scores = WeightedAllocation(tuple(np.arange(1.0, 8.0) / 28))  # seven laws
+    assert audit_feature_mechanism(FeatureRR(epsilon=1.0, dim=7, allocation=scores)) is None
 
 
 def features_told_one_by_one_keep_their_budget() -> None:
     """Features of one law are counted together, and their bounds add up."""
-    theta = Weights((0.4, 0.2, 0.2, 0.2))
+    theta = WeightedAllocation((0.4, 0.2, 0.2, 0.2))
     for law in (FeatureRR(epsilon=4.0, dim=8), FeatureRR(epsilon=3.0, dim=4, allocation=theta)):
-        bound = plant_features(law, noise=LocalNoise(unsafe_noise_seed=3))
+        bound = audit_feature_mechanism(law, noise=LocalNoise(unsafe_noise_seed=3))
         assert bound is not None
         assert bound.epsilon <= law.epsilon, f"{bound.epsilon:.3f} of {law.epsilon:g} is told"
         assert bound.epsilon > 0.8 * law.epsilon
@@ -168,7 +179,7 @@ def test_features_told_one_by_one_keep_their_budget() -> None:
 
 
 def test_as_many_features_are_counted_as_a_small_budget_of_each_needs() -> None:
-    bound = plant_features(FeatureRR(epsilon=9.0, dim=1433), noise=LocalNoise(unsafe_noise_seed=3))
+    bound = audit_feature_mechanism(FeatureRR(epsilon=9.0, dim=1433), noise=LocalNoise(unsafe_noise_seed=3))
     assert bound is not None
     assert 0.8 * 9 < bound.epsilon <= 9
 
@@ -177,25 +188,25 @@ def kinds_of(base: type) -> set[type]:
     return {kind for one in base.__subclasses__() for kind in ({one} | kinds_of(one))}
 
 
-def test_every_kind_of_query_has_canaries_and_neighbours_or_a_reason() -> None:
+def test_every_kind_of_query_has_canaries_and_neighbors_or_a_reason() -> None:
     shipped = {
         kind
         for kind in kinds_of(Query)
         if kind.__module__.startswith("graphveil.release") and not kind.__abstractmethods__
     }
-    default = plant.dispatch(object)
-    planted = {kind.__name__ for kind in shipped if plant.dispatch(kind) is not default}
-    assert planted | set(UNPLANTED) == {kind.__name__ for kind in shipped}
-    assert not planted & set(UNPLANTED)
+    default = insert_canaries.dispatch(object)
+    planted = {kind.__name__ for kind in shipped if insert_canaries.dispatch(kind) is not default}
+    assert planted | set(WITHOUT_CANARIES) == {kind.__name__ for kind in shipped}
+    assert not planted & set(WITHOUT_CANARIES)
     assert {type(query).__name__ for plan in PLANS.values() for query in plan.queries} == planted
     replayed = {
-        kind.__name__ for kind in shipped if asked_with.dispatch(kind) is not asked_with.dispatch(object)
+        kind.__name__ for kind in shipped if query_data.dispatch(kind) is not query_data.dispatch(object)
     }
-    assert replayed | set(NOT_REPLAYED) == {kind.__name__ for kind in shipped}
-    assert not replayed & set(NOT_REPLAYED)
+    assert replayed | set(NOT_NEIGHBOR_TESTED) == {kind.__name__ for kind in shipped}
+    assert not replayed & set(NOT_NEIGHBOR_TESTED)
 
 
 def test_bounds_have_a_ceiling_where_they_are_counted() -> None:
     counted, summed = (audit_plan(PLANS[name], unsafe_noise_seed=5).planted[0] for name in ("counts", "hops"))
-    assert counted.bound.epsilon < counted.bound.ceiling < math.inf
-    assert summed.bound.ceiling == math.inf
+    assert counted.bound.epsilon < counted.bound.max_certifiable < math.inf
+    assert summed.bound.max_certifiable == math.inf

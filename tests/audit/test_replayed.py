@@ -1,4 +1,4 @@
-"""Neighbour replay of plans: every query keeps its price under every unit, and faults show by kind."""
+"""Neighbor replay of plans: every query keeps its price under every unit, and faults show by kind."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.audit import Report, replay_plan, replay_query
-from graphveil.audit.laws import Loss
-from graphveil.audit.replayed.families import Family, adjacency, family
-from graphveil.audit.replayed.prices import Price, price_of
-from graphveil.audit.replayed.questions import World, asked_with
+from graphveil.audit import NeighborTestResult, neighbor_test_plan, neighbor_test_query
+from graphveil.audit.laws import LossLowerBound
+from graphveil.audit.query_neighbor_tests.charged_losses import ChargedLoss, charged_loss
+from graphveil.audit.query_neighbor_tests.neighbor_families import Family, adjacency, family
+from graphveil.audit.query_neighbor_tests.query_inputs import NeighborView, query_data
 from graphveil.privacy import (
     ByGroup,
     Composed,
     DirectedEdge,
+    EdgeSubset,
     Gaussian,
-    NodeFeatures,
-    NodeOwner,
-    NodePromise,
+    LocalAttributes,
+    NodeBoundedDegree,
+    NodeRecord,
     PoissonGaussian,
-    PrivateSlotEdge,
     PureDP,
     UndirectedEdge,
     Unit,
@@ -42,18 +42,18 @@ from graphveil.release import (
     NeighborSumData,
     NeighborSumQuery,
     OutcomeCountQuery,
-    PushData,
-    PushQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
     Release,
 )
 from graphveil.release.plan import hops
 from graphveil.release.query import Query
-from graphveil.weights import GivenWeight
+from graphveil.release.weights import GivenWeight
 
 Patch = pytest.MonkeyPatch
-EDGE, STORED, SLOT = UndirectedEdge(), DirectedEdge(), PrivateSlotEdge()
-OWNER, REPLACED, PROMISE = NodeOwner(), NodeOwner(replace_one=True), NodePromise(max_degree=2)
-HOP = NeighborSumQuery(GroupWeights.steered(), (1.0, 2.0, 0.9), 2)
+EDGE, STORED, SLOT = UndirectedEdge(), DirectedEdge(), EdgeSubset()
+OWNER, REPLACED, PROMISE = NodeRecord(), NodeRecord(replace_one=True), NodeBoundedDegree(max_degree=2)
+HOP = NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 2.0, 0.9), 2)
 STEPS = EdgeAttentionQuery(
     dim=2, classes=3, steps=9, noise_multiplier=2.0, sampling_rate=0.25, learning_rate=0.1
 )
@@ -64,7 +64,7 @@ CASES: dict[str, tuple[tuple[Unit, ...], Any]] = {  # by name: units, and the qu
     ),
     "given weights": ((EDGE, STORED), lambda unit: hops(1.0, 1, 2, unit, GivenWeight())),
     "one end counts": ((EDGE, STORED), lambda unit: (NeighborCountQuery("s", (0, 1, 2), 1.0, 3),)),
-    "pushes": ((OWNER, REPLACED), lambda unit: (PushQuery(dim=3, sigma=2.0, levels=(0, 16, 81)),)),
+    "pushes": ((OWNER, REPLACED), lambda unit: (OutEdgeSumQuery(dim=3, sigma=2.0, levels=(0, 16, 81)),)),
     "promised": ((PROMISE, replace(PROMISE, replace_one=True)), lambda unit: hops(1.0, 2, 2, unit)),
     "records are counted": (
         (OWNER, REPLACED, PROMISE),
@@ -82,8 +82,8 @@ def said(unit: Unit) -> str:
     return f"{unit.name}{', replaced' * getattr(unit, 'replace_one', False)}"
 
 
-def replayed(unit: Unit, *queries: Query, pairs: int = 80) -> Report:
-    found = replay_plan(unit, queries, pairs=pairs)
+def replayed(unit: Unit, *queries: Query, pairs: int = 80) -> NeighborTestResult:
+    found = neighbor_test_plan(unit, queries, pairs=pairs)
     assert found is not None
     return found
 
@@ -103,23 +103,25 @@ def test_a_query_keeps_its_price_under_a_unit(name: str, unit: Unit) -> None:
     ("name", "unit"), EVERY[::3], ids=lambda value: value if isinstance(value, str) else said(value)
 )
 def test_a_query_that_is_priced_too_low_is_found(name: str, unit: Unit, monkeypatch: Patch) -> None:
-    from graphveil.audit.replayed import plan
+    from graphveil.audit.query_neighbor_tests import plan
 
     monkeypatch.setattr(
         plan,
-        "price_of",
-        lambda event, groups: Price(*(0.2 * part for part in vars(price_of(event, groups)).values())),
+        "charged_loss",
+        lambda event, groups: ChargedLoss(
+            *(0.2 * part for part in vars(charged_loss(event, groups)).values())
+        ),
     )
     assert replayed(unit, *CASES[name][1](unit)).kinds == ("change",)
 
 
 def test_what_no_small_graph_is_about_is_not_replayed() -> None:
-    assert replay_query(DPSGDQuery(parameters=3, steps=2, noise_multiplier=9.0), OWNER) is None
-    assert family(NodeFeatures(), np.random.default_rng(0), (0,)) is None
+    assert neighbor_test_query(DPSGDQuery(parameters=3, steps=2, noise_multiplier=9.0), OWNER) is None
+    assert family(LocalAttributes(), np.random.default_rng(0), (0,)) is None
 
 
 def by_degree(answer: Any) -> Any:
-    """Divide what every node sends by its degree, as a row-normalised sum would."""
+    """Divide what every node sends by its degree, as a row-normalized sum would."""
 
     def wrong(query: NeighborSumQuery, private: Any, data: Any, key: bytes) -> torch.Tensor:
         degree = torch.bincount(private._adjacency.indices, minlength=len(data.arrays[0])).clamp_min(1)
@@ -134,9 +136,9 @@ def test_a_row_that_the_pair_does_not_reach_is_found(monkeypatch: Patch) -> None
 
 
 def test_a_shape_that_follows_the_edges_is_found(monkeypatch: Patch) -> None:
-    ask = Release.ask
+    ask = Release.answer
     monkeypatch.setattr(
-        Release, "ask", lambda self, data: ask(self, data)[self._private._adjacency.indptr.diff() > 0]
+        Release, "answer", lambda self, data: ask(self, data)[self._private._adjacency.indptr.diff() > 0]
     )
     assert replayed(EDGE, HOP).kinds == ("shape",)
 
@@ -154,31 +156,33 @@ def test_noise_that_follows_the_edges_is_found(monkeypatch: Patch) -> None:
 
 
 def test_a_release_that_is_booked_below_a_pair_is_found(monkeypatch: Patch) -> None:
-    from graphveil.audit.replayed import plan
+    from graphveil.audit.query_neighbor_tests import plan
 
     monkeypatch.setattr(plan, "total_mu", lambda event: 0.5)
-    assert "price" in replayed(EDGE, *hops(1.0, 1, 2)).kinds
+    assert "privacy_cost" in replayed(EDGE, *hops(1.0, 1, 2)).kinds
 
 
 def test_prices_are_those_of_the_groups() -> None:
-    steered = HOP.event(EDGE)
-    assert price_of(steered, (0, 2)).mu ** 2 == pytest.approx(steered.mu_squared[0][2])
-    assert price_of(ByGroup("p", (Gaussian(1.0), Composed(()))), (1,)) == Price()
+    target_weighted = HOP.event(EDGE)
+    assert charged_loss(target_weighted, (0, 2)).mu ** 2 == pytest.approx(target_weighted.mu_squared[0][2])
+    assert charged_loss(ByGroup("p", (Gaussian(1.0), Composed(()))), (1,)) == ChargedLoss()
     together = Composed(
         (Gaussian(3.0), PoissonGaussian(1.0, 0.1, 16), PureDP(2.0), EdgeTotalQuery(1.0).event(EDGE))
     )
-    assert price_of(together, (0,)) == Price(5.0, 3.0)
-    assert Price(1.0).holds(Loss(mu_squared=1.0)) and not Price(1.0).holds(Loss(mu_squared=1.01))
+    assert charged_loss(together, (0,)) == ChargedLoss(5.0, 3.0)
+    assert ChargedLoss(1.0).is_satisfied_by(LossLowerBound(mu_squared=1.0)) and not ChargedLoss(
+        1.0
+    ).is_satisfied_by(LossLowerBound(mu_squared=1.01))
     assert (
-        Price().holds(Loss())
-        and not Price().holds(Loss(pure=1e-9))
-        and not Price(9.0, 9.0).holds(Loss(certain=1.0))
+        ChargedLoss().is_satisfied_by(LossLowerBound())
+        and not ChargedLoss().is_satisfied_by(LossLowerBound(pure=1e-9))
+        and not ChargedLoss(9.0, 9.0).is_satisfied_by(LossLowerBound(certain=1.0))
     )
     with pytest.raises(NotImplementedError, match="NonPrivate"):
-        price_of(NonPrivate(), (0,))
+        charged_loss(NonPrivate(), (0,))
 
 
-# -- neighbours ----------------------------------------------------------------------------------------------
+# -- neighbors ----------------------------------------------------------------------------------------------
 
 
 def families(unit: Unit, count: int = 60) -> Iterator[Family]:
@@ -189,9 +193,9 @@ def families(unit: Unit, count: int = 60) -> Iterator[Family]:
 
 
 @pytest.mark.parametrize("unit", [EDGE, STORED, SLOT], ids=said)
-def test_neighbours_differ_in_one_edge(unit: Unit) -> None:
+def test_neighbors_differ_in_one_edge(unit: Unit) -> None:
     for found in families(unit):
-        for other in found.neighbours:
+        for other in found.neighbors:
             u, v = other.place
             stored = {(u, v)} if unit is STORED else {(u, v), (v, u)}
             assert set(other.graph.edges) ^ set(found.graph.edges) == stored
@@ -203,16 +207,16 @@ def test_neighbours_differ_in_one_edge(unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("unit", [OWNER, REPLACED, PROMISE, replace(PROMISE, replace_one=True)], ids=said)
-def test_neighbours_differ_in_one_record(unit: Any) -> None:
+def test_neighbors_differ_in_one_record(unit: Any) -> None:
     kinds = set()
     for found in families(unit):
-        for other in found.neighbours:
+        for other in found.neighbors:
             (q,) = other.place
             rest = np.arange(found.graph.nodes) != q
             assert (other.graph.x[rest] == found.graph.x[rest]).all()
             changed = set(other.graph.edges) ^ set(found.graph.edges)
-            assert all(q in pair if isinstance(unit, NodePromise) else pair[0] == q for pair in changed)
-            if isinstance(unit, NodePromise):
+            assert all(q in pair if isinstance(unit, NodeBoundedDegree) else pair[0] == q for pair in changed)
+            if isinstance(unit, NodeBoundedDegree):
                 assert (
                     max(found.graph.a.sum(axis=0).max(), found.graph.a.sum(axis=1).max()) <= unit.max_degree
                 )
@@ -235,17 +239,17 @@ def test_graphs_are_stored_as_they_are_however_edges_are_ordered() -> None:
 
 
 def test_vectors_belong_to_records() -> None:
-    push, seen = PushQuery(dim=3, sigma=2.0, bounds=(1.0, 1.2), partition="p"), set()
+    push, seen = OutEdgeSumQuery(dim=3, sigma=2.0, bounds=(1.0, 1.2), partition="p"), set()
     for found in families(REPLACED, 20):
         groups = torch.arange(found.graph.nodes) % 2
-        world = World(found.graph, found.public, groups, 0)
-        before = asked_with(push, world)
-        assert isinstance(before, PushData)
+        view = NeighborView(found.graph, found.public, groups, 0)
+        before = query_data(push, view)
+        assert isinstance(before, OutEdgeSumData)
         longest = before.vectors.norm(dim=1) / torch.tensor([1.0, 1.2])[groups]
         seen |= {bool(length > 1) for length in longest} | {"zero" for length in longest if not length}
-        for other in found.neighbours:
-            after = asked_with(push, replace(world, graph=other.graph))
-            assert isinstance(after, PushData)
+        for other in found.neighbors:
+            after = query_data(push, replace(view, graph=other.graph))
+            assert isinstance(after, OutEdgeSumData)
             (q,) = other.place
             assert torch.equal(
                 after.vectors[torch.arange(len(groups)) != q], before.vectors[torch.arange(len(groups)) != q]
@@ -257,10 +261,10 @@ def test_vectors_belong_to_records() -> None:
 
 def test_edges_protected_vectors_are_the_same_on_both_sides() -> None:
     for found in families(EDGE, 10):
-        world = World(found.graph, found.public, torch.zeros(found.graph.nodes), 0)
-        for other in islice(found.neighbours, 3):
+        view = NeighborView(found.graph, found.public, torch.zeros(found.graph.nodes), 0)
+        for other in islice(found.neighbors, 3):
             asked = [
-                asked_with(hops(1.0, 1, 2)[0], replace(world, graph=graph))
+                query_data(hops(1.0, 1, 2)[0], replace(view, graph=graph))
                 for graph in (found.graph, other.graph)
             ]
             assert all(isinstance(one, NeighborSumData) for one in asked)

@@ -3,27 +3,37 @@
 import math
 from typing import Any
 
-from graphveil.collect import Survey
-from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, LocalHashing, MultiBit, SubsetSelection, Weights
+from graphveil.local.collect import CollectionProtocol
+from graphveil.mechanisms import (
+    Bounds,
+    FeatureRR,
+    LabelRR,
+    LocalHashing,
+    MultiBit,
+    SubsetSelection,
+    WeightedAllocation,
+)
 
 LABEL = LabelRR(epsilon=1.0, classes=5)
 SURVEYS = {
-    "multi-bit": Survey(features=MultiBit(epsilon=6.0, dim=11), label=LABEL),
-    "one bit": Survey(features=MultiBit(epsilon=6.0, dim=11, m="all")),
-    "all sampled": Survey(features=MultiBit(epsilon=2.0, dim=1)),
-    "feature-rr": Survey(features=FeatureRR(epsilon=6.0, dim=3), label=LABEL, purpose="pilot"),
-    "weights": Survey(
-        features=FeatureRR(epsilon=9.0, dim=3, allocation=Weights([0.7, 0.2, 0.1]), bounds=Bounds(-1.0, 2.5)),
+    "multi-bit": CollectionProtocol(features=MultiBit(epsilon=6.0, dim=11), label=LABEL),
+    "one bit": CollectionProtocol(features=MultiBit(epsilon=6.0, dim=11, m="all")),
+    "all sampled": CollectionProtocol(features=MultiBit(epsilon=2.0, dim=1)),
+    "feature-rr": CollectionProtocol(features=FeatureRR(epsilon=6.0, dim=3), label=LABEL, purpose="pilot"),
+    "weights": CollectionProtocol(
+        features=FeatureRR(
+            epsilon=9.0, dim=3, allocation=WeightedAllocation([0.7, 0.2, 0.1]), bounds=Bounds(-1.0, 2.5)
+        ),
         label=LabelRR(epsilon=math.inf, classes=2),
     ),
-    "paper": Survey(features=FeatureRR(epsilon=3.0, dim=4, k=10, mode="ceil", decode="naive")),
-    "label": Survey(label=LabelRR(epsilon=0.5, classes=300)),
-    "subset": Survey(label=SubsetSelection(epsilon=0.5, classes=30)),
-    "hashing": Survey(label=LocalHashing(epsilon=1.0, classes=7)),
-    "hashing and bits": Survey(
+    "paper": CollectionProtocol(features=FeatureRR(epsilon=3.0, dim=4, k=10, mode="ceil", decode="naive")),
+    "label": CollectionProtocol(label=LabelRR(epsilon=0.5, classes=300)),
+    "subset": CollectionProtocol(label=SubsetSelection(epsilon=0.5, classes=30)),
+    "hashing": CollectionProtocol(label=LocalHashing(epsilon=1.0, classes=7)),
+    "hashing and bits": CollectionProtocol(
         features=MultiBit(epsilon=6.0, dim=11), label=LocalHashing(epsilon=0.5, classes=30)
     ),
-    "subset and bits": Survey(
+    "subset and bits": CollectionProtocol(
         features=MultiBit(epsilon=6.0, dim=11),
         label=SubsetSelection(epsilon=1.0, classes=7),
         class_names=tuple("abcdefg"),
@@ -34,11 +44,16 @@ SURVEYS = {
 SECRET = bytes(range(32))
 
 
-def record(survey: Survey, node: int | str = "ann") -> dict[str, Any]:
+def record(protocol: CollectionProtocol, node: int | str = "ann") -> dict[str, Any]:
     """An answer's input, with values inside, at and outside the bounds; all that is asked is agreed to."""
-    given: dict[str, Any] = {"node": node, "secret": SECRET, "max_eps": math.inf, "open_label": True}
-    if survey.features is not None:
-        given["features"] = [0.3 + 0.4 * i for i in range(survey.features.dim)]
-    if survey.label is not None:
+    given: dict[str, Any] = {
+        "node": node,
+        "secret": SECRET,
+        "max_eps": math.inf,
+        "allow_unprotected_label": True,
+    }
+    if protocol.features is not None:
+        given["features"] = [0.3 + 0.4 * i for i in range(protocol.features.dim)]
+    if protocol.label is not None:
         given["label"] = 1
     return given

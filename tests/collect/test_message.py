@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mechanisms.fits import fits
 
-from graphveil.collect import Answer, Survey, answer, decode, encode
-from graphveil.collect.nodes import chosen_features, label_hashes, node_tag
-from graphveil.errors import ConfigError, GraphError, MessageError
-from graphveil.mechanisms import FeatureRR, LabelRR, LocalHashing, MultiBit, Reports, SubsetSelection
+from graphveil.errors import ConfigError, GraphError, LDPReportError
+from graphveil.local.collect import CollectionProtocol, LDPReport, decode, encode, randomize_record
+from graphveil.local.collect.nodes import chosen_features, label_hashes, node_tag
+from graphveil.mechanisms import FeatureRR, LabelRR, LDPReports, LocalHashing, MultiBit, SubsetSelection
 
 from .surveys import SECRET, SURVEYS, record
 
 HEADER = 37
-SMALL = Survey(features=MultiBit(epsilon=6.0, dim=11), label=LabelRR(epsilon=1.0, classes=5))
+SMALL = CollectionProtocol(features=MultiBit(epsilon=6.0, dim=11), label=LabelRR(epsilon=1.0, classes=5))
 
 
 def signed(body: bytes) -> bytes:
@@ -25,7 +25,7 @@ def signed(body: bytes) -> bytes:
     return body + zlib.crc32(body).to_bytes(4, "big")
 
 
-def said(one: Answer) -> tuple:
+def said(one: LDPReport) -> tuple:
     report = one.features
     if report is None:
         return (one.label,)
@@ -38,25 +38,27 @@ def test_the_format_is_frozen() -> None:
     assert SMALL.digest.hex() == "f17a818bdce6f4070bbef4128d24b079"
     chosen = chosen_features(SMALL, ["ann"])
     assert chosen.tolist() == [[2, 3, 8]]
-    message = encode(SMALL, "ann", Answer(Reports(np.array([[1, 0, 1]], np.uint8), chosen), 4))
-    assert message[:5] == b"GVLA\x02"
-    assert message[5:21] == SMALL.digest
-    assert message[21:37] == hashlib.sha256(b"graphveil-node/1\0" + SMALL.digest + b"ann").digest()[:16]
-    assert [f"{byte:08b}" for byte in message[37:-4]] == ["10110000"]
-    assert message[-4:] == zlib.crc32(message[:-4]).to_bytes(4, "big")
-    assert answer(SMALL, **record(SMALL)).hex() == (
+    encoded_report = encode(SMALL, "ann", LDPReport(LDPReports(np.array([[1, 0, 1]], np.uint8), chosen), 4))
+    assert encoded_report[:5] == b"GVLA\x02"
+    assert encoded_report[5:21] == SMALL.digest
+    assert (
+        encoded_report[21:37] == hashlib.sha256(b"graphveil-node/1\0" + SMALL.digest + b"ann").digest()[:16]
+    )
+    assert [f"{byte:08b}" for byte in encoded_report[37:-4]] == ["10110000"]
+    assert encoded_report[-4:] == zlib.crc32(encoded_report[:-4]).to_bytes(4, "big")
+    assert randomize_record(SMALL, **record(SMALL)).hex() == (
         "47564c4102f17a818bdce6f4070bbef4128d24b079284108faa92d17e66c457d242beca1fef0a53c21eb"
     )
 
 
 @pytest.mark.parametrize("name", SURVEYS)
 def test_a_message_and_back(name: str) -> None:
-    survey = SURVEYS[name]
+    protocol = SURVEYS[name]
     for node in range(20):
-        message = answer(survey, **record(survey, node))
-        back = decode(survey, node, message)
-        assert encode(survey, str(node), back) == message
-        assert said(decode(survey, node, bytearray(message))) == said(back)
+        encoded_report = randomize_record(protocol, **record(protocol, node))
+        back = decode(protocol, node, encoded_report)
+        assert encode(protocol, str(node), back) == encoded_report
+        assert said(decode(protocol, node, bytearray(encoded_report))) == said(back)
 
 
 # -- whose it is -------------------------------------------------------------------------------------------
@@ -64,46 +66,48 @@ def test_a_message_and_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", SURVEYS)
 def test_a_copy_under_another_id_is_refused(name: str) -> None:
-    survey = SURVEYS[name]
-    message = answer(survey, **record(survey, "ann"))
-    for tag in (message[21:37], bytes(16), node_tag(survey, "bob")):
-        copy = signed(message[:21] + tag + message[37:-4])
+    protocol = SURVEYS[name]
+    encoded_report = randomize_record(protocol, **record(protocol, "ann"))
+    for tag in (encoded_report[21:37], bytes(16), node_tag(protocol, "bob")):
+        copy = signed(encoded_report[:21] + tag + encoded_report[37:-4])
         node = "ann" if tag == bytes(16) else "bob"
-        if tag == node_tag(survey, "bob"):  # now it is bob's own word, and about bob's features
-            bob = decode(survey, "bob", copy).features
+        if tag == node_tag(protocol, "bob"):  # now it is bob's own word, and about bob's features
+            bob = decode(protocol, "bob", copy).features
             assert (
-                bob is None or bob.indices is None or (bob.indices == chosen_features(survey, ["bob"])).all()
+                bob is None
+                or bob.indices is None
+                or (bob.indices == chosen_features(protocol, ["bob"])).all()
             )
             continue
-        with pytest.raises(MessageError, match="of another node; a copy of somebody else's is no answer"):
-            decode(survey, node, copy)
+        with pytest.raises(LDPReportError, match="of another node; a copy of somebody else's is no answer"):
+            decode(protocol, node, copy)
 
 
 @pytest.mark.parametrize("place", range(5, 37))
 def test_every_byte_says_which_survey_and_whose_message_it_is(place: int) -> None:
-    body = bytearray(answer(SMALL, **record(SMALL))[:-4])
+    body = bytearray(randomize_record(SMALL, **record(SMALL))[:-4])
     body[place] ^= 1
-    with pytest.raises(MessageError, match="answers another survey" if place < 21 else "of another node"):
+    with pytest.raises(LDPReportError, match="answers another survey" if place < 21 else "of another node"):
         decode(SMALL, "ann", signed(bytes(body)))
 
 
 def test_nobody_chooses_what_to_tell_about() -> None:
     law = MultiBit(epsilon=1.0, dim=3, m=1)
-    survey = Survey(features=law, purpose="who")
-    chosen = chosen_features(survey, range(3000))
-    again = chosen_features(Survey(features=law, purpose="why"), range(3000))
+    protocol = CollectionProtocol(features=law, purpose="who")
+    chosen = chosen_features(protocol, range(3000))
+    again = chosen_features(CollectionProtocol(features=law, purpose="why"), range(3000))
     assert abs((chosen == again).mean() - 1 / 3) < 0.05
     fits(np.bincount(chosen[:, 0]), np.full(3, 1 / 3), seen=2)
-    honest = decode(survey, 5, answer(survey, node=5, secret=SECRET, features=[0.0, 0.5, 1.0]))
+    honest = decode(protocol, 5, randomize_record(protocol, node=5, secret=SECRET, features=[0.0, 0.5, 1.0]))
     assert honest.features.indices.tolist() == [chosen[5].tolist()]
-    other = Reports(honest.features.values, (honest.features.indices + 1) % 3)
+    other = LDPReports(honest.features.values, (honest.features.indices + 1) % 3)
     with pytest.raises(ConfigError, match="that the survey and the node's id choose"):
-        encode(survey, 5, Answer(other, None))
+        encode(protocol, 5, LDPReport(other, None))
 
 
 def test_every_subset_is_chosen_alike() -> None:
-    survey = Survey(features=MultiBit(epsilon=6.0, dim=5, m=2))
-    pairs = chosen_features(survey, range(20_000))
+    protocol = CollectionProtocol(features=MultiBit(epsilon=6.0, dim=5, m=2))
+    pairs = chosen_features(protocol, range(20_000))
     fits(np.bincount(5 * pairs[:, 0] + pairs[:, 1], minlength=25), _upper(5).ravel() / 10, seen=2)
 
 
@@ -116,47 +120,50 @@ def _upper(size: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SURVEYS)
 def test_a_message_cut_or_grown_is_refused(name: str) -> None:
-    survey = SURVEYS[name]
-    message = answer(survey, **record(survey))
-    for wrong in [message[:end] for end in range(len(message))] + [message + b"\0", b"\0" + message]:
-        with pytest.raises(MessageError, match="bytes, and this one has"):
-            decode(survey, "ann", wrong)
+    protocol = SURVEYS[name]
+    encoded_report = randomize_record(protocol, **record(protocol))
+    for wrong in [encoded_report[:end] for end in range(len(encoded_report))] + [
+        encoded_report + b"\0",
+        b"\0" + encoded_report,
+    ]:
+        with pytest.raises(LDPReportError, match="bytes, and this one has"):
+            decode(protocol, "ann", wrong)
 
 
 @pytest.mark.parametrize("name", SURVEYS)
 def test_a_message_with_any_bit_changed_is_refused(name: str) -> None:
-    survey = SURVEYS[name]
-    message = answer(survey, **record(survey))
-    for bit in range(8 * len(message)):
-        wrong = bytearray(message)
+    protocol = SURVEYS[name]
+    encoded_report = randomize_record(protocol, **record(protocol))
+    for bit in range(8 * len(encoded_report)):
+        wrong = bytearray(encoded_report)
         wrong[bit // 8] ^= 1 << (bit % 8)
-        with pytest.raises(MessageError, match=r"no LDP report|version|damaged"):
-            decode(survey, "ann", bytes(wrong))
+        with pytest.raises(LDPReportError, match=r"no LDP report|version|damaged"):
+            decode(protocol, "ann", bytes(wrong))
 
 
 def test_a_message_of_other_parameters_is_refused() -> None:
-    for name, survey in SURVEYS.items():
-        message = answer(survey, **record(survey))
+    for name, protocol in SURVEYS.items():
+        encoded_report = randomize_record(protocol, **record(protocol))
         for other_name, other in SURVEYS.items():
             if name != other_name:
-                with pytest.raises(MessageError, match=r"another survey|bytes, and this one has"):
-                    decode(other, "ann", message)
-    again = Survey(features=SMALL.features, label=SMALL.label, purpose="again")
-    with pytest.raises(MessageError, match="answers another survey"):
-        decode(again, "ann", answer(SMALL, **record(SMALL)))
+                with pytest.raises(LDPReportError, match=r"another survey|bytes, and this one has"):
+                    decode(other, "ann", encoded_report)
+    again = CollectionProtocol(features=SMALL.features, label=SMALL.label, purpose="again")
+    with pytest.raises(LDPReportError, match="answers another survey"):
+        decode(again, "ann", randomize_record(SMALL, **record(SMALL)))
 
 
 def test_a_message_of_another_version_is_refused_by_its_version() -> None:
-    message = answer(SMALL, **record(SMALL))
+    encoded_report = randomize_record(SMALL, **record(SMALL))
     for version in (0, 1, 255):
-        with pytest.raises(MessageError, match="of version 2 only"):
-            decode(SMALL, "ann", signed(message[:4] + bytes([version]) + message[5:-4]))
+        with pytest.raises(LDPReportError, match="of version 2 only"):
+            decode(SMALL, "ann", signed(encoded_report[:4] + bytes([version]) + encoded_report[5:-4]))
 
 
-def body(survey: Survey, payload: str) -> bytes:
+def body(protocol: CollectionProtocol, payload: str) -> bytes:
     """A message of ann's before its checksum."""
     packed = bytes(int(byte, 2) for byte in payload.split())
-    return b"GVLA\x02" + survey.digest + node_tag(survey, "ann") + packed
+    return b"GVLA\x02" + protocol.digest + node_tag(protocol, "ann") + packed
 
 
 def test_a_payload_that_no_device_makes_is_refused() -> None:
@@ -164,76 +171,76 @@ def test_a_payload_that_no_device_makes_is_refused() -> None:
         ("10110100", "does not have"),
         ("10110001", "zero bits"),
     ):  # class 5 of five; padding
-        with pytest.raises(MessageError, match=why):
+        with pytest.raises(LDPReportError, match=why):
             decode(SMALL, "ann", signed(body(SMALL, payload)))
 
 
 def test_a_bin_out_of_range_is_refused() -> None:
-    survey = Survey(features=FeatureRR(epsilon=3.0, dim=2, k=5))
-    found = decode(survey, "ann", signed(body(survey, "10000000")))
+    protocol = CollectionProtocol(features=FeatureRR(epsilon=3.0, dim=2, k=5))
+    found = decode(protocol, "ann", signed(body(protocol, "10000000")))
     assert found.features.values.tolist() == [[4, 0]]
-    with pytest.raises(MessageError, match="does not have"):
-        decode(survey, "ann", signed(body(survey, "10100000")))
+    with pytest.raises(LDPReportError, match="does not have"):
+        decode(protocol, "ann", signed(body(protocol, "10100000")))
 
 
 @pytest.mark.parametrize("wrong", ["text", None, 41, [1, 2]])
 def test_what_is_no_bytes_is_refused(wrong: object) -> None:
-    with pytest.raises(MessageError, match="is bytes"):
+    with pytest.raises(LDPReportError, match="is bytes"):
         decode(SMALL, "ann", wrong)
 
 
 @given(st.sampled_from(list(SURVEYS)), st.binary(max_size=80))
-def test_random_bytes_give_typed_errors_only(name: str, message: bytes) -> None:
-    with pytest.raises(MessageError):
-        decode(SURVEYS[name], "ann", message)
+def test_random_bytes_give_typed_errors_only(name: str, encoded_report: bytes) -> None:
+    with pytest.raises(LDPReportError):
+        decode(SURVEYS[name], "ann", encoded_report)
 
 
 @given(st.sampled_from(list(SURVEYS)), st.data())
 @settings(max_examples=200)
 def test_random_payloads_decode_to_one_form_or_give_typed_errors(name: str, data: st.DataObject) -> None:
-    survey = SURVEYS[name]
-    size = len(answer(survey, **record(survey))) - HEADER - 4
+    protocol = SURVEYS[name]
+    size = len(randomize_record(protocol, **record(protocol))) - HEADER - 4
     payload = data.draw(st.binary(min_size=size, max_size=size))
-    message = signed(b"GVLA\x02" + survey.digest + node_tag(survey, "ann") + payload)
+    encoded_report = signed(b"GVLA\x02" + protocol.digest + node_tag(protocol, "ann") + payload)
     try:
-        back = decode(survey, "ann", message)
-    except MessageError:
+        back = decode(protocol, "ann", encoded_report)
+    except LDPReportError:
         return
-    assert encode(survey, "ann", back) == message
-    if survey.features is not None:
-        assert np.isfinite(survey.features.estimate(back.features)).all()
+    assert encode(protocol, "ann", back) == encoded_report
+    if protocol.features is not None:
+        assert np.isfinite(protocol.features.estimate(back.features)).all()
 
 
 # -- several classes of a label ----------------------------------------------------------------------------
 
-SEVERAL = Survey(label=SubsetSelection(epsilon=1.0, classes=7))
+SEVERAL = CollectionProtocol(label=SubsetSelection(epsilon=1.0, classes=7))
 
 
 def test_the_format_of_several_classes_is_frozen() -> None:
     assert SEVERAL.digest == hashlib.sha256(SEVERAL.to_json().encode()).digest()[:16]
     assert '"label":{"classes":7,"epsilon":1.0,"mechanism":"subset"}' in SEVERAL.to_json()
-    message = encode(SEVERAL, "ann", Answer(None, (1, 4)))
-    assert [f"{byte:08b}" for byte in message[HEADER:-4]] == ["01001000"]
-    assert decode(SEVERAL, "ann", message).label == (1, 4)
+    encoded_report = encode(SEVERAL, "ann", LDPReport(None, (1, 4)))
+    assert [f"{byte:08b}" for byte in encoded_report[HEADER:-4]] == ["01001000"]
+    assert decode(SEVERAL, "ann", encoded_report).label == (1, 4)
 
 
 @pytest.mark.parametrize("said", [(), (3,), (0, 1, 2), tuple(range(7))])
 def test_another_number_of_classes_than_the_survey_asks_for_is_refused(said: tuple[int, ...]) -> None:
-    body = encode(SEVERAL, "ann", Answer(None, (1, 4)))[:HEADER]
+    body = encode(SEVERAL, "ann", LDPReport(None, (1, 4)))[:HEADER]
     bits = sum(1 << (7 - one) for one in said)
-    with pytest.raises(MessageError, match="another number of classes than the survey's 2"):
+    with pytest.raises(LDPReportError, match="another number of classes than the survey's 2"):
         decode(SEVERAL, "ann", signed(body + bytes([bits])))
 
 
 def test_a_class_that_there_is_not_is_refused() -> None:
-    body = encode(SEVERAL, "ann", Answer(None, (1, 4)))[:HEADER]
-    with pytest.raises(MessageError, match="does not end with zero bits"):
+    body = encode(SEVERAL, "ann", LDPReport(None, (1, 4)))[:HEADER]
+    with pytest.raises(LDPReportError, match="does not end with zero bits"):
         decode(SEVERAL, "ann", signed(body + bytes([0b01000001])))
 
 
 # -- a group of classes ------------------------------------------------------------------------------------
 
-HASHED = Survey(label=LocalHashing(epsilon=1.0, classes=7))
+HASHED = CollectionProtocol(label=LocalHashing(epsilon=1.0, classes=7))
 OF_ANN = [2, 1, 0, 0, 1, 0, 2]  # which group each class is in
 
 
@@ -243,21 +250,21 @@ def test_the_format_of_a_group_is_frozen() -> None:
     for group in range(3):
         classes = tuple(number for number in range(7) if OF_ANN[number] == group)
         said = classes + (-1,) * (3 - len(classes))
-        message = encode(HASHED, "ann", Answer(None, said))
-        assert message[HEADER:-4] == bytes([group << 6])
-        assert decode(HASHED, "ann", message).label == said
+        encoded_report = encode(HASHED, "ann", LDPReport(None, said))
+        assert encoded_report[HEADER:-4] == bytes([group << 6])
+        assert decode(HASHED, "ann", encoded_report).label == said
 
 
 def test_a_group_that_there_is_not_is_refused() -> None:
-    body = encode(HASHED, "ann", decode(HASHED, "ann", answer(HASHED, **record(HASHED))))[:HEADER]
-    with pytest.raises(MessageError, match="class that the survey does not have"):
+    body = encode(HASHED, "ann", decode(HASHED, "ann", randomize_record(HASHED, **record(HASHED))))[:HEADER]
+    with pytest.raises(LDPReportError, match="class that the survey does not have"):
         decode(HASHED, "ann", signed(body + bytes([3 << 6])))
 
 
 def test_nobody_chooses_which_classes_stand_together() -> None:
-    other = Survey(label=HASHED.label, purpose="another")
+    other = CollectionProtocol(label=HASHED.label, purpose="another")
     assert (label_hashes(HASHED, ["ann"]) != label_hashes(HASHED, ["bob"])).any()
     assert (label_hashes(HASHED, ["ann"]) != label_hashes(other, ["ann"])).any()
-    said = decode(HASHED, "ann", answer(HASHED, **record(HASHED))).label
+    said = decode(HASHED, "ann", randomize_record(HASHED, **record(HASHED))).label
     with pytest.raises(GraphError, match="one group of its hash"):
-        encode(HASHED, "bob", Answer(None, said))
+        encode(HASHED, "bob", LDPReport(None, said))

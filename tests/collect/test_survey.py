@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphveil.collect import Survey
-from graphveil.collect.message import message_bytes
-from graphveil.collect.survey import MAX_TEXT
-from graphveil.errors import ConfigError, GraphveilError, MessageError
-from graphveil.mechanisms import Bounds, Claim, FeatureRR, LabelRR, MultiBit, PerFeature, Split, Weights
+from graphveil.errors import ConfigError, GraphveilError, LDPReportError
+from graphveil.local.collect import CollectionProtocol
+from graphveil.local.collect.encoded_report import report_bytes
+from graphveil.local.collect.protocol import MAX_TEXT
+from graphveil.mechanisms import (
+    Bounds,
+    EvenAllocation,
+    FeatureRR,
+    LabelRR,
+    LocalDPClaim,
+    MultiBit,
+    PerFeature,
+    WeightedAllocation,
+)
 from graphveil.mechanisms.local.feature_rr import best_bins
 
 from .surveys import LABEL, SURVEYS
@@ -21,16 +30,16 @@ from .surveys import LABEL, SURVEYS
 
 @pytest.mark.parametrize("name", SURVEYS)
 def test_json_and_back(name: str) -> None:
-    survey = SURVEYS[name]
-    text = survey.to_json()
-    assert Survey.from_json(text) == survey
-    assert Survey.from_json(text).digest == survey.digest
-    assert len(survey.digest) == 16
+    protocol = SURVEYS[name]
+    text = protocol.to_json()
+    assert CollectionProtocol.from_json(text) == protocol
+    assert CollectionProtocol.from_json(text).digest == protocol.digest
+    assert len(protocol.digest) == 16
 
 
 def test_every_parameter_is_in_the_digest() -> None:
     features = MultiBit(epsilon=1.0, dim=9)
-    base = Survey(features=features, label=LABEL)
+    base = CollectionProtocol(features=features, label=LABEL)
     others = [
         replace(base, purpose="again"),
         replace(base, label=None),
@@ -47,33 +56,35 @@ def test_every_parameter_is_in_the_digest() -> None:
         replace(base, features=FeatureRR(epsilon=1.0, dim=9, k=2)),
         replace(base, features=FeatureRR(epsilon=1.0, dim=9, k=2, mode="ceil")),
     ]
-    assert len({survey.digest for survey in (base, *others)}) == len(others) + 1
+    assert len({protocol.digest for protocol in (base, *others)}) == len(others) + 1
 
 
 def test_a_whole_budget_is_one_parameter_however_it_is_written() -> None:
-    one, other = (Survey(features=MultiBit(epsilon=epsilon, dim=3)) for epsilon in (1, 1.0))
+    one, other = (CollectionProtocol(features=MultiBit(epsilon=epsilon, dim=3)) for epsilon in (1, 1.0))
     assert one.digest == other.digest
 
 
 def test_the_claim_is_the_sum_and_the_words_name_the_device() -> None:
-    survey = SURVEYS["multi-bit"]
-    assert survey.claims == (Claim(6.0), Claim(1.0))
-    assert survey.claim == Claim(7.0)
-    assert "eps_x = 6 and its label at eps_y = 1 (total 7;" in survey.statement()
-    assert "own device" in survey.statement()
+    protocol = SURVEYS["multi-bit"]
+    assert protocol.claims == (LocalDPClaim(6.0), LocalDPClaim(1.0))
+    assert protocol.claim == LocalDPClaim(7.0)
+    assert "eps_x = 6 and its label at eps_y = 1 (total 7;" in protocol.formal_statement()
+    assert "own device" in protocol.formal_statement()
     assert SURVEYS["label"].claims[0].epsilon == 0
-    assert "eps_y = inf (total inf;" in SURVEYS["weights"].statement()
-    seen = Survey(features=MultiBit(epsilon=1.0, dim=2, bounds=Bounds(0.0, 1.0, from_data=True)))
-    assert seen.statement().startswith("NOT A VALID GUARANTEE. Known deviations: bounds taken from the data.")
+    assert "eps_y = inf (total inf;" in SURVEYS["weights"].formal_statement()
+    seen = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2, bounds=Bounds(0.0, 1.0, from_data=True)))
+    assert seen.formal_statement().startswith(
+        "NOT A VALID GUARANTEE. Known deviations: bounds taken from the data."
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
         ({}, "features, a label or both"),
-        ({"features": MultiBit(epsilon=math.inf, dim=2)}, "not randomised"),
+        ({"features": MultiBit(epsilon=math.inf, dim=2)}, "not randomized"),
         (
-            {"features": PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=Split())},
+            {"features": PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=EvenAllocation())},
             "MultiBit or Feat",
         ),
         ({"label": LABEL, "purpose": 5}, "purpose"),
@@ -86,7 +97,7 @@ def test_the_claim_is_the_sum_and_the_words_name_the_device() -> None:
 )
 def test_a_survey_that_collects_nothing_or_anything_is_refused(wrong: dict, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        Survey(**wrong)
+        CollectionProtocol(**wrong)
 
 
 def altered(name: str, *path: str, value: object) -> str:
@@ -118,8 +129,8 @@ def altered(name: str, *path: str, value: object) -> str:
     ],
 )
 def test_a_text_that_is_no_survey_is_refused(text: str, why: str) -> None:
-    with pytest.raises(MessageError, match=why):
-        Survey.from_json(text)
+    with pytest.raises(LDPReportError, match=why):
+        CollectionProtocol.from_json(text)
 
 
 @pytest.mark.parametrize(
@@ -135,17 +146,17 @@ def test_a_text_that_is_no_survey_is_refused(text: str, why: str) -> None:
 )
 def test_parameters_outside_their_range_are_refused(path: tuple[str, ...], value: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        Survey.from_json(altered("feature-rr", *path, value=value))
+        CollectionProtocol.from_json(altered("feature-rr", *path, value=value))
 
 
 # -- what a survey may cost whoever reads it ---------------------------------------------------------------
 
 
 def test_a_survey_of_a_million_features_is_read_at_once() -> None:
-    text = Survey(features=FeatureRR(epsilon=8.0, dim=1_000_000)).to_json()
+    text = CollectionProtocol(features=FeatureRR(epsilon=8.0, dim=1_000_000)).to_json()
     began = time.process_time()
-    survey = Survey.from_json(text)
-    assert message_bytes(survey) == 41 + 125_000
+    protocol = CollectionProtocol.from_json(text)
+    assert report_bytes(protocol) == 41 + 125_000
     assert time.process_time() - began < 2  # it took 49 seconds
 
 
@@ -158,10 +169,10 @@ def test_a_survey_that_takes_too_much_to_read_is_refused_before_it_is_computed()
         parts["features"] |= {"dim": 400, "k": k, "epsilon": epsilon}
         began = time.process_time()
         with pytest.raises(ConfigError, match="round the weights so that fewer differ"):
-            Survey.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
+            CollectionProtocol.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
         assert time.process_time() - began < 1
-    few = FeatureRR(epsilon=8.0, dim=400, allocation=Weights(theta))  # few bins each: cheap
-    assert Survey.from_json(Survey(features=few).to_json()).features == few
+    few = FeatureRR(epsilon=8.0, dim=400, allocation=WeightedAllocation(theta))  # few bins each: cheap
+    assert CollectionProtocol.from_json(CollectionProtocol(features=few).to_json()).features == few
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.7, 5.0, 12.0, 30.0, 80.0, 119.0])
@@ -171,9 +182,9 @@ def test_the_bins_that_a_budget_takes_are_bounded(epsilon: float) -> None:
 
 def test_a_survey_with_more_names_than_devices_read_is_refused() -> None:
     names = tuple(f"{i:0>60}" for i in range(20_000))
-    survey = Survey(features=MultiBit(epsilon=1.0, dim=20_000), columns=names)
+    protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=20_000), columns=names)
     with pytest.raises(ConfigError, match="devices read up to 1,048,576"):
-        survey.to_json()
+        protocol.to_json()
 
 
 @pytest.mark.parametrize("power", [400, 4000], ids=["1e400", "1e4000"])
@@ -184,7 +195,7 @@ def test_whole_numbers_beyond_floats_are_refused_by_their_names(power: int) -> N
     ):
         for name in names:
             with pytest.raises(ConfigError, match=name):
-                Survey.from_json(altered("feature-rr", part, name, value=10**power))
+                CollectionProtocol.from_json(altered("feature-rr", part, name, value=10**power))
 
 
 VALUES = st.recursive(
@@ -212,19 +223,19 @@ PATHS += [
 def test_anything_in_place_of_a_parameter_gives_a_survey_or_a_typed_error(path: tuple, value: object) -> None:
     text = altered("feature-rr", *path, value=value)
     try:
-        survey = Survey.from_json(text)
+        protocol = CollectionProtocol.from_json(text)
     except GraphveilError:
         return
-    assert survey.to_json() == text
+    assert protocol.to_json() == text
 
 
 def test_names_of_features_and_classes_go_to_the_devices() -> None:
     names = {"columns": tuple("abc"), "class_names": tuple("vwxyz")}
-    survey = replace(SURVEYS["feature-rr"], **names)
-    back = Survey.from_json(survey.to_json())
-    assert (back, back.columns, back.class_names) == (survey, *names.values())
+    protocol = replace(SURVEYS["feature-rr"], **names)
+    back = CollectionProtocol.from_json(protocol.to_json())
+    assert (back, back.columns, back.class_names) == (protocol, *names.values())
     with pytest.raises(ConfigError, match="columns must be 3 different names"):
-        Survey.from_json(survey.to_json().replace('["a","b","c"]', '["a","b"]'))
+        CollectionProtocol.from_json(protocol.to_json().replace('["a","b","c"]', '["a","b"]'))
 
 
 @pytest.mark.parametrize("name", ["rr", "laplace", 3])
@@ -232,15 +243,17 @@ def test_a_mechanism_of_labels_that_is_not_known_is_refused(name: object) -> Non
     parts = json.loads(SURVEYS["subset"].to_json())
     assert parts["label"].pop("mechanism") == "subset"
     parts["label"]["mechanism"] = name
-    with pytest.raises(MessageError, match="does not know"):
-        Survey.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
+    with pytest.raises(LDPReportError, match="does not know"):
+        CollectionProtocol.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
 
 
 def test_labels_of_a_survey_are_what_they_say() -> None:
-    survey = Survey(features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=math.inf, classes=2))
-    text = survey.to_json()
+    protocol = CollectionProtocol(
+        features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=math.inf, classes=2)
+    )
+    text = protocol.to_json()
     assert json.loads(text)["label"] == {"classes": 2, "epsilon": "inf"}
-    assert Survey.from_json(text).open_parts == ("label",)
+    assert CollectionProtocol.from_json(text).unprotected_parts == ("label",)
     alone = json.loads(text) | {"features": None}
     with pytest.raises(ConfigError, match="would protect nobody"):
-        Survey.from_json(json.dumps(alone, sort_keys=True, separators=(",", ":")))
+        CollectionProtocol.from_json(json.dumps(alone, sort_keys=True, separators=(",", ":")))

@@ -16,19 +16,17 @@ from torch import Tensor
 
 from contracts import laws, replay
 from contracts.replay import CODES, FEW_LABELS, ONE, OWNER, REPLACED, STEERED, pushes
-from graphveil.audit import replay_mutual_edges, replay_plan
-from graphveil.audit.silence import unnoised
+from graphveil.audit import neighbor_test_mutual_edges, neighbor_test_plan
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency, EdgeSet, Graph
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.experiment.artifacts import RunFolder
-from graphveil.experiment.inputs import data_fingerprint
-from graphveil.graph import Adjacency, EdgeSet, Graph
-from graphveil.graph.blocks import Edges
-from graphveil.models.inference.own_graph import OwnGraph
+from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
 from graphveil.privacy import (
     DirectedEdge,
     MemoryLedger,
-    NodeOwner,
-    NodePromise,
+    NodeBoundedDegree,
+    NodeRecord,
     UndirectedEdge,
     privacy_curve,
 )
@@ -44,26 +42,28 @@ from graphveil.release import (
     EdgeCountQuery,
     FolderJournal,
     GroupWeights,
-    InMemoryEngine,
+    InMemoryBackend,
     KeyStore,
     MemoryJournal,
     NeighborSumData,
     NeighborSumQuery,
     OutcomeCountData,
     OutcomeCountQuery,
-    PushData,
-    PushQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
     Release,
     ReleaseKey,
     ReleasePlan,
     calibrate_plan,
 )
-from graphveil.release.engines.base import Engine
+from graphveil.release.backends.base import AggregationBackend
 from graphveil.release.keys import canonical
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import GRID_BITS
-from graphveil.weights.registry import parse_weight
+from graphveil.release.weights.registry import parse_weight
+from graphveil.runs.artifacts import RunFolder
+from graphveil.runs.inputs import data_fingerprint
 
 KEY = ReleaseKey.from_seed(2024, "checks")
 NODES, DIM = 30_000, 6
@@ -95,25 +95,25 @@ def random_graph(nodes: int, edges: int, seed: int = 0) -> tuple[np.ndarray, np.
 
 
 def hops_cost_what_they_are_booked_with() -> None:
-    """Neighbour replay of three hops of weight one."""
+    """Neighbor replay of three hops of weight one."""
     replay.of_method(ONE, UndirectedEdge(), pairs=60)
 
 
 def steered_rows_and_counts_cost_what_they_are_booked_with() -> None:
-    """Neighbour replay of the steered release with counts."""
+    """Neighbor replay of the steered release with counts."""
     replay.of_method(STEERED, UndirectedEdge(), pairs=150, seed=5)
 
 
 def few_labels_cost_what_they_are_booked_with() -> None:
-    """Neighbour replay of the release for few labels, directed too."""
+    """Neighbor replay of the release for few labels, directed too."""
     for unit in (UndirectedEdge(), DirectedEdge()):
         replay.of_method(FEW_LABELS, unit, pairs=60, seed=6)
 
 
-def the_path_is_the_same_for_neighbours() -> None:
+def the_path_is_the_same_for_neighbors() -> None:
     """Shapes, laws and rows of noise do not depend on an edge."""
     queries = STEERED.queries(UndirectedEdge(), replay.MU, GRID_BITS)
-    found = replay_plan(UndirectedEdge(), queries, pairs=40, seed=2)
+    found = neighbor_test_plan(UndirectedEdge(), queries, pairs=40, seed=2)
     assert found is not None
     assert not {"shape", "noise scale"} & set(found.kinds), str(found)
 
@@ -128,22 +128,22 @@ def a_long_row_counts_for_nothing() -> None:
     ]
     rows = torch.tensor([*vectors, [0.0, 0.0]], dtype=torch.float64)
     star = Adjacency.from_edges(range(7), [7] * 7, num_nodes=8, directed=True)
-    plan = unnoised(DirectedEdge(), hops(1.0, 1, 2, DirectedEdge()))
-    answer = Release.open(plan, star, budget=MemoryLedger()).ask(NeighborSumData(rows))
+    plan = zero_noise_plan(DirectedEdge(), hops(1.0, 1, 2, DirectedEdge()))
+    answer = Release.open(plan, star, budget=MemoryLedger()).answer(NeighborSumData(rows))
     assert answer[7].tolist() == pytest.approx([1.0 + 614 / 1024, 819 / 1024], abs=1e-9)
 
 
 def a_row_one_step_over_its_bound_counts_for_nothing() -> None:
     """A bound is a bound to the grid step: by the row's group, and however little is too much."""
     steps = 2.0**10
-    for heard, weights in ((0, GroupWeights.one()), (2, GroupWeights.steered())):
+    for heard, weights in ((0, GroupWeights.unit_weights()), (2, GroupWeights.target_weighted())):
         query = NeighborSumQuery(weights, (1.0,) * weights.groups, 2, grid_bits=10)
         assert query.steps == steps
         rows = torch.tensor([[steps, 0.0], [steps, 1.0], [-steps, 1.0], [0.0, 0.0]], dtype=torch.float64)
         star = Adjacency.from_edges(range(3), [3] * 3, num_nodes=4, directed=True)
         groups = torch.tensor([0, 0, 0, heard])
-        release = Release.open(unnoised(DirectedEdge(), (query,)), star, groups, budget=MemoryLedger())
-        answer = release.ask(NeighborSumData(rows / steps))
+        release = Release.open(zero_noise_plan(DirectedEdge(), (query,)), star, groups, budget=MemoryLedger())
+        answer = release.answer(NeighborSumData(rows / steps))
         assert answer[3].tolist() == [1.0, 0.0], "a row that is longer than its bound was heard"
 
 
@@ -172,12 +172,12 @@ def replaced_records_cost_what_they_are_booked_with() -> None:
 def a_mutual_edge_moves_pushes_by_what_is_stated() -> None:
     """Both ends list each other, or neither does."""
     for query in pushes():
-        replay.nothing_breaks(replay_mutual_edges(query, pairs=100))
+        replay.nothing_breaks(neighbor_test_mutual_edges(query, pairs=100))
 
 
 def promised_nodes_cost_what_they_are_booked_with() -> None:
     """Hops under a promised degree: delete nodes with all their edges; a node's own row is its own."""
-    unit = NodePromise(max_degree=3)
+    unit = NodeBoundedDegree(max_degree=3)
     replay.no_change_exceeds_its_price(hops(0.5, 1, 3, unit), unit, pairs=100)
 
 
@@ -185,7 +185,7 @@ def a_broken_promise_is_refused() -> None:
     """A degree above the promised one, in either direction, books and computes nothing."""
     for ends in (([0, 0, 1], [1, 2, 3]), ([1, 2, 3], [0, 0, 1])):
         graph, budget = Adjacency.from_edges(*ends, num_nodes=4, directed=True), MemoryLedger()
-        plan = ReleasePlan(NodePromise(max_degree=1), hops(1.0, 1, 2), delta=1e-3)
+        plan = ReleasePlan(NodeBoundedDegree(max_degree=1), hops(1.0, 1, 2), delta=1e-3)
         with pytest.raises(UnitError):
             Release.open(plan, graph, budget=budget)
         assert not budget.entries
@@ -195,15 +195,15 @@ def tallies_cost_what_they_are_booked_with() -> None:
     """Null or replace a record's row of a tally: the counts move by at most its price, which is attained."""
     query = AccuracyCountQuery(candidates=5, sigma=4.0)
     correct = torch.from_numpy(np.random.default_rng(0).random((6, 5)) < 0.5)
-    for unit in (NodeOwner(), NodeOwner(replace_one=True)):
-        plan, largest = unnoised(unit, (query,)), 0.0
+    for unit in (NodeRecord(), NodeRecord(replace_one=True)):
+        plan, largest = zero_noise_plan(unit, (query,)), 0.0
         for before, after in (
             (torch.ones(1, 5).bool(), torch.zeros(1, 5).bool()),
             (correct[:1], ~correct[:1]),
         ):
             tables = [torch.cat([correct[1:], row]) for row in (before, after)]
             x, y = (
-                Release.open(plan, edgeless(6), budget=MemoryLedger()).ask(AccuracyCountData(table))
+                Release.open(plan, edgeless(6), budget=MemoryLedger()).answer(AccuracyCountData(table))
                 for table in tables
             )
             largest = max(largest, float((x - y).norm()) / query.sigma)
@@ -215,10 +215,10 @@ def outcomes_cost_what_they_are_booked_with() -> None:
     query, none = OutcomeCountQuery(sigma=4.0), torch.zeros(1).bool()
     rest = (torch.tensor([True, False, False]), torch.tensor([False, True, False]))
     for replaced in (False, True):
-        plan, answers = unnoised(NodeOwner(replace_one=replaced), (query,)), []
+        plan, answers = zero_noise_plan(NodeRecord(replace_one=replaced), (query,)), []
         for own in ((~none, none), (none, ~none) if replaced else (none, none)):
             data = OutcomeCountData(*(torch.cat(both) for both in zip(rest, own, strict=True)))
-            answers.append(Release.open(plan, edgeless(4), budget=MemoryLedger()).ask(data))
+            answers.append(Release.open(plan, edgeless(4), budget=MemoryLedger()).answer(data))
         assert float((answers[0] - answers[1]).norm()) / query.sigma == pytest.approx(plan.mu)
 
 
@@ -228,12 +228,12 @@ def outcomes_cost_what_they_are_booked_with() -> None:
 def every_pushed_row_has_its_noise() -> None:
     """Released rows have noise sigma whatever their level, and the others are zeros."""
     levels, sigma = (0, 4, 16, 100), 2.0
-    query = PushQuery(dim=DIM, sigma=sigma, levels=levels)
+    query = OutEdgeSumQuery(dim=DIM, sigma=sigma, levels=levels)
     release = Release.open(
-        ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(NODES), budget=MemoryLedger(), key=KEY
+        ReleasePlan(NodeRecord(), (query,), delta=1e-5), edgeless(NODES), budget=MemoryLedger(), key=KEY
     )
     chosen = torch.arange(NODES) % 4
-    noise = release.ask(PushData(torch.zeros(NODES, DIM), chosen)).double().numpy()
+    noise = release.answer(OutEdgeSumData(torch.zeros(NODES, DIM), chosen)).double().numpy()
     for level in (1, 2, 3):
         scale = query.steps / math.sqrt(levels[level] / 16)
         own = noise[chosen.numpy() == level] * scale
@@ -244,10 +244,10 @@ def every_pushed_row_has_its_noise() -> None:
 
 def rows_that_are_not_released_are_zeros() -> None:
     """Rows of level weight zero have no bit set, whatever was written there."""
-    query = PushQuery(dim=2, sigma=2.0, levels=(0, 16))
-    plan = ReleasePlan(NodeOwner(), (query,), delta=1e-5)
-    answer = Release.open(plan, path(), budget=MemoryLedger()).ask(
-        PushData(-torch.ones(5, 2) / 2, torch.tensor([0, 1, 0, 0, 1]))
+    query = OutEdgeSumQuery(dim=2, sigma=2.0, levels=(0, 16))
+    plan = ReleasePlan(NodeRecord(), (query,), delta=1e-5)
+    answer = Release.open(plan, path(), budget=MemoryLedger()).answer(
+        OutEdgeSumData(-torch.ones(5, 2) / 2, torch.tensor([0, 1, 0, 0, 1]))
     )
     assert not answer[[0, 2, 3]].view(torch.int32).any()
     assert bool((answer[[1, 4]] != 0).any(dim=1).all())
@@ -257,9 +257,9 @@ def every_count_of_a_tally_has_noise() -> None:
     """The noise of a tally has its law, count by count."""
     query = AccuracyCountQuery(candidates=NODES, sigma=6.0)
     release = Release.open(
-        ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(3), budget=MemoryLedger(), key=KEY
+        ReleasePlan(NodeRecord(), (query,), delta=1e-5), edgeless(3), budget=MemoryLedger(), key=KEY
     )
-    noise = release.ask(AccuracyCountData(torch.zeros(3, NODES, dtype=torch.bool))).numpy() * query.steps
+    noise = release.answer(AccuracyCountData(torch.zeros(3, NODES, dtype=torch.bool))).numpy() * query.steps
     laws.has_the_law(noise, 6.0 * query.steps)
     laws.are_unrelated(noise[:-1], noise[1:])
 
@@ -267,11 +267,11 @@ def every_count_of_a_tally_has_noise() -> None:
 def every_row_has_its_groups_noise() -> None:
     """The noise of each group of rows has that group's law, in every row and column."""
     sigma = (3.0, 2.0, 1.0)
-    query = NeighborSumQuery(GroupWeights.steered(), sigma, DIM)
+    query = NeighborSumQuery(GroupWeights.target_weighted(), sigma, DIM)
     groups = torch.arange(NODES) % 3
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
     release = Release.open(plan, edgeless(NODES), groups, budget=MemoryLedger(), key=KEY)
-    noise = release.ask(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.steps
+    noise = release.answer(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.steps
     for group in range(3):
         own = noise[groups.numpy() == group]
         law = sigma[group] * query.steps
@@ -286,7 +286,7 @@ def every_row_of_a_plain_hop_has_its_noise() -> None:
     (query,) = hops(1.0, 1, DIM)
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
     release = Release.open(plan, edgeless(NODES), budget=MemoryLedger(), key=KEY)
-    noise = release.ask(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.steps
+    noise = release.answer(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.steps
     laws.has_the_law(noise, query.sigma[0] * query.steps)
     laws.covers_everything(noise, query.sigma[0] * query.steps)
     laws.rows_are_unrelated(noise)
@@ -297,10 +297,10 @@ def every_weighted_row_has_its_noise() -> None:
     sigma, groups = (3.0, 2.0, 1.0), torch.arange(NODES) % 3
     keys = torch.from_numpy(np.random.default_rng(0).normal(size=(NODES, 4)))
     for name in ("sigmoid_cos", "half_cos@8", "exp_cos(0.5)"):
-        query = NeighborSumQuery(GroupWeights.steered(), sigma, DIM, similarity=parse_weight(name))
+        query = NeighborSumQuery(GroupWeights.target_weighted(), sigma, DIM, similarity=parse_weight(name))
         plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
         release = Release.open(plan, edgeless(NODES), groups, budget=MemoryLedger(), key=KEY)
-        noise = release.ask(NeighborSumData(torch.zeros(NODES, DIM), keys)).double().numpy()
+        noise = release.answer(NeighborSumData(torch.zeros(NODES, DIM), keys)).double().numpy()
         for group in range(3):  # in steps of our own: a wrong step of the query's shows in its law
             own = noise[groups.numpy() == group] * _FINE / sigma[group]
             laws.has_the_law(own, _FINE)
@@ -316,7 +316,7 @@ def every_cell_has_noise() -> None:
     labels, groups = torch.arange(classes), torch.zeros(classes, dtype=torch.int64)
     release = Release.open(plan, edgeless(classes), groups, budget=MemoryLedger(), key=KEY)
     rows, columns = np.triu_indices(classes)
-    cells = np.stack([release.ask(EdgeCountData(labels)).numpy()[rows, columns] for _ in plan.queries])
+    cells = np.stack([release.answer(EdgeCountData(labels)).numpy()[rows, columns] for _ in plan.queries])
     laws.has_the_law(cells * _FINE / sigma, _FINE)  # of all cells: few draws of one cannot show 3 %
     laws.covers_everything(cells, sigma)
     laws.are_unrelated(cells[:, :-1], cells[:, 1:])
@@ -326,26 +326,28 @@ def every_cell_has_noise() -> None:
 def hops_share_no_noise() -> None:
     """Two hops of one release, asked with the same rows, have independent noise."""
     release = Release.open(plan_of(2, DIM), edgeless(NODES), budget=MemoryLedger(), key=KEY)
-    first, second = (release.ask(NeighborSumData(torch.zeros(NODES, DIM))).numpy() for _ in range(2))
+    first, second = (release.answer(NeighborSumData(torch.zeros(NODES, DIM))).numpy() for _ in range(2))
     laws.are_unrelated(first, second)
 
 
 def releases_share_no_noise() -> None:
     """Two releases of the same plan, graph and rows have different noise."""
     answers = [
-        Release.open(plan_of(), edgeless(50), budget=MemoryLedger()).ask(NeighborSumData(torch.zeros(50, 2)))
+        Release.open(plan_of(), edgeless(50), budget=MemoryLedger()).answer(
+            NeighborSumData(torch.zeros(50, 2))
+        )
         for _ in range(2)
     ]
     assert (answers[0] == answers[1]).sum() < 4  # on a grid two draws may meet by chance
 
 
-def neighbours_share_no_noise_under_one_key() -> None:
+def neighbors_share_no_noise_under_one_key() -> None:
     """A key that meets two graphs, or two inputs, draws two noises: their difference tells nothing."""
     rows = CODES[[0, 0, 1, 1, 2]]
     other = rows.clone()
     other[4] = 0.0
     answers = [
-        Release.open(plan_of(), graph, budget=MemoryLedger(), key=KEY).ask(NeighborSumData(x))
+        Release.open(plan_of(), graph, budget=MemoryLedger(), key=KEY).answer(NeighborSumData(x))
         for graph, x in ((path(), rows), (edgeless(5), rows), (path(), other))
     ]
     for first, second in ((0, 1), (0, 2), (1, 2)):
@@ -354,10 +356,10 @@ def neighbours_share_no_noise_under_one_key() -> None:
 
 def pushes_share_no_noise_under_one_key() -> None:
     """A key that meets two matrices of levels, or two inputs, draws two noises."""
-    plan = ReleasePlan(NodeOwner(), (PushQuery(dim=2, sigma=2.0, levels=(16, 25)),), delta=1e-5)
+    plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=2, sigma=2.0, levels=(16, 25)),), delta=1e-5)
     rows, levels = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 0, 0, 1])
     answers = [
-        Release.open(plan, edgeless(5), budget=MemoryLedger(), key=KEY).ask(PushData(x, index))[:4]
+        Release.open(plan, edgeless(5), budget=MemoryLedger(), key=KEY).answer(OutEdgeSumData(x, index))[:4]
         for x, index in ((rows, levels), (rows, torch.tensor([0, 1, 0, 0, 0])), (-rows, levels))
     ]
     for first, second in ((0, 1), (0, 2), (1, 2)):
@@ -367,11 +369,11 @@ def pushes_share_no_noise_under_one_key() -> None:
 def training_noise_is_bound_to_its_data() -> None:
     """One key draws the same noise for the same data, and other noise for other data."""
     query = DPSGDQuery(parameters=200, steps=5, noise_multiplier=1.0, sampling_rate=0.5)
-    plan = ReleasePlan(NodeOwner(), (query, query), delta=1e-5)
+    plan = ReleasePlan(NodeRecord(), (query, query), delta=1e-5)
     data, drawn = torch.arange(6.0), []
     for records_read in (data, data, data + 1):
         release = Release.open(plan, edgeless(3), budget=MemoryLedger(), key=KEY)
-        drawn += [release.ask(DPSGDData(records_read)).noise(0) for _ in plan.queries]
+        drawn += [release.answer(DPSGDData(records_read)).noise(0) for _ in plan.queries]
     assert (drawn[0] == drawn[2]).all()
     for first, second in ((0, 1), (0, 4), (1, 5)):
         assert (drawn[first] != drawn[second]).mean() > 0.9
@@ -389,8 +391,8 @@ def pushes_depend_on_nothing_but_the_edges() -> None:
     rng = np.random.default_rng(1)
     rows = safe_unit(torch.from_numpy(rng.normal(size=(nodes, 5))))
     levels = torch.from_numpy(rng.integers(3, size=nodes))
-    query = PushQuery(dim=5, sigma=1.0, levels=(0, 16, 50))
-    plan, threads, answers = ReleasePlan(NodeOwner(), (query,), delta=1e-5), torch.get_num_threads(), []
+    query = OutEdgeSumQuery(dim=5, sigma=1.0, levels=(0, 16, 50))
+    plan, threads, answers = ReleasePlan(NodeRecord(), (query,), delta=1e-5), torch.get_num_threads(), []
     for block_rows, count, seed in ((1 << 16, 1, 0), (1, 1, 3), (64, 2, 1), (97, 2, 2)):
         order = np.random.default_rng(seed).permutation(len(source))
         torch.set_num_threads(count)
@@ -399,10 +401,10 @@ def pushes_depend_on_nothing_but_the_edges() -> None:
             _unsorted(source[order], target[order], nodes),
             budget=MemoryLedger(),
             key=ReleaseKey("a" * 32, bytes(32), bytes(range(32))),
-            engine=InMemoryEngine(block_rows=block_rows),
+            backend=InMemoryBackend(block_rows=block_rows),
         )
         release._edges_digest = ""  # two orders must meet one key here
-        answers.append(release.ask(PushData(rows, levels)))
+        answers.append(release.answer(OutEdgeSumData(rows, levels)))
     torch.set_num_threads(threads)
     for answer in answers[1:]:
         assert torch.equal(answer, answers[0])
@@ -420,12 +422,12 @@ def sums_depend_on_nothing_but_the_edges() -> None:
         order = slice(None) if seed is None else np.random.default_rng(seed).permutation(len(source))
         torch.set_num_threads(count)
         graph = _unsorted(source[order], target[order], nodes)
-        engine = InMemoryEngine(block_rows=block_rows)
+        backend = InMemoryBackend(block_rows=block_rows)
         key = ReleaseKey("a" * 32, bytes(32), bytes(range(32)))
-        release = Release.open(plan, graph, budget=MemoryLedger(), key=key, engine=engine)
+        release = Release.open(plan, graph, budget=MemoryLedger(), key=key, backend=backend)
         release._digest = lambda *_: ""  # type: ignore[method-assign]  # two orders must meet one key here
         release._edges_digest = ""
-        answers.append(release.ask(NeighborSumData(rows)))
+        answers.append(release.answer(NeighborSumData(rows)))
     torch.set_num_threads(threads)
     for answer in answers[1:]:
         assert torch.equal(answer, answers[0])
@@ -450,8 +452,8 @@ def a_hub_is_summed_exactly() -> None:
         rng = np.random.default_rng(degree)
         rows = safe_unit(torch.from_numpy(np.abs(rng.normal(size=(nodes, 3)))))
         graph = Adjacency.from_edges(np.arange(2, nodes), np.full(degree, 1), num_nodes=nodes, directed=True)
-        plan = unnoised(DirectedEdge(), hops(1.0, 1, 3, DirectedEdge()))
-        answer = Release.open(plan, graph, budget=MemoryLedger()).ask(NeighborSumData(rows))
+        plan = zero_noise_plan(DirectedEdge(), hops(1.0, 1, 3, DirectedEdge()))
+        answer = Release.open(plan, graph, budget=MemoryLedger()).answer(NeighborSumData(rows))
         oracle = np.trunc(rows.numpy()[2:] * 1024).astype(np.int64).sum(axis=0) / 1024
         assert answer[1].tolist() == oracle.astype(np.float32).tolist(), degree
         assert not answer[0].any()
@@ -489,29 +491,29 @@ def a_journal_refuses_a_descriptor_that_is_one_character_off() -> None:
                     journal.commit(0, canonical({"edges": other, "input": "a"}))
 
 
-def a_journal_recognises_data_by_every_character_of_their_fingerprint() -> None:
+def a_journal_recognizes_data_by_every_character_of_their_fingerprint() -> None:
     """Data that a folder has seen are taken again, and no others, before it is closed and after."""
     fingerprint = KEY.digest(torch.zeros(1))
     with tempfile.TemporaryDirectory() as folder:
         journal = FolderJournal(Path(folder) / "run", KeyStore(Path(folder) / "keys"))
         journal.begin(KEY, {"version": 2})
         for _ in range(2):
-            journal.recognise("edges", lambda key: fingerprint)
+            journal.check_fingerprint("edges", lambda key: fingerprint)
             for other in _one_character_off(fingerprint):
                 with pytest.raises(ReleaseError):
-                    journal.recognise("edges", lambda key, other=other: other)
+                    journal.check_fingerprint("edges", lambda key, other=other: other)
             journal.close()
 
 
 def a_known_graph_is_told_by_every_byte_of_its_tag() -> None:
     """A model's own graph is free; another one is not, however much of its tag agrees."""
     graph = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
-    own = OwnGraph.of(graph)
-    assert own.is_of(graph)
+    own = GraphFingerprint.from_graph(graph)
+    assert own.matches(graph)
     assert len(own.tag) == 32
     for place in range(32):
         tag = bytes(byte ^ (place == at) for at, byte in enumerate(own.tag))
-        assert not replace(own, tag=tag).is_of(graph), "a part of the tag is enough"
+        assert not replace(own, tag=tag).matches(graph), "a part of the tag is enough"
 
 
 def a_folder_knows_its_data_by_every_byte_of_their_digest() -> None:
@@ -564,13 +566,13 @@ def _certified(plan: ReleasePlan) -> float:
     return high
 
 
-class Broken(Engine):
-    """An engine that fails, or that must not be reached."""
+class Broken(AggregationBackend):
+    """A backend that fails, or that must not be reached."""
 
     def __init__(self) -> None:
         self.reached = False
 
-    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
         """Fail."""
         self.reached = True
         raise MemoryError
@@ -579,22 +581,22 @@ class Broken(Engine):
 def a_release_is_booked_before_it_is_computed() -> None:
     """A failing engine leaves the booking in place, with the whole plan's event."""
     budget, plan = MemoryLedger(), plan_of(3)
-    release = Release.open(plan, path(), budget=budget, engine=Broken())
+    release = Release.open(plan, path(), budget=budget, backend=Broken())
     assert [entry.release_id for entry in budget.entries] == [release.release_id]
     with pytest.raises(MemoryError):
-        release.ask(NeighborSumData(torch.zeros(5, 2)))
+        release.answer(NeighborSumData(torch.zeros(5, 2)))
     assert len(budget.entries) == 1
     assert total_mu(budget.entries[0].event) == pytest.approx(1.0)
     assert budget.curve().epsilon(1e-5) == pytest.approx(privacy_curve(plan.event).epsilon(1e-5))
 
 
 def a_refused_release_computes_nothing() -> None:
-    """Over the limit, nothing is booked and no engine is reached."""
-    budget, engine = MemoryLedger(epsilon=0.5, delta=1e-5), Broken()
+    """Over the limit, nothing is booked and no backend is reached."""
+    budget, backend = MemoryLedger(epsilon=0.5, delta=1e-5), Broken()
     with pytest.raises(BudgetError):
-        Release.open(plan_of(), path(), budget=budget, engine=engine)
+        Release.open(plan_of(), path(), budget=budget, backend=backend)
     assert not budget.entries
-    assert not engine.reached
+    assert not backend.reached
 
 
 def two_splits_add_up() -> None:
@@ -633,9 +635,9 @@ class DiesOnStore(FolderJournal):
 def resume_cases() -> dict[str, tuple[ReleasePlan, Adjacency, Tensor, Tensor]]:
     """The first run, and what a resume may have changed: each must be refused but the first."""
     rows, groups = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 2, 2, 0])
-    hop = NeighborSumQuery(GroupWeights.steered(), (2.0, 2.0, 1.0), 2)
+    hop = NeighborSumQuery(GroupWeights.target_weighted(), (2.0, 2.0, 1.0), 2)
     plan = ReleasePlan(UndirectedEdge(), (hop, hop), delta=1e-3)
-    quieter = NeighborSumQuery(GroupWeights.steered(), (2.0, 2.0, 0.9), 2)
+    quieter = NeighborSumQuery(GroupWeights.target_weighted(), (2.0, 2.0, 0.9), 2)
     other = rows.clone()
     other[0] = other[2]
     with_more = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 4], num_nodes=5, directed=False)
@@ -663,25 +665,25 @@ def a_resume_finishes_the_same_release_only() -> None:
         plan, graph, groups, rows = resume_cases()["nothing"]
         drawn: list[Tensor] = []
 
-        class Witness(DiesOnStore):
+        class RecordingZeroNoise(DiesOnStore):
             def store(self, index: int, answer: Tensor) -> None:
                 drawn.append(answer)
                 super().store(index, answer)
 
         budget = MemoryLedger()
         with pytest.raises(Killed):
-            Release.open(plan, graph, groups, budget=budget, journal=Witness(run, keys)).ask(
+            Release.open(plan, graph, groups, budget=budget, journal=RecordingZeroNoise(run, keys)).answer(
                 NeighborSumData(rows)
             )
         for name, (other, edges, split, x) in resume_cases().items():
             if name != "nothing":
                 with pytest.raises(ReleaseError, match="same noise for different data"):
                     journal = FolderJournal(run, keys)
-                    Release.open(other, edges, split, budget=MemoryLedger(), journal=journal).ask(
+                    Release.open(other, edges, split, budget=MemoryLedger(), journal=journal).answer(
                         NeighborSumData(x)
                     )
         release = Release.open(plan, graph, groups, budget=budget, journal=FolderJournal(run, keys))
-        assert torch.equal(release.ask(NeighborSumData(rows)), drawn[0])
+        assert torch.equal(release.answer(NeighborSumData(rows)), drawn[0])
         assert len(budget.entries) == 1
 
 
@@ -692,14 +694,14 @@ def a_closed_release_forgets_its_key() -> None:
         release = Release.open(
             plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run, KeyStore(keys))
         )
-        answer = release.ask(NeighborSumData(CODES[[0, 0, 1, 1, 2]]))
+        answer = release.answer(NeighborSumData(CODES[[0, 0, 1, 1, 2]]))
         assert len(list(keys.iterdir())) == 1
         release.close()
         assert not list(keys.iterdir())
         again = Release.open(
             plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run, KeyStore(keys))
         )
-        assert torch.equal(again.ask(NeighborSumData(CODES[[0, 0, 1, 1, 2]])), answer)
+        assert torch.equal(again.answer(NeighborSumData(CODES[[0, 0, 1, 1, 2]])), answer)
 
 
 def a_finished_release_answers_its_own_data_only() -> None:
@@ -709,7 +711,7 @@ def a_finished_release_answers_its_own_data_only() -> None:
 
         def again(plan: ReleasePlan, graph: Adjacency, groups: Tensor, rows: Tensor) -> list[Tensor]:
             release = Release.open(plan, graph, groups, budget=budget, journal=FolderJournal(run, keys))
-            answers = [release.ask(NeighborSumData(rows)) for _ in plan.queries]
+            answers = [release.answer(NeighborSumData(rows)) for _ in plan.queries]
             release.close()
             return answers
 
@@ -737,7 +739,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     hops_cost_what_they_are_booked_with,
     steered_rows_and_counts_cost_what_they_are_booked_with,
     few_labels_cost_what_they_are_booked_with,
-    the_path_is_the_same_for_neighbours,
+    the_path_is_the_same_for_neighbors,
     a_long_row_counts_for_nothing,
     a_row_one_step_over_its_bound_counts_for_nothing,
     inputs_are_never_longer_than_one,
@@ -757,7 +759,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     every_cell_has_noise,
     hops_share_no_noise,
     releases_share_no_noise,
-    neighbours_share_no_noise_under_one_key,
+    neighbors_share_no_noise_under_one_key,
     pushes_share_no_noise_under_one_key,
     training_noise_is_bound_to_its_data,
     pushes_depend_on_nothing_but_the_edges,
@@ -765,7 +767,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     a_hub_is_summed_exactly,
     a_digest_tells_256_bits,
     a_journal_refuses_a_descriptor_that_is_one_character_off,
-    a_journal_recognises_data_by_every_character_of_their_fingerprint,
+    a_journal_recognizes_data_by_every_character_of_their_fingerprint,
     a_known_graph_is_told_by_every_byte_of_its_tag,
     a_folder_knows_its_data_by_every_byte_of_their_digest,
     calibrated_plans_cost_at_most_their_target,

@@ -4,6 +4,7 @@ import gc
 from types import FunctionType, ModuleType
 
 import numpy as np
+import torch
 from torch import Tensor
 
 
@@ -18,8 +19,14 @@ def reachable(start: object) -> list[np.ndarray]:
         seen.add(id(held))
         stack += gc.get_referents(held)
         if type(held) in (Tensor, np.ndarray):
-            found.append(held.numpy() if type(held) is Tensor else held)
+            found.append(_as_array(held) if type(held) is Tensor else held)
     return found
+
+
+def _as_array(tensor: Tensor) -> np.ndarray:
+    """Return a tensor of any layout and type as an array."""
+    dense = tensor.detach().to_dense()
+    return (dense.float() if dense.dtype is torch.bfloat16 else dense).numpy()
 
 
 def _ours(held: object) -> bool:

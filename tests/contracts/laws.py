@@ -60,7 +60,7 @@ def are_unrelated(first: Samples, second: Samples) -> None:
 
 
 def rows_are_unrelated(samples: Samples) -> None:
-    """Neighbouring rows, columns and rows half a matrix apart share nothing."""
+    """Neighboring rows, columns and rows half a matrix apart share nothing."""
     half = len(samples) // 2
     for first, second in (
         (samples[:-1], samples[1:]),

@@ -25,7 +25,8 @@ class Edit:
     """One replacement of text.
 
     Attributes:
-        place: `module:qualname` of the function, method or class; an empty qualname is the whole module.
+        place: `module:qualname` of the function, method or class; an empty qualname is the whole module,
+            which may be in C.
         old: Text that occurs exactly once within that object, copied as it is in the file.
         new: Text that takes its place.
     """
@@ -38,8 +39,8 @@ class Edit:
     def path(self) -> Path:
         """Path of the module, relative to the folder that contains the package."""
         module = Path(*self.place.partition(":")[0].split("."))
-        package = module / "__init__.py"
-        return package if (ROOT / package).is_file() else module.with_suffix(".py")
+        others = module / "__init__.py", module.with_suffix(".c")
+        return next((other for other in others if (ROOT / other).is_file()), module.with_suffix(".py"))
 
     def applied(self, text: str) -> str:
         """Return the source of the module with the replacement.
@@ -56,6 +57,8 @@ class Edit:
         changed = text[:start] + text[start:end].replace(self.old, self.new) + text[end:]
         if changed == text:
             raise StaleMutationError(f"{self.place}: old and new text are the same: {self.old!r}")
+        if self.path.suffix == ".c":
+            return changed
         try:
             ast.parse(changed)
         except SyntaxError as error:
@@ -109,8 +112,8 @@ class Row:
         test: Node id of the test.
         reason: Text that the failure must contain. Without it only a failed assertion, `pytest.fail` or an
             exception that was expected and not raised counts.
-        path: Which implementation runs. "installed" and "compiled" use llvmlite if it is there; "torch" runs
-            as if it were missing.
+        path: Which implementation runs. "installed" and "compiled" use the loops in C if they are built;
+            "torch" runs as if they were not.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Neighbour replay of hops with weights by similarity: every weight, both units, and what must not matter."""
+"""Neighbor replay of hops with weights by similarity: every weight, both units, and what must not matter."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from contracts import replay
 from contracts.replay import UNITS
-from graphveil.audit.replayed.questions import keys_of
-from graphveil.audit.silence import unnoised
-from graphveil.graph import Adjacency, EdgeSet
-from graphveil.graph.blocks import blocks
+from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency, EdgeSet
+from graphveil.data.blocks import blocks
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
-from graphveil.release import InMemoryEngine, NeighborSumData, Release, ReleaseKey, ReleasePlan
+from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
-from graphveil.weights import (
+from graphveil.release.weights import (
     Attention,
     ClassAgree,
     DotWeight,
@@ -85,8 +85,8 @@ def no_change_exceeds_its_price(
 
 def answer(weight: Similarity, unit: Unit, edges: Adjacency, vectors: Tensor, keys: Any) -> Tensor:
     """Run the shipped path with noise that is zero."""
-    plan = unnoised(unit, hops(1.0, 1, DIM, unit, weight))
-    return Release.open(plan, edges, budget=MemoryLedger()).ask(NeighborSumData(vectors, keys)).double()
+    plan = zero_noise_plan(unit, hops(1.0, 1, DIM, unit, weight))
+    return Release.open(plan, edges, budget=MemoryLedger()).answer(NeighborSumData(vectors, keys)).double()
 
 
 def directed(nodes: int, edges: Iterable[tuple[int, int]]) -> Adjacency:
@@ -95,7 +95,7 @@ def directed(nodes: int, edges: Iterable[tuple[int, int]]) -> Adjacency:
 
 
 def every_weight_costs_what_it_is_booked_with() -> None:
-    """Replay of the whole catalogue, and of a user's own weights."""
+    """Replay of the whole catalog, and of a user's own weights."""
     for weight in WEIGHTS:
         for unit in UNITS:
             no_change_exceeds_its_price(weight, unit)
@@ -151,7 +151,7 @@ def keys_are_bound_to_the_noise() -> None:
                 empty,
                 budget=MemoryLedger(),
                 key=ReleaseKey.from_seed(7, "pairs"),
-            ).ask(NeighborSumData(vectors, keys_of(weight, 40, np.random.default_rng(seed))))
+            ).answer(NeighborSumData(vectors, keys_of(weight, 40, np.random.default_rng(seed))))
             for seed in (0, 1)
         )
         assert not torch.equal(first, second), str(weight)
@@ -165,10 +165,10 @@ def _noisy(weight: Similarity, graph: Adjacency, vectors: Tensor, keys: Any, blo
         graph,
         budget=MemoryLedger(),
         key=ReleaseKey("a" * 32, bytes(32), bytes(range(32))),
-        engine=InMemoryEngine(block_rows=block_rows),
+        backend=InMemoryBackend(block_rows=block_rows),
     )
     release._edges_digest = ""  # two orders must meet one key here
-    return release.ask(NeighborSumData(vectors, keys))
+    return release.answer(NeighborSumData(vectors, keys))
 
 
 def _unsorted(source: np.ndarray, target: np.ndarray, nodes: int) -> Adjacency:
@@ -184,15 +184,15 @@ def _unsorted(source: np.ndarray, target: np.ndarray, nodes: int) -> Adjacency:
 
 
 def a_hub_is_summed_exactly() -> None:
-    """More in-neighbours than float32 adds exactly, against an oracle in whole numbers."""
+    """More in-neighbors than float32 adds exactly, against an oracle in whole numbers."""
     weight, rng = HalfCos(), np.random.default_rng(6)
     for degree in (1023, 1024, 1025, 20_000):
         keys = torch.from_numpy(rng.normal(size=(degree + 1, 3)))
         vectors = torch.from_numpy(rng.random((degree + 1, DIM)) / 2)
         into_first = np.arange(1, degree + 1), np.zeros(degree, dtype=np.int64)
         star = Adjacency.from_edges(*into_first, num_nodes=degree + 1, directed=True)
-        plan = unnoised(DirectedEdge(), hops(1.0, 1, DIM, DirectedEdge(), weight))
-        got = Release.open(plan, star, budget=MemoryLedger()).ask(NeighborSumData(vectors, keys))[0]
+        plan = zero_noise_plan(DirectedEdge(), hops(1.0, 1, DIM, DirectedEdge(), weight))
+        got = Release.open(plan, star, budget=MemoryLedger()).answer(NeighborSumData(vectors, keys))[0]
         (block,) = blocks(star, degree + 1)
         whole = weight.prepare(keys).of(block).numpy().astype(np.int64)
         total = whole @ np.trunc(vectors.numpy()[1:] * 512).astype(np.int64)

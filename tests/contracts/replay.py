@@ -1,4 +1,4 @@
-"""Cases of neighbour replay: ways to release with edges protected, and with records."""
+"""Cases of neighbor replay: ways to release with edges protected, and with records."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from graphveil.audit import Report, replay_plan
-from graphveil.privacy import DirectedEdge, NodeOwner, UndirectedEdge, Unit
-from graphveil.release import EdgeCountQuery, GroupWeights, NeighborSumQuery, PushQuery
+from graphveil.audit import NeighborTestResult, neighbor_test_plan
+from graphveil.privacy import DirectedEdge, NodeRecord, UndirectedEdge, Unit
+from graphveil.release import EdgeCountQuery, GroupWeights, NeighborSumQuery, OutEdgeSumQuery
 from graphveil.release.query import GRID_BITS, Query
 
 MU = 0.7
@@ -16,9 +16,9 @@ CLASSES, DIM = 3, 2
 COUNT_SHARE = 0.05
 CODES = torch.tensor([[1.0, 0.0], [-0.5, math.sqrt(0.75)], [-0.5, -math.sqrt(0.75)]], dtype=torch.float64)
 UNITS: tuple[Unit, ...] = (UndirectedEdge(), DirectedEdge())
-OWNER, REPLACED = NodeOwner(), NodeOwner(replace_one=True)
+OWNER, REPLACED = NodeRecord(), NodeRecord(replace_one=True)
 LEVELS = (0, 4, 16, 81)
-BOUNDS = (1.0, 1.118033988749895, 0.0)  # labelled, not labelled, silent
+BOUNDS = (1.0, 1.118033988749895, 0.0)  # labeled, not labeled, silent
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Method:
 
 
 def _hops(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
-    weights = GroupWeights.one()
+    weights = GroupWeights.unit_weights()
     shares = (0.5, 0.3, 0.2)
     return tuple(
         NeighborSumQuery(weights, (weights.sensitivity(unit) / (mu * math.sqrt(share)),), DIM, bits)
@@ -52,16 +52,16 @@ def _counts(mu: float, bits: int) -> EdgeCountQuery:
 
 
 def _steered(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
-    labelled = 1 / (mu * math.sqrt(1 - COUNT_SHARE))
+    labeled = 1 / (mu * math.sqrt(1 - COUNT_SHARE))
     return (
-        NeighborSumQuery(GroupWeights.steered(), (labelled, labelled, 1 / mu), DIM, bits),
+        NeighborSumQuery(GroupWeights.target_weighted(), (labeled, labeled, 1 / mu), DIM, bits),
         _counts(mu, bits),
     )
 
 
 def _few_labels(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
-    labelled = 1 / (mu * math.sqrt((1 - COUNT_SHARE) / 2))
-    hop = NeighborSumQuery(GroupWeights.few_labels(0.3), (labelled, labelled, math.sqrt(2) / mu), DIM, bits)
+    labeled = 1 / (mu * math.sqrt((1 - COUNT_SHARE) / 2))
+    hop = NeighborSumQuery(GroupWeights.few_labels(0.3), (labeled, labeled, math.sqrt(2) / mu), DIM, bits)
     return (hop, hop, _counts(mu, bits))
 
 
@@ -72,11 +72,11 @@ FEW_LABELS = Method("few labels, two hops and counts", _few_labels)
 METHODS = (ONE, EQUAL, STEERED, FEW_LABELS)
 
 
-def pushes(budget: int = 2) -> tuple[PushQuery, ...]:
+def pushes(budget: int = 2) -> tuple[OutEdgeSumQuery, ...]:
     """Two pushes: one that treats rows alike, and one whose levels vary."""
     return (
-        PushQuery(dim=3, sigma=2.0, degree_budget=budget, bounds=BOUNDS),
-        PushQuery(dim=3, sigma=3.0, degree_budget=budget, bounds=BOUNDS, levels=LEVELS),
+        OutEdgeSumQuery(dim=3, sigma=2.0, out_degree_bound=budget, bounds=BOUNDS),
+        OutEdgeSumQuery(dim=3, sigma=3.0, out_degree_bound=budget, bounds=BOUNDS, levels=LEVELS),
     )
 
 
@@ -84,12 +84,12 @@ def no_change_exceeds_its_price(
     queries: tuple[Query, ...], unit: Unit, *, pairs: int = 200, seed: int = 0
 ) -> Mapping[str, float]:
     """Replay queries of a release; return, by the groups of what differs, the largest share of its price."""
-    found = replay_plan(unit, queries, pairs=pairs, seed=seed)
+    found = neighbor_test_plan(unit, queries, pairs=pairs, seed=seed)
     assert found is not None, "nothing was replayed"
     return nothing_breaks(found)
 
 
-def nothing_breaks(found: Report) -> Mapping[str, float]:
+def nothing_breaks(found: NeighborTestResult) -> Mapping[str, float]:
     """Fail with what a replay has found."""
     assert not found.broken, str(found)
     return found.attained

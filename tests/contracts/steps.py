@@ -15,7 +15,7 @@ from torch import Tensor
 
 from contracts import laws
 from graphveil.mechanisms import StepNoise
-from graphveil.train.clipped import ClippedSum
+from graphveil.training.clipped_sums import ClippedSum
 
 KEY = bytes(range(32))
 NOBODY = -1  # the label of a record that contributes nothing

@@ -14,11 +14,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphveil.data import Adjacency
 from graphveil.errors import UnitError
-from graphveil.graph import Adjacency
-from graphveil.privacy import MemoryLedger, NodeOwner, NodePromise
+from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import NeighborSumData, PushData, PushQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release import (
+    NeighborSumData,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+)
 from graphveil.release.plan import hops
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -59,12 +66,14 @@ def mutual(pairs: Edges) -> Edges:
 
 def pushes(edges: Edges, sent: Tensor, statistic: Callable[[Tensor], float]) -> Floats:
     """Return the statistic of many pushes under our own plan for epsilon 1."""
-    plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1 / MU),), delta=DELTA)
+    plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=1, sigma=1 / MU),), delta=DELTA)
     assert plan.epsilon <= EPSILON
     graph = directed(edges, len(sent))
     return np.array(
         [
-            statistic(Release.open(plan, graph, budget=MemoryLedger(), key=seeded(run)).ask(PushData(sent)))
+            statistic(
+                Release.open(plan, graph, budget=MemoryLedger(), key=seeded(run)).answer(OutEdgeSumData(sent))
+            )
             for run in range(RUNS)
         ]
     )
@@ -106,9 +115,11 @@ def test_a_hubs_own_record_moves_our_rows_by_one() -> None:
 
 def test_a_hub_breaks_a_promise_of_small_degrees() -> None:
     graph = directed([*PAIRS, *mutual(TO_HUB)], PEOPLE + 1)
-    with pytest.raises(UnitError, match="promise"):
+    with pytest.raises(UnitError, match="assumption"):
         Release.open(
-            ReleasePlan(NodePromise(max_degree=2), hops(MU, 1, 1), delta=DELTA), graph, budget=MemoryLedger()
+            ReleasePlan(NodeBoundedDegree(max_degree=2), hops(MU, 1, 1), delta=DELTA),
+            graph,
+            budget=MemoryLedger(),
         )
 
 
@@ -159,14 +170,14 @@ STAR = mutual([(0, v) for v in range(1, FRIENDS + 1)])
 
 def promised(edges: Edges) -> Floats:
     """Return the rows of many hops of weight one, under a promise that the star keeps."""
-    unit = NodePromise(max_degree=FRIENDS)
+    unit = NodeBoundedDegree(max_degree=FRIENDS)
     plan = ReleasePlan(unit, hops(MU, 1, 1, unit), delta=DELTA)
     assert plan.epsilon <= EPSILON
     graph, sent = directed(edges, FRIENDS + 1), torch.ones(FRIENDS + 1, 1)
     return np.stack(
         [
             Release.open(plan, graph, budget=MemoryLedger(), key=seeded(run))
-            .ask(NeighborSumData(sent))
+            .answer(NeighborSumData(sent))
             .double()
             .numpy()[:, 0]
             for run in range(RUNS)

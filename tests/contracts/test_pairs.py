@@ -10,13 +10,13 @@ from torch import Tensor
 
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
-from graphveil.audit.replayed.questions import keys_of
-from graphveil.graph import Adjacency
+from graphveil import _kernels
+from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
+from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import NeighborSumQuery
 from graphveil.release.plan import hops
-from graphveil.release.rows import private_sums
-from graphveil.weights import Landmarks, SigmoidCos, Similarity
+from graphveil.release.weights import Landmarks, SigmoidCos, Similarity
 
 Patch = pytest.MonkeyPatch
 
@@ -26,8 +26,8 @@ def named(weight: Similarity) -> str:
 
 
 def _slowly(patch: Patch) -> None:
-    """Take the way without a compiler, which writes each edge's weight down."""
-    patch.setattr(private_sums, "fused_sum", lambda table, pairs: None)
+    """Take the way without the C extension."""
+    patch.setattr(_kernels, "_native", None)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

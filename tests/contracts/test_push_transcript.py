@@ -15,12 +15,12 @@ from scipy import stats
 from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import MemoryLedger, NodeOwner
+from graphveil.privacy import MemoryLedger, NodeRecord
 from graphveil.propagation import safe_unit
-from graphveil.release import PushData, PushQuery, Release, ReleaseKey, ReleasePlan
-from graphveil.release.rows import pushes
+from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release.rows import out_edge_sums
 
 COPIES, DIM = 60_000, 3
 Q, A, B, C = 0, 1, 2, 3
@@ -42,8 +42,10 @@ def copies(edges: list[tuple[int, int]]) -> Adjacency:
 
 def ratios(*, present: bool, seed: int) -> np.ndarray:
     """Return each copy's log-likelihood ratio of "Q's record is there" to "it is not"."""
-    queries = tuple(PushQuery(dim=DIM, sigma=sigma, levels=LEVELS, bounds=(1.0, BOUND)) for sigma in SIGMAS)
-    plan = ReleasePlan(NodeOwner(), queries, delta=1e-3)
+    queries = tuple(
+        OutEdgeSumQuery(dim=DIM, sigma=sigma, levels=LEVELS, bounds=(1.0, BOUND)) for sigma in SIGMAS
+    )
+    plan = ReleasePlan(NodeRecord(), queries, delta=1e-3)
     assert plan.mu == pytest.approx(MU)
     graph = copies([*OWN, *OTHERS] if present else OTHERS)
     groups = (torch.arange(4 * COPIES) % 4 == Q).long()
@@ -54,14 +56,14 @@ def ratios(*, present: bool, seed: int) -> np.ndarray:
     levels = torch.zeros(4 * COPIES, dtype=torch.int64)
     ratio = np.zeros(COPIES)
     for query in queries:
-        answer = release.ask(PushData(sent, levels)).double()
+        answer = release.answer(OutEdgeSumData(sent, levels)).double()
         ratio += log_ratio(answer, sent, levels, query)
         sent = safe_unit(answer.roll(1, dims=0)) * bounds
         levels = (answer.norm(dim=1) > 2).long() + (answer[:, 0] > 1).long()
     return ratio
 
 
-def log_ratio(answer: Tensor, sent: Tensor, levels: Tensor, query: PushQuery) -> np.ndarray:
+def log_ratio(answer: Tensor, sent: Tensor, levels: Tensor, query: OutEdgeSumQuery) -> np.ndarray:
     """Return one push's log-likelihood ratio, from plain formulas."""
     r, x = (part.numpy().reshape(COPIES, 4, DIM) for part in (answer, sent))
     squared = (np.array(LEVELS)[levels.numpy()] / 16).reshape(COPIES, 4)
@@ -92,5 +94,7 @@ def test_noise_three_percent_too_small_would_be_seen(monkeypatch: pytest.MonkeyP
 
 
 def test_weights_without_a_budget_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pushes, "own_sums", lambda graph, weights: np.zeros(graph.num_nodes, dtype=np.int64))
+    monkeypatch.setattr(
+        out_edge_sums, "out_neighbor_sums", lambda graph, weights: np.zeros(graph.num_nodes, dtype=np.int64)
+    )
     assert ratios(present=True, seed=21).mean() > 1.2 * MU**2 / 2

@@ -1,4 +1,4 @@
-"""Records and promised nodes: neighbour replay, and what one mutual edge moves."""
+"""Records and promised nodes: neighbor replay, and what one mutual edge moves."""
 
 import math
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 from contracts import replay
 from contracts.replay import BOUNDS, OWNER, REPLACED, pushes
-from graphveil.audit import replay_mutual_edges
-from graphveil.audit.replayed.families import Public, adjacency
-from graphveil.audit.silence import unnoised
+from graphveil.audit import neighbor_test_mutual_edges
+from graphveil.audit.query_neighbor_tests.neighbor_families import PublicGraphFacts, adjacency
 from graphveil.audit.small_graphs import draw_graph
-from graphveil.graph import Adjacency
-from graphveil.privacy import MemoryLedger, NodePromise, NodeUnit
-from graphveil.release import PushData, PushQuery, Release
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
+from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeUnit
+from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.rows.pushes import own_sums, push_table
+from graphveil.release.rows.out_edge_sums import out_edge_table, out_neighbor_sums
 
 UNITS = pytest.mark.parametrize("unit", [OWNER, REPLACED], ids=["nulled", "replaced"])
 FINE = 22  # grid bits: a step is below 1e-6
@@ -41,13 +41,13 @@ def test_no_record_of_thousands_exceeds_its_price(unit: NodeUnit) -> None:
 
 @pytest.mark.parametrize("replace_one", [False, True], ids=["nulled", "replaced"])
 def test_no_promised_node_exceeds_its_price_and_some_attain_it(replace_one: bool) -> None:
-    unit = NodePromise(max_degree=3, replace_one=replace_one)
+    unit = NodeBoundedDegree(max_degree=3, replace_one=replace_one)
     attained = replay.no_change_exceeds_its_price(hops(0.5, 1, 3, unit), unit)
     assert attained["0"] > 1 - 2e-3
 
 
 def test_no_mutual_edge_exceeds_its_bound_and_some_attain_it() -> None:
-    attained = [replay.nothing_breaks(replay_mutual_edges(query, pairs=300)) for query in pushes()]
+    attained = [replay.nothing_breaks(neighbor_test_mutual_edges(query, pairs=300)) for query in pushes()]
     assert max(attained[0].values()) > 1 - 1e-3
 
 
@@ -57,17 +57,17 @@ def test_every_contribution_is_within_its_cap_in_whole_numbers() -> None:
         graph = draw_graph(rng, directed=True)
         lists = [[v for u, v in graph.edges if u == node] for node in range(graph.nodes)]
         groups = torch.from_numpy(rng.integers(len(BOUNDS), size=graph.nodes))
-        edges = PrivateEdges(adjacency(graph, Public(graph.nodes, (number,), mutual=False)))
+        edges = PrivateEdges(adjacency(graph, PublicGraphFacts(graph.nodes, (number,), mutual=False)))
         for query in pushes(int(rng.integers(1, 5))):
             squared = np.array(query.levels)[rng.integers(len(query.levels), size=graph.nodes)]
             listed = np.array([sum(int(squared[v]) for v in own) for own in lists])
-            assert (own_sums(edges, squared) == listed).all()
+            assert (out_neighbor_sums(edges, squared) == listed).all()
             x = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(graph.nodes, query.dim))))
             longer = [0.4, 1.0, BOUNDS[1], 1 + 1e-9, 40.0, 1e200, math.nan]
             scaled = x * torch.from_numpy(rng.choice(longer, size=(len(x), 1)))
-            table = push_table(scaled, groups, listed, query).double().numpy()
+            table = out_edge_table(scaled, groups, listed, query).double().numpy()
             for u, row in enumerate(table):
-                length = sum(int(t) ** 2 for t in row) * max(int(listed[u]), 16 * query.degree_budget)
+                length = sum(int(t) ** 2 for t in row) * max(int(listed[u]), 16 * query.out_degree_bound)
                 assert length <= query.caps[int(groups[u])] <= 16 * (BOUNDS[1] * query.steps) ** 2
 
 
@@ -75,10 +75,10 @@ def test_every_contribution_is_within_its_cap_in_whole_numbers() -> None:
 
 
 def moved_by(before: Adjacency, after: Adjacency, vectors: Tensor, **fields: object) -> float:
-    query = PushQuery(dim=vectors.shape[1], sigma=1.0, grid_bits=FINE, **fields)  # type: ignore[arg-type]
-    plan = unnoised(OWNER, (query,))
+    query = OutEdgeSumQuery(dim=vectors.shape[1], sigma=1.0, grid_bits=FINE, **fields)  # type: ignore[arg-type]
+    plan = zero_noise_plan(OWNER, (query,))
     answers = [
-        Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(vectors)).double()
+        Release.open(plan, graph, budget=MemoryLedger()).answer(OutEdgeSumData(vectors)).double()
         for graph in (before, after)
     ]
     return float((answers[0] - answers[1]).norm())
@@ -91,11 +91,13 @@ def star(degree: int) -> Adjacency:
 def test_a_source_of_sixteen_edges_and_budget_four() -> None:
     vectors = torch.zeros(18, 2, dtype=torch.float64)
     vectors[0, 0] = 1.0
-    query = PushQuery(dim=2, sigma=1.0, degree_budget=4, grid_bits=FINE)
-    rows = Release.open(unnoised(OWNER, (query,)), star(16), budget=MemoryLedger()).ask(PushData(vectors))
+    query = OutEdgeSumQuery(dim=2, sigma=1.0, out_degree_bound=4, grid_bits=FINE)
+    rows = Release.open(zero_noise_plan(OWNER, (query,)), star(16), budget=MemoryLedger()).answer(
+        OutEdgeSumData(vectors)
+    )
     assert rows[1:17, 0].tolist() == [0.25] * 16
-    assert moved_by(star(16), star(0), vectors, degree_budget=4) == pytest.approx(1.0, abs=1e-9)
-    assert moved_by(star(16), star(15), vectors, degree_budget=4) == pytest.approx(0.504017 / 2, abs=1e-5)
+    assert moved_by(star(16), star(0), vectors, out_degree_bound=4) == pytest.approx(1.0, abs=1e-9)
+    assert moved_by(star(16), star(15), vectors, out_degree_bound=4) == pytest.approx(0.504017 / 2, abs=1e-5)
 
 
 # -- one mutual edge ---------------------------------------------------------------------------------------
@@ -112,15 +114,15 @@ def test_a_source_of_sixteen_edges_and_budget_four() -> None:
     ],
 )
 def test_equal_weights_move_by_root_two_over_the_budget(budget: int, level: int, bound: float) -> None:
-    query = PushQuery(dim=2, sigma=1.0, degree_budget=budget, levels=(level,), grid_bits=FINE)
+    query = OutEdgeSumQuery(dim=2, sigma=1.0, out_degree_bound=budget, levels=(level,), grid_bits=FINE)
     assert query.edge_shift(18) == pytest.approx(bound, rel=1e-4)
-    assert PushQuery(dim=5, sigma=1.0, degree_budget=budget, levels=(level,), bounds=(1.0, 1.5)).edge_shift(
-        100_000
-    ) == pytest.approx(1.5 * bound, rel=5e-2)
+    assert OutEdgeSumQuery(
+        dim=5, sigma=1.0, out_degree_bound=budget, levels=(level,), bounds=(1.0, 1.5)
+    ).edge_shift(100_000) == pytest.approx(1.5 * bound, rel=5e-2)
     pair = Adjacency.from_edges([0, 1], [1, 0], num_nodes=18, directed=True)
     vectors = torch.zeros(18, 2, dtype=torch.float64)
     vectors[:2] = torch.eye(2)
-    moved = moved_by(pair, star(0), vectors, degree_budget=budget, levels=(level,))
+    moved = moved_by(pair, star(0), vectors, out_degree_bound=budget, levels=(level,))
     assert moved == pytest.approx(bound, rel=1e-5)
 
 
@@ -131,11 +133,11 @@ def test_ends_that_share_a_list_and_weigh_much_align(heavy: int) -> None:
     shared = [(0, 2), (1, 2)]
     lists = [shared, [*shared, (0, 1), (1, 0)]]
     graphs = [Adjacency.from_edges(*zip(*pairs, strict=True), num_nodes=3, directed=True) for pairs in lists]
-    query = PushQuery(dim=1, sigma=1.0, levels=squared, grid_bits=FINE)
-    plan, vectors = unnoised(OWNER, (query,)), torch.ones(3, 1, dtype=torch.float64)
+    query = OutEdgeSumQuery(dim=1, sigma=1.0, levels=squared, grid_bits=FINE)
+    plan, vectors = zero_noise_plan(OWNER, (query,)), torch.ones(3, 1, dtype=torch.float64)
     index = torch.tensor([1, 1, 0])
     before, after = (
-        Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(vectors, index)).double()
+        Release.open(plan, graph, budget=MemoryLedger()).answer(OutEdgeSumData(vectors, index)).double()
         for graph in graphs
     )
     h = heavy / 16
@@ -158,10 +160,12 @@ def test_the_bound_covers_what_the_grid_adds_to_lists_just_above_the_budget() ->
             for pairs in (own, [*own, (0, 1), (1, 0)])
         ]
         vectors = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(1, dim)))).repeat(nodes, 1)
-        query = PushQuery(dim=dim, sigma=1.0, degree_budget=budget)
-        plan = unnoised(OWNER, (query,))
+        query = OutEdgeSumQuery(dim=dim, sigma=1.0, out_degree_bound=budget)
+        plan = zero_noise_plan(OWNER, (query,))
         before, after = (
-            Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(vectors * (1 - 1e-6))).double()
+            Release.open(plan, graph, budget=MemoryLedger())
+            .answer(OutEdgeSumData(vectors * (1 - 1e-6)))
+            .double()
             for graph in graphs
         )
         assert float((before - after).norm()) <= query.edge_shift(nodes)

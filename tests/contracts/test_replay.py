@@ -5,8 +5,8 @@ import torch
 
 from contracts import replay
 from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Method
-from graphveil.audit.silence import Witness, unnoised
-from graphveil.graph import Adjacency
+from graphveil.audit.zero_noise import RecordingZeroNoise, zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
 from graphveil.release import GroupWeights, NeighborSumData, NeighborSumQuery, Release
 from graphveil.release.query import GRID_BITS
@@ -62,12 +62,12 @@ def test_few_labels_charge_no_pair_more_than_the_budget() -> None:
 
 
 def test_every_row_of_every_hop_is_given_noise() -> None:
-    sampler = Witness.fresh()
+    sampler = RecordingZeroNoise.with_new_list()
     queries = ONE.queries(UndirectedEdge(), MU, GRID_BITS)
     star = Adjacency.from_edges([0, 0], [1, 2], num_nodes=5, directed=False)  # two nodes without edges
-    release = Release.open(unnoised(UndirectedEdge(), queries, sampler), star, budget=MemoryLedger())
+    release = Release.open(zero_noise_plan(UndirectedEdge(), queries, sampler), star, budget=MemoryLedger())
     for query in queries:
-        release.ask(NeighborSumData(torch.ones(5, 2) / 2))
+        release.answer(NeighborSumData(torch.ones(5, 2) / 2))
         ((sigma, rows, dim),) = sampler.drawn
         assert (sigma, rows, dim) == (query.sigma[0] * query.steps, (0, 1, 2, 3, 4), 2)
         sampler.drawn.clear()
@@ -89,10 +89,10 @@ def test_one_toggled_edge_moves_the_release_by_the_golden_length(
     query = NeighborSumQuery(GroupWeights("all", ((weight,),)), (1.0,), 2, grid_bits=FINE)
     answers = [
         Release.open(
-            unnoised(unit, (query,)),
+            zero_noise_plan(unit, (query,)),
             Adjacency.from_edges(*ends, num_nodes=3, directed=isinstance(unit, DirectedEdge)),
             budget=MemoryLedger(),
-        ).ask(NeighborSumData(rows))
+        ).answer(NeighborSumData(rows))
         for ends in (([0], [1]), ([0, 1], [1, 2]))
     ]
     change = float((answers[1].double() - answers[0].double()).norm())

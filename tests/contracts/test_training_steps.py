@@ -1,11 +1,11 @@
 """The shipped step of private training keeps its bound, has its noise and samples as it is charged for."""
 
 from mechanisms import test_steps
-from train import test_dpsgd
+from training import test_dpsgd
 
 from contracts import steps
 from graphveil.mechanisms import public_rate
-from graphveil.train import dpsgd
+from graphveil.training import dpsgd
 
 
 def test_a_record_moves_a_step_by_its_clip() -> None:

@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.privacy.gaussian import delta_of
@@ -58,7 +58,7 @@ def ratios(
     rows = safe_unit(torch.from_numpy(np.random.default_rng(seed).normal(size=(3 * COPIES, DIM))))
     ratio = np.zeros(COPIES)
     for _ in queries:
-        answer = release.ask(NeighborSumData(rows))
+        answer = release.answer(NeighborSumData(rows))
         ratio += log_ratio(answer.numpy(), np.trunc(rows.numpy() * 2**BITS) / 2**BITS, sigma)
         rows = between(answer, sigma)
     return ratio
@@ -76,7 +76,7 @@ def log_ratio(answer: np.ndarray, sent: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def only_direction(answer: Tensor, sigma: float) -> Tensor:
-    """Normalise as a plain unit row: the bound is attained at every hop."""
+    """Normalize as a plain unit row: the bound is attained at every hop."""
     return safe_unit(answer)
 
 
@@ -102,7 +102,7 @@ def test_noise_three_percent_too_small_would_be_seen(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 2.0, 3.0])
 def test_with_shrunk_rows_the_attackers_advantage_stays_below_the_curve(epsilon: float) -> None:
-    # delta(epsilon) = E (1 - e^(epsilon - L))+ under the hypothesis that L favours, in both directions.
+    # delta(epsilon) = E (1 - e^(epsilon - L))+ under the hypothesis that L favors, in both directions.
     for with_edge, sign in ((True, 1), (False, -1)):
         ratio = sign * ratios(DiscreteGaussian, shrink_unit, with_edge=with_edge, seed=12)
         advantage = np.maximum(0.0, -np.expm1(epsilon - ratio))

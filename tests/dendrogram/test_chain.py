@@ -1,24 +1,23 @@
-"""Chains over dendrograms: counts that are kept up to date, and machine code that agrees with Python."""
+"""Chains over dendrograms: counts that are kept up to date, and a loop in C that agrees with Python."""
 
 import numpy as np
 import pytest
 
 from dendrogram.trees import all_trees, dendrogram, ends, shape_of
-from graphveil._llvm import can_compile
-from graphveil._random import RowStream
-from graphveil.dendrogram import chain as chains
-from graphveil.dendrogram import moves
-from graphveil.dendrogram.chain import Chain, Schedule, none
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil import _kernels
+from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError
+from graphveil.release.dendrogram import moves
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
+from graphveil.release.dendrogram.tree import Dendrogram
 
 STREAM = RowStream(bytes(31) + b"c")
 SCHEDULES = {
-    "public": Schedule(),
-    "lazy": Schedule(every=1, kappa=0.5),
-    "some lazy": Schedule(every=7, kappa=0.1),
-    "joint": Schedule(every=1, private=0.3, joint=True),
-    "private": Schedule(every=1, private=0.3),
+    "public": ChainSchedule(),
+    "lazy": ChainSchedule(every=1, kappa=0.5),
+    "some lazy": ChainSchedule(every=7, kappa=0.1),
+    "joint": ChainSchedule(every=1, private=0.3, joint=True),
+    "private": ChainSchedule(every=1, private=0.3),
 }
 
 
@@ -29,13 +28,13 @@ def graph(leaves: int, seed: int = 0) -> tuple[tuple[np.ndarray, np.ndarray], tu
     return (one[kind == 1], other[kind == 1]), (one[kind == 2], other[kind == 2])
 
 
-def chain_of(leaves: int = 50) -> Chain:
-    return Chain(Dendrogram.balanced(leaves, np.random.default_rng(1)), *graph(leaves))
+def chain_of(leaves: int = 50) -> DendrogramChain:
+    return DendrogramChain(Dendrogram.balanced(leaves, np.random.default_rng(1)), *graph(leaves))
 
 
-def counts_are_right(chain: Chain, leaves: int = 50) -> None:
+def counts_are_right(chain: DendrogramChain, leaves: int = 50) -> None:
     """What was kept up to date is what counting again finds."""
-    fresh = Chain(chain.tree, *graph(leaves))
+    fresh = DendrogramChain(chain.tree, *graph(leaves))
     assert (fresh.counts == chain.counts).all(), "counts are not those of the tree"
     assert fresh.likelihood == pytest.approx(chain.likelihood, rel=1e-12), "likelihoods are not the tree's"
     assert (fresh._size == chain._size).all() and (fresh._parent == chain._parent).all()
@@ -49,9 +48,9 @@ def test_counts_and_likelihoods_are_those_of_the_tree_after_ten_thousand_moves(n
     counts_are_right(chain)
 
 
-@pytest.mark.skipif(not can_compile(), reason="needs llvmlite")
+@pytest.mark.skipif(not _kernels.available(), reason="the loops in C were not built")
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_machine_code_takes_the_same_steps_as_python(name: str) -> None:
+def test_the_loop_in_c_takes_the_same_steps_as_python(name: str) -> None:
     fast, plain = chain_of(), chain_of()
     fast.run(3000, SCHEDULES[name], STREAM)
     plain.run(3000, SCHEDULES[name], STREAM, plain=True)
@@ -67,31 +66,31 @@ def test_parts_of_a_walk_are_the_walk() -> None:
     assert (whole.tree.left == parts.tree.left).all()
 
 
-def test_without_a_compiler_the_plain_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "can_compile", lambda: False)
+def test_without_the_loop_the_plain_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kernels, "_native", None)
     chain = chain_of(12)
-    chain.run(200, Schedule(), STREAM)
+    chain.run(200, ChainSchedule(), STREAM)
     assert chain.accepted > 10
 
 
 @pytest.mark.parametrize("leaves", [2, 3])
 def test_two_leaves_have_nothing_to_choose(leaves: int) -> None:
-    chain = Chain(Dendrogram.balanced(leaves, np.random.default_rng(0)), none(), none())
-    chain.run(50, Schedule(), STREAM)
+    chain = DendrogramChain(Dendrogram.balanced(leaves, np.random.default_rng(0)), no_pairs(), no_pairs())
+    chain.run(50, ChainSchedule(), STREAM)
     assert chain.accepted == (0 if leaves == 2 else 50)
 
 
 def test_a_search_finds_a_better_tree() -> None:
     chain = chain_of()
     before = chain.likelihood[0]
-    chain.run(20_000, Schedule(), STREAM)
+    chain.run(20_000, ChainSchedule(), STREAM)
     assert chain.likelihood[0] > before + 20
 
 
 def test_every_tree_is_reached() -> None:
-    chain, seen = Chain(all_trees(5)[0], none(), none()), set()
+    chain, seen = DendrogramChain(all_trees(5)[0], no_pairs(), no_pairs()), set()
     for _ in range(1200):
-        chain.run(3, Schedule(), STREAM)
+        chain.run(3, ChainSchedule(), STREAM)
         seen.add(shape_of(chain.tree))
     assert len(seen) == 105
 
@@ -110,16 +109,16 @@ def test_golden_likelihoods_of_four_leaves() -> None:
         ((0, 2, 1, 3), -2.772588722),
     ):
         pairs = frozenset([frozenset(shape[:2]), frozenset(shape[2:])])
-        chain = Chain(dendrogram(pairs, 4), none(), edges)
+        chain = DendrogramChain(dendrogram(pairs, 4), no_pairs(), edges)
         assert chain.likelihood[1] == pytest.approx(value, abs=1e-9)
 
 
 def test_private_slots_are_those_without_a_public_edge() -> None:
     tree = all_trees(5)[17]
     public, private = ends(5, 0b11), ends(5, 0b100)
-    chain, expected = Chain(tree, public, private), 0.0
+    chain, expected = DendrogramChain(tree, public, private), 0.0
     one, other = np.triu_indices(5, 1)
-    at = tree.meeting(one, other)
+    at = tree.lowest_common_ancestors(one, other)
     for node in np.unique(at):
         inside = np.flatnonzero(at == node)
         slots = [bit for bit in inside if bit not in (0, 1)]

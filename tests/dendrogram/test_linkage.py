@@ -5,10 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.dendrogram import linkage
-from graphveil.dendrogram.chain import Chain, none
-from graphveil.dendrogram.linkage import average_linkage
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import linkage
+from graphveil.release.dendrogram.chain import DendrogramChain, no_pairs
+from graphveil.release.dendrogram.linkage import average_linkage
+from graphveil.release.dendrogram.tree import Dendrogram
 
 
 def members(tree: Dendrogram) -> list[set[int]]:
@@ -46,7 +46,7 @@ def test_groups_that_keep_to_themselves_are_subtrees() -> None:
     one, other = np.array([pair for group in wanted for pair in combinations(group, 2)]).T
     tree = average_linkage(48, one, other, np.random.default_rng(1))
     assert all(set(group) in members(tree) for group in wanted)
-    assert Chain(tree, (one, other), none()).likelihood[0] == pytest.approx(0)
+    assert DendrogramChain(tree, (one, other), no_pairs()).likelihood[0] == pytest.approx(0)
 
 
 @pytest.mark.parametrize("rounds", [0, 3, 1000])

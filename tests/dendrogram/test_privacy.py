@@ -8,11 +8,11 @@ from scipy import stats
 
 from dendrogram.laws import hockey_stick, loss
 from dendrogram.trees import all_trees, likelihoods, transitions
-from graphveil.dendrogram import moves
-from graphveil.dendrogram.accounting import sensitivity, step_loss, touched_steps
-from graphveil.dendrogram.blocks import Blocks
-from graphveil.dendrogram.chain import Chain, Schedule, none
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import moves
+from graphveil.release.dendrogram.accounting import sensitivity, step_loss, touched_steps
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
+from graphveil.release.dendrogram.tree import Dendrogram
 
 SLOTS = {5: 10, 6: 15}
 ONE_EDGE, PATH, DENSE = 0b1, 0b1000110001, 0b1111011111
@@ -20,7 +20,7 @@ ONE_EDGE, PATH, DENSE = 0b1, 0b1000110001, 0b1111011111
 
 def a_lazy_step_keeps_its_loss(kappa: float, graph: int = PATH, public: int = 0) -> float:
     """Toggle every slot: no step between trees gets more than e^kappa times as likely. Return the most."""
-    schedule, worst = Schedule(every=1, kappa=kappa), 0.0
+    schedule, worst = ChainSchedule(every=1, kappa=kappa), 0.0
     law = transitions(5, graph, schedule, public)
     assert law.sum(axis=1) == pytest.approx(1)
     for slot in range(SLOTS[5]):
@@ -40,7 +40,7 @@ def test_no_lazy_step_loses_more_than_kappa(kappa: float, graph: int, public: in
 def test_no_move_changes_by_more_than_kappa_where_the_public_part_makes_all_moves_rare() -> None:
     # A chance of 1 hides half of a change of the private part; jointly with public edges it need not.
     graph, public = 0b1001001100, 0b110010000
-    schedule = Schedule(public=3.0, every=1, kappa=0.4, joint=True)
+    schedule = ChainSchedule(public=3.0, every=1, kappa=0.4, joint=True)
     law = transitions(5, graph, schedule, public)
     losses = [
         loss(law, transitions(5, graph ^ 1 << slot, schedule, public))
@@ -68,7 +68,7 @@ def test_a_move_is_priced_by_all_three_kinds_of_edges(
     assert np.argmax(prices) == kind
     for _ in range(20):
         kept = rng.random(len(one)) < 0.5
-        chain = Chain(tree, none(), (one[kept], other[kept]))
+        chain = DendrogramChain(tree, no_pairs(), (one[kept], other[kept]))
         before, arrays = chain.likelihood[1], [array.tolist() for array in chain._arrays]
         seen.clear()
         moves.walk(1, 0, leaves, 1, 0, 1, [0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays)  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def _most_of_one_edge(slots: int) -> float:
 @pytest.mark.parametrize("steps", [1, 4, 16])
 def test_a_walk_of_any_length_stays_within_what_is_claimed(steps: int) -> None:
     epsilon, delta = 1.0, 1e-7
-    schedule = Schedule(every=1, kappa=step_loss(epsilon, delta, steps, 5))
+    schedule = ChainSchedule(every=1, kappa=step_loss(epsilon, delta, steps, 5))
     laws = [np.linalg.matrix_power(transitions(5, g, schedule), steps) for g in (ONE_EDGE, 0, PATH, PATH ^ 2)]
     for one, other in ((0, 1), (1, 0), (2, 3), (3, 2)):
         assert hockey_stick(laws[one], laws[other], epsilon) <= delta
@@ -113,7 +113,7 @@ def test_a_step_is_met_by_three_of_the_nodes_at_most() -> None:
     for tree in all_trees(6)[::40]:
         parents = tree.parents
         for one, other in zip(*np.triu_indices(6, 1), strict=True):
-            at = int(tree.meeting(np.array([one]), np.array([other]))[0])
+            at = int(tree.lowest_common_ancestors(np.array([one]), np.array([other]))[0])
             met = [y for y in range(6, 10) if at in (y, int(parents[y]))]
             assert len(met) <= 3
 
@@ -140,7 +140,7 @@ def test_the_sensitivity_of_six_leaves_over_all_graphs() -> None:
     scores = [np.array([moves.score(n, e) for e in range(n + 1)]) for n in range(10)]
     most = 0.0
     for tree in all_trees(6):
-        at = tree.meeting(one, other)
+        at = tree.lowest_common_ancestors(one, other)
         nodes, slots = np.unique(at, return_counts=True)
         edges = (bits @ (at[:, None] == nodes).astype(np.float32)).astype(int)
         likelihood = sum(scores[n][edges[:, place]] for place, n in enumerate(slots))
@@ -154,7 +154,10 @@ def test_the_sensitivity_of_every_tree_and_every_number_of_edges(leaves: int) ->
     # A graph may have any number of edges at each node, and an edge is at one: so this is exhaustive.
     one, other = np.triu_indices(leaves, 1)
     sizes = {
-        int(size) for tree in all_trees(leaves) for size in np.bincount(tree.meeting(one, other)) if size
+        int(size)
+        for tree in all_trees(leaves)
+        for size in np.bincount(tree.lowest_common_ancestors(one, other))
+        if size
     }
     changes = [abs(moves.score(n, edges + 1) - moves.score(n, edges)) for n in sizes for edges in range(n)]
     assert max(sizes) == (leaves // 2) * ((leaves + 1) // 2)
@@ -196,7 +199,7 @@ def test_either_composition_of_lazy_steps_meets_epsilon_and_delta(epsilon: float
 def test_golden_thresholds_of_blocks(epsilon: float, slots: int, inside: int) -> None:
     for size in range(2, 60):
         tree = _caterpillar(size)
-        blocks = Blocks.of(tree, np.empty(0, dtype=np.int64), epsilon)
+        blocks = DendrogramBlocks.from_tree(tree, np.empty(0, dtype=np.int64), epsilon)
         small = size - 1 <= slots and size * (size - 1) // 2 <= inside
         assert bool(blocks.collapsed[0]) == small
 
@@ -213,7 +216,7 @@ def test_every_slot_is_in_one_block(epsilon: float) -> None:
     one, other = np.triu_indices(6, 1)
     for tree in all_trees(6)[::31]:
         public = np.array([3, 8])
-        blocks = Blocks.of(tree, public, epsilon)
+        blocks = DendrogramBlocks.from_tree(tree, public, epsilon)
         kept = np.delete(np.arange(15), public)
         slot_ends = [(v, u) for v in range(6) for u in range(v)]  # in the order of slots
         pairs = np.array([slot_ends[slot] for slot in kept])

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.dendrogram import moves
-from graphveil.dendrogram.chain import NEVER, Chain, Schedule, none
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import moves
+from graphveil.release.dendrogram.chain import NEVER, ChainSchedule, DendrogramChain, no_pairs
+from graphveil.release.dendrogram.tree import Dendrogram
 
 Shape = frozenset  # of shapes or leaves
 
@@ -72,7 +72,7 @@ def likelihoods(leaves: int) -> np.ndarray:
     bits = np.arange(1 << len(one))[:, None] >> np.arange(len(one)) & 1
     columns = []
     for tree in all_trees(leaves):
-        at = tree.meeting(one, other)
+        at = tree.lowest_common_ancestors(one, other)
         total = np.zeros(len(bits))
         for node in np.unique(at):
             edges, slots = bits[:, at == node].sum(axis=1), int((at == node).sum())
@@ -81,7 +81,7 @@ def likelihoods(leaves: int) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def transitions(leaves: int, graph: int, schedule: Schedule, public: int = 0) -> np.ndarray:
+def transitions(leaves: int, graph: int, schedule: ChainSchedule, public: int = 0) -> np.ndarray:
     """Return the law of one step between all trees, from the shipped loop run on every proposal."""
     trees = all_trees(leaves)
     place = {shape_of(tree): number for number, tree in enumerate(trees)}
@@ -103,7 +103,7 @@ def _proposal(
     tree: Dendrogram,
     graph: int,
     public: int,
-    schedule: Schedule,
+    schedule: ChainSchedule,
     pick: int,
     turn: int,
 ) -> tuple[object, float]:
@@ -115,7 +115,9 @@ def _proposal(
         return 2.0  # so that whatever is proposed is accepted
 
     patch.setattr(moves, "exp", noted)
-    chain = Chain(tree, ends(tree.leaves, public) if public else none(), ends(tree.leaves, graph))
+    chain = DendrogramChain(
+        tree, ends(tree.leaves, public) if public else no_pairs(), ends(tree.leaves, graph)
+    )
     lists = [array.tolist() for array in chain._arrays]
     numbers = 1, 0, tree.leaves, *schedule.numbers
     moves.walk(*numbers, schedule.weights.tolist(), [pick], [turn], [0.0], *lists)  # type: ignore[arg-type]

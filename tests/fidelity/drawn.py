@@ -5,8 +5,8 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 
-from graphveil.fidelity import SimpleGraph
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
+from graphveil.lab.fidelity import SimpleGraph
 
 GRAPHS: dict[str, Callable[[], "nx.Graph | nx.DiGraph"]] = {
     "one node": lambda: nx.empty_graph(1),
@@ -35,4 +35,4 @@ def adjacency(graph: "nx.Graph | nx.DiGraph") -> Adjacency:
 def pair(name: str) -> "tuple[nx.Graph, SimpleGraph]":
     """Return a graph twice: undirected in networkx, and as we read it."""
     graph = GRAPHS[name]()
-    return graph.to_undirected(), SimpleGraph.of(adjacency(graph))
+    return graph.to_undirected(), SimpleGraph.from_adjacency(adjacency(graph))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from graphveil.fidelity import (
+from graphveil.lab.fidelity import (
     kl_divergence,
     mean_absolute_error,
     normalized_mutual_information,

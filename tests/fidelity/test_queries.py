@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from fidelity.drawn import GRAPHS, adjacency, pair
-from graphveil import fidelity
-from graphveil.fidelity import SimpleGraph
+from graphveil.lab import fidelity
+from graphveil.lab.fidelity import SimpleGraph
 
 Pair = tuple[nx.Graph, SimpleGraph]
 
@@ -45,7 +45,7 @@ def test_triangles_and_clustering(both: Pair) -> None:
 @pytest.mark.parametrize("chunk", [1, 7])
 def test_triangles_are_counted_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     theirs, ours = pair("karate")
-    monkeypatch.setattr("graphveil.fidelity.triangles._CHUNK", chunk)
+    monkeypatch.setattr("graphveil.lab.fidelity.triangles._CHUNK", chunk)
     assert fidelity.clustering(ours, rng=rng()).average == pytest.approx(nx.average_clustering(theirs))
 
 
@@ -134,7 +134,7 @@ def test_communities_are_the_same_again() -> None:
 
 def test_communities_that_are_there_are_found() -> None:
     planted = nx.planted_partition_graph(6, 25, 0.4, 0.01, seed=1)
-    ours, groups = SimpleGraph.of(adjacency(planted)), np.arange(150) // 25
+    ours, groups = SimpleGraph.from_adjacency(adjacency(planted)), np.arange(150) // 25
     labels = fidelity.communities(ours, rng=rng())
     assert fidelity.normalized_mutual_information(labels, groups) > 0.95
     found, expected = fidelity.modularity(ours, labels), fidelity.modularity(ours, groups)

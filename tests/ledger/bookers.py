@@ -19,10 +19,10 @@ from graphveil.privacy import Entry, UndirectedEdge
 from graphveil.privacy.serialization import events_from_plain
 
 
-def granted(place: str, price: str, worker: int, threads: int, tries: int, seconds: float) -> int:
+def granted(place: str, privacy_cost: str, worker: int, threads: int, tries: int, seconds: float) -> int:
     """Book from several threads; how often it was granted."""
     friends, found = Ledger(place).data_set("friends"), list[bool]()
-    told = json.loads(price)
+    told = json.loads(privacy_cost)
     event = events_from_plain(told["events"])
 
     def book(thread: int) -> None:
@@ -46,13 +46,13 @@ def granted(place: str, price: str, worker: int, threads: int, tries: int, secon
     return sum(found)
 
 
-def main(place: str, price: str, *numbers: str) -> None:
+def main(place: str, privacy_cost: str, *numbers: str) -> None:
     """Fork the processes, and add up."""
     workers, threads, tries, seconds = *map(int, numbers[:3]), float(numbers[3])
     assert "torch" not in sys.modules
     sys.stdin.readline()
     with multiprocessing.get_context("fork").Pool(workers) as pool:
-        jobs = [(place, price, worker, threads, tries, seconds) for worker in range(workers)]
+        jobs = [(place, privacy_cost, worker, threads, tries, seconds) for worker in range(workers)]
         sys.stdout.write(json.dumps(pool.starmap(granted, jobs, chunksize=1)))
 
 

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from graphveil.errors import BudgetError, ConfigError, LedgerError
-from graphveil.ledger import Account, Ledger, book, rows
+from graphveil.ledger import Account, Ledger, rows, sql_ledger
 from graphveil.ledger.chain import START, canonical, link
 from graphveil.ledger.store import accounts, data_sets, entries
-from graphveil.privacy import Entry, MemoryLedger, NodeOwner, NodePromise, UndirectedEdge, Unit
+from graphveil.privacy import Entry, MemoryLedger, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
 from graphveil.privacy.events import ApproximateDP, Event, Gaussian
 from graphveil.privacy.ledger import JointLedger
 from ledger.conftest import KINDS
@@ -48,7 +48,7 @@ def test_what_is_asked_twice_is_paid_once(ledger: Ledger) -> None:
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
     friends.record(entry("a"))
-    assert (len(friends), friends.holds("a"), friends.holds("b")) == (1, True, False)
+    assert (len(friends), friends.contains("a"), friends.contains("b")) == (1, True, False)
     with pytest.raises(BudgetError, match="at another price"):
         friends.record(entry("a", ApproximateDP(0.05)))
     (receipt,) = friends.receipts
@@ -60,8 +60,8 @@ def test_a_reservation_is_given_back_until_noise_is_drawn(ledger: Ledger) -> Non
     ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
-    assert friends.withdraw("a")
-    assert friends.withdraw("a")  # nothing is given back twice
+    assert friends.refund("a")
+    assert friends.refund("a")  # nothing is given back twice
     assert (len(friends), friends.entries, friends.receipts) == (0, (), ())
     for refused in (lambda: friends.commit("a"), lambda: friends.record(entry("a"))):
         with pytest.raises(BudgetError, match=r"not recorded any more|given back"):
@@ -69,39 +69,39 @@ def test_a_reservation_is_given_back_until_noise_is_drawn(ledger: Ledger) -> Non
     friends.record(entry("b"))
     friends.commit("b")
     friends.commit("b")
-    assert not friends.withdraw("b")
-    assert not friends.withdraw("unknown")
+    assert not friends.refund("b")
+    assert not friends.refund("unknown")
     assert (len(friends), ledger.verify()) == (1, [])
 
 
 def test_each_unit_has_its_own_limit(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
-    ledger.init("friends", "node-owner", epsilon="0.2", delta="1e-5")
+    ledger.init("friends", "node-record", epsilon="0.2", delta="1e-5")
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
-    friends.record(entry("b", ApproximateDP(0.2), NodeOwner()))
-    for refused in (entry("c"), entry("d", unit=NodeOwner())):
+    friends.record(entry("b", ApproximateDP(0.2), NodeRecord()))
+    for refused in (entry("c"), entry("d", unit=NodeRecord())):
         with pytest.raises(BudgetError, match="refuses"):
             friends.record(refused)
-    other = [entry("e", unit=NodeOwner(replace_one=True)), entry("f", unit=NodePromise(max_degree=5))]
+    other = [entry("e", unit=NodeRecord(replace_one=True)), entry("f", unit=NodeBoundedDegree(max_degree=5))]
     for refused in other:
         with pytest.raises(
-            BudgetError, match=r"has a budget under node-owner, undirected-edge and none under unit"
+            BudgetError, match=r"has a budget under node-record, undirected-edge and none under unit"
         ):
             friends.record(refused)
     with pytest.raises(ConfigError, match=r"does not say what it protects"):
         friends.record(entry("g", unit=None))
-    assert [one.unit for one in ledger.accounts("friends")] == ["node-owner", "undirected-edge"]
+    assert [one.unit for one in ledger.accounts("friends")] == ["node-record", "undirected-edge"]
 
 
 def test_without_a_limit_every_unit_is_recorded(ledger: Ledger) -> None:
-    known = ledger.recognised(TAGS)
+    known = ledger.find_or_create(TAGS)
     known.record(entry("a"))
-    known.record(entry("b", Gaussian(3.0), NodePromise(max_degree=5)))
-    assert known.entries[1].unit == NodePromise(max_degree=5)
-    assert ledger.recognised({"edges": TAGS["edges"]}).name == known.name
-    assert ledger.recognised({"edges": "x", "records": TAGS["records"]}).name == known.name
-    assert ledger.recognised({"edges": "x" * 64}).name != known.name
+    known.record(entry("b", Gaussian(3.0), NodeBoundedDegree(max_degree=5)))
+    assert known.entries[1].unit == NodeBoundedDegree(max_degree=5)
+    assert ledger.find_or_create({"edges": TAGS["edges"]}).name == known.name
+    assert ledger.find_or_create({"edges": "x", "records": TAGS["records"]}).name == known.name
+    assert ledger.find_or_create({"edges": "x" * 64}).name != known.name
     assert ledger.verify() == []
 
 
@@ -118,17 +118,17 @@ def test_a_data_set_is_bound_to_its_data_and_may_grow(ledger: Ledger) -> None:
     ledger.data_set("friends").record(entry("b"))
     with pytest.raises(BudgetError):  # both versions share one budget
         ledger.data_set("friends").record(entry("c"))
-    assert ledger.recognised({"edges": "x" * 64}).name == "friends"
+    assert ledger.find_or_create({"edges": "x" * 64}).name == "friends"
 
 
 def test_where_delta_is_used_up_no_epsilon_is_said_to_fit(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge", epsilon=50, delta="1e-7")
-    book = ledger.data_set("friends")
-    book.record(Entry("one", "priv-hrg", ApproximateDP(1.0, 1e-7), unit=UndirectedEdge()))
+    sql_ledger = ledger.data_set("friends")
+    sql_ledger.record(Entry("one", "priv-hrg", ApproximateDP(1.0, 1e-7), unit=UndirectedEdge()))
     with pytest.raises(
         BudgetError, match=r"no smaller epsilon would fit. Raise the limit's delta"
     ) as refused:
-        book.record(Entry("two", "priv-hrg", ApproximateDP(1.0, 1e-7), unit=UndirectedEdge()))
+        sql_ledger.record(Entry("two", "priv-hrg", ApproximateDP(1.0, 1e-7), unit=UndirectedEdge()))
     assert "would still fit" not in str(refused.value)
 
 
@@ -146,7 +146,7 @@ def test_a_limit_is_raised_for_a_reason(ledger: Ledger) -> None:
     with pytest.raises(ConfigError, match="never lowered"):
         ledger.raise_limit("friends", "undirected-edge", epsilon="0.1", delta="1e-7", reason="less")
     with pytest.raises(ConfigError, match="has no budget under"):
-        ledger.raise_limit("friends", "node-owner", **raised, reason="more")
+        ledger.raise_limit("friends", "node-record", **raised, reason="more")
     assert [row["reason"] for row in ledger.export("friends") if row["kind"] == "raise"] == ["a second study"]
     assert ledger.verify() == []
 
@@ -236,7 +236,7 @@ REWRITINGS: dict[str, tuple[int, str, Callable[[list[Body]], object]]] = {
     "an account that was not opened": (
         2,
         "that was not opened",
-        lambda bodies: bodies[1].update(unit="node-owner"),
+        lambda bodies: bodies[1].update(unit="node-record"),
     ),
     "no events": (2, "none that a ledger writes", lambda bodies: bodies[1].update(events={"kind": "pure"})),
     "no limit": (1, "none that a ledger writes", lambda bodies: bodies[0].update(epsilon="x")),
@@ -244,7 +244,7 @@ REWRITINGS: dict[str, tuple[int, str, Callable[[list[Body]], object]]] = {
     "given back after all": (
         5,
         "given back for which noise",
-        lambda bodies: bodies.append(_said(5, "withdraw", reference="a")),
+        lambda bodies: bodies.append(_said(5, "refund", reference="a")),
     ),
     "drawn, and never booked": (
         5,
@@ -336,7 +336,7 @@ def test_several_books_take_a_release_together_or_not_at_all(ledger: Ledger) -> 
     both.commit("a")
     with pytest.raises(BudgetError):
         both.record(entry("b"))
-    assert (len(old), len(new), both.holds("a"), both.withdraw("a")) == (1, 1, True, False)
+    assert (len(old), len(new), both.contains("a"), both.refund("a")) == (1, 1, True, False)
 
 
 def test_fingerprints_are_keyed(ledger: Ledger, tmp_path: object) -> None:
@@ -350,7 +350,7 @@ def test_fingerprints_are_keyed(ledger: Ledger, tmp_path: object) -> None:
 def test_a_booking_reads_no_earlier_ones(ledger: Ledger) -> None:
     """However many there are, a booking runs as many statements, on as few rows."""
     ledger.init("friends", "undirected-edge", epsilon="100", delta="1e-7")
-    friends, engine = ledger.data_set("friends"), ledger._store._lines.engine()
+    friends, engine = ledger.data_set("friends"), ledger._store._connections.engine()
     seen: list[int] = []
     sa.event.listen(
         engine, "after_execute", lambda line, clause, many, params, options, result: seen.append(1)
@@ -378,4 +378,4 @@ def test_entries_are_canonical_and_hold_no_secret(ledger: Ledger) -> None:
         assert json.loads(canonical(body)) == body
     assert isinstance(ledger.accounts()[0], Account)
     assert repr(ledger).startswith("Ledger('")
-    assert book.Ledger is Ledger
+    assert sql_ledger.Ledger is Ledger

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphveil.cli.budgets import plain, spent_of
+from graphveil.cli.budgets import account_to_dict, format_spent
 from graphveil.errors import GraphveilError
 from graphveil.ledger import Ledger
 from graphveil.ledger.history import History
@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "ledger.sqlite"
     book = Ledger(path)
     book.init("friends", "undirected-edge", epsilon="1", delta="1e-7", tags=TAGS)
-    book.init("empty", "node-owner")
+    book.init("empty", "node-record")
     book.init("unbound", "undirected-edge", tags={"edges": "u" * 64})
     book.unbind("unbound")
     friends = book.data_set("friends")
@@ -55,9 +55,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, event in enumerate((*events, compose(*events))):
         friends.record(Entry(f"r{number}", "rows", event, 1e-12, UndirectedEdge()))
     friends.commit("r0")
-    friends.withdraw("r1")
+    friends.refund("r1")
     book.raise_limit("friends", "undirected-edge", epsilon="2", delta="1e-7", reason="a second study")
-    book.recognised({"edges": "d" * 64}).record(Entry("a", "rows", PureDP(0.1), unit=UndirectedEdge()))
+    book.find_or_create({"edges": "d" * 64}).record(Entry("a", "rows", PureDP(0.1), unit=UndirectedEdge()))
     book.close()
     return path
 
@@ -220,13 +220,13 @@ def content(path: Path) -> object:
 
 def listed(book: Ledger) -> None:
     for one in book.accounts():
-        plain(one)
-        spent_of(one)
+        account_to_dict(one)
+        format_spent(one)
 
 
 def shown(book: Ledger) -> None:
     for name in book.names():
-        past = History.of(book.export(name))
+        past = History.from_rows(book.export(name))
         for step in past.steps:
             step.total.epsilon(1e-7)
 
@@ -239,16 +239,16 @@ def used(book: Ledger) -> None:
     friends = book.data_set("friends")
     assert len(friends) >= 0 and friends.entries is not None
     for name in ("r0", "r1", "r2"):
-        friends.holds(name)
-        friends.withdraw(name)
+        friends.contains(name)
+        friends.refund(name)
     friends.check(Entry("big", "rows", PureDP(0.5), unit=UndirectedEdge()))
     friends.commit("r3")
 
 
-def recognised(book: Ledger) -> None:
+def find_or_create(book: Ledger) -> None:
     tags = book.fingerprints({"edges": [b"1"], "people": [b"12345678"]})
-    book.shared_people(tags)
-    book.recognised(tags).record(Entry("new", "rows", PureDP(0.1), unit=UndirectedEdge()))
+    book.shared_nodes(tags)
+    book.find_or_create(tags).record(Entry("new", "rows", PureDP(0.1), unit=UndirectedEdge()))
 
 
 CALLS: dict[str, Callable[[Ledger], object]] = {
@@ -259,7 +259,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "other names": lambda book: book.other_names("friends", TAGS),
     "use": used,
     "charge": charged,
-    "recognise": recognised,
+    "recognize": find_or_create,
     "raise": lambda book: book.raise_limit(
         "friends", "undirected-edge", epsilon="3", delta="1e-7", reason="third"
     ),

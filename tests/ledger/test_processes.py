@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from graphveil.errors import BudgetError, ConfigError, LedgerError, MissingDependencyError
-from graphveil.ledger import Ledger, places, split_name, store
+from graphveil.ledger import Ledger, locations, split_name, store
 from graphveil.privacy import Entry, UndirectedEdge
 from graphveil.privacy.events import ApproximateDP
 from ledger.conftest import KINDS
@@ -99,7 +99,7 @@ def test_a_commit_whose_answer_was_lost_is_paid_once(place: str, monkeypatch: py
     ledger = Ledger(place)
     ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
     friends, lost = ledger.data_set("friends"), list[int]()
-    whole = store.Store._once
+    whole = store.Store._run_once
 
     def losing(self: store.Store, task: object, *, writing: bool) -> object:
         found = whole(self, task, writing=writing)  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def test_a_commit_whose_answer_was_lost_is_paid_once(place: str, monkeypatch: py
             raise store.OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
         return found
 
-    monkeypatch.setattr(store.Store, "_once", losing)
+    monkeypatch.setattr(store.Store, "_run_once", losing)
     friends.record(entry("a"))
     assert (lost, len(friends)) == ([1], 1)
     with pytest.raises(BudgetError):
@@ -144,7 +144,7 @@ def test_what_is_verified_is_of_one_moment(place: str) -> None:
     def book_meanwhile(*_: object) -> None:
         friends.record(entry(f"r{next(number)}"))
 
-    store.sa.event.listen(other._store._lines.engine(), "after_execute", book_meanwhile)
+    store.sa.event.listen(other._store._connections.engine(), "after_execute", book_meanwhile)
     assert other.verify() == []
     assert next(number) > 2
 
@@ -233,7 +233,7 @@ def test_a_full_disk_books_nothing(tmp_path: Path) -> None:
     ledger.init("friends", "undirected-edge")
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
-    with ledger._store._lines.engine().connect() as line:
+    with ledger._store._connections.engine().connect() as line:
         pages = line.exec_driver_sql("PRAGMA page_count").scalar_one()
         line.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
         line.rollback()
@@ -250,7 +250,7 @@ def test_a_book_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     ledger = Ledger(path)
     ledger.init("friends", "undirected-edge")
     friends = ledger.data_set("friends")
-    with ledger._store._lines.engine().connect() as line:
+    with ledger._store._connections.engine().connect() as line:
         line.exec_driver_sql("PRAGMA query_only = ON")
         line.rollback()
     with pytest.raises(LedgerError, match=r"readonly|read-only"):
@@ -296,15 +296,15 @@ def test_the_file_is_its_owners(tmp_path: Path) -> None:
 def test_a_file_system_without_locks_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
-    monkeypatch.setattr(places, "_file_system", lambda folder: system)
+    monkeypatch.setattr(locations, "_file_system", lambda folder: system)
     with pytest.raises(ConfigError, match=f"{system}.*no locks"):
         Ledger(tmp_path / "ledger.sqlite")
 
 
 def test_locks_that_keep_nobody_out_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert places._keeps_out(tmp_path)
-    monkeypatch.setattr(places.fcntl, "fcntl", lambda *given: 0)
-    assert not places._keeps_out(tmp_path)
+    assert locations._lock_excludes(tmp_path)
+    monkeypatch.setattr(locations.fcntl, "fcntl", lambda *given: 0)
+    assert not locations._lock_excludes(tmp_path)
 
 
 def test_other_databases_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import graphveil as gv
-from graphveil.graph import Graph
+from graphveil.data import Graph
 from graphveil.ledger import Ledger
 from graphveil.privacy import Entry, compose, ledger_of, privacy_curve
 
@@ -41,7 +41,7 @@ def grown_data(first: Graph, folder: Path) -> dict[str, Graph]:
 
 def two_units(first: Graph, folder: Path) -> dict[str, Graph]:
     gap().fit(first)
-    gv.MLP(unit="node-owner", epsilon=4.0, delta=1e-5, seed=0, epochs=1).fit(first)
+    gv.MLP(unit="node-record", epsilon=4.0, delta=1e-5, seed=0, epochs=1).fit(first)
     gap(1).fit(first)
     return {"data": first}
 
@@ -59,7 +59,7 @@ def predictions(first: Graph, folder: Path) -> dict[str, Graph]:
         attach(graph.edge_set, name)
     model = gap().fit(first)
     model.predict(others["other"])
-    model.predict(others["apart"], disjoint_edges=True)
+    model.predict(others["apart"], assume_disjoint_edges=True)
     model.predict(others["late"])
     return {"data": first, **others}
 
@@ -76,7 +76,7 @@ _book: list[Ledger] = []  # the durable one, where there is one
 def attach(edge_set: object, name: str) -> None:
     if _book:
         if name not in _book[0].names():
-            for unit in ("undirected-edge", "node-owner"):
+            for unit in ("undirected-edge", "node-record"):
                 _book[0].init(name, unit)
         gv.attach_ledger(edge_set, _book[0].data_set(name))
 

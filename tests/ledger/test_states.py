@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from graphveil.errors import BudgetError, ConfigError, GraphveilError, LedgerError
-from graphveil.ledger import Ledger, places, restore, store
+from graphveil.ledger import Ledger, locations, restore, store
 from graphveil.privacy import Entry, MemoryLedger, UndirectedEdge
 from graphveil.privacy.events import ApproximateDP, Gaussian
 from ledger.conftest import KINDS
@@ -235,7 +235,7 @@ def test_a_server_has_tools_of_its_own(ledger: Ledger, kind: str, tmp_path: Path
         with pytest.raises(ConfigError, match="pg_dump"):
             ledger.backup(tmp_path / "backup")
         with pytest.raises(ConfigError, match="pg_dump"):
-            restore(tmp_path / "backup", ledger.place)
+            restore(tmp_path / "backup", ledger.location)
 
 
 @both
@@ -244,7 +244,7 @@ def test_receipts_are_compared_with_the_ledger(ledger: Ledger) -> None:
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
     (known,) = (vars(one) for one in friends.receipts)
-    assert ledger.lacking([known]) == []
+    assert ledger.missing_receipts([known]) == []
     for change, words in (
         ({"entry": 9}, "no such entry"),
         ({"entry": 0}, "no such entry"),
@@ -252,11 +252,11 @@ def test_receipts_are_compared_with_the_ledger(ledger: Ledger) -> None:
         ({"head": "f" * 64}, "another entry"),
         ({"release": "b"}, "another entry"),
     ):
-        (found,) = ledger.lacking([known | change])
+        (found,) = ledger.missing_receipts([known | change])
         assert words in found.why
     for wrong in ({"entry": "2"}, {"head": None}, {"entry": True}):
         with pytest.raises(GraphveilError, match="receipt is damaged"):
-            ledger.lacking([known | wrong])
+            ledger.missing_receipts([known | wrong])
 
 
 # -- key and version ---------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_a_key_that_was_lost_or_changed_is_found(
     book.init("friends", "undirected-edge", epsilon="1", delta="1e-7", tags=TAGS)
     friends = book.data_set("friends")
     friends.record(entry("a"))
-    with book._store._lines.engine().begin() as line:
+    with book._store._connections.engine().begin() as line:
         fault(line.execution_options(graphveil_writing=True))
     assert any("key" in found.why for found in book.verify())
     if fault is change_key_and_check and kind == "postgresql":
@@ -324,7 +324,7 @@ def test_a_ledger_of_the_first_version_is_taken_over(place: str) -> None:
     book = Ledger(place)
     book.init("friends", "undirected-edge")
     book.data_set("friends").record(entry("a"))
-    with book._store._lines.engine().begin() as line:
+    with book._store._connections.engine().begin() as line:
         line.execute(sa.text("DROP TABLE graphveil_about"))
     book.close()
     again = Ledger(place)
@@ -355,9 +355,9 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
 @both
 def test_an_entry_of_an_unknown_kind_does_not_verify(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge")
-    from graphveil.ledger.rows import Chain
+    from graphveil.ledger.rows import HashChain
 
-    ledger._store.write(lambda line: Chain.locked(line, "friends").add("gift", {"reference": "x"}))
+    ledger._store.write(lambda line: HashChain.locked(line, "friends").add("gift", {"reference": "x"}))
     (found,) = ledger.verify()
     assert (found.entry, "unknown kind 'gift'" in found.why) == (2, True)
     with pytest.raises(LedgerError, match="damaged"):
@@ -370,7 +370,7 @@ def test_a_folder_that_cannot_be_written_is_said_to_be_that(
     def refused(**given: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(places.tempfile, "mkstemp", refused)
+    monkeypatch.setattr(locations.tempfile, "mkstemp", refused)
     with pytest.raises(LedgerError, match=r"cannot be written .Permission denied"):
         Ledger(tmp_path / "ledger.sqlite")
 
@@ -394,21 +394,21 @@ def test_a_name_is_bound_with_the_first_release(ledger: Ledger) -> None:
 
 @both
 def test_data_are_registered_with_the_first_release(ledger: Ledger) -> None:
-    one, other = ledger.recognised(TAGS), ledger.recognised({"edges": "x" * 64})
+    one, other = ledger.find_or_create(TAGS), ledger.find_or_create({"edges": "x" * 64})
     one.check(entry("a"))
-    assert (ledger.names(), len(one), one.holds("a")) == ([], 0, False)
+    assert (ledger.names(), len(one), one.contains("a")) == ([], 0, False)
     other.record(entry("a"))
     one.record(entry("a"))  # its name has been taken meanwhile
     assert (one.name, other.name, ledger.names()) == ("data-2", "data-1", ["data-1", "data-2"])
     assert [receipt.data_set for receipt in one.receipts] == ["data-2"]
-    again = ledger.recognised(TAGS)
+    again = ledger.find_or_create(TAGS)
     again.record(entry("b"))
     assert (again.name, len(again), ledger.verify()) == ("data-2", 2, [])
 
 
 @both
 def test_the_same_data_in_two_processes_get_one_name(ledger: Ledger) -> None:
-    first, second = ledger.recognised(TAGS), ledger.recognised(TAGS)
+    first, second = ledger.find_or_create(TAGS), ledger.find_or_create(TAGS)
     first.record(entry("a"))
     second.record(entry("b"))
     assert (first.name, second.name, len(first)) == ("data-1", "data-1", 2)
@@ -421,7 +421,7 @@ def test_a_name_without_releases_can_be_unbound(ledger: Ledger) -> None:
     friends.record(entry("a"))
     with pytest.raises(ConfigError, match="has releases"):
         ledger.unbind("friends")
-    friends.withdraw("a")
+    friends.refund("a")
     ledger.unbind("friends")
     with pytest.raises(ConfigError, match="bound to no data"):
         ledger.unbind("friends")
@@ -434,13 +434,13 @@ def test_a_name_without_releases_can_be_unbound(ledger: Ledger) -> None:
 
 @both
 def test_a_limit_that_was_lowered_does_not_verify(ledger: Ledger) -> None:
-    from graphveil.ledger.rows import Chain, update_account
+    from graphveil.ledger.rows import HashChain, update_account
 
     ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7")
 
     def lower(line: sa.Connection) -> None:
         limit = {"epsilon": "0.5", "delta": "1e-7"}
-        Chain.locked(line, "friends").add("raise", limit | {"unit": "undirected-edge", "reason": "none"})
+        HashChain.locked(line, "friends").add("raise", limit | {"unit": "undirected-edge", "reason": "none"})
         update_account(line, "friends", "undirected-edge", **limit)
 
     ledger._store.write(lower)
@@ -454,7 +454,7 @@ CALLS: dict[str, Callable[[MemoryLedger], object]] = {
     "record": lambda ledger: ledger.record(Entry("b", "rows", Gaussian(0.1))),
     "check": lambda ledger: ledger.check(Entry("b", "rows", Gaussian(0.1))),
     "commit": lambda ledger: ledger.commit("a"),
-    "withdraw": lambda ledger: ledger.withdraw("a"),
+    "refund": lambda ledger: ledger.refund("a"),
 }
 
 

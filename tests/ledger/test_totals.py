@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from graphveil.ledger import Limit, Total, totals
-from graphveil.ledger.totals import total_of
+from graphveil.ledger import Limit, PrivacyCost, costs
+from graphveil.ledger.costs import total_of
 from graphveil.privacy import Entry, MemoryLedger, UndirectedEdge, compose
 from graphveil.privacy.events import (
     ApproximateDP,
@@ -50,14 +50,16 @@ def test_totals_cost_what_the_book_in_memory_says(name: str) -> None:
         book.record(entry(event, str(number)))
     there, here = book.curve().epsilon(1e-6), total.epsilon(1e-6)
     assert here == pytest.approx(there, rel=1e-9) or here < there  # adding up is a bound too
-    assert Total.from_plain(total.as_plain()) == total
-    assert total.minus(Total.of(entry(events[0]))) == total_of(map(entry, events[1:]))
+    assert PrivacyCost.from_plain(total.as_plain()) == total
+    assert total.minus(PrivacyCost.from_entry(entry(events[0]))) == total_of(map(entry, events[1:]))
 
 
 def test_sums_are_exact() -> None:
-    one = Total.of(entry(Gaussian(0.1)))
-    assert Total().plus(one, 100_000).mu_squared == 100_000 * Fraction(0.1) ** 2
-    assert Total().plus(Total.of(entry(PureDP(0.1), slack=1e-9)), 7).slack == 7 * Fraction(Decimal("1e-9"))
+    one = PrivacyCost.from_entry(entry(Gaussian(0.1)))
+    assert PrivacyCost().plus(one, 100_000).mu_squared == 100_000 * Fraction(0.1) ** 2
+    assert PrivacyCost().plus(
+        PrivacyCost.from_entry(entry(PureDP(0.1), slack=1e-9)), 7
+    ).slack == 7 * Fraction(Decimal("1e-9"))
 
 
 @pytest.mark.parametrize(
@@ -65,17 +67,17 @@ def test_sums_are_exact() -> None:
     [("0.0245", 1, "0.0245"), ("0.1", 3, "0.3"), ("0.7", 10, "7"), ("1e-3", 1000, "1")],
 )
 def test_a_budget_is_never_refused_or_passed_by_a_rounding(single: str, copies: int, limit: str) -> None:
-    one = Total.of(entry(ApproximateDP(float(single))))
+    one = PrivacyCost.from_entry(entry(ApproximateDP(float(single))))
     allowed = Limit(Decimal(limit), Decimal("1e-7"))
-    assert Total().plus(one, copies).fits(allowed)
-    assert not Total().plus(one, copies + 1).fits(allowed)
+    assert PrivacyCost().plus(one, copies).fits(allowed)
+    assert not PrivacyCost().plus(one, copies + 1).fits(allowed)
 
 
 @pytest.mark.parametrize("epsilon", [0.0245, 0.1, 0.5, 1.0, 4.0, 8.0])
 def test_what_is_calibrated_to_a_budget_fits_it(epsilon: float) -> None:
     calibrated, allowed = entry(Gaussian(mu_of(epsilon, 1e-7))), Limit(Decimal(str(epsilon)), Decimal("1e-7"))
-    assert Total.of(calibrated).fits(allowed)
-    assert not Total.of(calibrated).plus(Total.of(calibrated)).fits(allowed)
+    assert PrivacyCost.from_entry(calibrated).fits(allowed)
+    assert not PrivacyCost.from_entry(calibrated).plus(PrivacyCost.from_entry(calibrated)).fits(allowed)
 
 
 ONE_OF_EACH: dict[str, Event] = {
@@ -106,21 +108,21 @@ PAIRS = [
 @pytest.mark.parametrize(("before", "like"), PAIRS)
 def test_room_is_all_that_fits_and_no_more(before: str, like: str) -> None:
     """Of a limit of 3 something is left, whatever was released before and whatever is asked for."""
-    spent, asked = Total.of(entry(ONE_OF_EACH[before])), ONE_OF_EACH[like]
+    spent, asked = PrivacyCost.from_entry(entry(ONE_OF_EACH[before])), ONE_OF_EACH[like]
     limit = Limit(Decimal(3), Decimal("1e-6"))
-    room = spent.room(limit, entry(asked))
-    assert room >= 3 - spent.epsilon(5e-7) - 0.05  # what remains if epsilons are only added
-    assert room < 3
+    remaining_epsilon = spent.remaining_epsilon(limit, entry(asked))
+    assert remaining_epsilon >= 3 - spent.epsilon(5e-7) - 0.05  # what remains if epsilons are only added
+    assert remaining_epsilon < 3
     for factor, expected in ((1.0, True), (1.05, False)):
-        assert spent.plus(of_size(asked, room * factor, 1e-6)).fits(limit) is expected
+        assert spent.plus(of_size(asked, remaining_epsilon * factor, 1e-6)).fits(limit) is expected
 
 
-def of_size(asked: Event, epsilon: float, delta: float) -> Total:
+def of_size(asked: Event, epsilon: float, delta: float) -> PrivacyCost:
     """Return a release like another one, with less noise or more, that has this epsilon."""
-    one = Total.of(entry(asked))
-    if one._adds_up and not one.mu_squared:
+    one = PrivacyCost.from_entry(entry(asked))
+    if one._has_pure_epsilon and not one.mu_squared:
         lost = sum(getattr(part, "delta", 0.0) for part in compose(asked).events)
-        return Total.of(entry(ApproximateDP(epsilon, lost) if lost else PureDP(epsilon)))
+        return PrivacyCost.from_entry(entry(ApproximateDP(epsilon, lost) if lost else PureDP(epsilon)))
     low, high = 0.0, 16.0
     for _ in range(24):
         middle = (low + high) / 2
@@ -129,7 +131,7 @@ def of_size(asked: Event, epsilon: float, delta: float) -> Total:
 
 
 @pytest.mark.parametrize(
-    ("before", "limit", "like", "room"),
+    ("before", "limit", "like", "remaining_epsilon"),
     [
         ([], ("0.5", "1e-6"), PureDP(1.0), 0.5),
         ([PureDP(0.1)] * 2, ("0.3", "0"), PureDP(1.0), 0.1),
@@ -145,28 +147,30 @@ def of_size(asked: Event, epsilon: float, delta: float) -> Total:
         ([], ("3", "1e-6"), Gaussian(1e6), 2.999),
     ],
 )
-def test_room_of_cases(before: list[Event], limit: tuple[str, str], like: Event, room: float) -> None:
-    found = total_of(map(entry, before)).room(Limit(*map(Decimal, limit)), entry(like))
-    assert found == pytest.approx(room, rel=1e-3) and found <= room
+def test_room_of_cases(
+    before: list[Event], limit: tuple[str, str], like: Event, remaining_epsilon: float
+) -> None:
+    found = total_of(map(entry, before)).remaining_epsilon(Limit(*map(Decimal, limit)), entry(like))
+    assert found == pytest.approx(remaining_epsilon, rel=1e-3) and found <= remaining_epsilon
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_what_remains_without_a_release_to_compare_with(name: str) -> None:
-    total, limit = Total.of(entry(ONE_OF_EACH[name])), Limit(Decimal(3), Decimal("1e-6"))
-    room = total.room(limit)
-    assert 1 < room < 3
+    total, limit = PrivacyCost.from_entry(entry(ONE_OF_EACH[name])), Limit(Decimal(3), Decimal("1e-6"))
+    remaining_epsilon = total.remaining_epsilon(limit)
+    assert 1 < remaining_epsilon < 3
     adds_up = name in ("pure", "approximate", "report", "report with delta")
-    more = PureDP(room) if adds_up else Gaussian(mu_of(room, 1e-6) * (1 - 1e-9))
-    assert total.plus(Total.of(entry(more))).fits(limit)
+    more = PureDP(remaining_epsilon) if adds_up else Gaussian(mu_of(remaining_epsilon, 1e-6) * (1 - 1e-9))
+    assert total.plus(PrivacyCost.from_entry(entry(more))).fits(limit)
 
 
 def test_reports_mix_with_every_other_event() -> None:
     """What mixes is a bound: the sum of the reports on top of the others."""
     for name, event in ONE_OF_EACH.items():
         both = total_of([entry(event), entry(LocalReport("label", 0.25))])
-        assert both.epsilon(1e-6) == pytest.approx(Total.of(entry(event)).epsilon(1e-6) + 0.25, abs=1e-3), (
-            name
-        )
+        assert both.epsilon(1e-6) == pytest.approx(
+            PrivacyCost.from_entry(entry(event)).epsilon(1e-6) + 0.25, abs=1e-3
+        ), name
     assert math.isinf(total_of([entry(Gaussian(0.1)), entry(LocalReport("label", math.inf))]).epsilon(1e-6))
 
 
@@ -178,56 +182,61 @@ def test_many_prices_are_composed_in_halves(monkeypatch: pytest.MonkeyPatch) -> 
     accountant._halves.cache_clear()
     together = total.epsilon(1e-6)
     assert accountant._halves.cache_info().misses > 60
-    monkeypatch.setattr(accountant, "MOST_KINDS", 1000)
+    monkeypatch.setattr(accountant, "MAX_KINDS", 1000)
     for kept in (accountant._losses, accountant._cached_curve):
         kept.cache_clear()
-    again = Total.from_plain(total.as_plain())
+    again = PrivacyCost.from_plain(total.as_plain())
     assert again.epsilon(1e-6) == pytest.approx(together, abs=1e-5)
     assert together < sum(0.01 + number * 1e-3 for number in range(60))
-    more = again.plus(Total.of(entry(PureDP(0.7))))
+    more = again.plus(PrivacyCost.from_entry(entry(PureDP(0.7))))
     assert more.epsilon(1e-6) > together
 
 
 def test_the_resolution_of_noise_uses_up_delta() -> None:
     allowed = Limit(Decimal(10), Decimal("1e-7"))
-    assert Total.of(entry(Gaussian(0.1), slack=5e-8)).fits(allowed)
-    assert not Total.of(entry(Gaussian(0.1), slack=1e-7)).fits(allowed)
-    assert math.isinf(Total.of(entry(Gaussian(0.1), slack=2e-7)).epsilon(1e-7))
+    assert PrivacyCost.from_entry(entry(Gaussian(0.1), slack=5e-8)).fits(allowed)
+    assert not PrivacyCost.from_entry(entry(Gaussian(0.1), slack=1e-7)).fits(allowed)
+    assert math.isinf(PrivacyCost.from_entry(entry(Gaussian(0.1), slack=2e-7)).epsilon(1e-7))
 
 
 def test_a_total_without_a_finite_epsilon_fits_no_limit() -> None:
-    total = Total(Fraction(10) ** 14)
+    total = PrivacyCost(Fraction(10) ** 14)
     assert math.isinf(total.epsilon(1e-7))
     assert not total.fits(Limit(Decimal(10**8), Decimal("1e-7")))
 
 
 def test_a_limit_at_delta_zero_takes_pure_releases_alone() -> None:
     allowed = Limit(Decimal(1), Decimal(0))
-    assert Total.of(entry(compose(PureDP(0.5), PureDP(0.5)))).fits(allowed)
-    assert not Total.of(entry(Gaussian(1e-6))).fits(allowed)
+    assert PrivacyCost.from_entry(entry(compose(PureDP(0.5), PureDP(0.5)))).fits(allowed)
+    assert not PrivacyCost.from_entry(entry(Gaussian(1e-6))).fits(allowed)
 
 
 @pytest.mark.parametrize(
     "value", [Fraction(1), Fraction(17), Fraction(1, 3), Fraction(10**9 + 1, 7), Fraction("1e-7")]
 )
 def test_what_is_rounded_for_keeping_errs_on_the_safe_side(value: Fraction) -> None:
-    below, above = (totals._rounded(value, up=up) for up in (False, True))
+    below, above = (costs._rounded(value, up=up) for up in (False, True))
     assert below <= value <= above <= value * Fraction(9, 8) and below >= value * Fraction(7, 8)
 
 
 def test_training_steps_are_composed_anew_only_near_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    composed = list[Total]()
-    real = Total._composed
-    monkeypatch.setattr(Total, "_composed", lambda self, delta: (composed.append(self), real(self, delta))[1])
-    totals._epsilon_of_larger.cache_clear()
-    one, allowed = Total.of(entry(PoissonGaussian(4.0, 0.01, 10))), Limit(Decimal(3), Decimal("1e-6"))
-    assert all(Total().plus(one, copies).fits(allowed) for copies in range(1, 400))
+    composed = list[PrivacyCost]()
+    real = PrivacyCost._composed
+    monkeypatch.setattr(
+        PrivacyCost, "_composed", lambda self, delta: (composed.append(self), real(self, delta))[1]
+    )
+    costs._epsilon_of_larger.cache_clear()
+    one, allowed = (
+        PrivacyCost.from_entry(entry(PoissonGaussian(4.0, 0.01, 10))),
+        Limit(Decimal(3), Decimal("1e-6")),
+    )
+    assert all(PrivacyCost().plus(one, copies).fits(allowed) for copies in range(1, 400))
     assert len(composed) < 60  # a few in the beginning, then eight in a doubling
-    most = max(copies for copies in range(1, 20_000, 500) if Total().plus(one, copies).fits(allowed))
+    most = max(copies for copies in range(1, 20_000, 500) if PrivacyCost().plus(one, copies).fits(allowed))
     assert (
-        real(Total().plus(one, most), Fraction("1e-6"))
+        real(PrivacyCost().plus(one, most), Fraction("1e-6"))
         <= 3
-        < real(Total().plus(one, most + 500), Fraction("1e-6"))
+        < real(PrivacyCost().plus(one, most + 500), Fraction("1e-6"))
     )
 
 
@@ -235,11 +244,11 @@ NEAR = (25, 28, 29)  # times ten steps: a limit ends at the second, which has fo
 
 
 def test_what_is_kept_grants_as_much_as_all_of_it_composed_anew() -> None:
-    totals._epsilon_of_larger.cache_clear()
-    one = Total.of(entry(PoissonGaussian(2.0, 0.05, 10)))
+    costs._epsilon_of_larger.cache_clear()
+    one = PrivacyCost.from_entry(entry(PoissonGaussian(2.0, 0.05, 10)))
     for delta in ("1e-3", "1e-8"):
-        spent = [Total().plus(one, copies)._composed(Fraction(delta)) for copies in NEAR]
+        spent = [PrivacyCost().plus(one, copies)._composed(Fraction(delta)) for copies in NEAR]
         for copies, epsilon in zip(NEAR, spent, strict=True):
             allowed = Limit(Decimal(repr(float(spent[1]))), Decimal(delta))
-            granted = Total().plus(one, copies).fits(allowed)
+            granted = PrivacyCost().plus(one, copies).fits(allowed)
             assert granted == (epsilon <= spent[1]), f"{copies} at {delta}: granted is {granted}"

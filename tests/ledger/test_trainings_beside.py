@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from command import Files, Invoke
 
-from graphveil.ledger import Ledger, Total
+from graphveil.ledger import Ledger, PrivacyCost
 from ledger.conftest import KINDS
 
 UNIT = ("--unit", "undirected-edge", "--epsilon", "0.1", "--delta", "1e-7")
@@ -33,7 +33,7 @@ def limit_of(ledger: Ledger, releases: int) -> dict[str, Decimal]:
     """Return a limit that so many releases like the first one fit into, and no more."""
     (account,) = ledger.accounts("friends")
     assert account.releases == 1
-    fits, exceeds = (Total().plus(account.total, n).epsilon(1e-7) for n in (releases, releases + 1))
+    fits, exceeds = (PrivacyCost().plus(account.total, n).epsilon(1e-7) for n in (releases, releases + 1))
     return {"epsilon": Decimal(f"{(fits + exceeds) / 2:.12f}"), "delta": Decimal("1e-7")}
 
 
@@ -45,7 +45,7 @@ def test_trainings_and_bookings_share_one_budget(
     ledger.init("friends", "undirected-edge")
     train = ("train", "gap", *files.flags, *TRAIN, f"{place}#friends", "--out")
     assert invoke(*train, "first").code == 0
-    (price,) = [
+    (privacy_cost,) = [
         json.dumps({"events": row["events"], "slack": row["slack"]})
         for row in ledger.export("friends")
         if row["kind"] == "reserve"
@@ -53,7 +53,7 @@ def test_trainings_and_bookings_share_one_budget(
     room = 1 + trainings + workers * THREADS * tries - SHORT
     ledger.raise_limit("friends", "undirected-edge", **limit_of(ledger, room), reason="a study")
     seconds = 0.1 if workers < 64 else 4.0
-    bookers = command("ledger.bookers", place, price, workers, THREADS, tries, seconds)
+    bookers = command("ledger.bookers", place, privacy_cost, workers, THREADS, tries, seconds)
     runs = [command("graphveil", *train, f"run-{number}") for number in range(trainings)]
     assert runs[0].stderr is not None
     next(line for line in runs[0].stderr if line.startswith("ledger"))  # of its plan: it is about to book

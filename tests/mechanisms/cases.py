@@ -1,4 +1,4 @@
-"""The case table of all local mechanisms: one of each kind, what it randomises, which budgets are none."""
+"""The case table of all local mechanisms: one of each kind, what it randomizes, which budgets are none."""
 
 import math
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import numpy as np
 from graphveil.mechanisms import (
     AnalyticGaussian,
     Bounds,
+    EvenAllocation,
     FeatureMechanism,
     FeatureRR,
     LabelRR,
@@ -18,15 +19,14 @@ from graphveil.mechanisms import (
     MultiBit,
     PerFeature,
     RecordFeatureRR,
-    Sample,
-    Split,
+    SampledAllocation,
     SubsetSelection,
-    Weights,
+    WeightedAllocation,
 )
 from graphveil.mechanisms.scalar.table import SCALARS, scalar
 
 Arrays = list[np.ndarray]
-THETA = Weights([0.5, 0.3, 0.2])
+THETA = WeightedAllocation([0.5, 0.3, 0.2])
 
 FEATURES: dict[str, Callable[..., FeatureMechanism]] = {
     "multi-bit": partial(MultiBit, m=2),
@@ -40,12 +40,14 @@ FEATURES: dict[str, Callable[..., FeatureMechanism]] = {
 } | {
     f"{name}, {type(way).__name__}": partial(PerFeature, scalar=name, allocation=way)
     for name in SCALARS
-    for way in (Split(), Sample(2), THETA)
+    for way in (EvenAllocation(), SampledAllocation(2), THETA)
 }
 BIASED = {"feature-rr, paper", "feature-rr, ceil"}
 ENUMERABLE = ["multi-bit", "one bit", *(name for name in FEATURES if name.startswith("feature-rr"))]
 ENUMERABLE += [
-    f"{name}, {way}" for name in ("duchi", "three-outputs") for way in ("Split", "Sample", "Weights")
+    f"{name}, {way}"
+    for name in ("duchi", "three-outputs")
+    for way in ("EvenAllocation", "SampledAllocation", "WeightedAllocation")
 ]
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from contracts import laws
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian, choose_sampler
 from graphveil.mechanisms.additive import _box_muller

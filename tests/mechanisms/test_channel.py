@@ -8,7 +8,7 @@ import pytest
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Bins, Duchi, ThreeOutputs
 from graphveil.mechanisms._channel import TOTAL, Channel, Sampler
-from graphveil.mechanisms._draws import Place
+from graphveil.mechanisms._draws import ExtraWords
 
 from .fits import fits, stream
 
@@ -48,14 +48,14 @@ def test_no_two_counts_of_a_column_are_further_apart_than_the_budget(name: str) 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
 def test_the_counts_are_those_of_the_law(name: str, epsilon: float) -> None:
     law = TABLES[name](epsilon)
-    realised = np.array(law.channel.counts, dtype=np.float64) / TOTAL
-    assert np.abs(realised - law.table).max() < 1e-12 / min(1.0, epsilon)
+    realized = np.array(law.channel.counts, dtype=np.float64) / TOTAL
+    assert np.abs(realized - law.table).max() < 1e-12 / min(1.0, epsilon)
     assert law.channel.loss == pytest.approx(epsilon, abs=1e-9)
 
 
 def test_more_than_64_bits_resolve_is_refused() -> None:
     with pytest.raises(ConfigError, match="below what 64 bits resolve"):
-        Channel.of(Duchi(1e-9).table, 1e-12)
+        Channel.from_probabilities(Duchi(1e-9).table, 1e-12)
 
 
 @pytest.mark.parametrize("law", [Duchi(1.0), ThreeOutputs(2.0), Bins(3.0, 5), Bins(1.0, 200)], ids=str)
@@ -82,8 +82,8 @@ def test_a_word_at_its_threshold_reads_on() -> None:
     words = np.array([[limit[at] - 2, limit[at], limit[at] + 2]], dtype=np.uint32)
     inputs = np.full((1, 3), t)
     for more, tie in ((int(rest[at]) - 1, slot), (int(rest[at]), int(other[at]))):
-        place = Place(Fixed(more << 32), np.zeros(1, dtype=np.int64), 3)
-        assert sampler.cross(inputs, words, place).tolist() == [[slot, tie, int(other[at])]]
+        place = ExtraWords(Fixed(more << 32), np.zeros(1, dtype=np.int64), 3)
+        assert sampler.sample_outputs(inputs, words, place).tolist() == [[slot, tie, int(other[at])]]
 
 
 @pytest.mark.parametrize("law", [Duchi(1.0), ThreeOutputs(2.0), Bins(1.0, 5)], ids=str)
@@ -92,7 +92,9 @@ def test_samples_follow_the_table(law: Duchi | ThreeOutputs | Bins) -> None:
     for t, probabilities in enumerate(law.table):
         draws = stream(t)
         words = draws.words(rows, words_per_row=width // 2).view("<u4")
-        out = Sampler((law.channel,)).cross(np.full((1000, width), t), words, Place(draws, rows, width))
+        out = Sampler((law.channel,)).sample_outputs(
+            np.full((1000, width), t), words, ExtraWords(draws, rows, width)
+        )
         fits(np.bincount(out.reshape(-1), minlength=len(probabilities)), probabilities, seen=0.1)
 
 
@@ -101,7 +103,9 @@ def test_several_channels_keep_to_themselves() -> None:
     sampler = Sampler(tuple(law.channel for law in laws))
     rows, draws = np.arange(300_000), stream()
     words = draws.words(rows, words_per_row=2).view("<u4")[:, :3]
-    out = sampler.cross(np.ones((len(rows), 3), dtype=np.int64), words, Place(draws, rows, 3), sampler.starts)
+    out = sampler.sample_outputs(
+        np.ones((len(rows), 3), dtype=np.int64), words, ExtraWords(draws, rows, 3), sampler.starts
+    )
     for column, law in enumerate(laws):
         fits(np.bincount(out[:, column], minlength=law.k), law.table[1], seen=0.3)
 

@@ -1,62 +1,64 @@
-"""Claims and the words for unit node-features."""
+"""Claims and the words for unit local-attributes."""
 
 import math
 
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.mechanisms import NOT_COLLECTED, NOT_RANDOMISED, Claim, node_features_statement
+from graphveil.mechanisms import NOT_COLLECTED, NOT_RANDOMIZED, LocalDPClaim, node_features_statement
 from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.scalar.table import scalar
 
 # guarantees.md, section 7.
 TEXT = (
-    "Each node's features are randomised on their own at eps_x = {} and its label at eps_y = {} (total {}; "
+    "Each node's features are randomized on their own at eps_x = {} and its label at eps_y = {} (total {}; "
     "inf = not protected). Edges, identities and test labels (used in the clear for the test score) are not "
     "protected. "
-    "This process held the raw data; the guarantee is about what leaves the randomiser."
+    "This process held the raw data; the guarantee is about what leaves the randomizer."
 )
 
 
 @pytest.mark.parametrize(
     ("x", "y", "figures"),
     [
-        (Claim(1.0), Claim(0.5), ("1", "0.5", "1.5")),
-        (Claim(0.1), Claim(0.2), ("0.1", "0.2", "0.3")),
-        (Claim(1.0), NOT_RANDOMISED, ("1", "inf", "inf")),
-        (NOT_COLLECTED, Claim(3.0), ("0", "3", "3")),
-        (Claim(1.00000049), Claim(1000.0), ("1.00000049", "1000", "1001.00000049")),
-        (Claim(1e-7), Claim(1e-7), ("1e-7", "1e-7", "2e-7")),
+        (LocalDPClaim(1.0), LocalDPClaim(0.5), ("1", "0.5", "1.5")),
+        (LocalDPClaim(0.1), LocalDPClaim(0.2), ("0.1", "0.2", "0.3")),
+        (LocalDPClaim(1.0), NOT_RANDOMIZED, ("1", "inf", "inf")),
+        (NOT_COLLECTED, LocalDPClaim(3.0), ("0", "3", "3")),
+        (LocalDPClaim(1.00000049), LocalDPClaim(1000.0), ("1.00000049", "1000", "1001.00000049")),
+        (LocalDPClaim(1e-7), LocalDPClaim(1e-7), ("1e-7", "1e-7", "2e-7")),
     ],
 )
-def test_the_words_are_those_of_the_contract(x: Claim, y: Claim, figures: tuple[str, ...]) -> None:
+def test_the_words_are_those_of_the_contract(
+    x: LocalDPClaim, y: LocalDPClaim, figures: tuple[str, ...]
+) -> None:
     assert node_features_statement(x, y) == TEXT.format(*figures)
 
 
 def test_a_delta_is_named() -> None:
-    text = node_features_statement(Claim(1.0, 1e-10), Claim(1.0))
+    text = node_features_statement(LocalDPClaim(1.0, 1e-10), LocalDPClaim(1.0))
     assert "with delta = 1e-10, which is weaker" in text
     assert text.startswith(TEXT.format("1", "1", "2"))
 
 
 def test_deviations_come_first() -> None:
-    text = node_features_statement(Claim(1.0, 0.0, ("real-valued sampler",)), NOT_COLLECTED)
+    text = node_features_statement(LocalDPClaim(1.0, 0.0, ("real-valued sampler",)), NOT_COLLECTED)
     assert text.startswith(
         "NOT A VALID GUARANTEE. Known deviations: real-valued sampler. It would read: Each"
     )
 
 
 def test_on_devices_nobody_held_the_raw_data() -> None:
-    text = node_features_statement(Claim(1.0), Claim(1.0), on_devices=True)
+    text = node_features_statement(LocalDPClaim(1.0), LocalDPClaim(1.0), on_clients=True)
     assert "held the raw data" not in text
-    assert text.endswith("Each node's own device ran the randomiser; the guarantee is about what leaves it.")
+    assert text.endswith("Each node's own device ran the randomizer; the guarantee is about what leaves it.")
 
 
 def test_claims_add_up() -> None:
-    both = Claim(1.0, 1e-5, ("a",)) + Claim(math.inf, 1e-6, ("b", "a"))
-    assert both == Claim(math.inf, 1e-5 + 1e-6, ("a", "b"))
+    both = LocalDPClaim(1.0, 1e-5, ("a",)) + LocalDPClaim(math.inf, 1e-6, ("b", "a"))
+    assert both == LocalDPClaim(math.inf, 1e-5 + 1e-6, ("a", "b"))
     assert not both.certified
-    assert Claim(1.0).certified
+    assert LocalDPClaim(1.0).certified
 
 
 def test_laws_of_different_kinds_are_infinitely_far_apart() -> None:

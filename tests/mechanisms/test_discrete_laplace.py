@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import discrete_laplace
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace, sigma_of

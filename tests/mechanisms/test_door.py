@@ -9,7 +9,7 @@ from graphveil import mechanisms
 
 
 def test_every_public_name_has_a_home_and_is_documented() -> None:
-    assert set(mechanisms._HOMES) == set(mechanisms.__all__)
+    assert set(mechanisms._LAZY_IMPORTS) == set(mechanisms.__all__)
     assert dir(mechanisms) == sorted(mechanisms.__all__)
     for name in mechanisms.__all__:
         assert getattr(mechanisms, name).__doc__

@@ -5,7 +5,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.mechanisms._draws import Place, below, halves, round_up_or_down, row_blocks, subsets
+from graphveil.mechanisms._draws import (
+    ExtraWords,
+    halves,
+    round_up_or_down,
+    row_blocks,
+    subsets,
+    uniform_below,
+)
 
 from .fits import fits, stream
 
@@ -13,10 +20,10 @@ from .fits import fits, stream
 def test_below_is_the_high_part_of_a_product_of_128_bits() -> None:
     words = stream().words(np.arange(1000), words_per_row=2).reshape(-1)
     for bound in (1, 2, 7, 602, 2**31 - 1, 2**31):
-        assert below(words, bound).tolist() == [int(word) * bound >> 64 for word in words.tolist()]
+        assert uniform_below(words, bound).tolist() == [int(word) * bound >> 64 for word in words.tolist()]
 
 
-def test_rounding_goes_to_the_two_neighbours_with_the_position_as_expectation() -> None:
+def test_rounding_goes_to_the_two_neighbors_with_the_position_as_expectation() -> None:
     words = halves(stream().words(np.arange(1_000_000), words_per_row=1)[:, 0])[0]
     rounded = round_up_or_down(np.full(len(words), 2.3), words)
     fits(np.bincount(rounded, minlength=5), np.array([0, 0, 0.7, 0.3, 0]))
@@ -52,12 +59,12 @@ def test_a_subset_of_all_is_all() -> None:
 
 def test_every_value_has_blocks_of_its_own_for_more() -> None:
     draws = stream()
-    place = Place(draws, np.array([5, 9]), 3)
+    place = ExtraWords(draws, np.array([5, 9]), 3)
     more = [place.more(np.arange(6), attempt) for attempt in range(3)]
     first = draws.words(np.array([5, 9]), words_per_row=8).reshape(-1)
     drawn = np.concatenate([*more, first])
     assert np.unique(drawn).size == drawn.size
-    column = Place(draws, np.array([5, 9]), 1, first=2)
+    column = ExtraWords(draws, np.array([5, 9]), 1, first=2)
     assert column.more(np.arange(2)).tolist() == more[0][[2, 5]].tolist()
 
 

@@ -1,4 +1,4 @@
-"""Randomised response on slots: golden values, its loss in whole numbers, and its law on small graphs."""
+"""Randomized response on slots: golden values, its loss in whole numbers, and its law on small graphs."""
 
 import math
 from decimal import Decimal, localcontext
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError
-from graphveil.mechanisms._marks import TOTAL
-from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.mechanisms._bernoulli import TOTAL
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 
 EPSILONS = (1e-6, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0, 50.0, 1000.0)
 SHARES = (1.0, 0.5, 0.01, 1e-9, 0.0)
@@ -30,7 +30,7 @@ TRUE_SHARE = {1: 0.0039, 2: 0.0105, 4: 0.0730, 6: 0.368, 8: 0.811, 10: 0.969}
 
 @pytest.mark.parametrize("epsilon", FLIPS)
 def test_golden_flips_of_cora(epsilon: int) -> None:
-    flip, edges, others = EdgeResponse(epsilon).flip, 5278, 3_660_000
+    flip, edges, others = EdgeRandomizedResponse(epsilon).flip, 5278, 3_660_000
     assert flip == pytest.approx(FLIPS[epsilon], abs=5e-11)
     out = edges * (1 - flip) + others * flip
     assert out == pytest.approx(EDGES_OUT[epsilon], abs=0.005)
@@ -46,12 +46,12 @@ def test_golden_flips_of_cora(epsilon: int) -> None:
     ],
 )
 def test_golden_shares_of_arr(epsilon: float, share: float, keep: float, add: float) -> None:
-    response = EdgeResponse(epsilon, share)
+    response = EdgeRandomizedResponse(epsilon, share)
     assert response.keep / TOTAL == pytest.approx(keep, rel=1e-7)
     assert response.add / TOTAL == pytest.approx(add, rel=1e-7)
 
 
-def largest_loss(response: EdgeResponse) -> Decimal:
+def largest_loss(response: EdgeRandomizedResponse) -> Decimal:
     """Return the largest log ratio of an answer's probabilities, from the whole numbers that are drawn by."""
     keep, add = response.keep, response.add
     with localcontext(prec=80):
@@ -64,8 +64,8 @@ def largest_loss(response: EdgeResponse) -> Decimal:
 
 
 def keeps_its_budget(epsilon: float, share: float) -> None:
-    """No answer is more than e^epsilon times as likely for one of two neighbours, in exact arithmetic."""
-    response = EdgeResponse(epsilon, share)
+    """No answer is more than e^epsilon times as likely for one of two neighbors, in exact arithmetic."""
+    response = EdgeRandomizedResponse(epsilon, share)
     if response.keep or response.add:
         assert largest_loss(response) <= Decimal(epsilon), f"loses more than epsilon={epsilon}"
 
@@ -80,12 +80,12 @@ def test_no_answer_loses_more_than_epsilon(epsilon: float, share: float) -> None
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-17, 1e-6])
 def test_estimates_at_a_tiny_epsilon_deviate_by_its_inverse(epsilon: float) -> None:
-    assert EdgeResponse(epsilon).estimate_deviation() == pytest.approx(1 / epsilon)
+    assert EdgeRandomizedResponse(epsilon).estimate_deviation() == pytest.approx(1 / epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 20.0])
 def test_all_of_epsilon_is_used(epsilon: float) -> None:
-    assert float(largest_loss(EdgeResponse(epsilon))) == pytest.approx(epsilon, rel=1e-9)
+    assert float(largest_loss(EdgeRandomizedResponse(epsilon))) == pytest.approx(epsilon, rel=1e-9)
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(1.0, 1.0), (2.0, 0.5), (0.3, 1.0), (1.0, 0.05)])
@@ -95,7 +95,7 @@ def test_every_graph_is_drawn_as_often_as_brute_force_says(epsilon: float, share
 
 def follows_its_law(epsilon: float, share: float, repeats: int = 20_000) -> None:
     """Compare with the product of all slots' probabilities, over all graphs of four nodes."""
-    response, stream = EdgeResponse(epsilon, share), RowStream(bytes(31) + b"g")
+    response, stream = EdgeRandomizedResponse(epsilon, share), RowStream(bytes(31) + b"g")
     edges = (EDGES + SLOTS * np.arange(repeats)[:, None]).reshape(-1)  # one graph after the other
     found = response.draw(stream, edges, 0, SLOTS * repeats)
     codes = np.zeros(repeats, dtype=np.int64)
@@ -115,8 +115,8 @@ def test_one_edge_moves_its_own_slot_alone() -> None:
 
 
 def moves_one_slot() -> None:
-    """Neighbours draw the same noise: with one key they differ in the slot that differs, or nowhere."""
-    response = EdgeResponse(1.0)
+    """Neighbors draw the same noise: with one key they differ in the slot that differs, or nowhere."""
+    response = EdgeRandomizedResponse(1.0)
     for seed in range(60):
         stream, slot = RowStream(seed.to_bytes(32, "big")), seed * 7 % 400
         edges = np.arange(0, 400, 9)
@@ -126,7 +126,7 @@ def moves_one_slot() -> None:
 
 
 def test_any_partition_draws_the_same() -> None:
-    response, stream, edges = EdgeResponse(0.5), RowStream(bytes(32)), np.arange(3, 1000, 11)
+    response, stream, edges = EdgeRandomizedResponse(0.5), RowStream(bytes(32)), np.arange(3, 1000, 11)
     parts = [
         response.draw(stream, edges[(edges >= start) & (edges < stop)], start, stop)
         for start, stop in ((0, 100), (100, 101), (101, 1000))
@@ -135,7 +135,7 @@ def test_any_partition_draws_the_same() -> None:
 
 
 def test_the_estimate_of_a_slot_is_unbiased_with_the_stated_variance() -> None:
-    q = EdgeResponse(1.3).flip
+    q = EdgeRandomizedResponse(1.3).flip
     for truth in (0, 1):
         said = np.array([0.0, 1.0])
         chance = np.array([1 - q, q]) if truth == 0 else np.array([q, 1 - q])
@@ -143,24 +143,24 @@ def test_the_estimate_of_a_slot_is_unbiased_with_the_stated_variance() -> None:
         mean = float((chance * estimates).sum())
         assert mean == pytest.approx(truth)
         deviation = float(np.sqrt((chance * (estimates - mean) ** 2).sum()))
-        assert deviation == pytest.approx(EdgeResponse(1.3).estimate_deviation())
+        assert deviation == pytest.approx(EdgeRandomizedResponse(1.3).estimate_deviation())
 
 
 @pytest.mark.parametrize(("epsilon", "share"), [(0.0, 1.0), (math.inf, 1.0), (math.nan, 1.0), (1.0, 1.5)])
 def test_numbers_out_of_range_are_refused(epsilon: float, share: float) -> None:
     with pytest.raises(ConfigError):
-        EdgeResponse(epsilon, share)
+        EdgeRandomizedResponse(epsilon, share)
 
 
 def test_edges_outside_the_range_are_refused() -> None:
     with pytest.raises(ConfigError, match="range"):
-        EdgeResponse(1.0).draw(RowStream(bytes(32)), np.array([5]), 0, 5)
+        EdgeRandomizedResponse(1.0).draw(RowStream(bytes(32)), np.array([5]), 0, 5)
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 20.0, 60.0])
 @pytest.mark.parametrize("share", [0.0, 1e-300, 1e-20, 2.0**-65, 2.0**-64, 3e-19, 2.0**-62, 1e-10, 0.3, 1.0])
 def test_no_share_lets_a_ratio_exceed_its_bound(epsilon: float, share: float) -> None:
-    response = EdgeResponse(epsilon, share=share)
+    response = EdgeRandomizedResponse(epsilon, share=share)
     keep, add = Fraction(response.keep, TOTAL), Fraction(response.add, TOTAL)
     with localcontext(prec=60):
         bound = Fraction(Decimal(epsilon).exp()) * (1 + Fraction(1, 10**50))

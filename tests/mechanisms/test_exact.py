@@ -6,7 +6,7 @@ import pytest
 from contracts.laws import FALSE_ALARM
 from scipy import stats
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 from graphveil.mechanisms import DiscreteGaussian, _exact
 
 KEY = bytes(range(32))

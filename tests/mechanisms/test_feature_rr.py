@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.mechanisms import Bins, Duchi, FeatureRR, Split, Weights
+from graphveil.mechanisms import Bins, Duchi, EvenAllocation, FeatureRR, WeightedAllocation
 from graphveil.mechanisms.local.feature_rr import best_bins
 
 from .fits import fits, stream
@@ -149,7 +149,7 @@ def test_two_bins_are_duchi() -> None:
 @pytest.mark.parametrize("mode", ["ceil", "stochastic"])
 def test_reports_follow_the_law(mode: str) -> None:
     law, z = (
-        FeatureRR(epsilon=3.0, dim=3, k=4, mode=mode, allocation=Weights([0.6, 0.3, 0.1])),
+        FeatureRR(epsilon=3.0, dim=3, k=4, mode=mode, allocation=WeightedAllocation([0.6, 0.3, 0.1])),
         [0.0, 0.3, 1.0],
     )
     reports = law.perturb(np.tile([z], (700_000, 1)), stream=stream())
@@ -173,7 +173,7 @@ def test_the_paper_s_decoding_reads_a_bin_as_its_upper_end() -> None:
 
 
 def test_a_weight_of_zero_tells_nothing_and_has_no_unbiased_estimate() -> None:
-    theta = Weights([1.0, 0.0])
+    theta = WeightedAllocation([1.0, 0.0])
     with pytest.raises(ConfigError, match="no unbiased estimate"):
         FeatureRR(epsilon=1.0, dim=2, k=3, allocation=theta)
     law = FeatureRR(epsilon=1.0, dim=2, k=4, mode="ceil", decode="naive", allocation=theta)
@@ -199,4 +199,4 @@ def test_parameters_outside_their_range_are_refused(wrong: dict) -> None:
 
 
 def test_equal_budgets_share_one_table() -> None:
-    assert len(set(FeatureRR(epsilon=1.0, dim=500, allocation=Split()).features)) == 1
+    assert len(set(FeatureRR(epsilon=1.0, dim=500, allocation=EvenAllocation()).features)) == 1

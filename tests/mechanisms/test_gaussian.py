@@ -7,7 +7,7 @@ import pytest
 from contracts import laws
 
 from graphveil.errors import ConfigError
-from graphveil.mechanisms import AnalyticGaussian, Claim, analytic_sigma
+from graphveil.mechanisms import AnalyticGaussian, LocalDPClaim, analytic_sigma
 from graphveil.privacy.gaussian import delta_of
 
 from .fits import stream
@@ -16,7 +16,7 @@ from .fits import stream
 class Unkeyed:
     """A device's words, which have no key."""
 
-    def serve(self, rows: np.ndarray) -> None:
+    def reserve_rows(self, rows: np.ndarray) -> None:
         """Serve anything."""
 
 
@@ -41,7 +41,7 @@ def test_golden_values(epsilon: float, delta: float, sensitivity: float, sigma: 
 def test_the_noise_is_enough_for_any_two_vectors(epsilon: float) -> None:
     law = AnalyticGaussian(epsilon=epsilon, dim=50, delta=1e-8)
     assert delta_of(epsilon, math.sqrt(50) / law.sigma) <= 1e-8 / 1.001
-    assert law.claim == Claim(epsilon, 1e-8)
+    assert law.claim == LocalDPClaim(epsilon, 1e-8)
     corners = law.perturb(np.array([[0.0] * 50, [1.0] * 50]), stream=stream()).values * law._steps
     assert (corners == np.rint(corners)).all(), "outputs lie on the grid"
 

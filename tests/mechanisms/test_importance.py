@@ -6,8 +6,14 @@ import sys
 import numpy as np
 import pytest
 
-from graphveil.errors import ConfigError, MissingDependencyError, NeverError
-from graphveil.mechanisms import FeatureRR, Weights, permutation_importance, public_weights, shap_importance
+from graphveil.errors import ConfigError, MissingDependencyError, UnsupportedGuaranteeError
+from graphveil.mechanisms import (
+    FeatureRR,
+    WeightedAllocation,
+    permutation_importance,
+    public_weights,
+    shap_importance,
+)
 from graphveil.mechanisms.local.importance import combined, shares
 
 W = np.array([[1.0, 0.0], [-2.0, 1.0], [0.0, 0.0], [0.5, -3.0]])  # the third feature does nothing
@@ -31,7 +37,7 @@ def test_combined_scores_are_equation_7_and_do_not_add_up_to_one() -> None:
     assert raw.sum() == pytest.approx(0.5 + 0.5 * (16 * (beta.min() + beta.max()) - 1))
     assert abs(raw.sum() - 1) > 0.1
     with pytest.raises(ConfigError, match="theta adds up to"):
-        Weights(raw)
+        WeightedAllocation(raw)
     assert math.fsum(public_weights(alpha, beta, public_records=True).theta) == pytest.approx(1)
 
 
@@ -52,7 +58,7 @@ def test_important_features_that_tell_little_get_most() -> None:
     assert public_weights([9.0, 1], [0.0, 1], public_records=True, gamma=0).theta == (1.0, 0.0)
 
 
-def test_scores_are_averaged_over_the_public_records_before_they_are_normalised() -> None:
+def test_scores_are_averaged_over_the_public_records_before_they_are_normalized() -> None:
     rng = np.random.default_rng(2)
     importance, sensitivity = rng.normal(size=(2, 30, 5))
     alpha, beta = shares(importance).mean(axis=0), shares(sensitivity).mean(axis=0)
@@ -70,7 +76,7 @@ def test_masking_that_changes_nothing_weighs_by_importance_alone() -> None:
 
 def test_weights_from_private_records_are_refused() -> None:
     for word in (False, None, 1):
-        with pytest.raises(NeverError, match="computed from private records depend on them"):
+        with pytest.raises(UnsupportedGuaranteeError, match="computed from private records depend on them"):
             public_weights([[1.0, 2.0]], public_records=word)
     with pytest.raises(TypeError, match="public_records"):
         public_weights([[1.0, 2.0]])  # type: ignore[call-arg]

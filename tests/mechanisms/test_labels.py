@@ -1,4 +1,4 @@
-"""Randomised response on labels: golden values, transition, frequencies, and words that are counted."""
+"""Randomized response on labels: golden values, transition, frequencies, and words that are counted."""
 
 import math
 from decimal import Decimal, localcontext

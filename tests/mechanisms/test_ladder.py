@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from graphveil._random import RowStream
-from graphveil.mechanisms import _ladder
-from graphveil.mechanisms._ladder import Ladder, under
-from graphveil.mechanisms._marks import TOTAL
+from graphveil._util.random import RowStream
+from graphveil.mechanisms import _level_sampler
+from graphveil.mechanisms._bernoulli import TOTAL
+from graphveil.mechanisms._level_sampler import LevelSampler, under
 
 RNG = np.random.default_rng(0)
 COUNTS = {
@@ -21,18 +21,18 @@ COUNTS = {
 def test_first_bits_decide_as_whole_words_do(
     counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ladder = Ladder(counts, lowest=2)
+    ladder = LevelSampler(counts, lowest=2)
     ends = np.array([ladder.words_from(2 + k) for k in range(len(counts))], dtype=object)
     near = [int(end) + step for end in ends for step in (-1, 0) if 0 <= end + step < ladder.total]
     words = np.array([*near, *RNG.integers(ladder.total, size=500, dtype=np.uint64)], dtype=np.uint64)
     expected = [1 + sum(int(word) < end for end in ends) for word in words]
     for few in (0, 1 << 20):
-        monkeypatch.setattr(_ladder, "_FEW", few)
+        monkeypatch.setattr(_level_sampler, "_FEW", few)
         assert ladder.levels(words).tolist() == expected
 
 
 def test_drawn_levels_are_as_likely_as_they_have_words() -> None:
-    drawn = Ladder((3, 1, 9), lowest=1).draw(RowStream(bytes(32)), np.arange(26_000), 5)
+    drawn = LevelSampler((3, 1, 9), lowest=1).draw(RowStream(bytes(32)), np.arange(26_000), 5)
     seen = np.bincount(drawn)[1:]
     assert np.abs(seen - [6000, 2000, 18_000]).max() < 300
 

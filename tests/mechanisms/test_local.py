@@ -6,19 +6,19 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from graphveil.errors import ConfigError, GraphError, NeverError, ReleaseError
+from graphveil.errors import ConfigError, GraphError, ReleaseError, UnsupportedGuaranteeError
 from graphveil.mechanisms import (
     Bounds,
-    Claim,
+    EvenAllocation,
     FeatureMechanism,
     FeatureRR,
+    LDPReports,
+    LocalDPClaim,
     LocalNoise,
     MultiBit,
     PerFeature,
-    Reports,
-    Sample,
-    Split,
-    Weights,
+    SampledAllocation,
+    WeightedAllocation,
 )
 from graphveil.mechanisms.local import allocation
 
@@ -38,7 +38,7 @@ from .cases import (
 from .fits import stream
 
 
-def same(one: Reports, other: Reports) -> bool:
+def same(one: LDPReports, other: LDPReports) -> bool:
     pairs = zip(said(one), said(other), strict=True)
     return all(part.tolist() == again.tolist() for part, again in pairs)
 
@@ -116,8 +116,8 @@ def test_shapes_that_do_not_fit_are_refused(name: str) -> None:
         with pytest.raises(GraphError, match="do not fit"):
             law.perturb(x, stream=stream())
     reports = law.perturb(records(4), stream=stream())
-    wrong = [Reports(reports.values[:, :1], reports.indices), Reports(reports.values[0], None)]
-    wrong.append(Reports(reports.values, np.zeros((4, 3), np.int32) if reports.indices is None else None))
+    wrong = [LDPReports(reports.values[:, :1], reports.indices), LDPReports(reports.values[0], None)]
+    wrong.append(LDPReports(reports.values, np.zeros((4, 3), np.int32) if reports.indices is None else None))
     for report in wrong:
         with pytest.raises(GraphError, match="not this mechanism's"):
             law.estimate(report)
@@ -136,7 +136,7 @@ def test_no_noise_leaves_the_features(name: str) -> None:
     law, x = made(name, math.inf, Bounds(-1.0, 1.0)), records(20).astype(np.float32)
     assert law.estimate(law.perturb(x, stream=stream())) == pytest.approx(x, abs=1e-6)
     assert not law.variance(x).any()
-    assert law.claim == Claim(math.inf)
+    assert law.claim == LocalDPClaim(math.inf)
 
 
 @pytest.mark.parametrize("name", FEATURES)
@@ -226,12 +226,12 @@ def test_the_whole_vector_keeps_the_budget(name: str) -> None:
 
 
 def test_a_budget_for_every_feature_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Split, "budgets", lambda self, epsilon, dim: np.full(dim, epsilon))
+    monkeypatch.setattr(EvenAllocation, "budgets", lambda self, epsilon, dim: np.full(dim, epsilon))
     with pytest.raises(AssertionError, match=r"spends 3\.0+ of a budget of 1.0"):
         keeps_the_budget(FeatureRR(epsilon=1.0, dim=3))
     monkeypatch.setattr(PerFeature, "samples", 1)
     with pytest.raises(AssertionError, match="a record spends"):
-        law = PerFeature(epsilon=1.0, dim=3, scalar="duchi", allocation=Sample(3))
+        law = PerFeature(epsilon=1.0, dim=3, scalar="duchi", allocation=SampledAllocation(3))
         monkeypatch.setattr(PerFeature, "samples", 3)  # three are drawn, each at the budget of one
         keeps_the_budget(law)
 
@@ -239,7 +239,7 @@ def test_a_budget_for_every_feature_would_be_noticed(monkeypatch: pytest.MonkeyP
 def test_weights_that_are_accepted_keep_the_budget() -> None:
     for theta in ([0.5, 0.3, 0.2], [0.9, 0.5, 0.3]):
         try:
-            weights = Weights(theta)
+            weights = WeightedAllocation(theta)
         except ConfigError:
             assert sum(theta) > 1
             continue
@@ -249,9 +249,9 @@ def test_weights_that_are_accepted_keep_the_budget() -> None:
 def test_a_theta_that_spends_more_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocation, "_ROUNDING", math.inf)
     monkeypatch.setattr(
-        Weights, "budgets", lambda self, epsilon, dim: epsilon * np.array(self.theta), raising=True
+        WeightedAllocation, "budgets", lambda self, epsilon, dim: epsilon * np.array(self.theta), raising=True
     )
-    law = FeatureRR(epsilon=1.0, dim=3, allocation=Weights([0.9, 0.5, 0.3]))
+    law = FeatureRR(epsilon=1.0, dim=3, allocation=WeightedAllocation([0.9, 0.5, 0.3]))
     with pytest.raises(AssertionError, match=r"spends 1\.7"):
         keeps_the_budget(law)
 
@@ -259,44 +259,44 @@ def test_a_theta_that_spends_more_would_be_noticed(monkeypatch: pytest.MonkeyPat
 # -- budgets, bounds and streams ----------------------------------------------------------------------------
 
 
-def test_weights_must_be_normalised_public_and_one_a_feature() -> None:
+def test_weights_must_be_normalized_public_and_one_a_feature() -> None:
     for theta in ([0.5, 0.6], [0.3, 0.3, 0.3], [1.0 + 1e-6]):
         with pytest.raises(ConfigError, match="theta adds up to"):
-            Weights(theta)
+            WeightedAllocation(theta)
     for theta in ([-0.5, 1.5], [math.nan, 1.0], [], "ab", [[1.0], [1.0, 2.0]]):
         with pytest.raises(ConfigError, match="theta must be a list"):
-            Weights(theta)
-    with pytest.raises(NeverError, match="one row per record"):
-        Weights([[0.5, 0.5], [0.9, 0.1]])
+            WeightedAllocation(theta)
+    with pytest.raises(UnsupportedGuaranteeError, match="one row per record"):
+        WeightedAllocation([[0.5, 0.5], [0.9, 0.1]])
     with pytest.raises(ConfigError, match="2 weights and there are 3"):
-        FeatureRR(epsilon=1.0, dim=3, allocation=Weights([0.5, 0.5]))
+        FeatureRR(epsilon=1.0, dim=3, allocation=WeightedAllocation([0.5, 0.5]))
     with pytest.raises(ConfigError, match="all scores are zero"):
-        Weights.linear([0.0, 0.0])
+        WeightedAllocation.linear([0.0, 0.0])
 
 
 def test_weights_from_scores_add_up_to_one() -> None:
-    # Equation 7 of HeteroRR as printed does not: gamma + (1 - gamma)(d (min + max) - 1), normalised here.
+    # Equation 7 of HeteroRR as printed does not: gamma + (1 - gamma)(d (min + max) - 1), normalized here.
     beta = np.random.default_rng(0).dirichlet(np.ones(16))
     alpha = np.random.default_rng(1).dirichlet(np.ones(16))
     raw = 0.5 * alpha + 0.5 * (beta.min() + beta.max() - beta)
     assert raw.sum() == pytest.approx(0.5 + 0.5 * (16 * (beta.min() + beta.max()) - 1))
     with pytest.raises(ConfigError, match="theta adds up to"):
-        Weights(raw)
-    assert Weights.linear(raw).theta == pytest.approx(raw / raw.sum())
+        WeightedAllocation(raw)
+    assert WeightedAllocation.linear(raw).theta == pytest.approx(raw / raw.sum())
 
 
 def test_cube_roots_have_the_least_weighted_error() -> None:
     w = np.array([8.0, 1.0, 0.2])
-    best = (w / np.array(Weights.cube_root(w).theta) ** 2).sum()
+    best = (w / np.array(WeightedAllocation.cube_root(w).theta) ** 2).sum()
     for seed in range(200):
         theta = np.random.default_rng(seed).dirichlet(np.ones(3))
         assert (w / theta**2).sum() >= best
-    assert best < (w / np.array(Weights.linear(w).theta) ** 2).sum()
+    assert best < (w / np.array(WeightedAllocation.linear(w).theta) ** 2).sum()
 
 
 def test_weights_never_spend_more_than_the_budget() -> None:
     theta = np.full(3, (1 + 9e-10) / 3)
-    assert math.fsum(Weights(theta).budgets(2.0, 3)) <= 2.0
+    assert math.fsum(WeightedAllocation(theta).budgets(2.0, 3)) <= 2.0
 
 
 @pytest.mark.parametrize(
@@ -348,11 +348,11 @@ def test_allocations_of_the_wrong_kind_are_refused() -> None:
     with pytest.raises(ConfigError, match="allocation must be"):
         PerFeature(epsilon=1.0, dim=3, scalar="duchi", allocation="split")
     with pytest.raises(ConfigError, match="MultiBit samples features"):
-        FeatureRR(epsilon=1.0, dim=3, allocation=Sample(2))
+        FeatureRR(epsilon=1.0, dim=3, allocation=SampledAllocation(2))
     with pytest.raises(ConfigError, match="count="):
-        Sample(0)
+        SampledAllocation(0)
     with pytest.raises(ConfigError, match="a feature of weight 0 has no unbiased estimate"):
-        PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=Weights([1.0, 0.0]))
+        PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=WeightedAllocation([1.0, 0.0]))
 
 
 @pytest.mark.parametrize("name", FEATURES)
@@ -367,13 +367,13 @@ def test_the_worst_variance_is_the_largest_on_a_fine_grid(name: str) -> None:
 
 
 def test_a_feature_of_weight_zero_has_a_worst_variance_too() -> None:
-    law = FeatureRR(epsilon=1.0, dim=2, k=4, decode="naive", allocation=Weights([1.0, 0.0]))
+    law = FeatureRR(epsilon=1.0, dim=2, k=4, decode="naive", allocation=WeightedAllocation([1.0, 0.0]))
     x = np.repeat(np.linspace(0, 1, 2001)[:, None], 2, axis=1)
     assert law.worst_variance == pytest.approx(law.variance(x).max(), rel=1e-6)
 
 
 def test_the_worst_of_three_outputs_is_neither_at_the_end_nor_in_the_middle() -> None:
-    law = PerFeature(epsilon=2.0, dim=1, scalar="three-outputs", allocation=Split())
+    law = PerFeature(epsilon=2.0, dim=1, scalar="three-outputs", allocation=EvenAllocation())
     ends = law.variance(np.array([[0.0], [0.5], [1.0]])).max()
     assert law.worst_variance > 1.01 * ends
     assert 4 * law.worst_variance == pytest.approx(0.99991837, abs=1e-8)

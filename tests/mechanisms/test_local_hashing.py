@@ -55,7 +55,7 @@ def test_no_other_number_of_groups_tells_more(classes: int, epsilon: float) -> N
     assert max(told.values()) <= law.information + 1e-9
 
 
-def test_two_groups_of_two_classes_are_randomised_response() -> None:
+def test_two_groups_of_two_classes_are_randomized_response() -> None:
     law, rr = LocalHashing(epsilon=2.0, classes=2), LabelRR(epsilon=2.0, classes=2)
     assert law.transition == pytest.approx(rr.transition)
     assert law.information == pytest.approx(rr.information)
@@ -70,7 +70,7 @@ class Counted:
     def __init__(self, words: Sequence[int]) -> None:
         self.given = np.array(words, dtype=np.uint64)
 
-    def serve(self, rows: Any) -> None:
+    def reserve_rows(self, rows: Any) -> None:
         """Serve every row."""
 
     def words(self, rows: Any, *, words_per_row: int) -> Any:
@@ -89,7 +89,7 @@ def _law(law: LocalHashing, label: int, hashes: np.ndarray) -> dict[int, Fractio
     if label < 0:
         ends = [-(-number * WORDS // groups) for number in range(groups + 1)]
     edges = sorted({word for end in ends for word in (end - 1, end) if 0 <= word < WORDS})
-    said = law.perturb_hashed(
+    said = law.perturb_with_hashes(
         np.full(len(edges), label), np.tile(hashes, (len(edges), 1)), stream=Counted(edges)
     )
     heard = law.groups_of(np.tile(hashes, (len(edges), 1)), said).tolist()
@@ -163,7 +163,7 @@ def test_a_hash_of_another_mechanism_is_refused() -> None:
     law = LocalHashing(epsilon=1.0, classes=7)
     for hashes in (np.zeros((1, 7), dtype=int), np.arange(7)[None] % 2, np.arange(6)[None] % 3):
         with pytest.raises(ConfigError, match="deals all 7 classes into 3 groups"):
-            law.perturb_hashed(np.array([1]), hashes, stream=stream())
+            law.perturb_with_hashes(np.array([1]), hashes, stream=stream())
 
 
 # -- what is known from it ---------------------------------------------------------------------------------

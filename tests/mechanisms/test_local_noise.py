@@ -53,7 +53,7 @@ def test_served_rows_are_remembered_as_a_set_would() -> None:
     for _ in range(300):
         rows = rng.choice(400, size=rng.integers(0, 6), replace=False) + rng.choice([0, 2**63 - 400])
         try:
-            stream.serve(rows)
+            stream.reserve_rows(rows)
         except ReleaseError:
             assert served & set(rows.tolist())
             continue
@@ -69,7 +69,7 @@ def test_of_two_threads_one_is_served() -> None:
         def claim(stream=stream, gate=gate, served=served) -> None:
             gate.wait()
             try:
-                stream.serve(np.arange(50))
+                stream.reserve_rows(np.arange(50))
                 served.append(1)
             except ReleaseError:
                 pass

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._random import RowStream
-from graphveil.mechanisms import _marks
-from graphveil.mechanisms._marks import TOTAL, marks
+from graphveil._util.random import RowStream
+from graphveil.mechanisms import _bernoulli
+from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
 
 STREAM = RowStream(bytes(range(32)))
 CASES = {"rare": 0.01, "two or three": 0.06, "seldom": 0.09, "some": 0.27, "half": 0.5, "most": 0.8}
@@ -18,7 +18,7 @@ CASES = {"rare": 0.01, "two or three": 0.06, "seldom": 0.09, "some": 0.27, "half
 
 def subsets(threshold: int, places: int, repeats: int) -> np.ndarray:
     """Return how often each subset of so many places was marked, by its bits."""
-    found = marks(STREAM, threshold, 0, places * repeats)
+    found = bernoulli_positions(STREAM, threshold, 0, places * repeats)
     codes = np.zeros(repeats, dtype=np.int64)
     np.add.at(codes, found // places, 1 << (found % places))
     return np.bincount(codes, minlength=1 << places)
@@ -50,25 +50,25 @@ def test_a_slightly_wrong_probability_is_noticed() -> None:
 @pytest.mark.parametrize("p", CASES.values(), ids=CASES)
 def test_any_partition_of_the_places_draws_the_same(p: float) -> None:
     threshold, ends = int(p * TOTAL), [5, 6, 6, 70, 71, 4096, 9000]
-    parts = [marks(STREAM, threshold, start, stop) for start, stop in pairwise(ends)]
-    whole = marks(STREAM, threshold, ends[0], ends[-1])
+    parts = [bernoulli_positions(STREAM, threshold, start, stop) for start, stop in pairwise(ends)]
+    whole = bernoulli_positions(STREAM, threshold, ends[0], ends[-1])
     assert np.concatenate(parts).tolist() == whole.tolist()
     assert (np.diff(whole) > 0).all()
 
 
 def test_nothing_and_everything() -> None:
-    assert marks(STREAM, 0, 0, 100).size == 0
-    assert marks(STREAM, TOTAL, 3, 7).tolist() == [3, 4, 5, 6]
-    assert marks(STREAM, TOTAL // 3, 7, 7).size == 0
+    assert bernoulli_positions(STREAM, 0, 0, 100).size == 0
+    assert bernoulli_positions(STREAM, TOTAL, 3, 7).tolist() == [3, 4, 5, 6]
+    assert bernoulli_positions(STREAM, TOTAL // 3, 7, 7).size == 0
 
 
 def test_the_smallest_probability_marks_nothing_in_practice() -> None:
-    assert marks(STREAM, 1, 0, 1 << 22).size == 0
+    assert bernoulli_positions(STREAM, 1, 0, 1 << 22).size == 0
 
 
 @pytest.mark.parametrize("threshold", [TOTAL // 3, TOTAL // 7 + 1, TOTAL // 50])
 def test_tables_hold_the_exact_binomial(threshold: int) -> None:
-    law, p = _marks._counts(threshold), Fraction(threshold, TOTAL)
+    law, p = _bernoulli._counts(threshold), Fraction(threshold, TOTAL)
     n = 1 << law.bits
     total = Fraction(0)
     for count, first in enumerate(law.table.tolist()):
@@ -79,7 +79,7 @@ def test_tables_hold_the_exact_binomial(threshold: int) -> None:
 
 @pytest.mark.parametrize("above", [True, False])
 def test_a_word_that_ties_with_a_cumulative_probability_reads_on(above: bool) -> None:
-    law = _marks._counts(TOTAL // 3)
+    law = _bernoulli._counts(TOTAL // 3)
     bits = 64 << law.bits
     second = law._cumulative(1) >> (bits - 128) & (TOTAL - 1)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.mechanisms import MultiBit, PerFeature, Sample, Split
+from graphveil.mechanisms import EvenAllocation, MultiBit, PerFeature, SampledAllocation
 
 from .fits import fits, stream
 
@@ -82,7 +82,7 @@ def test_golden_worst_variances_of_samples(dim: int, epsilon: float, wanted: lis
     for scalar, variance in zip(
         ("duchi", "piecewise", "hybrid", "three-outputs", "pm-sub"), wanted, strict=False
     ):
-        law = PerFeature(epsilon=epsilon, dim=dim, scalar=scalar, allocation=Sample())
+        law = PerFeature(epsilon=epsilon, dim=dim, scalar=scalar, allocation=SampledAllocation())
         assert law.variance(grid).max() == pytest.approx(variance, rel=1e-5)
     assert MultiBit(epsilon=epsilon, dim=dim, m="floor").variance(grid).max() == pytest.approx(
         wanted[-1], rel=1e-5
@@ -91,14 +91,14 @@ def test_golden_worst_variances_of_samples(dim: int, epsilon: float, wanted: lis
 
 def test_golden_variances_of_a_split() -> None:
     for scalar, variance in (("duchi", 2500.2), ("piecewise", 3308.4), ("laplace", 5000)):
-        law = PerFeature(epsilon=1.0, dim=50, scalar=scalar, allocation=Split())
+        law = PerFeature(epsilon=1.0, dim=50, scalar=scalar, allocation=EvenAllocation())
         assert middle(law) == pytest.approx(variance, rel=3e-5)
 
 
 def test_one_bit_is_duchi_on_a_sample_of_one() -> None:
     one, other = (
         MultiBit(epsilon=1.0, dim=4, m=1),
-        PerFeature(epsilon=1.0, dim=4, scalar="duchi", allocation=Sample(1)),
+        PerFeature(epsilon=1.0, dim=4, scalar="duchi", allocation=SampledAllocation(1)),
     )
     x = np.random.default_rng(0).random((5, 4))
     assert one.variance(x) == pytest.approx(other.variance(x), rel=1e-12)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError
-from graphveil.graph.domain import Domain
-from graphveil.mechanisms._marks import TOTAL
+from graphveil.mechanisms._bernoulli import TOTAL
 from graphveil.mechanisms.noisy_cells import MAX_CELLS, SHIFT, NoisyCells
 from graphveil.perturb import LapGraph
 

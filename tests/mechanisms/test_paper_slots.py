@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil._random import RowStream
-from graphveil.mechanisms import paper_slots
+from graphveil._util.random import RowStream
+from graphveil.mechanisms import paper_node_pairs
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.mechanisms.paper_slots import (
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.paper_node_pairs import (
     TRUNCATION,
     LaplaceCells,
-    ReplacedSlots,
+    ReplacedNodePairs,
     laplace,
     truncated_laplace,
     uniforms,
@@ -24,8 +24,8 @@ STREAM = RowStream(bytes(31) + b"p")
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_a_slot_is_replaced_by_a_fair_bit(epsilon: float) -> None:
-    slots, edges, q = 40_000, np.arange(0, 40_000, 2), EdgeResponse(epsilon).flip
-    codes = ReplacedSlots(epsilon).draw(STREAM, edges, slots)
+    slots, edges, q = 40_000, np.arange(0, 40_000, 2), EdgeRandomizedResponse(epsilon).flip
+    codes = ReplacedNodePairs(epsilon).draw(STREAM, edges, slots)
     assert (np.diff(codes >> 1) > 0).all()
     stored = {value: codes[codes & 1 == value] >> 1 for value in (0, 1)}
     assert not np.isin(stored[0], edges).any()  # a stored zero was no edge, for certain
@@ -63,7 +63,7 @@ def test_laplace_quantiles_and_uniforms() -> None:
 
 @pytest.mark.parametrize("piece", [5, 1 << 21])
 def test_the_largest_cells_are_those_of_plain_noise(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper_slots, "_PIECE", piece)
+    monkeypatch.setattr(paper_node_pairs, "_PIECE", piece)
     edges, cells = np.array([1, 4, 9]), LaplaceCells(1.0)
     for wanted in (0, 1, 4, 12, 50):
         for seed in range(20):
@@ -77,5 +77,5 @@ def test_the_largest_cells_are_those_of_plain_noise(piece: int, monkeypatch: pyt
 def test_nothing_of_nothing() -> None:
     none = np.empty(0, dtype=np.int64)
     assert LaplaceCells(1.0).largest(STREAM, none, 0, 3).size == 0
-    assert ReplacedSlots(1.0).draw(STREAM, none, 0).size == 0
+    assert ReplacedNodePairs(1.0).draw(STREAM, none, 0).size == 0
     assert math.isfinite(laplace(np.array([2.0**-54]), 1.0)[0])

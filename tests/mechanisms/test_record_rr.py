@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from graphveil.errors import ConfigError, GraphError, NeverError
+from graphveil.errors import ConfigError, GraphError, UnsupportedGuaranteeError
 from graphveil.mechanisms import (
     Bins,
     Bounds,
@@ -83,10 +83,11 @@ def test_the_sampler_of_tails_covers_every_bin_with_its_probability(k: int, budg
 
 def test_strict_mode_refuses_and_says_what_would_be_lost() -> None:
     with pytest.raises(
-        NeverError, match=r"loses up to 11\.5736 of a budget of 9, .*public_weights, or mode='paper'"
+        UnsupportedGuaranteeError,
+        match=r"loses up to 11\.5736 of a budget of 9, .*public_weights, or mode='paper'",
     ):
         RecordFeatureRR(epsilon=9.0, dim=50)
-    with pytest.raises(NeverError, match="mode='paper'"):
+    with pytest.raises(UnsupportedGuaranteeError, match="mode='paper'"):
         RecordFeatureRR(epsilon=9.0, dim=50, mode="strict")
 
 

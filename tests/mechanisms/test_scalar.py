@@ -11,11 +11,11 @@ from scipy import stats
 
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Duchi, Hybrid, Laplace, Piecewise, PMSub, ScalarMechanism, ThreeOutputs
-from graphveil.mechanisms._draws import Place
+from graphveil.mechanisms._draws import ExtraWords
 from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.scalar.hybrid import SWITCH
 from graphveil.mechanisms.scalar.laplace import Digits
-from graphveil.mechanisms.scalar.piecewise import CELLS, Grid
+from graphveil.mechanisms.scalar.piecewise import CELLS, WindowGrid
 from graphveil.mechanisms.scalar.table import SCALARS, scalar
 
 from .fits import fits, p_value, stream
@@ -61,7 +61,7 @@ def golden(*values: float):
 def draw(law: ScalarMechanism, x: float, count: int, seed: int = 1) -> np.ndarray:
     draws, rows = stream(seed), np.arange(count // 100)
     words = draws.words(rows, words_per_row=100 * law.words).reshape(len(rows), 100, law.words)
-    return law.draw(np.full((len(rows), 100), x), words, Place(draws, rows, 100)).reshape(-1)
+    return law.draw(np.full((len(rows), 100), x), words, ExtraWords(draws, rows, 100)).reshape(-1)
 
 
 @pytest.mark.parametrize("row", lines(GOLDEN), ids=lambda row: f"eps={row[0]}")
@@ -124,7 +124,7 @@ def test_mean_and_variance_are_those_of_the_law(name: str) -> None:
 def boundaries(law: StepDistribution | LaplaceDistribution, cells: int) -> tuple[np.ndarray, np.ndarray]:
     """Cut the line around every atom, and the rest into cells of equal mass; return edges and masses."""
     if isinstance(law, LaplaceDistribution):
-        quantiles = stats.laplace.ppf(np.arange(1, cells) / cells, law.centre, law.scale)
+        quantiles = stats.laplace.ppf(np.arange(1, cells) / cells, law.center, law.scale)
         return np.concatenate([[-np.inf], quantiles, [np.inf]]), np.full(cells, 1 / cells)
     cuts = np.concatenate(
         [[-np.inf], *([atom - 1e-6, atom + 1e-6] for atom in np.unique(law.atoms)), [np.inf]]
@@ -162,7 +162,7 @@ def test_samples_follow_the_law(name: str, epsilon: float, x: float) -> None:
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 2.0, 8.0, 30.0, 70.0, 1000.0])
 @pytest.mark.parametrize("root", [2.0, 3.0])
 def test_no_cell_is_likelier_than_the_budget_allows(epsilon: float, root: float) -> None:
-    grid = Grid.of(epsilon, math.exp(epsilon / root))
+    grid = WindowGrid.from_epsilon(epsilon, math.exp(epsilon / root))
     outside, total = CELLS - grid.window, Fraction(1, 1 << 64)
     most = grid.inside * total * -(-(1 << 64) // grid.window) * total
     least = (1 - grid.inside * total) * ((1 << 64) // outside) * total
@@ -217,7 +217,7 @@ def test_digits_make_a_geometric_variable() -> None:
     digits = Digits(4, ((1 << 64) // 3, (1 << 64) // 5), (1 << 64) // 16)
     rows, draws = np.arange(1_000_000), stream()
     words = draws.words(rows, words_per_row=3).reshape(-1, 1, 3)
-    drawn = digits.draw(words, Place(draws, rows, 1)).reshape(-1)
+    drawn = digits.draw(words, ExtraWords(draws, rows, 1)).reshape(-1)
     counts = np.bincount(np.minimum(drawn, 3), minlength=4)
     fits(counts, np.array([0.5, 0.25, 0.125, 0.125]))
     far = np.bincount(drawn, minlength=13)[4:13]

@@ -103,9 +103,9 @@ def test_batches_of_a_fixed_size_would_be_noticed() -> None:
 
 def test_records_and_steps_are_independent() -> None:
     rate = 0.25
-    centred = coins(rate, 400, 5_000) - rate
-    laws.rows_are_unrelated(centred)
-    laws.are_unrelated(centred, coins(rate, 400, 5_000, KEY[::-1]) - rate)
+    centered = coins(rate, 400, 5_000) - rate
+    laws.rows_are_unrelated(centered)
+    laws.are_unrelated(centered, coins(rate, 400, 5_000, KEY[::-1]) - rate)
 
 
 def test_the_last_16_bits_decide_where_the_first_leave_it_open() -> None:

@@ -17,7 +17,7 @@ from .fits import fits, stream
 WORDS = 1 << 64
 BUDGETS = [2.0**-30, 1e-6, 0.1, 1.0, 3.0, 40.0, 1000.0]
 
-# c, epsilon, k, p, nats of a set, nats of randomised response.
+# c, epsilon, k, p, nats of a set, nats of randomized response.
 GOLDEN = [
     (7, 1.0, 2, 0.5209151054, 0.1215, 0.0923),
     (3, 1.0, 1, 0.5761168848, 0.1233, 0.1233),
@@ -122,7 +122,7 @@ def test_sets_of_very_many_classes_keep_the_budget_with_all_that_their_draws_are
         assert Decimal(alike.numerator) <= Decimal(epsilon).exp() * Decimal(alike.denominator)
 
 
-def test_one_class_of_few_is_randomised_response() -> None:
+def test_one_class_of_few_is_randomized_response() -> None:
     law, rr = SubsetSelection(epsilon=2.0, classes=4), LabelRR(epsilon=2.0, classes=4)
     assert law.size == 1
     assert law.transition == pytest.approx(rr.transition)

@@ -16,16 +16,16 @@ from dendrogram.trees import all_trees, ends, transitions
 from scipy import stats
 
 from graphveil import perturb
-from graphveil.dendrogram.accounting import step_loss
-from graphveil.dendrogram.blocks import Blocks
-from graphveil.dendrogram.chain import Schedule
-from graphveil.graph import Graph
-from graphveil.graph.domain import Domain
-from graphveil.mechanisms._marks import TOTAL
-from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.data import Graph
+from graphveil.data.domain import Domain
+from graphveil.mechanisms._bernoulli import TOTAL
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.mechanisms.noisy_cells import NoisyCells
 from graphveil.perturb import MECHANISMS, release_graph
-from graphveil.release import EdgeTotalQuery, TopSlotsQuery
+from graphveil.release import EdgeTotalQuery, TopNodePairsQuery
+from graphveil.release.dendrogram.accounting import step_loss
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule
 
 Law = np.ndarray
 EPSILONS = (0.1, 1.0, 4.0)
@@ -60,7 +60,7 @@ def clamped(epsilon: float, edges: int, low: int, high: int) -> np.ndarray:
 
 def response_law(slots: int, edges: int, epsilon: float, share: float = 1.0) -> Law:
     """Return log P of one released graph with a true edges and b added ones, (a, b)."""
-    response = EdgeResponse(epsilon, share)
+    response = EdgeRandomizedResponse(epsilon, share)
     with np.errstate(divide="ignore"):
         kept, lost, added, absent = (
             np.log(np.float64(part) / TOTAL)
@@ -167,7 +167,7 @@ def top_law(slots: int, edges: int, wanted: int, epsilon: float) -> dict[int, fl
 def lap_graph_law(slots: int, edges: int, epsilon: float) -> dict[tuple[int, int], float]:
     """Return log P of one released graph, by its number of edges and of true ones."""
     total, cells = perturb.LapGraph(epsilon=epsilon).queries(Domain.whole(2, directed=False))
-    assert isinstance(total, EdgeTotalQuery) and isinstance(cells, TopSlotsQuery)
+    assert isinstance(total, EdgeTotalQuery) and isinstance(cells, TopNodePairsQuery)
     found = {}
     for wanted, weight in enumerate(clamped(total.epsilon, edges, 0, slots)):
         law = {0: 1.0} if wanted == 0 else top_law(slots, edges, wanted, cells.epsilon)
@@ -211,7 +211,7 @@ def delta_of_release(laws: tuple[Law, Law], graphs: tuple[int, int], epsilon: fl
     for one, other in ((0, 1), (1, 0)):
         total = 0.0
         for place, tree in enumerate(all_trees(5)):
-            blocks = Blocks.of(tree, np.empty(0, dtype=np.int64), counts)
+            blocks = DendrogramBlocks.from_tree(tree, np.empty(0, dtype=np.int64), counts)
             exact = [blocks.counts(*ends(5, graph)) for graph in (graphs[one], graphs[other])]
             moved = exact[0] - exact[1]
             assert np.abs(moved).sum() == 1  # one count, by one
@@ -231,7 +231,8 @@ def test_a_tree_with_its_counts_keeps_its_budget(graph: int, slot: int) -> None:
     kappa = step_loss(search.epsilon, delta, steps, 5)  # type: ignore[attr-defined]
     graphs = graph, graph ^ 1 << slot
     walks = [
-        np.linalg.matrix_power(transitions(5, one, Schedule(every=1, kappa=kappa)), steps) for one in graphs
+        np.linalg.matrix_power(transitions(5, one, ChainSchedule(every=1, kappa=kappa)), steps)
+        for one in graphs
     ]
     for start in (0, 52):  # whatever tree it begins with
         laws = walks[0][start], walks[1][start]
@@ -244,7 +245,7 @@ def test_counts_on_a_public_tree_keep_their_budget(nodes: int) -> None:
     one, other = np.triu_indices(nodes, 1)
     for tree in all_trees(nodes):
         for epsilon in (0.05, 2.0, 60.0):  # one block, some, one for each node
-            blocks = Blocks.of(tree, np.empty(0, dtype=np.int64), epsilon)
+            blocks = DendrogramBlocks.from_tree(tree, np.empty(0, dtype=np.int64), epsilon)
             moved = [blocks.counts(one[slot : slot + 1], other[slot : slot + 1]) for slot in range(len(one))]
             assert all(count.sum() == 1 for count in moved)  # so epsilon of one noisy count, and no more
             assert sum(moved).tolist() == blocks.slots.tolist()  # type: ignore[attr-defined]
@@ -286,7 +287,7 @@ def p_value(seen: np.ndarray, chances: np.ndarray) -> float:
 
 def test_edge_rand_draws_as_brute_force_does() -> None:
     epsilon, found = 1.0, released("edge-rand", 1.0, 200)
-    q = EdgeResponse(epsilon).flip
+    q = EdgeRandomizedResponse(epsilon).flip
     for some, chance in ((TRUE, 1 - q), (~TRUE, q)):
         many = int(some.sum())
         seen = np.bincount(found[:, some].sum(axis=1), minlength=many + 1)

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from graphveil import GCN, perturb
+from graphveil.data import EdgeSet, Graph, read_graph, synthetic
+from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
-from graphveil.graph import EdgeSet, Graph, read_graph
-from graphveil.graph.recipes import RECIPES
-from graphveil.graph.synthetic import synthetic
 from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 
 EDGES = {"unit": "undirected-edge", "epsilon": 3.0}
@@ -33,8 +32,8 @@ def test_a_graph_and_its_guarantee_come_out() -> None:
     assert released.num_nodes == 12 and torch.equal(torch.as_tensor(released.x), torch.as_tensor(graph.x))
     assert released.edge_set is not graph.edge_set
     assert (guarantee.epsilon, guarantee.delta, guarantee.releases, guarantee.valid) == (3.0, 0.0, 1, True)
-    assert "the released graph and everything computed from it" in guarantee.statement()
-    assert "mu" not in guarantee.statement().split()
+    assert "the released graph and everything computed from it" in guarantee.formal_statement()
+    assert "mu" not in guarantee.formal_statement().split()
     assert guarantee.group_epsilon(10) == pytest.approx(30)
 
 
@@ -110,7 +109,7 @@ def test_a_stored_graph_is_read_back_as_what_it_is(tmp_path: Path) -> None:
     assert loaded.graph.adjacency.edge_index().tolist() == perturbed.graph.adjacency.edge_index().tolist()
     record = json.loads((folder / "guarantee.json").read_text())
     assert record["epsilon"] == 3.0 and record["edges"] == perturbed.num_edges
-    assert perturbed.guarantee.statement() in (folder / "RELEASED.md").read_text()
+    assert perturbed.guarantee.formal_statement() in (folder / "RELEASED.md").read_text()
 
 
 def test_private_edges_are_not_stored_as_released_ones(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_private_edges_are_not_stored_as_released_ones(tmp_path: Path) -> None:
     graph = read_graph(nodes, tmp_path / "edges.csv", **columns)  # type: ignore[arg-type]
     guarantee = perturb.edge_rand(graph, **EDGES).guarantee
     with pytest.raises(ConfigError, match="not released"):
-        perturb.Perturbed(graph, guarantee).save(tmp_path / "out")
+        perturb.PerturbedGraph(graph, guarantee).save(tmp_path / "out")
     with pytest.raises(GraphError, match="no mechanism released"):
         perturb.load(tmp_path / "edges.csv", graph, source="a", target="b")
     assert perturb.guarantee_of(graph) is None
@@ -144,7 +143,7 @@ def test_training_on_a_released_graph_costs_nothing_more_and_keeps_its_guarantee
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     released, guarantee = perturb.edge_rand(graph, unit="undirected-edge", epsilon=4.0)
     model = GCN(unit="none", seed=0, epochs=3).fit(released)
-    assert model.guarantee.statement() == guarantee.statement()
+    assert model.guarantee.formal_statement() == guarantee.formal_statement()
     assert len(ledger_of(graph.edge_set).entries) == 1
     assert not ledger_of(released.edge_set).entries
 

@@ -5,24 +5,24 @@ import pytest
 import torch
 
 from graphveil import perturb
-from graphveil._random import RowStream
-from graphveil.dendrogram.accounting import step_loss
-from graphveil.dendrogram.blocks import Blocks
-from graphveil.dendrogram.chain import Chain, Schedule
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency, Graph
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError, UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.graph.domain import Domain
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.perturb.block_edges import draw_edges, expected_count
 from graphveil.perturb.edge_rr import STRUCTURES, EdgeRR
-from graphveil.privacy import ApproximateDP, MemoryLedger, PrivateSlotEdge, UndirectedEdge
+from graphveil.privacy import ApproximateDP, EdgeSubset, MemoryLedger, UndirectedEdge
 from graphveil.release import BlockCountData, BlockCountQuery, Release, ReleasePlan
+from graphveil.release.dendrogram.accounting import step_loss
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
+from graphveil.release.dendrogram.tree import Dendrogram
 
 NODES = 20
 PUBLIC = Adjacency.from_edges(range(9), range(1, 10), num_nodes=NODES, directed=False)
 ALL = torch.ones(NODES, dtype=torch.bool)
-PRIVATE = {"unit": "private-slot-edge", "public_edges": PUBLIC, "private_nodes": ALL}
+PRIVATE = {"unit": "edge-subset", "public_edges": PUBLIC, "private_nodes": ALL}
 
 
 def graph_of(*pairs: tuple[int, int]) -> Graph:
@@ -38,7 +38,7 @@ def test_each_structure_says_what_it_costs(structure: str) -> None:
     guarantee = perturbed.guarantee
     certified = structure in ("public", "lazy_audited")
     assert guarantee.valid == certified
-    assert guarantee.statement().startswith("NOT A VALID") != certified
+    assert guarantee.formal_statement().startswith("NOT A VALID") != certified
     parts = guarantee.event.events  # type: ignore[union-attr]
     if structure == "public":  # nothing is spent on the tree
         assert parts == (ApproximateDP(2.0),)
@@ -89,14 +89,14 @@ def test_much_budget_keeps_the_counts_of_the_graph() -> None:
 
 
 def test_no_more_private_steps_are_taken_than_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[tuple[int, Schedule]] = []
-    run = Chain.run
+    taken: list[tuple[int, ChainSchedule]] = []
+    run = DendrogramChain.run
 
-    def noted(chain: Chain, steps: int, schedule: Schedule, stream: RowStream) -> None:
+    def noted(chain: DendrogramChain, steps: int, schedule: ChainSchedule, stream: RowStream) -> None:
         taken.append((steps, schedule))
         run(chain, steps, schedule, stream)
 
-    monkeypatch.setattr(Chain, "run", noted)
+    monkeypatch.setattr(DendrogramChain, "run", noted)
     mechanism = EdgeRR(epsilon=2.0, structure="lazy_audited", rounds=20, private_rounds=4)
     perturb.release_graph(graph_of((0, 5), (3, 9)), mechanism, **PRIVATE)  # type: ignore[arg-type]
     ((steps, schedule),) = taken
@@ -106,7 +106,7 @@ def test_no_more_private_steps_are_taken_than_are_priced(monkeypatch: pytest.Mon
 
 def test_a_released_graph_says_nothing_of_public_edges() -> None:
     graph = graph_of((0, 5), (3, 9)).with_public(PUBLIC, ALL)
-    perturbed = perturb.edge_rr(graph, epsilon=2.0, unit="private-slot-edge")
+    perturbed = perturb.edge_rr(graph, epsilon=2.0, unit="edge-subset")
     assert graph.public is not None and perturbed.graph.public is None
 
 
@@ -142,9 +142,9 @@ def test_directed_edges_are_refused() -> None:
 
 def counted(graph: Graph, tree: Dendrogram, epsilon: float) -> np.ndarray:
     """Return the blocks' counts of one release."""
-    plan = ReleasePlan(PrivateSlotEdge(), (BlockCountQuery(epsilon),), delta=0.0)
+    plan = ReleasePlan(EdgeSubset(), (BlockCountQuery(epsilon),), delta=0.0)
     release = Release.open(plan, graph.adjacency, budget=MemoryLedger())
-    return release.ask(BlockCountData(Domain.within(PUBLIC, ALL), tree=tree)).numpy()
+    return release.answer(BlockCountData(Domain.within(PUBLIC, ALL), tree=tree)).numpy()
 
 
 def one_edge_moves_one_count(epsilon: float) -> None:
@@ -155,7 +155,9 @@ def one_edge_moves_one_count(epsilon: float) -> None:
             DiscreteLaplace, "draw", lambda self, stream, rows: np.zeros((len(rows), 1), dtype=np.int64)
         )
         before = counted(graph_of((0, 5)), tree, epsilon)
-        assert len(before) == len(Blocks.of(tree, Domain.within(PUBLIC, ALL).public, epsilon).slots)
+        assert len(before) == len(
+            DendrogramBlocks.from_tree(tree, Domain.within(PUBLIC, ALL).public, epsilon).slots
+        )
         for pair in [(1, 7), (0, 19), (3, 15), (4, 5)]:
             change = np.abs(counted(graph_of((0, 5), pair), tree, epsilon) - before)
             assert change.sum() == (0 if pair == (4, 5) else 1), "an edge moves the counts by more than one"
@@ -192,7 +194,7 @@ def test_edges_of_a_block_are_drawn_alike() -> None:
     public = Adjacency.from_edges([0, 3], [1, 5], num_nodes=8, directed=False)
     domain = Domain.within(public, torch.ones(8, dtype=torch.bool))
     for epsilon in (0.01, 100.0):  # one block, or one for each node
-        blocks, rng = Blocks.of(tree, domain.public, epsilon), np.random.default_rng(1)
+        blocks, rng = DendrogramBlocks.from_tree(tree, domain.public, epsilon), np.random.default_rng(1)
         counts = np.ceil(blocks.slots / 3).astype(np.int64)
         seen = np.zeros(28)
         for _ in range(1500):
@@ -201,7 +203,7 @@ def test_edges_of_a_block_are_drawn_alike() -> None:
             seen[found] += 1
         assert (seen[domain.public] == 0).all()
         source, target = domain.slots.ends(np.arange(28))
-        chance = (counts / blocks.slots)[blocks.owner[tree.meeting(source, target)]]
+        chance = (counts / blocks.slots)[blocks.owner[tree.lowest_common_ancestors(source, target)]]
         spread = np.abs(seen - 1500 * chance)[domain.protects(np.arange(28))]
         assert spread.max() < 5 * np.sqrt(1500 * 0.25)
 
@@ -209,7 +211,7 @@ def test_edges_of_a_block_are_drawn_alike() -> None:
 def test_a_full_block_is_filled_and_an_empty_one_stays_empty() -> None:
     tree = Dendrogram.balanced(6, np.random.default_rng(0))
     domain = Domain.whole(6, directed=False)
-    blocks, rng = Blocks.of(tree, domain.public, 100.0), np.random.default_rng(1)
+    blocks, rng = DendrogramBlocks.from_tree(tree, domain.public, 100.0), np.random.default_rng(1)
     assert draw_edges(blocks, blocks.slots + 5, domain, rng, 1000).tolist() == list(range(15))
     assert draw_edges(blocks, -blocks.slots, domain, rng, 1000).size == 0
     assert len(draw_edges(blocks, blocks.slots, domain, rng, 4)) == 4

@@ -15,18 +15,13 @@ from dendrogram.laws import exponential_loss, loss
 from dendrogram.trees import all_trees, ends, likelihoods, transitions
 
 from graphveil import perturb
-from graphveil._random import RowStream
-from graphveil.dendrogram import moves
-from graphveil.dendrogram.accounting import sensitivity
-from graphveil.dendrogram.blocks import Blocks
-from graphveil.dendrogram.chain import Chain, Schedule
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency, Graph
+from graphveil.data.domain import Domain
 from graphveil.errors import UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.graph.domain import Domain
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.mechanisms.paper_slots import TRUNCATION
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.paper_node_pairs import TRUNCATION
 from graphveil.privacy import (
     Guarantee,
     MemoryLedger,
@@ -42,6 +37,11 @@ from graphveil.release import (
     SeededTotalQuery,
     TreeSearchQuery,
 )
+from graphveil.release.dendrogram import moves
+from graphveil.release.dendrogram.accounting import sensitivity
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
+from graphveil.release.dendrogram.tree import Dendrogram
 
 NODES = 40
 EDGES = {"unit": "undirected-edge"}
@@ -73,8 +73,8 @@ def likelihoods_from_data(graph: int) -> np.ndarray:
     seen = np.isin(one, linked) & np.isin(other, linked)
     found = []
     for tree in all_trees(5):
-        slots = np.bincount(tree.meeting(one[seen], other[seen]), minlength=9)
-        edges = np.bincount(tree.meeting(*ends(5, graph)), minlength=9)
+        slots = np.bincount(tree.lowest_common_ancestors(one[seen], other[seen]), minlength=9)
+        edges = np.bincount(tree.lowest_common_ancestors(*ends(5, graph)), minlength=9)
         found.append(sum(moves.score(int(n), int(e)) for n, e in zip(slots, edges, strict=True)))
     return np.array(found)
 
@@ -103,10 +103,12 @@ def test_05_one_private_edge_and_none_have_other_supports() -> None:
         return {(u, v) for v in linked for u in linked if u < v}
 
     assert released({(3, 7)}) != released(set())  # an edge for certain tells the graphs apart
-    blocks = Blocks.of(Dendrogram.balanced(5, np.random.default_rng(0)), np.empty(0, dtype=np.int64), 2.0)
+    blocks = DendrogramBlocks.from_tree(
+        Dendrogram.balanced(5, np.random.default_rng(0)), np.empty(0, dtype=np.int64), 2.0
+    )
     assert blocks.slots.sum() == 10  # all pairs, whatever edges there are; see test_budgets.py for the law
     with pytest.raises(UnitError, match="never found out from the edges"):
-        perturb.edge_rr(graph_of({(3, 7)}), epsilon=1.0, unit="private-slot-edge")
+        perturb.edge_rr(graph_of({(3, 7)}), epsilon=1.0, unit="edge-subset")
 
 
 # -- 6, 7: the exponential mechanism -----------------------------------------------------------------------
@@ -135,19 +137,19 @@ def test_07_the_printed_exponent_misses_a_factor_of_two() -> None:
 def weights_of_private_steps(walk: str, monkeypatch: pytest.MonkeyPatch) -> set[float]:
     """Return what the shipped walk weighs private likelihoods by, at epsilon 2."""
     seen = []
-    monkeypatch.setattr(Chain, "run", lambda self, steps, schedule, stream: seen.append(schedule))
+    monkeypatch.setattr(DendrogramChain, "run", lambda self, steps, schedule, stream: seen.append(schedule))
     graph, query = graph_of(RING), TreeSearchQuery(2.0, walk, 50, 1)  # type: ignore[arg-type]
     release = Release.open(
         ReleasePlan(UndirectedEdge(), (query,), delta=0.0), graph.adjacency, budget=MemoryLedger()
     )
-    release.ask(query.data(Domain.whole(NODES, directed=False)))
+    release.answer(query.data(Domain.whole(NODES, directed=False)))
     return {schedule.private for schedule in seen if schedule.private}
 
 
 def test_07_paper_mode_has_that_exponent(monkeypatch: pytest.MonkeyPatch) -> None:
     papers, ours = (weights_of_private_steps(walk, monkeypatch) for walk in ("paper", "joint_mh"))
     assert papers == {2 / sensitivity(NODES)} and ours == {1 / sensitivity(NODES)}
-    kind = perturb.EdgeRR(epsilon=2.0).in_mode("paper")
+    kind = perturb.EdgeRR(epsilon=2.0).for_mode("paper")
     assert kind.deviations(Domain.whole(NODES, directed=False))
 
 
@@ -162,7 +164,7 @@ def test_08_a_draw_for_each_node_below_asks_one_count_again_and_again() -> None:
     again = sum(once[places] for places in np.meshgrid(*[np.arange(len(values))] * inner))
     assert np.abs(again).max() == pytest.approx(inner * epsilon)
     tree = Dendrogram.balanced(5, np.random.default_rng(1))
-    blocks = Blocks.of(tree, np.empty(0, dtype=np.int64), epsilon)
+    blocks = DendrogramBlocks.from_tree(tree, np.empty(0, dtype=np.int64), epsilon)
     assert len(blocks.slots) == 1 and np.abs(once).max() == pytest.approx(epsilon)
     draw, seen = DiscreteLaplace.draw, list[int]()
     with pytest.MonkeyPatch.context() as patch:
@@ -174,22 +176,22 @@ def test_08_a_draw_for_each_node_below_asks_one_count_again_and_again() -> None:
 
 # -- 9: the search of the tree -----------------------------------------------------------------------------
 
-PRINTED = Schedule(every=1, private=1.0 / sensitivity(5))
+PRINTED = ChainSchedule(every=1, private=1.0 / sensitivity(5))
 
 
 def test_09a_a_plain_metropolis_step_has_no_finite_loss() -> None:
     assert loss(transitions(5, PATH, PRINTED), transitions(5, PATH ^ 2, PRINTED)) == math.inf
-    lazy = Schedule(every=1, kappa=0.3)
+    lazy = ChainSchedule(every=1, kappa=0.3)
     assert loss(transitions(5, PATH, lazy), transitions(5, PATH ^ 2, lazy)) <= 0.3
 
 
 def test_09b_alternating_steps_follow_neither_law() -> None:
     weight = PRINTED.weights[1]
-    public, private = transitions(5, PATH, Schedule(), DENSE), transitions(5, PATH, PRINTED)
+    public, private = transitions(5, PATH, ChainSchedule(), DENSE), transitions(5, PATH, PRINTED)
     law = np.linalg.matrix_power(public @ private, 200)[0]
     target = np.exp(likelihoods(5)[DENSE] + weight * likelihoods(5)[PATH])
     assert 0.5 * np.abs(law - target / target.sum()).sum() > 0.05
-    joint = transitions(5, PATH & ~DENSE, Schedule(every=1, private=weight, joint=True), DENSE)
+    joint = transitions(5, PATH & ~DENSE, ChainSchedule(every=1, private=weight, joint=True), DENSE)
     limit = np.linalg.matrix_power(joint, 4000)
     assert np.abs(limit - limit[0]).max() < 1e-9  # one law from every start
 
@@ -199,12 +201,12 @@ def test_09c_one_private_step_after_converged_public_ones_passes_its_epsilon() -
     start = np.exp(likelihoods(5)[public])
     start /= start.sum()
 
-    def worst(schedule: Schedule) -> float:
+    def worst(schedule: ChainSchedule) -> float:
         both = (transitions(5, one, schedule, public) for one in (private, private ^ slot))
         return loss(*(start @ law for law in both))
 
-    assert worst(Schedule(every=1, private=epsilon / sensitivity(5))) > 1.1 * epsilon
-    assert worst(Schedule(every=1, kappa=epsilon)) <= epsilon
+    assert worst(ChainSchedule(every=1, private=epsilon / sensitivity(5))) > 1.1 * epsilon
+    assert worst(ChainSchedule(every=1, kappa=epsilon)) <= epsilon
 
 
 def test_09d_stopping_at_a_likelihood_tells_which_graph_it_was() -> None:
@@ -213,7 +215,7 @@ def test_09d_stopping_at_a_likelihood_tells_which_graph_it_was() -> None:
     assert (stopped[0] != stopped[1]).any()  # trees that one graph stops at and the other never
     taken = list[int]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Chain, "run", lambda self, steps, *more: taken.append(steps))
+        patch.setattr(DendrogramChain, "run", lambda self, steps, *more: taken.append(steps))
         for graph in (RING, COMPLETE, set[tuple[int, int]]()):
             perturb.priv_hrg(graph_of(graph), epsilon=1.0, **EDGES)  # type: ignore[arg-type]
     assert len(taken) == 3 and len(set(taken)) == 1  # how many are taken is fixed beforehand
@@ -223,26 +225,28 @@ def test_09d_stopping_at_a_likelihood_tells_which_graph_it_was() -> None:
 
 
 def test_10_public_steps_on_private_likelihoods_have_no_finite_loss() -> None:
-    graph, toggled = 0b1000110001, 0b1000110011
-    mixed_up = [transitions(5, 0, Schedule(), one) for one in (graph, toggled)]  # private edges as public
+    graph, toggle_edge = 0b1000110001, 0b1000110011
+    mixed_up = [
+        transitions(5, 0, ChainSchedule(), one) for one in (graph, toggle_edge)
+    ]  # private edges as public
     assert loss(*mixed_up) == math.inf
-    proper = [transitions(5, one, Schedule()) for one in (graph, toggled)]
+    proper = [transitions(5, one, ChainSchedule()) for one in (graph, toggle_edge)]
     assert (proper[0] == proper[1]).all()  # public steps read no private edge
 
 
 def test_10_ten_graphs_for_one_budget_are_ten_releases() -> None:
     graph = graph_of(RING)
-    asked = {"unit": "private-slot-edge", "private_nodes": EVERYBODY}
+    asked = {"unit": "edge-subset", "private_nodes": EVERYBODY}
     guarantees = [perturb.edge_rr(graph, epsilon=1.0, **asked).guarantee for _ in range(10)]  # type: ignore[arg-type]
     assert len(ledger_of(graph.edge_set).entries) == 10
-    assert Guarantee.together(guarantees).epsilon == pytest.approx(10.0)
+    assert Guarantee.compose(guarantees).epsilon == pytest.approx(10.0)
 
 
 # -- 15: ARR in the code of GAP ----------------------------------------------------------------------------
 
 
 def test_15_both_directions_on_their_own_cost_a_friendship_twice() -> None:
-    response = EdgeResponse(0.9, share=0.5)
+    response = EdgeRandomizedResponse(0.9, share=0.5)
     keep, add = response.keep / 2**64, response.add / 2**64
     once, twice = (abs(math.log((keep / add) ** times)) for times in (1, 2))
     assert once == pytest.approx(0.9) and twice == pytest.approx(1.8)
@@ -261,13 +265,13 @@ def test_15_a_density_for_every_chunk_costs_more_than_its_share(chunk: int) -> N
         query = ChunkDensityQuery(1e9, chunk, nodes=NODES)
         plan = ReleasePlan(UndirectedEdge(), (query,), delta=0.0)
         release = Release.open(plan, graph_of(pairs).adjacency, budget=MemoryLedger())
-        return release.ask(ChunkDensityData(Domain.whole(NODES, directed=True))).numpy()
+        return release.answer(ChunkDensityData(Domain.whole(NODES, directed=True))).numpy()
 
     claimed = 0.1
     scale = 1 / (claimed * NODES**2)  # of the noise, in paper mode
     moved = np.abs(exact(RING) - exact(RING | {(0, 20)})).sum()
     papers, ours = (
-        perturb.ARR(epsilon=1.0).in_mode(mode).queries(Domain.whole(NODES, directed=False))[0]  # type: ignore[arg-type]
+        perturb.ARR(epsilon=1.0).for_mode(mode).queries(Domain.whole(NODES, directed=False))[0]  # type: ignore[arg-type]
         for mode in ("paper", "strict")
     )
     papers = ChunkDensityQuery(papers.epsilon, chunk, nodes=NODES)  # type: ignore[attr-defined]
@@ -295,7 +299,7 @@ def told(mode: str) -> tuple[Pairs, Pairs]:
 def test_16_one_seed_for_two_graphs_tells_both_truths_where_they_differ() -> None:
     empty, complete = told("paper")
     assert empty < complete  # a slot that differs was 0 in one and is 1 in the other, without exception
-    q = EdgeResponse(1.0).flip
+    q = EdgeRandomizedResponse(1.0).flip
     assert len(complete - empty) / len(COMPLETE) == pytest.approx(1 - 2 * q, abs=0.05)  # 0.462
     empty, complete = told("strict")
     wrong = len(empty - complete) / len(COMPLETE)
@@ -308,7 +312,7 @@ def test_16_two_numbers_of_edges_under_one_seed_differ_by_what_the_graphs_do() -
         for pairs in (RING, COMPLETE):
             plan = ReleasePlan(UndirectedEdge(), (kind(0.05, **fields),), delta=0.0)
             release = Release.open(plan, graph_of(pairs).adjacency, budget=MemoryLedger())
-            found.append(int(release.ask(kind.data(Domain.whole(NODES, directed=False)))))  # type: ignore[attr-defined]
+            found.append(int(release.answer(kind.data(Domain.whole(NODES, directed=False)))))  # type: ignore[attr-defined]
         return found
 
     papers = totals(SeededTotalQuery, seed=42)
@@ -378,13 +382,13 @@ def test_17_loops_are_no_edges() -> None:
     plain, looped = graph_of(RING).adjacency, graph_of(listed).adjacency
     assert plain.edge_index().tolist() == looped.edge_index().tolist()
     for seed in range(3):
-        parts = [perturb.public_share(one, 0.5, seed=seed).edge_index() for one in (plain, looped)]
+        parts = [perturb.sample_public_edges(one, 0.5, seed=seed).edge_index() for one in (plain, looped)]
         assert parts[0].tolist() == parts[1].tolist()
 
 
 def test_18_public_edges_between_private_nodes_stay() -> None:
     public = Adjacency.from_edges(*zip(*sorted(RING), strict=True), num_nodes=NODES, directed=False)
-    asked = {"unit": "private-slot-edge", "public_edges": public, "private_nodes": EVERYBODY}
+    asked = {"unit": "edge-subset", "public_edges": public, "private_nodes": EVERYBODY}
     for mode in ("strict", "paper"):  # the text of the source takes the union, and so do both
         released = perturb.edge_rr(graph_of(RING), epsilon=1.0, mode=mode, **asked).graph.adjacency  # type: ignore[arg-type]
         assert pairs_of(public) <= pairs_of(released)

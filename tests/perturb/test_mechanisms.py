@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from graphveil import perturb
+from graphveil.data import Adjacency, Graph
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError, GraphError, InputError, UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.graph.domain import Domain
 from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
-from graphveil.perturb.public_part import public_outside, public_share
-from graphveil.privacy import Guarantee, MemoryLedger, PrivateSlotEdge, UndirectedEdge, ledger_of
+from graphveil.perturb.public_part import public_edges_outside, sample_public_edges
+from graphveil.privacy import EdgeSubset, Guarantee, MemoryLedger, UndirectedEdge, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import EdgeTotalData, EdgeTotalQuery, Release, ReleasePlan
 from graphveil.release.graphs.edge_total import DiscreteLaplace
@@ -20,7 +20,7 @@ from graphveil.release.graphs.edge_total import DiscreteLaplace
 NODES = 24
 PUBLIC = Adjacency.from_edges(range(10), range(1, 11), num_nodes=NODES, directed=False)
 LISTED = torch.arange(NODES) < 16
-PRIVATE = {"unit": "private-slot-edge", "public_edges": PUBLIC, "private_nodes": LISTED}
+PRIVATE = {"unit": "edge-subset", "public_edges": PUBLIC, "private_nodes": LISTED}
 NAMES, TREES = list(MECHANISMS), ("priv-hrg", "edge-rr")
 
 
@@ -110,7 +110,7 @@ def test_what_is_asked_is_booked_and_adds_up_to_epsilon(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_statement_of_private_slots_is_verbatim(name: str) -> None:
     guarantee = release_graph(graph_of(), mechanism(name), **PRIVATE).guarantee  # type: ignore[arg-type]
-    assert guarantee.statement().startswith(
+    assert guarantee.formal_statement().startswith(
         "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
         "differ in one pair inside that list and outside the public edges, the released graph and all "
         f"computed from it are (2, {'1e-07' if name == 'priv-hrg' else 0})-indistinguishable. Nothing else "
@@ -142,8 +142,8 @@ def test_facts_follow_from_public_numbers(name: str) -> None:
 def test_the_list_of_private_nodes_is_never_inferred() -> None:
     graph = graph_of()
     with pytest.raises(UnitError, match="never found out from the edges"):
-        perturb.edge_rand(graph, epsilon=1.0, unit="private-slot-edge", public_edges=PUBLIC)
-    with pytest.raises(UnitError, match="belong to unit 'private-slot-edge'"):
+        perturb.edge_rand(graph, epsilon=1.0, unit="edge-subset", public_edges=PUBLIC)
+    with pytest.raises(UnitError, match="belong to unit 'edge-subset'"):
         perturb.edge_rand(graph, epsilon=1.0, unit="undirected-edge", public_edges=PUBLIC)
     assert not ledger_of(graph.edge_set).entries
 
@@ -219,7 +219,7 @@ def totals(epsilon: float, count: int) -> np.ndarray:
     domain = Domain.whole(NODES, directed=False)
     return np.array(
         [
-            int(Release.open(plan, adjacency, budget=MemoryLedger()).ask(EdgeTotalData(domain)))
+            int(Release.open(plan, adjacency, budget=MemoryLedger()).answer(EdgeTotalData(domain)))
             for _ in range(count)
         ]
     )
@@ -238,11 +238,11 @@ def test_the_number_of_edges_has_its_noise() -> None:
 
 def test_edges_are_split_for_experiments() -> None:
     adjacency = graph_of().adjacency
-    public = public_share(adjacency, 0.5, seed=1)
+    public = sample_public_edges(adjacency, 0.5, seed=1)
     assert 3 < len(pairs(public)) < 20 and pairs(public) < pairs(adjacency)
-    assert pairs(public_share(adjacency, 0.0, seed=1)) == pairs(adjacency)
-    assert pairs(public_share(adjacency, 1.0, seed=1)) == set()
-    outside = pairs(public_outside(adjacency, LISTED))
+    assert pairs(sample_public_edges(adjacency, 0.0, seed=1)) == pairs(adjacency)
+    assert pairs(sample_public_edges(adjacency, 1.0, seed=1)) == set()
+    outside = pairs(public_edges_outside(adjacency, LISTED))
     assert outside == {(v, v + 1) for v in range(15, NODES - 1)}
 
 
@@ -255,7 +255,7 @@ def test_a_private_edge_outside_the_list_is_left_out() -> None:
 def test_two_mechanisms_on_one_graph_add_up() -> None:
     graph = graph_of()
     first, second = (release_graph(graph, mechanism(name), unit="undirected-edge") for name in NAMES[:2])
-    assert Guarantee.together([first.guarantee, second.guarantee]).epsilon == pytest.approx(4.0)
+    assert Guarantee.compose([first.guarantee, second.guarantee]).epsilon == pytest.approx(4.0)
     assert parsed(first.guarantee) == UndirectedEdge()
 
 
@@ -265,4 +265,4 @@ def parsed(guarantee: Guarantee) -> object:
 
 def test_the_unit_of_private_slots_is_one_of_all() -> None:
     guarantee = perturb.arr(graph_of(), epsilon=1.0, **PRIVATE).guarantee  # type: ignore[arg-type]
-    assert guarantee.protected == PrivateSlotEdge()
+    assert guarantee.protected == EdgeSubset()

@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from graphveil import METHODS, perturb
-from graphveil.errors import ConfigError, NotYetError, UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.graph.domain import Domain
-from graphveil.graph.recipes import RECIPES
-from graphveil.graph.synthetic import synthetic
-from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.perturb import MECHANISMS, EdgeRand, GraphMechanism, of_mode
+from graphveil.data import Adjacency, Graph, synthetic
+from graphveil.data.domain import Domain
+from graphveil.data.recipes import RECIPES
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.perturb import MECHANISMS, EdgeRand, GraphMechanism, mechanism_for_mode
 from graphveil.privacy import ApproximateDP, DirectedEdge, MemoryLedger, UndirectedEdge, Unit, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import (
@@ -23,7 +22,7 @@ from graphveil.release import (
     ChunkDensityQuery,
     ChunkResponseData,
     ChunkResponseQuery,
-    InMemoryEngine,
+    InMemoryBackend,
     Release,
     ReleaseKey,
     ReleasePlan,
@@ -60,7 +59,7 @@ def test_no_guarantee_is_given_and_what_holds_is_told(name: str) -> None:
     graph, strict = path(), MECHANISMS[name](epsilon=2.0)
     guarantee = perturb.release_graph(graph, strict, **PAPER).guarantee  # type: ignore[arg-type]
     assert not guarantee.valid and guarantee.mode == "paper"
-    assert guarantee.statement().startswith("NOT A VALID GUARANTEE (paper mode). Known deviations: ")
+    assert guarantee.formal_statement().startswith("NOT A VALID GUARANTEE (paper mode). Known deviations: ")
     assert guarantee.epsilon == pytest.approx(HELD[name])
     (entry,) = ledger_of(graph.edge_set).entries  # booked at what holds, not at what is claimed
     assert sum(part.epsilon for part in entry.event.events) == pytest.approx(HELD[name])  # type: ignore[union-attr]
@@ -71,27 +70,27 @@ def test_no_guarantee_is_given_and_what_holds_is_told(name: str) -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_settings_are_those_of_strict_mode_and_more(name: str) -> None:
     strict = MECHANISMS[name](epsilon=2.0, max_edges=77)
-    published = strict.in_mode("paper")
+    published = strict.for_mode("paper")
     assert (published.epsilon, published.max_edges, published.mode) == (2.0, 77, "paper")
-    assert published.in_mode("paper") is published and strict.in_mode("strict") is strict
+    assert published.for_mode("paper") is published and strict.for_mode("strict") is strict
     assert published.facts(Domain.whole(NODES, directed=False))
 
 
 def test_a_mechanism_without_published_code_has_no_paper_mode() -> None:
     class Own(EdgeRand):
-        published = None
+        paper_variant = None
 
-    with pytest.raises(NotYetError, match="reproduces no published code"):
-        of_mode(Own, "paper")
+    with pytest.raises(NotImplementedGuaranteeError, match="reproduces no published code"):
+        mechanism_for_mode(Own, "paper")
     with pytest.raises(ConfigError, match="mode"):
-        EdgeRand(epsilon=1.0).in_mode("papers")  # type: ignore[arg-type]
+        EdgeRand(epsilon=1.0).for_mode("papers")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["edge-rand", "lap-graph", "arr"])
 def test_units_that_the_sources_do_not_know_are_refused(name: str) -> None:
     graph = path()
-    private = {"unit": "private-slot-edge", "private_nodes": torch.ones(NODES, dtype=torch.bool)}
-    with pytest.raises(UnitError, match="private-slot-edge"):
+    private = {"unit": "edge-subset", "private_nodes": torch.ones(NODES, dtype=torch.bool)}
+    with pytest.raises(UnitError, match="edge-subset"):
         perturb.release_graph(graph, MECHANISMS[name](epsilon=2.0), mode="paper", **private)  # type: ignore[arg-type]
     assert not ledger_of(graph.edge_set).entries
     with pytest.raises(UnitError):
@@ -174,7 +173,7 @@ def densities(graph: Graph, chunk: int, epsilon: float = 1e9, **more: object) ->
     """Return the densities of one release."""
     plan = ReleasePlan(EDGES, (ChunkDensityQuery(epsilon, chunk, nodes=graph.num_nodes),), delta=0.0)
     release = Release.open(plan, graph.adjacency, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
-    return release.ask(ChunkDensityData(Domain.whole(graph.num_nodes, directed=True))).numpy()
+    return release.answer(ChunkDensityData(Domain.whole(graph.num_nodes, directed=True))).numpy()
 
 
 @pytest.mark.parametrize("block_rows", [3, 8, 100])
@@ -183,7 +182,7 @@ def test_densities_are_those_of_rows(block_rows: int) -> None:
     for chunk in (1, 7, 24, 50):
         parts = [degrees[first : first + chunk] for first in range(0, NODES, chunk)]
         expected = [part.sum() / (len(part) * NODES) for part in parts]
-        found = densities(graph, chunk, engine=InMemoryEngine(block_rows=block_rows))
+        found = densities(graph, chunk, backend=InMemoryBackend(block_rows=block_rows))
         assert found.tolist() == pytest.approx(expected, abs=1e-8)
 
 
@@ -197,7 +196,7 @@ def responded(shares: list[float], epsilon: float, chunk: int, **more: object) -
     plan = ReleasePlan(EDGES, (ChunkResponseQuery(epsilon, chunk),), delta=0.0)
     domain = Domain.whole(NODES, directed=True)
     release = Release.open(plan, path().adjacency, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
-    found = release.ask(ChunkResponseData(domain, torch.tensor(shares, dtype=torch.float64)))
+    found = release.answer(ChunkResponseData(domain, torch.tensor(shares, dtype=torch.float64)))
     assert (found.diff() > 0).all()
     return set(zip(*(part.tolist() for part in domain.ends(found.numpy())), strict=True))
 
@@ -210,14 +209,14 @@ def test_each_chunk_has_a_share_of_its_own() -> None:
 def test_blocks_of_any_size_draw_the_same() -> None:
     key = ReleaseKey.from_seed(1, "arr")
     shares, sizes = [0.4, 0.9, 1.0, 0.1], (1, 5, 100)
-    found = [responded(shares, 1.0, 7, key=key, engine=InMemoryEngine(block_rows=rows)) for rows in sizes]
+    found = [responded(shares, 1.0, 7, key=key, backend=InMemoryBackend(block_rows=rows)) for rows in sizes]
     assert found[0] == found[1] == found[2] and len(found[0]) > 20
 
 
 def test_both_directions_are_drawn_on_their_own_as_often_as_they_should_be() -> None:
     repeats, epsilon, share = 150, 1.0, 0.6
     drawn = [responded([share], epsilon, 50) for _ in range(repeats)]
-    keep = (1 - EdgeResponse(epsilon).flip) * share
+    keep = (1 - EdgeRandomizedResponse(epsilon).flip) * share
     both = np.mean([[(v, v + 1) in one and (v + 1, v) in one for v in range(NODES - 1)] for one in drawn])
     either = np.mean([[(v, v + 1) in one for v in range(NODES - 1)] for one in drawn])
     assert either == pytest.approx(keep, abs=0.04) and both == pytest.approx(keep**2, abs=0.04)
@@ -251,7 +250,7 @@ def test_a_network_learns_from_what_a_paper_releases(name: str) -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     model = METHODS["gcn"](**PAPER, epsilon=3.0, perturb=name, seed=0, epochs=2).fit(graph)  # type: ignore[arg-type]
     assert not model.guarantee.valid and model.guarantee.mode == "paper"
-    kind = of_mode(MECHANISMS[name], "paper")
+    kind = mechanism_for_mode(MECHANISMS[name], "paper")
     whole = Domain.whole(graph.num_nodes, directed=False)
     assert model.guarantee.deviations == kind(epsilon=3.0).deviations(whole)
 
@@ -260,7 +259,7 @@ def test_sage_on_a_papers_graph_has_one_round_to_rows_of_norm_one() -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     sage = METHODS["sage"]
     shapes = {
-        mode: sage(unit="undirected-edge", epsilon=3.0, perturb="arr", mode=mode)._configured().shape  # type: ignore[attr-defined]
+        mode: sage(unit="undirected-edge", epsilon=3.0, perturb="arr", mode=mode)._build_method().shape  # type: ignore[attr-defined]
         for mode in ("strict", "paper")
     }
     assert (shapes["strict"].depth, shapes["strict"].unit_rounds) == (2, False)

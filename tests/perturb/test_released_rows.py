@@ -11,10 +11,10 @@ import pytest
 
 import graphveil as gv
 from graphveil import perturb
+from graphveil.data import EdgeSet, Graph, prepare, read_graph, synthetic
+from graphveil.data.files import read_edges
+from graphveil.data.tables import RELEASED
 from graphveil.errors import GraphError
-from graphveil.graph import EdgeSet, Graph, prepare, read_graph, synthetic
-from graphveil.graph.files import read_edges
-from graphveil.tables import RELEASED
 
 COLUMNS = {"id": "id", "label": "team", "source": "source", "target": "target"}
 

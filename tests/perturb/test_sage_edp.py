@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from graphveil import SAGE
-from graphveil.graph import load_dataset
-from graphveil.graph.recipes import RECIPES
+from graphveil.data import load_dataset
+from graphveil.data.recipes import RECIPES
 
 REFERENCE, SPLITS = 0.493, 3
 

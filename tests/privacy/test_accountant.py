@@ -145,7 +145,7 @@ def test_groups_that_differ_in_kind_have_the_worst_of_their_curves() -> None:
     for delta in (1e-9, 1e-5, 1e-2):
         assert worst.epsilon(delta) == max(curve.epsilon(delta) for curve in curves)
     assert worst.delta(0.5) == max(curve.delta(0.5) for curve in curves)
-    assert worst.true_positive_rate(0.01) == max(curve.true_positive_rate(0.01) for curve in curves)
+    assert worst.tpr(0.01) == max(curve.tpr(0.01) for curve in curves)
 
 
 def test_a_group_that_another_one_covers_costs_nothing_more() -> None:
@@ -187,7 +187,7 @@ def test_one_release_without_noise_leaves_no_privacy() -> None:
     curve = privacy_curve(compose(Gaussian(0.1), NonPrivate()))
     assert curve.epsilon(1e-5) == math.inf
     assert curve.delta(10.0) == 1.0
-    assert curve.true_positive_rate(0.01) == 1.0
+    assert curve.tpr(0.01) == 1.0
 
 
 def test_an_unknown_event_is_an_error_that_names_it() -> None:
@@ -207,5 +207,5 @@ def test_the_attackers_rate_from_a_distribution_bounds_the_exact_one(rate: float
     event: Event = compose(Gaussian(1.0), PoissonGaussian(50.0, 1e-6, 1))
     curve = privacy_curve(event)
     assert isinstance(curve, PldCurve)
-    exact = privacy_curve(Gaussian(1.0)).true_positive_rate(rate)
-    assert exact <= curve.true_positive_rate(rate) <= exact * 1.02
+    exact = privacy_curve(Gaussian(1.0)).tpr(rate)
+    assert exact <= curve.tpr(rate) <= exact * 1.02

@@ -12,7 +12,7 @@ from graphveil.privacy import (
     privacy_curve,
     within_partition,
 )
-from graphveil.privacy.accountant import total_mu, totals_of
+from graphveil.privacy.accountant import total_mu, worst_case_compositions
 from graphveil.privacy.events import OneOf
 
 ROWS = PairwiseGaussian("labels", ((0.0, 0.75), (0.75, 1.0)))
@@ -130,7 +130,7 @@ def test_one_of_several_costs_what_the_worst_of_them_costs(more: tuple[Event, ..
 
 def test_more_cases_than_are_told_apart_cost_at_least_the_worst_of_them() -> None:
     cases = tuple(compose(Gaussian(0.1 * k), *[STEPS] * (12 - k)) for k in range(1, 12))
-    assert len(totals_of(OneOf(cases))) == 1 < len(cases)
+    assert len(worst_case_compositions(OneOf(cases))) == 1 < len(cases)
     worst = max(privacy_curve(case).epsilon(1e-6) for case in cases)
     assert privacy_curve(OneOf(cases)).epsilon(1e-6) >= worst
 

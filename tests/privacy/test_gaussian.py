@@ -72,7 +72,7 @@ def test_a_budget_out_of_reach_is_a_typed_error(epsilon: float, delta: float, wa
 
 
 def test_the_attackers_rate_rises_with_mu_from_blind_guessing() -> None:
-    rates = [gaussian.true_positive_rate(0.01, mu) for mu in (0.0, 0.21373627, 1.0, 5.0)]
+    rates = [gaussian.tpr(0.01, mu) for mu in (0.0, 0.21373627, 1.0, 5.0)]
     assert rates[0] == pytest.approx(0.01)
     assert rates[1] == pytest.approx(0.0173, abs=5e-5)
     assert rates == sorted(rates)

@@ -22,7 +22,7 @@ from graphveil.privacy import (
     privacy_curve,
     within_partition,
 )
-from graphveil.privacy.accountant import MOST_CASES, total_mu
+from graphveil.privacy.accountant import MAX_CASES, total_mu
 
 SIZES = {"split": 3, "regions": 2}  # groups of each partition
 COARSE = 0.05  # enough to compare two ways of arriving at the same composition
@@ -87,13 +87,13 @@ def test_no_record_costs_more_than_the_curve_and_one_costs_as_much(event: Event)
     curve = privacy_curve(event, interval=COARSE)
     worst = max(curve_of(met).delta(0.3) for met in records(event))
     assert curve.delta(0.3) >= worst * (1 - 1e-9) - 1e-15
-    assert math.prod(SIZES.values()) <= MOST_CASES  # so many combinations are told apart:
+    assert math.prod(SIZES.values()) <= MAX_CASES  # so many combinations are told apart:
     assert curve.delta(0.3) == pytest.approx(worst, rel=1e-6, abs=1e-12)
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(events(st.one_of(gaussians, trainings)), min_size=2, max_size=2))
-def test_two_splits_cover_every_relabelling_of_the_groups(runs: list[Event]) -> None:
+def test_two_splits_cover_every_relabeling_of_the_groups(runs: list[Event]) -> None:
     """A record may be in any group of the first split and in any of the second."""
     named = [within_partition(run, str(number)) for number, run in enumerate(runs)]
     bound = privacy_curve(compose(*named), interval=COARSE)

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
+from graphveil.data import EdgeSet, synthetic
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.graph import EdgeSet, synthetic
 from graphveil.privacy import (
     Entry,
     Gaussian,
     MemoryLedger,
-    NodeOwner,
-    NodePromise,
+    NodeBoundedDegree,
+    NodeRecord,
     PrivacyLedger,
     UndirectedEdge,
     attach_ledger,
@@ -176,8 +176,8 @@ def test_the_book_knows_the_curve_of_everything_booked() -> None:
 
 def test_costs_of_different_units_do_not_add_up() -> None:
     edge = Entry("a", "rows", Gaussian(0.1), unit=UndirectedEdge())
-    record = Entry("b", "rows", Gaussian(0.1), unit=NodeOwner())
-    replaced = Entry("c", "rows", Gaussian(0.1), unit=NodeOwner(replace_one=True))
+    record = Entry("b", "rows", Gaussian(0.1), unit=NodeRecord())
+    replaced = Entry("c", "rows", Gaussian(0.1), unit=NodeRecord(replace_one=True))
     for first, second in ((edge, record), (record, replaced)):
         limited, free = MemoryLedger(epsilon=10.0, delta=1e-5), MemoryLedger()
         limited.record(first)
@@ -193,7 +193,7 @@ def test_costs_of_different_units_do_not_add_up() -> None:
 def test_costs_of_one_unit_add_up() -> None:
     budget = MemoryLedger(epsilon=10.0, delta=1e-5)
     for name in "ab":
-        budget.record(Entry(name, "rows", Gaussian(0.1), unit=NodePromise(4)))
+        budget.record(Entry(name, "rows", Gaussian(0.1), unit=NodeBoundedDegree(4)))
     assert budget.curve().epsilon(1e-5) == pytest.approx(epsilon_of(0.1 * 2**0.5, 1e-5))
 
 

@@ -1,4 +1,4 @@
-"""Unit node-features: what reports cost, their curve, the statement, and the way through a file."""
+"""Unit local-attributes: what reports cost, their curve, the statement, and the way through a file."""
 
 import json
 import math
@@ -11,10 +11,10 @@ from graphveil.privacy import (
     Entry,
     Gaussian,
     Guarantee,
+    LocalAttributes,
     LocalReport,
     MemoryLedger,
-    NodeFeatures,
-    NodeOwner,
+    NodeRecord,
     compose,
     parse_unit,
     privacy_curve,
@@ -25,7 +25,7 @@ from graphveil.privacy.serialization import events_from_plain, guarantee_from_pl
 
 def promise(*reports: LocalReport) -> Guarantee:
     delta = sum(report.delta for report in reports)
-    return Guarantee.of(NodeFeatures(), compose(*reports), delta=delta, releases=len(reports))
+    return Guarantee.from_event(LocalAttributes(), compose(*reports), delta=delta, releases=len(reports))
 
 
 ONE = promise(LocalReport("features", 0.1), LocalReport("label", 0.2))
@@ -42,7 +42,7 @@ def test_budgets_and_deltas_add_up_exactly() -> None:
     assert GAUSSIAN.repeated(2).delta == 2e-10
 
 
-def test_randomised_response_attains_the_curve() -> None:
+def test_randomized_response_attains_the_curve() -> None:
     """Two reports of a fair bit at 0.4 and 0.6: both right against both wrong is the whole budget."""
     curve = privacy_curve(compose(LocalReport("features", 0.4), LocalReport("label", 0.6)))
     p = [1 / (1 + math.exp(-epsilon)) for epsilon in (0.4, 0.6)]
@@ -50,8 +50,8 @@ def test_randomised_response_attains_the_curve() -> None:
     order = np.argsort(-ones[0] / ones[1])
     caught, alarms = np.cumsum(ones[0][order]), np.cumsum(ones[1][order])
     for true, false in zip(caught, alarms, strict=True):
-        assert true <= curve.true_positive_rate(float(false)) + 1e-12
-    assert caught[0] == pytest.approx(curve.true_positive_rate(float(alarms[0])))
+        assert true <= curve.tpr(float(false)) + 1e-12
+    assert caught[0] == pytest.approx(curve.tpr(float(alarms[0])))
     for epsilon in (0.0, 0.3, 0.9, 1.0):
         assert np.maximum(ones[0] - math.exp(epsilon) * ones[1], 0).sum() <= curve.delta(epsilon) + 1e-12
 
@@ -59,47 +59,49 @@ def test_randomised_response_attains_the_curve() -> None:
 def test_below_their_delta_reports_promise_nothing() -> None:
     curve = LocalCurve(1.0, 1e-10)
     assert (curve.epsilon(1e-10), curve.epsilon(0.0)) == (1.0, math.inf)
-    assert LocalCurve(math.inf).true_positive_rate(0.01) == 1.0
-    assert LocalCurve(0.0).true_positive_rate(0.01) == pytest.approx(0.01)
+    assert LocalCurve(math.inf).tpr(0.01) == 1.0
+    assert LocalCurve(0.0).tpr(0.01) == pytest.approx(0.01)
 
 
 def test_the_statement_has_both_budgets_in_full() -> None:
-    assert "eps_x = 0.1 and its label at eps_y = 0.2 (total 0.3; inf = not protected)" in ONE.statement()
-    assert "with delta = 1e-10, which is weaker" in GAUSSIAN.statement()
-    assert "eps_y = inf (total inf" in OPEN.statement()
-    assert ONE.statement().endswith("r of them have r times the budgets.")
-    assert "mu" not in ONE.statement().split()
+    assert (
+        "eps_x = 0.1 and its label at eps_y = 0.2 (total 0.3; inf = not protected)" in ONE.formal_statement()
+    )
+    assert "with delta = 1e-10, which is weaker" in GAUSSIAN.formal_statement()
+    assert "eps_y = inf (total inf" in OPEN.formal_statement()
+    assert ONE.formal_statement().endswith("r of them have r times the budgets.")
+    assert "mu" not in ONE.formal_statement().split()
 
 
 def test_nothing_of_it_is_claimed_about_edges() -> None:
     assert ONE.as_dict()["eps_x"] == 0.1
     assert "edges" in ONE.not_covered
     with pytest.raises(UnitError, match="before any sum"):
-        NodeFeatures().pair_shift(1.0, 1.0)
-    assert parse_unit("node-features") == NodeFeatures()
+        LocalAttributes().pair_sensitivity(1.0, 1.0)
+    assert parse_unit("local-attributes") == LocalAttributes()
 
 
 def test_people_of_one_data_set_each_have_told_the_most_of_each_part() -> None:
     dearer = promise(LocalReport("features", 0.3), LocalReport("features", 0.4), LocalReport("label", 0.1))
-    whole = Guarantee.worst_of([ONE, dearer])  # 0.1 and 0.2, 0.7 and 0.1
+    whole = Guarantee.compose_parallel([ONE, dearer])  # 0.1 and 0.2, 0.7 and 0.1
     assert whole.local_budgets == (0.7, 0.2)
     assert whole.epsilon == pytest.approx(0.9)
     assert (whole.releases, whole.valid, whole.delta) == (ONE.releases + dearer.releases, True, 0.0)
     only = promise(LocalReport("features", 0.05))
-    assert Guarantee.worst_of([ONE, only]).local_budgets == ONE.local_budgets
-    assert Guarantee.worst_of([only, only]).local_budgets == (0.05, 0.0)
-    mixed = Guarantee.worst_of([GAUSSIAN, ONE])
+    assert Guarantee.compose_parallel([ONE, only]).local_budgets == ONE.local_budgets
+    assert Guarantee.compose_parallel([only, only]).local_budgets == (0.05, 0.0)
+    mixed = Guarantee.compose_parallel([GAUSSIAN, ONE])
     assert mixed.delta == GAUSSIAN.delta and mixed.epsilon < float("inf")
-    void = Guarantee.worst_of([ONE, dearer.with_deviations("a flaw")])
+    void = Guarantee.compose_parallel([ONE, dearer.with_deviations("a flaw")])
     assert (void.valid, void.deviations) == (False, ("a flaw",))
 
 
 def test_records_in_sums_over_several_data_sets_have_no_worst_one() -> None:
-    owner = Guarantee.of(NodeOwner(), Gaussian(1.0), delta=1e-5, releases=1)
+    owner = Guarantee.from_event(NodeRecord(), Gaussian(1.0), delta=1e-5, releases=1)
     with pytest.raises(PrivacyError, match="what protects records"):
-        Guarantee.worst_of([owner, owner])
+        Guarantee.compose_parallel([owner, owner])
     with pytest.raises(PrivacyError, match="different units"):
-        Guarantee.worst_of([ONE, owner])
+        Guarantee.compose_parallel([ONE, owner])
 
 
 @pytest.mark.parametrize("guarantee", [ONE, GAUSSIAN, OPEN], ids=["pure", "delta", "open"])
@@ -119,9 +121,9 @@ def test_a_hostile_record_is_refused(wrong: dict[str, object]) -> None:
 
 def test_a_book_adds_reports_up_and_mixes_them_with_nothing() -> None:
     book = MemoryLedger(epsilon=0.5, delta=1e-9)
-    book.record(Entry("a", "lpgnn", ONE.event, unit=NodeFeatures()))
+    book.record(Entry("a", "lpgnn", ONE.event, unit=LocalAttributes()))
     assert book.curve().epsilon(0.0) == 0.3
     with pytest.raises(PrivacyError, match="would bring the total to epsilon"):
-        book.record(Entry("b", "lpgnn", ONE.event, unit=NodeFeatures()))
+        book.record(Entry("b", "lpgnn", ONE.event, unit=LocalAttributes()))
     with pytest.raises(PrivacyError, match="no accounting is known"):
         privacy_curve(compose(ONE.event, Gaussian(1.0))).epsilon(1e-5)

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from graphveil.privacy import Event, Gaussian, PoissonGaussian, compose, privacy_curve
 from graphveil.privacy.accountant import NoPrivacyCurve
 from graphveil.privacy.events import Relation
-from graphveil.privacy.loss import Grid, added, expected_loss, gaussian_loss, removed, replaced, step_loss
+from graphveil.privacy.loss import LossGrid, added, expected_loss, gaussian_loss, removed, replaced, step_loss
 
 EPSILONS = np.linspace(-3, 6, 37)
 FIXED_SIZE = (1.3, 256 / 17976, 1000, 9.2726)  # noise, batch over records, steps, epsilon at 1e-5
@@ -120,7 +120,7 @@ def test_batches_of_fixed_size_would_cost_three_times_as_much() -> None:
     """Why no event stands for them: shuffled or fixed batches must not be booked as Poisson samples."""
     noise, rate, steps, epsilon = FIXED_SIZE
     # The record that leaves the batch makes room for another one: a shift of 2C, amplified as by Balle et al.
-    grid = Grid(-12, 12, 1e-3)
+    grid = LossGrid(-12, 12, 1e-3)
     one_way = removed(np.abs(grid.points), rate, 2 / noise)
     both = np.where(grid.points >= 0, one_way, np.exp(grid.points) * one_way - np.expm1(grid.points))
     fixed = plds.PrivacyLossDistribution(grid.through(both)).self_compose(steps).get_epsilon_for_delta(1e-5)
@@ -171,7 +171,7 @@ def test_steps_on_everybody_are_plain_gaussian_releases() -> None:
 def test_a_long_grid_holds_the_masses_of_dp_accounting() -> None:
     from dp_accounting.pld import pld_pmf
 
-    grid = Grid(-1.0, 2.0, 1e-3)
+    grid = LossGrid(-1.0, 2.0, 1e-3)
     deltas = removed(grid.points, 0.1, 1.0)
     ours = grid.through(deltas).to_dense_pmf()
     theirs = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(1e-3, -1000, 2000, deltas).to_dense_pmf()

@@ -15,8 +15,8 @@ from graphveil.privacy import (
     Event,
     Gaussian,
     Guarantee,
-    NodeOwner,
-    NodePromise,
+    NodeBoundedDegree,
+    NodeRecord,
     PoissonGaussian,
     UndirectedEdge,
     Unit,
@@ -24,11 +24,11 @@ from graphveil.privacy import (
     compose,
     privacy_curve,
 )
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.privacy.statements import EDGE_USES, EdgeUse
 from graphveil.privacy.unit import UNITS
-from graphveil.privacy.wording import EDGE_USES, EdgeUse
 
 MU = calibrate_mu(4.0, 1e-5)
 ROWS = compose(Gaussian(MU))
@@ -44,59 +44,60 @@ SAMPLED = (
     "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss. "
 )
 UNITS_OF_RECORDS: list[Unit] = [
-    NodeOwner(),
-    NodeOwner(replace_one=True),
-    NodePromise(16),
-    NodePromise(16, replace_one=True),
+    NodeRecord(),
+    NodeRecord(replace_one=True),
+    NodeBoundedDegree(16),
+    NodeBoundedDegree(16, replace_one=True),
 ]
 COMBINATIONS = [
     (unit, use)
     for unit, use in product(UNITS_OF_RECORDS, EDGE_USES)
-    if not (isinstance(unit, NodePromise) and use == "read")
+    if not (isinstance(unit, NodeBoundedDegree) and use == "read")
 ]
 
 
 def of(unit: Unit, event: Event = ROWS, **more: Any) -> Guarantee:
-    return Guarantee.of(unit, event, delta=1e-5, releases=2, **more)
+    return Guarantee.from_event(unit, event, delta=1e-5, releases=2, **more)
 
 
 def test_the_owner_statement_is_verbatim() -> None:
     hops, budget, noise = 2, 50, 3.0
     edge_mu = math.sqrt(2 * hops / budget) / noise  # of rows that share one budget a source
-    assert of(NodeOwner(), edge_mu=edge_mu).statement() == (
+    assert of(NodeRecord(), edge_mu=edge_mu).formal_statement() == (
         "Node identities and split membership are public. For any two data sets that differ in the record of "
         "one node q (its features, its label and the list of edges q itself declares), the released models, "
         "all noisy aggregates and the predictions for all nodes other than q are "
         "(4, 1e-05)-indistinguishable. Edges pointing to q that are declared by other nodes belong to those "
         "nodes' records and are not hidden by this statement; if friendships are mutual they also stand in "
         "the friends' records: q's friend list is then protected only edge by edge, at eps = "
-        f"{figure_up(epsilon_of(edge_mu, 1e-5))}. The prediction for q uses q's own features and must only "
+        f"{format_upper_bound(epsilon_of(edge_mu, 1e-5))}. The prediction for q uses q's own features and "
+        "must only "
         f"be shown to parties entitled to them.{NULLED}{ADDS_UP}"
     )
 
 
 def test_the_statement_of_a_reader_of_own_lists_is_verbatim_and_gives_no_figure_for_a_friendship() -> None:
-    statement = of(NodeOwner(), edge_use="read", edge_mu=0.1).statement()
+    formal_statement = of(NodeRecord(), edge_use="read", edge_mu=0.1).formal_statement()
     assert (
         "the released models, all published rows and the predictions for all nodes other than q are "
         "(4, 1e-05)-indistinguishable. The prediction for q uses q's own features and q's own edge list and "
         "must only be shown to parties entitled to both."
-    ) in statement
-    assert "no separate figure is given for one friendship" in statement
-    assert "eps =" not in statement
-    assert "edge list" in of(NodeOwner(), edge_use="read").not_covered
+    ) in formal_statement
+    assert "no separate figure is given for one friendship" in formal_statement
+    assert "eps =" not in formal_statement
+    assert "edge list" in of(NodeRecord(), edge_use="read").not_covered
 
 
 def test_the_statement_without_edges_speaks_of_no_aggregates_and_of_no_friends() -> None:
-    statement = of(NodeOwner(), TRAINING, edge_use="never").statement()
-    assert "the released models and the predictions for all nodes other than q are" in statement
-    assert "No edge was read" in statement
-    assert "aggregates" not in statement
-    assert "friend" not in statement
+    formal_statement = of(NodeRecord(), TRAINING, edge_use="never").formal_statement()
+    assert "the released models and the predictions for all nodes other than q are" in formal_statement
+    assert "No edge was read" in formal_statement
+    assert "aggregates" not in formal_statement
+    assert "friend" not in formal_statement
 
 
 def test_the_promise_is_verbatim_and_names_the_degree() -> None:
-    assert of(NodePromise(16)).statement() == (
+    assert of(NodeBoundedDegree(16)).formal_statement() == (
         "Conditional on the data owner's assurance that no node has degree above 16: for any two graphs that "
         "differ in one node q with all its edges, features and label, everything except q's own row and "
         "prediction is (4, 1e-05)-indistinguishable. If the assurance is false there is no guarantee. Node "
@@ -105,23 +106,23 @@ def test_the_promise_is_verbatim_and_names_the_degree() -> None:
 
 
 def test_without_edges_nothing_rests_on_a_promise_about_degrees() -> None:
-    statement = of(NodePromise(16), TRAINING, edge_use="never").statement()
-    assert "16" not in statement
-    assert "Conditional" not in statement
-    assert "rests on no assurance about degrees" in statement
+    formal_statement = of(NodeBoundedDegree(16), TRAINING, edge_use="never").formal_statement()
+    assert "16" not in formal_statement
+    assert "Conditional" not in formal_statement
+    assert "rests on no assurance about degrees" in formal_statement
 
 
 def test_an_edge_without_a_figure_is_said_to_have_none() -> None:
-    statement = of(NodeOwner()).statement()
-    assert "only edge by edge, and no separate figure is given for one friendship." in statement
-    assert of(NodeOwner()).edge_epsilon is None
+    formal_statement = of(NodeRecord()).formal_statement()
+    assert "only edge by edge, and no separate figure is given for one friendship." in formal_statement
+    assert of(NodeRecord()).edge_epsilon is None
 
 
 @pytest.mark.parametrize(("unit", "use"), COMBINATIONS)
 def test_every_statement_says_what_differing_means(unit: Any, use: EdgeUse) -> None:
-    statement = of(unit, edge_use=use).statement()
-    assert (NULLED in statement) is not unit.replace_one
-    assert (REPLACED in statement) is unit.replace_one
+    formal_statement = of(unit, edge_use=use).formal_statement()
+    assert (NULLED in formal_statement) is not unit.replace_one
+    assert (REPLACED in formal_statement) is unit.replace_one
 
 
 @pytest.mark.parametrize(("unit", "use"), COMBINATIONS)
@@ -129,10 +130,10 @@ def test_every_statement_says_what_differing_means(unit: Any, use: EdgeUse) -> N
 def test_no_statement_claims_more_than_its_unit(unit: Unit, use: EdgeUse, event: Event) -> None:
     for mode in ("strict", "paper"):
         guarantee = of(unit, event, edge_use=use, mode=mode, notes=("classes are treated as public",))
-        words = " ".join([guarantee.statement(), guarantee.covers, guarantee.not_covered]).lower()
+        words = " ".join([guarantee.formal_statement(), guarantee.covers, guarantee.not_covered]).lower()
         for claim in ("node-level", "node level", "incident", "anonym", "user-level"):
             assert claim not in words
-        if isinstance(unit, NodeOwner):
+        if isinstance(unit, NodeRecord):
             for claim in ("all its edges", "all edges", "every edge", "with its edges"):
                 assert claim not in words
             assert "itself declares" in words
@@ -140,76 +141,76 @@ def test_no_statement_claims_more_than_its_unit(unit: Unit, use: EdgeUse, event:
             assert "conditional on" in words or "no edge was read" in words
         assert "predictions for every node" not in words  # which edge units claim
         assert "labels are treated as public" not in words  # and this
-        assert "Note: classes are treated as public." in guarantee.statement()
-        assert guarantee.statement().endswith(ADDS_UP)
+        assert "Note: classes are treated as public." in guarantee.formal_statement()
+        assert guarantee.formal_statement().endswith(ADDS_UP)
 
 
 @pytest.mark.parametrize("name", UNITS)
 def test_no_unit_is_called_after_nodes_without_saying_whose(name: str) -> None:
     assert "node-level" not in name
-    assert not name.startswith("node-") or name in ("node-owner", "node-promise", "node-features")
+    assert not name.startswith("node-") or name in ("node-record", "node-bounded-degree", "local-attributes")
 
 
 def test_sampled_training_is_not_said_to_have_a_mu() -> None:
-    assert SAMPLED in of(NodeOwner(), SELECTION).statement()
-    assert SAMPLED not in of(NodeOwner()).statement()
-    assert of(NodeOwner(), SELECTION).as_dict()["mu"] is None
+    assert SAMPLED in of(NodeRecord(), SELECTION).formal_statement()
+    assert SAMPLED not in of(NodeRecord()).formal_statement()
+    assert of(NodeRecord(), SELECTION).as_dict()["mu"] is None
 
 
 def test_a_promise_does_not_cover_a_reader_of_own_lists() -> None:
     with pytest.raises(UnitError, match="reads its node's list"):
-        of(NodePromise(16), edge_use="read")
+        of(NodeBoundedDegree(16), edge_use="read")
 
 
 def test_what_is_certified_is_the_worst_record() -> None:
-    guarantee = of(NodeOwner(), SELECTION)
+    guarantee = of(NodeRecord(), SELECTION)
     groups = [privacy_curve(event) for event in SELECTION.events]
     assert guarantee.epsilon == max(curve.epsilon(1e-5) for curve in groups)
-    assert guarantee.attacker_rate == max(curve.true_positive_rate(0.01) for curve in groups)
+    assert guarantee.max_tpr() == max(curve.tpr(0.01) for curve in groups)
 
 
 def test_figures_of_records_round_up() -> None:
-    guarantee = of(NodeOwner(), compose(TRAINING, Gaussian(0.2)))
-    nearest, printed = f"{guarantee.epsilon:.4g}", figure_up(guarantee.epsilon)
+    guarantee = of(NodeRecord(), compose(TRAINING, Gaussian(0.2)))
+    nearest, printed = f"{guarantee.epsilon:.4g}", format_upper_bound(guarantee.epsilon)
     assert float(nearest) < guarantee.epsilon <= float(printed)  # to the nearest would be below
-    assert f"({printed}, 1e-05)-indistinguishable" in guarantee.statement()
+    assert f"({printed}, 1e-05)-indistinguishable" in guarantee.formal_statement()
 
 
 # -- several runs ------------------------------------------------------------------------------------------
 
 
 def test_runs_under_other_splits_may_find_a_record_in_any_group() -> None:
-    once = of(NodeOwner(), SELECTION, slack=1e-9, edge_mu=0.1)
+    once = of(NodeRecord(), SELECTION, slack=1e-9, edge_mu=0.1)
     twice = once.repeated(2)
     worst = [privacy_curve(compose(*chosen)) for chosen in product(SELECTION.events, repeat=2)]
     assert twice.epsilon >= max(curve.epsilon(1e-5 - 2e-9) for curve in worst)
     assert (twice.releases, twice.slack) == (4, 2e-9)
     assert twice.edge_mu == pytest.approx(0.1 * math.sqrt(2))
-    assert twice.protected == NodeOwner()
+    assert twice.protected == NodeRecord()
 
 
 def test_a_method_and_its_baseline_together_cost_both() -> None:
-    method, baseline = of(NodeOwner(), edge_mu=0.1), of(NodeOwner(), Gaussian(0.5), edge_use="never")
-    both = Guarantee.together([method, baseline])
+    method, baseline = of(NodeRecord(), edge_mu=0.1), of(NodeRecord(), Gaussian(0.5), edge_use="never")
+    both = Guarantee.compose([method, baseline])
     assert both.epsilon == pytest.approx(epsilon_of(math.hypot(MU, 0.5), 1e-5))
-    assert (both.edge_use, both.edge_mu) == ("asked", 0.1)  # the baseline reads no edge
-    unknown = Guarantee.together([method, of(NodeOwner())])
+    assert (both.edge_use, both.edge_mu) == ("queried", 0.1)  # the baseline reads no edge
+    unknown = Guarantee.compose([method, of(NodeRecord())])
     assert unknown.edge_epsilon is None
 
 
 def test_a_deviation_of_one_is_a_deviation_of_all() -> None:
-    whole = Guarantee.together([of(NodeOwner()), of(NodeOwner(), deviations=("a flaw",))])
+    whole = Guarantee.compose([of(NodeRecord()), of(NodeRecord(), deviations=("a flaw",))])
     assert (whole.valid, whole.deviations) == (False, ("a flaw",))
 
 
-@pytest.mark.parametrize("other", [NodeOwner(replace_one=True), NodePromise(3), DirectedEdge()])
+@pytest.mark.parametrize("other", [NodeRecord(replace_one=True), NodeBoundedDegree(3), DirectedEdge()])
 def test_what_protects_different_things_does_not_add_up(other: Unit) -> None:
     with pytest.raises(PrivacyError, match="different units"):
-        Guarantee.together([of(NodeOwner()), of(other)])
+        Guarantee.compose([of(NodeRecord()), of(other)])
 
 
 def test_slack_that_uses_up_delta_leaves_no_epsilon() -> None:
-    assert of(NodeOwner(), slack=4e-6).repeated(3).epsilon == math.inf
+    assert of(NodeRecord(), slack=4e-6).repeated(3).epsilon == math.inf
 
 
 # -- as JSON -----------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ def test_unit_and_edge_use_survive_json(unit: Unit, use: EdgeUse) -> None:
     guarantee = of(unit, compose(SELECTION), edge_use=use, edge_mu=0.1, slack=1e-9)
     back = guarantee_from_plain(json.loads(json.dumps(guarantee_to_plain(guarantee))))
     assert back == guarantee
-    assert back.statement() == guarantee.statement()
+    assert back.formal_statement() == guarantee.formal_statement()
     assert back.protected == unit
 
 
@@ -237,8 +238,8 @@ def test_the_record_of_an_edge_unit_has_no_fields_of_records() -> None:
 
 
 def test_the_record_names_the_unit_with_its_parameters() -> None:
-    record = json.loads(json.dumps(of(NodePromise(16, replace_one=True)).as_dict(), allow_nan=False))
-    assert (record["unit"], record["max_degree"], record["replace_one"]) == ("node-promise", 16, True)
-    owner = of(NodeOwner(), edge_mu=0.1).as_dict()
+    record = json.loads(json.dumps(of(NodeBoundedDegree(16, replace_one=True)).as_dict(), allow_nan=False))
+    assert (record["unit"], record["max_degree"], record["replace_one"]) == ("node-bounded-degree", 16, True)
+    owner = of(NodeRecord(), edge_mu=0.1).as_dict()
     assert owner["edge_epsilon"] == pytest.approx(epsilon_of(0.1, 1e-5))
-    assert of(NodeOwner(), edge_use="never").as_dict()["edge_epsilon"] == 0.0
+    assert of(NodeRecord(), edge_use="never").as_dict()["edge_epsilon"] == 0.0

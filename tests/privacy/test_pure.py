@@ -14,7 +14,7 @@ from graphveil.privacy.serialization import events_from_plain, events_to_plain
 
 
 def by_outcomes(epsilons: list[float], x: float) -> float:
-    """Delta at x, over all outcomes of randomised responses."""
+    """Delta at x, over all outcomes of randomized responses."""
     total = 0.0
     for truths in product((True, False), repeat=len(epsilons)):
         p = q = 1.0
@@ -55,10 +55,10 @@ def test_a_hundred_small_releases_cost_less_than_their_sum_at_a_delta() -> None:
     assert curve.epsilon(1e-7) == pytest.approx(5.19216, abs=1e-4)
 
 
-def test_the_attackers_rate_is_that_of_randomised_response() -> None:
+def test_the_attackers_rate_is_that_of_randomized_response() -> None:
     curve = privacy_curve(PureDP(1.0))
-    assert curve.true_positive_rate(0.01) == pytest.approx(0.01 * math.e, rel=1e-12)
-    assert curve.true_positive_rate(0.5) == pytest.approx(1 - 0.5 / math.e, rel=1e-12)
+    assert curve.tpr(0.01) == pytest.approx(0.01 * math.e, rel=1e-12)
+    assert curve.tpr(0.5) == pytest.approx(1 - 0.5 / math.e, rel=1e-12)
 
 
 def test_beside_a_gaussian_losses_add_up() -> None:
@@ -81,15 +81,20 @@ def test_more_kinds_than_are_told_apart_are_put_on_a_grid() -> None:
 
 
 def test_friendships_of_one_person_cost_their_sum_and_the_statement_says_so() -> None:
-    one = Guarantee.of(UndirectedEdge(), PureDP(0.5), delta=1e-7, releases=1)
+    one = Guarantee.from_event(UndirectedEdge(), PureDP(0.5), delta=1e-7, releases=1)
     assert one.group_epsilon(10) == pytest.approx(5.0, abs=1e-6)
-    assert "at delta 0 it is 0.5, and k friendships of one person together cost k times" in one.statement()
-    assert "at most r times the epsilon" in one.statement()
-    assert "sqrt" not in one.statement()
+    assert (
+        "at delta 0 it is 0.5, and k friendships of one person together cost k times"
+        in one.formal_statement()
+    )
+    assert "at most r times the epsilon" in one.formal_statement()
+    assert "sqrt" not in one.formal_statement()
     assert one.repeated(3).epsilon == pytest.approx(1.5, abs=1e-5)
-    both = Guarantee.together([one, Guarantee.of(UndirectedEdge(), Gaussian(0.1), delta=1e-7, releases=1)])
+    both = Guarantee.compose(
+        [one, Guarantee.from_event(UndirectedEdge(), Gaussian(0.1), delta=1e-7, releases=1)]
+    )
     assert both.epsilon > 0.5
-    assert "at delta 0" not in both.statement()
+    assert "at delta 0" not in both.formal_statement()
 
 
 def test_it_comes_back_from_plain_values() -> None:

@@ -25,7 +25,7 @@ EPSILONS = np.linspace(-1, 3, 9)
 
 
 def pair_of(z: float, rate: float, roots: int, relation: Relation = "add_remove") -> RootPair:
-    return RootPair.of(PoissonRoots(z, rate, 1, roots, relation))
+    return RootPair.from_event(PoissonRoots(z, rate, 1, roots, relation))
 
 
 @pytest.mark.parametrize(("z", "rate", "steps", "roots", "relation", "epsilon"), ROOTS)
@@ -74,8 +74,8 @@ def divergences(
     ``sampled`` holds the weight of each subset of roots, ``one`` and ``other`` its shifts (S, 2).
     """
     axis = np.arange(-7, 7, width)
-    rows = [norm.pdf(axis[:, None] - centres) * width for centres in (one[:, 0], other[:, 0])]
-    columns = [norm.pdf(axis[:, None] - centres) * width for centres in (one[:, 1], other[:, 1])]
+    rows = [norm.pdf(axis[:, None] - centers) * width for centers in (one[:, 0], other[:, 0])]
+    columns = [norm.pdf(axis[:, None] - centers) * width for centers in (one[:, 1], other[:, 1])]
     p, q = ((row * sampled) @ column.T for row, column in zip(rows, columns, strict=True))
     forth, back = (
         np.array([np.maximum(0, a - math.exp(e) * b).sum() for e in epsilons]) for a, b in ((p, q), (q, p))
@@ -156,11 +156,11 @@ def test_arbitrary_weights_of_subsets_are_covered_by_the_lemma() -> None:
             assert in_plane <= on_line + 3e-5
 
 
-def _of_mixtures(weights: Floats, centres: Any, epsilon: float) -> float:
+def _of_mixtures(weights: Floats, centers: Any, epsilon: float) -> float:
     axis = np.arange(-9, 9, 0.1)
     p, q = (
-        (norm.pdf(axis[:, None] - centre[:, 0]) * w) @ norm.pdf(axis[:, None] - centre[:, 1]).T * 0.01
-        for w, centre in zip(weights, centres, strict=True)
+        (norm.pdf(axis[:, None] - center[:, 0]) * w) @ norm.pdf(axis[:, None] - center[:, 1]).T * 0.01
+        for w, center in zip(weights, centers, strict=True)
     )
     return float(np.maximum(0, p - math.exp(epsilon) * q).sum())
 
@@ -191,7 +191,7 @@ def test_one_direction_alone_would_be_taken_for_both() -> None:
 
 @pytest.mark.parametrize("event", [PoissonRoots(1.0, 0.1, 1, 2), PoissonRoots(2.5, 0.4, 1, 5)])
 def test_both_directions_are_composed(event: PoissonRoots) -> None:
-    kept, pair = step_loss(event, 1e-3), RootPair.of(event)
+    kept, pair = step_loss(event, 1e-3), RootPair.from_event(event)
     for pmf, direction in ((kept._pmf_remove, pair.removed), (kept._pmf_add, pair.added)):
         exact = float(direction(np.array([0.5]))[0])
         assert exact <= pmf.get_delta_for_epsilon(0.5) <= 1.01 * exact

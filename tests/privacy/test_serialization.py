@@ -18,9 +18,9 @@ from graphveil.privacy import (
     Event,
     Gaussian,
     Guarantee,
+    LocalAttributes,
     LocalReport,
-    NodeFeatures,
-    NodeOwner,
+    NodeRecord,
     PairwiseGaussian,
     PoissonGaussian,
     PoissonRoots,
@@ -60,7 +60,7 @@ def test_every_event_survives_json(event: Event) -> None:
 
 
 def test_a_guarantee_is_accounted_anew_and_never_believed() -> None:
-    guarantee = Guarantee.of(
+    guarantee = Guarantee.from_event(
         UndirectedEdge(), compose(Gaussian(2.0)), delta=1e-7, releases=1, deviations=("a flaw",)
     )
     record = guarantee_to_plain(guarantee) | {"epsilon": 0.001, "valid": True}
@@ -71,7 +71,7 @@ def test_a_guarantee_is_accounted_anew_and_never_believed() -> None:
 
 
 def test_everything_that_a_guarantee_is_accounted_from_survives_json() -> None:
-    guarantee = Guarantee.of(
+    guarantee = Guarantee.from_event(
         UndirectedEdge(),
         compose(Gaussian(0.2), Gaussian(0.3)),
         delta=1e-7,
@@ -80,10 +80,10 @@ def test_everything_that_a_guarantee_is_accounted_from_survives_json() -> None:
         mode="paper",
         deviations=("a flaw",),
         notes=("a note",),
-        one_way=False,
+        linear_group_scaling=False,
     )
     back = guarantee_from_plain(json.loads(json.dumps(guarantee_to_plain(guarantee))))
-    assert (back, back.statement()) == (guarantee, guarantee.statement())
+    assert (back, back.formal_statement()) == (guarantee, guarantee.formal_statement())
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_groups_nested_beyond_any_stack_are_a_typed_error() -> None:
 def test_what_a_hostile_record_asks_to_account_for_takes_no_time(training: dict[str, Any]) -> None:
     part = {"kind": "poisson_gaussian", "relation": "replace", **training}
     group = {"kind": "by_group", "partition": "p", "events": [[part], []]}
-    record = guarantee_to_plain(Guarantee.of(UndirectedEdge(), compose(), delta=1e-7, releases=1))
+    record = guarantee_to_plain(Guarantee.from_event(UndirectedEdge(), compose(), delta=1e-7, releases=1))
     assert guarantee_from_plain(record | {"events": [group]}).epsilon in (0.0, math.inf)
 
 
@@ -160,8 +160,8 @@ RECORDS = {
         (Gaussian(0.2), PairwiseGaussian("a", ((0.1, 0.2), (0.2, 0.3))), PoissonGaussian(2.0, 0.01, 10)),
     ),
     "cases": (UndirectedEdge(), (OneOf((Gaussian(0.2), PoissonGaussian(2.0, 0.01, 10))),)),
-    "owner": (NodeOwner(), (ByGroup("t", (Gaussian(0.2), Composed(()))),)),
-    "local": (NodeFeatures(), (LocalReport("features", 1.0),)),
+    "owner": (NodeRecord(), (ByGroup("t", (Gaussian(0.2), Composed(()))),)),
+    "local": (LocalAttributes(), (LocalReport("features", 1.0),)),
 }
 
 
@@ -175,7 +175,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 @pytest.mark.parametrize("name", RECORDS)
 def test_an_absurd_value_anywhere_in_a_record_is_a_typed_error_or_a_guarantee(name: str) -> None:
     unit, events = RECORDS[name]
-    first = Guarantee.of(unit, compose(*events), delta=1e-6, releases=1, edge_mu=0.1)
+    first = Guarantee.from_event(unit, compose(*events), delta=1e-6, releases=1, edge_mu=0.1)
     plain = guarantee_to_plain(first)
     assert guarantee_from_plain(json.loads(json.dumps(plain))) == first
     for *path, last in _places(plain):
@@ -188,10 +188,10 @@ def test_an_absurd_value_anywhere_in_a_record_is_a_typed_error_or_a_guarantee(na
 
 
 def test_a_hostile_mu_has_no_privacy() -> None:
-    record = guarantee_to_plain(Guarantee.of(UndirectedEdge(), compose(), delta=1e-7, releases=1))
+    record = guarantee_to_plain(Guarantee.from_event(UndirectedEdge(), compose(), delta=1e-7, releases=1))
     huge = guarantee_from_plain(record | {"events": [{"kind": "gaussian", "mu": 1e308}]})
     assert huge.epsilon == math.inf
-    assert "(inf, 1e-07)" in huge.statement()
+    assert "(inf, 1e-07)" in huge.formal_statement()
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=12), _nested, max_leaves=12))

@@ -98,7 +98,7 @@ def test_the_divergence_of_one_sampled_step(mu: float, rate: float, form: str) -
 def test_the_divergence_of_a_step_with_several_roots(
     roots: int, unit: float, rate: float, relation: Relation, sign: int
 ) -> None:
-    pair = RootPair.of(PoissonRoots(1 / unit, rate, 1, roots, relation))
+    pair = RootPair.from_event(PoissonRoots(1 / unit, rate, 1, roots, relation))
     assert pair._is_small
     others = roots if relation == "replace" else roots - 1
     with mpmath.workdps(DIGITS):
@@ -131,7 +131,7 @@ def test_an_epsilon_is_that_of_dp_accounting_to_the_last_bit(event: Event, inter
     curve = privacy_curve(event, interval=interval)
     assert isinstance(curve, PldCurve)
     for delta in (1e-13, 1e-9, 1e-5, 1e-3, 0.5):
-        left = delta - curve.doubt
+        left = delta - curve.delta_error
         assert left <= 0 or curve.epsilon(delta) == curve.pld.get_epsilon_for_delta(left)
 
 

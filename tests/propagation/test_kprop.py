@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import sparse
 
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, GraphError
-from graphveil.graph import Adjacency
-from graphveil.propagation import Chain, KProp, SparseMap, propagate
+from graphveil.propagation import ComposedPropagation, KProp, SparseMap, propagate
 
 # local_and_topology.md, 15.7: edges 0-1, 0-3, 1-3, 2-3.
 SLIDE = Adjacency.from_edges([0, 0, 1, 2], [1, 3, 3, 3], num_nodes=4, directed=False)
@@ -59,7 +59,7 @@ def test_means_of_constant_rows_are_constant_but_for_the_isolated() -> None:
     assert kept.apply(ones).flatten().tolist() == [1, 1, 1]
 
 
-def test_loops_come_before_the_normalisation() -> None:
+def test_loops_come_before_the_normalization() -> None:
     looped = KProp(adjacency=LONELY, steps=1, aggregator="mean", self_loops=True)
     assert looped.apply(torch.tensor([[1.0], [0.0], [5.0]])).flatten().tolist() == [0.5, 0.5, 5.0]
 
@@ -90,10 +90,11 @@ def test_gradients_flow_back_through_the_transpose() -> None:
 def test_a_chain_applies_its_first_part_first() -> None:
     rng = np.random.default_rng(1)
     first, second = (
-        SparseMap.of(sparse.csr_array(rng.random((4, 4)) * (rng.random((4, 4)) > 0.5))) for _ in range(2)
+        SparseMap.from_scipy(sparse.csr_array(rng.random((4, 4)) * (rng.random((4, 4)) > 0.5)))
+        for _ in range(2)
     )
     rows = torch.from_numpy(rng.random((4, 3), dtype=np.float32))
-    chain = Chain((first, second))
+    chain = ComposedPropagation((first, second))
     both = second.matrix().toarray() @ first.matrix().toarray()
     assert np.allclose(chain.apply(rows), both @ rows.numpy(), atol=1e-6)
     assert np.allclose(chain.transposed(rows), both.T @ rows.numpy(), atol=1e-6)
@@ -122,4 +123,4 @@ def test_rows_are_one_a_node() -> None:
     with pytest.raises(GraphError, match="3 rows for 4 nodes"):
         KProp(adjacency=SLIDE, steps=0).apply(torch.ones(3, 1))
     with pytest.raises(GraphError, match="square"):
-        SparseMap.of(sparse.csr_array(np.ones((2, 3))))
+        SparseMap.from_scipy(sparse.csr_array(np.ones((2, 3))))

@@ -45,9 +45,9 @@ def test_no_rows_stay_no_rows() -> None:
 def test_a_row_without_a_direction_is_an_error_that_shows_no_value(bad: float, dtype: torch.dtype) -> None:
     rows = torch.full((3, 2), 0.625, dtype=dtype)
     rows[1, 0] = bad
-    for normalise in (safe_unit, lambda x: shrink_unit(x, 1.0)):
+    for normalize in (safe_unit, lambda x: shrink_unit(x, 1.0)):
         with pytest.raises(InputError, match="NaN or infinite") as caught:
-            normalise(rows)
+            normalize(rows)
         assert "0.625" not in str(caught.value)
 
 
@@ -73,7 +73,7 @@ def test_a_row_shorter_than_its_noise_is_not_listened_to() -> None:
     )
 
 
-def test_without_noise_shrinking_is_normalising() -> None:
+def test_without_noise_shrinking_is_normalizing() -> None:
     assert torch.allclose(shrink_unit(ROWS, 0.0), safe_unit(ROWS))
     assert math.isfinite(float(shrink_unit(ROWS[:5] * 1e-200, 0.0).sum()))
 

@@ -1,4 +1,4 @@
-"""What tests of the engine on Ray share: work that kills its worker, and a search for secrets in files."""
+"""What tests of the backend on Ray share: work that kills its worker, and a search for secrets in files."""
 
 import base64
 import os
@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges
-from graphveil.release.engines.base import BlockWork
-from graphveil.release.engines.on_ray import RayEngine
+from graphveil.cluster.backend import RayBackend
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock
+from graphveil.release.backends.base import BlockWork
 
 MOMENTS = ("start", "middle", "end")  # before the work, within it, and between it and the answer
 
@@ -29,8 +29,8 @@ class Deadly(BlockWork):
     moment: str
     row: int
 
-    def __call__(self, edges: Edges) -> torch.Tensor:
-        if not edges.start <= self.row < edges.stop or not self._taken():
+    def __call__(self, edges: EdgeBlock) -> torch.Tensor:
+        if not edges.start <= self.row < edges.stop or not self._select_rows():
             return self.inner(edges)
         if self.moment == "middle":
             half = len(edges) // 2
@@ -41,7 +41,7 @@ class Deadly(BlockWork):
         time.sleep(60)
         raise AssertionError("nobody gets here")
 
-    def _taken(self) -> bool:
+    def _select_rows(self) -> bool:
         """Take one of the files; of two that try, one does."""
         for file in sorted(Path(self.folder).glob("kill-*")):
             try:
@@ -59,7 +59,7 @@ def kills(folder: Path, count: int) -> None:
         (folder / f"kill-{number}").touch()
 
 
-class DeadlyRay(RayEngine):
+class DeadlyRay(RayBackend):
     """Sends work that kills, and remembers the key that it was sent with."""
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[torch.Tensor]:

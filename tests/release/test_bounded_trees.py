@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, UnitError
-from graphveil.graph import Adjacency
-from graphveil.privacy import NodeOwner, NodePromise, NodeUnit, PoissonRoots, UndirectedEdge
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit, PoissonRoots, UndirectedEdge
 from graphveil.release import TreeStepsQuery
-from graphveil.release.steps.bounded_lists import NOBODY, cut_lists
+from graphveil.release.steps.bounded_lists import NO_NODE, cut_lists
 from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.release.steps.tree_steps import Reach
 
@@ -53,7 +53,7 @@ def changed(before: np.ndarray, after: np.ndarray, q: int) -> int:
 @pytest.mark.parametrize(("depth", "slots"), list(product((1, 2, 3), (1, 2, 3))))
 def test_a_nulled_record_changes_no_more_trees_than_its_reach(depth: int, slots: int) -> None:
     nodes, most = 12, 0
-    reach = Reach.of(NodeOwner(), slots=slots, depth=depth)
+    reach = Reach.from_unit(NodeRecord(), slots=slots, depth=depth)
     assert (reach.slots, reach.roots) == (slots, sum(slots**level for level in range(depth + 1)))
     for seed, cap in product(range(4), (2, nodes)):
         if cap**depth > 200:
@@ -72,12 +72,12 @@ def test_the_bound_for_two_layers_is_attained() -> None:
     edges, most = [(0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (2, 6)], 0
     before = trees_of(edges, 7, 2, 4, 2)
     most = changed(before, trees_of([edge for edge in edges if edge[0] != 0], 7, 2, 4, 2), 0)
-    assert most == Reach.of(NodeOwner(), slots=2, depth=2).roots - 1 == 6
+    assert most == Reach.from_unit(NodeRecord(), slots=2, depth=2).roots - 1 == 6
 
 
 def test_a_replaced_record_changes_up_to_twice_as_many() -> None:
     nodes, slots, most = 12, 2, 0
-    bound = Reach.of(NodeOwner(replace_one=True), slots=slots, depth=1).roots - 1
+    bound = Reach.from_unit(NodeRecord(replace_one=True), slots=slots, depth=1).roots - 1
     for seed in range(8):
         edges = with_hubs(seed, nodes)
         before = trees_of(edges, nodes, slots, nodes, 1)
@@ -96,7 +96,7 @@ def test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised(
     depth: int, slots: int, degree: int
 ) -> None:
     nodes, most = 14, 0
-    reach = Reach.of(NodePromise(degree), slots=slots, depth=depth)
+    reach = Reach.from_unit(NodeBoundedDegree(degree), slots=slots, depth=depth)
     for seed in range(6):
         edges = list(of_degree(seed, nodes, degree))
         before = trees_of(edges, nodes, reach.slots, degree, depth)
@@ -115,7 +115,7 @@ def test_a_node_that_leaves_long_lists_moves_no_choice_among_the_others(slots: i
     """Node 0 comes first in its friends' lists: coins for places in a list would all pass to the next one."""
     edges = list(rooted(degree))
     nodes = 1 + max(v for _, v in edges)
-    reach = Reach.of(NodePromise(degree), slots=slots, depth=2)
+    reach = Reach.from_unit(NodeBoundedDegree(degree), slots=slots, depth=2)
     assert reach.slots == slots
     before = trees_of(edges, nodes, slots, degree, 2)
     after = trees_of([edge for edge in edges if 0 not in edge], nodes, slots, degree, 2)
@@ -147,17 +147,17 @@ def of_degree(seed: int, nodes: int, degree: int) -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("unit", "slots", "depth", "expected"),
     [
-        (NodeOwner(), 1, 1, (1, 2)),
-        (NodeOwner(), 2, 3, (2, 15)),
-        (NodeOwner(replace_one=True), 2, 2, (2, 13)),
-        (NodePromise(10), 1, 1, (None, 11)),
-        (NodePromise(10), 1, 2, (1, 23)),  # 1 + 1 + 1 + 10 (1 + 1)
-        (NodePromise(3), 2, 2, (None, 10)),  # 1 + 3 + 3 * 2
-        (NodePromise(10, replace_one=True), 1, 1, (None, 21)),
+        (NodeRecord(), 1, 1, (1, 2)),
+        (NodeRecord(), 2, 3, (2, 15)),
+        (NodeRecord(replace_one=True), 2, 2, (2, 13)),
+        (NodeBoundedDegree(10), 1, 1, (None, 11)),
+        (NodeBoundedDegree(10), 1, 2, (1, 23)),  # 1 + 1 + 1 + 10 (1 + 1)
+        (NodeBoundedDegree(3), 2, 2, (None, 10)),  # 1 + 3 + 3 * 2
+        (NodeBoundedDegree(10, replace_one=True), 1, 1, (None, 21)),
     ],
 )
 def test_reach_in_figures(unit: NodeUnit, slots: int, depth: int, expected: tuple[int | None, int]) -> None:
-    found = Reach.of(unit, slots=slots, depth=depth)
+    found = Reach.from_unit(unit, slots=slots, depth=depth)
     assert (found.slots, found.roots) == expected
 
 
@@ -169,19 +169,19 @@ def receivers_first(edges: Pairs, nodes: int) -> np.ndarray:
     pairs = sorted(edges, key=lambda edge: edge[1])
     owner, listed = np.array([v for _, v in pairs]), np.array([u for u, _ in pairs])
     heard = cut_lists(owner, listed, nodes, 1, bytes(32)).numpy()[:, 0]
-    listeners = sorted((int(u), v) for v, u in enumerate(heard) if u != NOBODY)
+    listeners = sorted((int(u), v) for v, u in enumerate(heard) if u != NO_NODE)
     sources, targets = (np.array([pair[end] for pair in listeners], dtype=np.int64) for end in (0, 1))
     kept = cut_lists(sources, targets, nodes, 1, bytes([1]) * 32).numpy()[:, 0]
-    out = np.full((nodes, 1), NOBODY)
+    out = np.full((nodes, 1), NO_NODE)
     for source, target in enumerate(kept):
-        if target != NOBODY:
+        if target != NO_NODE:
             out[target] = source
     return out
 
 
 def greedy(edges: Pairs, nodes: int) -> np.ndarray:
     """Edges in order; each is kept while both of its ends have room for one."""
-    out, used = np.full((nodes, 1), NOBODY), set[int]()
+    out, used = np.full((nodes, 1), NO_NODE), set[int]()
     for source, target in edges:
         if source not in used and target not in used:
             used |= {source, target}
@@ -196,7 +196,7 @@ def test_receivers_that_choose_first_let_a_hub_change_everybody(pairs: int) -> N
     friends = [(2 * k + 1 + a, 2 * k + 2 - a) for k in range(pairs) for a in (0, 1)]
     edges = friends + [(0, v) for v in range(1, nodes)]
     broken = changed(receivers_first(edges, nodes), receivers_first(friends, nodes), 0)
-    assert broken > pairs / 2 and broken > Reach.of(NodeOwner(), slots=1, depth=1).roots
+    assert broken > pairs / 2 and broken > Reach.from_unit(NodeRecord(), slots=1, depth=1).roots
     before, after = (trees_of(some, nodes, 1, 1, 1) for some in (edges, friends))
     assert changed(before, after, 0) <= 1
 
@@ -267,7 +267,7 @@ def test_noise_is_bound_to_whose_list_an_entry_is_on() -> None:
 def test_each_source_fills_its_slots_and_each_receiver_hears_no_more_than_its_cap() -> None:
     edges = with_hubs(3, 30)
     trees = trees_of(edges, 30, 2, 3, 1)
-    heard = [(int(u), v) for v in range(30) for u in trees[v, 1:] if u != NOBODY]
+    heard = [(int(u), v) for v in range(30) for u in trees[v, 1:] if u != NO_NODE]
     assert set(heard) <= set(edges)
     assert np.bincount([u for u, _ in heard]).max() <= 2 and np.bincount([v for _, v in heard]).max() == 3
 
@@ -288,12 +288,12 @@ def steps(**changes: Any) -> TreeStepsQuery:
 
 
 def test_steps_are_priced_for_all_roots_that_a_record_reaches() -> None:
-    assert steps().event(NodeOwner()) == PoissonRoots(9.0, 0.25, 9, 3)
-    assert steps().event(NodeOwner(replace_one=True)) == PoissonRoots(9.0, 0.25, 9, 5, "replace")
-    assert steps().event(NodePromise(4)) == PoissonRoots(9.0, 0.25, 9, 5)
-    assert steps(clip=2.0).sensitivity(NodeOwner()) == 10.0
-    assert steps().sensitivity(NodeOwner(replace_one=True)) == 10.0
-    for unit in (NodeOwner(), NodeOwner(replace_one=True)):
+    assert steps().event(NodeRecord()) == PoissonRoots(9.0, 0.25, 9, 3)
+    assert steps().event(NodeRecord(replace_one=True)) == PoissonRoots(9.0, 0.25, 9, 5, "replace")
+    assert steps().event(NodeBoundedDegree(4)) == PoissonRoots(9.0, 0.25, 9, 5)
+    assert steps(clip=2.0).sensitivity(NodeRecord()) == 10.0
+    assert steps().sensitivity(NodeRecord(replace_one=True)) == 10.0
+    for unit in (NodeRecord(), NodeRecord(replace_one=True)):
         assert steps().event(unit).change == steps().sensitivity(unit)
 
 
@@ -301,7 +301,7 @@ def test_unusable_steps_are_refused() -> None:
     with pytest.raises(UnitError, match="does not protect records"):
         steps().event(UndirectedEdge())
     with pytest.raises(CalibrationError, match=r"at least 1\.25"):
-        steps(noise_multiplier=1.0).event(NodeOwner())
+        steps(noise_multiplier=1.0).event(NodeRecord())
     for changes in ({"slots": 0}, {"depth": 0}, {"reach": 2}, {"pays": (True, False)}):
         with pytest.raises(ConfigError):
             steps(**changes)

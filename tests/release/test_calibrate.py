@@ -9,14 +9,14 @@ import pytest
 
 from graphveil.errors import CalibrationError
 from graphveil.mechanisms import RoundedGaussian, public_rate
-from graphveil.privacy import DirectedEdge, NodeOwner, NodePromise, Unit, privacy_curve
+from graphveil.privacy import DirectedEdge, NodeBoundedDegree, NodeRecord, Unit, privacy_curve
 from graphveil.privacy.events import PoissonRoots, Relation
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.release import (
     AccuracyCountQuery,
     DPSGDQuery,
     NeighborSumQuery,
-    PushQuery,
+    OutEdgeSumQuery,
     Query,
     ReleasePlan,
     calibrate,
@@ -36,13 +36,13 @@ def steps(z: float, count: int = 781, rate: float = RATE, **more: object) -> DPS
 
 def joint(scale: float) -> tuple[Query, ...]:
     """Encoder steps, two pushes and classifier steps, all with one noise multiplier."""
-    push = PushQuery(dim=16, sigma=1 / scale)
+    push = OutEdgeSumQuery(dim=16, sigma=1 / scale)
     return (steps(1 / scale), push, push, steps(1 / scale))
 
 
 @pytest.mark.parametrize(("epsilon", "multiplier"), JOINT.items())
 def test_one_noise_multiplier_for_a_whole_pipeline(epsilon: float, multiplier: float) -> None:
-    plan = calibrate_plan(NodeOwner(), epsilon, 1e-5, joint, num_nodes=20_000)
+    plan = calibrate_plan(NodeRecord(), epsilon, 1e-5, joint, num_nodes=20_000)
     assert plan.noise_std == pytest.approx([multiplier] * 4, rel=5e-3)
     assert (1 - 1e-3) * epsilon <= plan.epsilon <= epsilon
     assert plan.slack == pytest.approx(1e-8, rel=1e-2)
@@ -57,7 +57,7 @@ def test_little_noise_sets_more_of_delta_aside(epsilon: float, least: float) -> 
 
 
 def test_steps_alone_set_a_thousandth_of_delta_aside() -> None:
-    plan = calibrate_plan(NodeOwner(), 1.0, 1e-5, lambda scale: (steps(1 / scale),), num_nodes=20_000)
+    plan = calibrate_plan(NodeRecord(), 1.0, 1e-5, lambda scale: (steps(1 / scale),), num_nodes=20_000)
     assert plan.slack == 1e-5 * (1 - 1 / 1.001)
 
 
@@ -69,12 +69,12 @@ def test_noise_of_less_than_64_grid_steps_is_refused() -> None:
 
 def test_a_whole_pipeline_is_calibrated_in_two_seconds() -> None:
     started = time.process_time()
-    calibrate_plan(NodeOwner(), 1.5, 1e-5, joint, num_nodes=20_000)
+    calibrate_plan(NodeRecord(), 1.5, 1e-5, joint, num_nodes=20_000)
     assert time.process_time() - started < 2.0
 
 
 def test_what_is_certified_is_the_fine_curve_with_the_slack_set_aside() -> None:
-    plan = calibrate_plan(NodeOwner(), 2.0, 1e-5, joint, num_nodes=20_000)
+    plan = calibrate_plan(NodeRecord(), 2.0, 1e-5, joint, num_nodes=20_000)
     fine = privacy_curve(plan.event, interval=1e-4).epsilon(1e-5 / 1.001)
     assert plan.epsilon == pytest.approx(fine, rel=1e-12)
 
@@ -88,10 +88,10 @@ def test_gaussian_plans_whose_scale_is_mu_stay_in_closed_form(
     def recipe(mu: float) -> tuple[Query, ...]:
         """Encoder a tenth, pushes nine tenths of mu^2: full batches are Gaussian."""
         encoder = steps(math.sqrt(60 / 0.1) / mu, count=60, rate=1.0, pays=(True, False))
-        push = PushQuery(dim=5, sigma=1 / (mu * math.sqrt(0.9)), bounds=(1.0, 1 / math.sqrt(0.9)))
+        push = OutEdgeSumQuery(dim=5, sigma=1 / (mu * math.sqrt(0.9)), bounds=(1.0, 1 / math.sqrt(0.9)))
         return (encoder, push)
 
-    plan = calibrate_plan(NodeOwner(), epsilon, 1e-5, recipe, num_nodes=100)
+    plan = calibrate_plan(NodeRecord(), epsilon, 1e-5, recipe, num_nodes=100)
     mu = mu_of(epsilon, 1e-5 / 1.001)
     assert plan.mu == pytest.approx(mu, rel=1e-9)
     assert plan.epsilon <= epsilon
@@ -103,7 +103,7 @@ def test_gaussian_plans_whose_scale_is_mu_stay_in_closed_form(
 
 def test_a_gaussian_plan_of_another_scale_is_searched_for() -> None:
     def by_sigma(scale: float) -> tuple[Query, ...]:
-        return (NeighborSumQuery(GroupWeights.one(), (7.0 / scale,), 4),)
+        return (NeighborSumQuery(GroupWeights.unit_weights(), (7.0 / scale,), 4),)
 
     plan = calibrate_plan(DirectedEdge(), 1.0, 1e-5, by_sigma, num_nodes=100)
     exact = calibrate_plan(DirectedEdge(), 1.0, 1e-5, lambda mu: hops(mu, 1, 4, DirectedEdge()), num_nodes=9)
@@ -113,20 +113,20 @@ def test_a_gaussian_plan_of_another_scale_is_searched_for() -> None:
 
 def test_what_does_not_depend_on_the_scale_is_paid_first() -> None:
     fixed = AccuracyCountQuery(candidates=4, sigma=4.0)  # mu 0.5: epsilon 1.9931 alone
-    plan = calibrate_plan(NodeOwner(), 2.0, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
+    plan = calibrate_plan(NodeRecord(), 2.0, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
     assert (1 - 1e-3) * 2 <= plan.epsilon <= 2
     with pytest.raises(CalibrationError, match=r"epsilon 1\.9 at delta 1e-05: a part .* whatever the scale"):
-        calibrate_plan(NodeOwner(), 1.9, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
+        calibrate_plan(NodeRecord(), 1.9, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
 
 
 def test_a_plan_that_no_scale_changes_is_refused() -> None:
     with pytest.raises(CalibrationError, match="depends on the scale"):
-        calibrate_plan(NodeOwner(), 5.0, 1e-5, lambda scale: (steps(3.0),), num_nodes=100)
+        calibrate_plan(NodeRecord(), 5.0, 1e-5, lambda scale: (steps(3.0),), num_nodes=100)
 
 
 def test_a_delta_below_what_the_accounting_resolves_is_refused_with_that_reason() -> None:
     with pytest.raises(CalibrationError, match=r"epsilon 1 at delta 1e-13.* delta is too small for so many"):
-        calibrate_plan(NodeOwner(), 1.0, 1e-13, lambda scale: (steps(1 / scale, 200),), num_nodes=100)
+        calibrate_plan(NodeRecord(), 1.0, 1e-13, lambda scale: (steps(1 / scale, 200),), num_nodes=100)
 
 
 def test_the_error_names_the_requested_epsilon_and_not_a_corrected_one() -> None:
@@ -140,21 +140,21 @@ def test_the_error_names_the_requested_epsilon_and_not_a_corrected_one() -> None
 def test_a_grid_that_holds_too_little_noise_ends_the_search_below_the_target() -> None:
     # At 2^7 steps a push needs sigma of at least one.
     def coarse(scale: float) -> tuple[Query, ...]:
-        return (steps(3.0, count=10), PushQuery(dim=2, sigma=4 / scale, grid_bits=7))
+        return (steps(3.0, count=10), OutEdgeSumQuery(dim=2, sigma=4 / scale, grid_bits=7))
 
-    plan = calibrate_plan(NodeOwner(), 10.0, 1e-5, coarse, num_nodes=100)
+    plan = calibrate_plan(NodeRecord(), 10.0, 1e-5, coarse, num_nodes=100)
     assert plan.noise_std[1] == pytest.approx(1.0, rel=1e-6)
     assert plan.epsilon < 5
 
 
 def test_coarse_grids_are_refused_where_only_exact_noise_has_a_proof() -> None:
     def coarse(scale: float) -> tuple[Query, ...]:
-        return (PushQuery(dim=2, sigma=1 / scale, grid_bits=5),)
+        return (OutEdgeSumQuery(dim=2, sigma=1 / scale, grid_bits=5),)
 
     with pytest.raises(CalibrationError, match="raise grid_bits"):
-        calibrate_plan(NodeOwner(), 0.1, 1e-5, coarse, num_nodes=100)
+        calibrate_plan(NodeRecord(), 0.1, 1e-5, coarse, num_nodes=100)
     with pytest.raises(CalibrationError, match="over a tenth"):
-        ReleasePlan(NodeOwner(), (PushQuery(dim=2, sigma=9.0),), delta=1e-5, sampler=RoundedGaussian)
+        ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=2, sigma=9.0),), delta=1e-5, sampler=RoundedGaussian)
 
 
 def mixed(z: float, rate: float, count: int, shares: float) -> Callable[[float], tuple[Query, ...]]:
@@ -162,7 +162,7 @@ def mixed(z: float, rate: float, count: int, shares: float) -> Callable[[float],
 
     def queries(scale: float) -> tuple[Query, ...]:
         train = steps(z / scale, count, rate, pays=(True, False))
-        push = PushQuery(dim=4, sigma=shares * z / scale, bounds=(1.0, 0.7))
+        push = OutEdgeSumQuery(dim=4, sigma=shares * z / scale, bounds=(1.0, 0.7))
         tally = AccuracyCountQuery(candidates=5, sigma=3 * z / scale, pays=(False, True))
         return (train, push, tally)
 
@@ -172,7 +172,7 @@ def mixed(z: float, rate: float, count: int, shares: float) -> Callable[[float],
 SETTINGS = [
     (unit, epsilon, delta, mixed(1.0, public_rate(batch, 10_000), count, share))
     for unit, epsilon, delta, batch, (count, share) in product(
-        (NodeOwner(), NodeOwner(replace_one=True)),
+        (NodeRecord(), NodeRecord(replace_one=True)),
         (0.25, 0.5, 1.0, 4.0, 10.0),
         (1e-5, 1e-7),
         (50, 256, 1000, 2500, 10_000),
@@ -199,7 +199,7 @@ def test_no_plan_of_two_hundred_costs_more_than_its_target() -> None:
 
 
 def test_hops_under_a_promise_are_calibrated_too() -> None:
-    unit = NodePromise(max_degree=16)
+    unit = NodeBoundedDegree(max_degree=16)
     plan = calibrate_plan(unit, 1.0, 1e-5, lambda mu: hops(mu, 2, 8, unit), num_nodes=100)
     assert plan.noise_std == pytest.approx([4 * 5.2759] * 2, rel=1e-3)
     assert plan.epsilon <= 1.0
@@ -217,7 +217,7 @@ def test_small_epsilons_need_no_more_noise_than_dp_accounting_certifies(
 
     rate = public_rate(batch, 20_000)
     plan = calibrate_plan(
-        NodeOwner(), epsilon, 1e-5, lambda scale: (steps(1 / scale, count, rate),), num_nodes=20_000
+        NodeRecord(), epsilon, 1e-5, lambda scale: (steps(1 / scale, count, rate),), num_nodes=20_000
     )
     accountant = PLDAccountant(
         dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,

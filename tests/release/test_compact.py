@@ -1,6 +1,5 @@
-"""Compiled sums of 16-bit rows against the torch sums of the same contributions: the same bytes."""
+"""Sums of 16-bit rows in C against the torch sums of the same contributions: the same bytes."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges, blocks
-from graphveil.mechanisms import DiscreteGaussian, _exact, _exact_compiled
+from graphveil import _kernels
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, blocks
+from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import (
@@ -24,22 +24,21 @@ from graphveil.release import (
     ReleasePlan,
 )
 from graphveil.release.plan import hops
-from graphveil.release.rows import compact, private_sums
 from graphveil.release.rows.compact import CompactRows, can_compact
 from graphveil.release.rows.neighbor_sums import grid_table
 from graphveil.release.rows.private_sums import NoisyRows, Sums
 from graphveil.release.rows.row_noise import RowNoise
 
-pytest.importorskip("llvmlite", minversion="0.45")
+pytestmark = pytest.mark.skipif(not _kernels.available(), reason="the loops in C were not built")
 
 NODES = 300
 KEY = bytes(range(32))
 
 
 @contextmanager
-def no_compiler() -> Iterator[None]:
+def no_kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "llvmlite.binding", None)
+        patch.setattr(_kernels, "_native", None)
         yield
 
 
@@ -58,53 +57,30 @@ def rows_of(dim: int, bits: int = 10, copies: int = 1, count: int = NODES) -> Co
     return rows
 
 
-def noisy(rows: CompactRows | Tensor, edges: Edges, kinds: Tensor | None = None, stride: int = 0) -> Tensor:
+def noisy(
+    rows: CompactRows | Tensor, edges: EdgeBlock, kinds: Tensor | None = None, stride: int = 0
+) -> Tensor:
     law = DiscreteGaussian(3000.5)
     noise = RowNoise(kinds, (law,) * 3, (0.25,) * 3) if kinds is not None else RowNoise(None, (law,), (0.25,))
     return NoisyRows(Sums(rows, 1 << 14, stride=stride), noise, KEY)(edges)
 
 
-def block(adjacency: Adjacency) -> Edges:
+def block(adjacency: Adjacency) -> EdgeBlock:
     (one,) = blocks(adjacency, adjacency.num_nodes)
     return one
 
 
-@pytest.mark.parametrize("near", [0, 1 << 30])
 @pytest.mark.parametrize("bits", [10, 12, 14])
 @pytest.mark.parametrize("dim", [1, 7, 8, 9, 16, 17, 24, 33, 40, 64, 100, 128])
-def test_rows_of_any_width_and_size_have_the_same_bytes(
-    dim: int, bits: int, near: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compact, "_NEAR", near)  # whether memory is asked ahead
+def test_rows_of_any_width_and_size_have_the_same_bytes(dim: int, bits: int) -> None:
     rows, edges = rows_of(dim, bits), block(graph())
     assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
 
 
-@pytest.mark.parametrize(("near", "asks"), [(0, True), (1 << 30, False)])
-def test_asking_memory_ahead_changes_no_byte(monkeypatch: pytest.MonkeyPatch, near: int, asks: bool) -> None:
-    monkeypatch.setattr(compact, "_NEAR", near)
-    compact._summing.cache_clear()
-    rows, edges = rows_of(40), block(graph())
-    programs: list[str] = []
-    compile_here = compact.compile_for_host
-    monkeypatch.setattr(
-        compact,
-        "compile_for_host",
-        lambda program, *sizes: programs.append(program) or compile_here(program, *sizes),
-    )
-    assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
-    assert [program.count("call void @llvm.prefetch") for program in programs] == [34 if asks else 0]
-    compact._summing.cache_clear()
-
-
-@pytest.mark.parametrize("near", [0, 1 << 30])
 @pytest.mark.parametrize("degree", [*range(18), 63, 64, 65])
-def test_rows_of_any_length_have_the_same_bytes(
-    degree: int, near: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compact, "_NEAR", near)
+def test_rows_of_any_length_have_the_same_bytes(degree: int) -> None:
     sources = torch.arange(degree, dtype=torch.int32) * 7 % NODES
-    edges = Edges(3, 6, torch.tensor([0, 0, degree, degree], dtype=torch.int32), sources)
+    edges = EdgeBlock(3, 6, torch.tensor([0, 0, degree, degree], dtype=torch.int32), sources)
     rows = rows_of(16)
     assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
 
@@ -122,9 +98,7 @@ def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: p
     rows, edges = rows_of(9), block(graph())
     alone = noisy(rows.plain, edges)
     monkeypatch.setattr("graphveil.release.rows.private_sums._ROWS_A_THREAD", 1)
-    monkeypatch.setattr("graphveil.release.rows.noisy_sums._ROWS_A_THREAD", 1)
-    monkeypatch.setattr("graphveil.mechanisms._exact_compiled._STRIP", 64)
-    monkeypatch.setattr("graphveil.release.rows.compact._ROWS_A_THREAD", 1)
+    monkeypatch.setattr(_kernels, "_ROWS_A_THREAD", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert torch.equal(noisy(rows, edges), alone)
     filled = CompactRows.empty(NODES, 9, 10)
@@ -132,32 +106,18 @@ def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: p
     assert filled.plain.eq(250).all() and not filled.rows[-1].any() and not filled.rows[:, 9:].any()
 
 
-@pytest.mark.parametrize("rows_of_a_block", [NODES, 100])
-def test_what_comes_near_a_tie_is_drawn_again_and_summed_then(
-    rows_of_a_block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, parts = rows_of(9, copies=2), list(blocks(graph(), rows_of_a_block))
-    kinds = torch.arange(NODES) % 2
-
-    def noisy_parts() -> Tensor:
-        return torch.cat([torch.cat([noisy(rows, part), noisy(rows, part, kinds, NODES)]) for part in parts])
-
-    sure = noisy_parts()
-    again: list[int] = []
-    plainly = _exact._drawn_plainly
-    monkeypatch.setattr(_exact, "_drawn_plainly", lambda *args: again.append(len(args[2])) or plainly(*args))
-    monkeypatch.setattr(_exact_compiled, "_STRIP", 256)
-    monkeypatch.setattr(_exact, "AMBIGUOUS", 2.0**-9)
-    near = noisy_parts()
-    ends = {len(part) % 16 for part in parts} - {0}
-    assert 0 < len(again) < 2 * NODES // 16 and set(again) <= {16, *ends}
-    assert torch.equal(sure, near)
+@pytest.mark.parametrize("entries", [1, 90, 1000])
+def test_pieces_of_any_size_give_the_same_bytes(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, edges = rows_of(9), block(graph())
+    whole = noisy(rows, edges)
+    monkeypatch.setattr("graphveil.release.rows.private_sums._COMPACT_ENTRIES", entries)
+    assert torch.equal(noisy(rows, edges), whole)
 
 
 def test_a_block_of_no_rows_and_one_of_no_edges() -> None:
     rows, none = rows_of(9), torch.empty(0, dtype=torch.int32)
-    assert noisy(rows, Edges(5, 5, torch.zeros(1, dtype=torch.int32), none)).shape == (0, 9)
-    lonely = Edges(5, 30, torch.zeros(26, dtype=torch.int32), none)
+    assert noisy(rows, EdgeBlock(5, 5, torch.zeros(1, dtype=torch.int32), none)).shape == (0, 9)
+    lonely = EdgeBlock(5, 30, torch.zeros(26, dtype=torch.int32), none)
     assert torch.equal(noisy(rows, lonely), noisy(rows.plain, lonely))
 
 
@@ -167,7 +127,7 @@ def test_the_largest_sums_do_not_overflow_and_longer_rows_take_the_plain_way(
     rows = CompactRows.empty(2, 2, 14)
     rows.rows.zero_()[:2, :2] = torch.tensor([[1, -1], [1, 0]], dtype=torch.int16) * (1 << 14)
     for count, compiled in (((1 << 16) - 1, True), (1 << 16, False)):
-        edges = Edges(
+        edges = EdgeBlock(
             0, 1, torch.tensor([0, count], dtype=torch.int32), torch.zeros(count, dtype=torch.int32)
         )
         assert (
@@ -178,7 +138,7 @@ def test_the_largest_sums_do_not_overflow_and_longer_rows_take_the_plain_way(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
-@pytest.mark.parametrize("weights", [GroupWeights.one(), GroupWeights.steered()])
+@pytest.mark.parametrize("weights", [GroupWeights.unit_weights(), GroupWeights.target_weighted()])
 @pytest.mark.parametrize("dim", [1, 5, 8, 20])
 def test_truncated_contributions_are_the_same(dtype: torch.dtype, weights: GroupWeights, dim: int) -> None:
     rng = np.random.default_rng(dim)
@@ -197,8 +157,8 @@ def test_truncated_contributions_are_the_same(dtype: torch.dtype, weights: Group
     assert bool(plain.any(dim=1).any()) and not bool(plain.any(dim=1).all())
 
 
-@pytest.mark.parametrize("weights", [GroupWeights.one(), GroupWeights.steered()])
-def test_a_release_has_the_same_bytes_with_and_without_a_compiler(weights: GroupWeights) -> None:
+@pytest.mark.parametrize("weights", [GroupWeights.unit_weights(), GroupWeights.target_weighted()])
+def test_a_release_has_the_same_bytes_with_and_without_the_loops(weights: GroupWeights) -> None:
     groups = torch.arange(NODES) % 3 if weights.groups > 1 else None
     query = NeighborSumQuery(weights, (3.0, 2.0, 1.5)[: weights.groups], 16)
     plan = ReleasePlan(UndirectedEdge(), (query, replace(query, dim=5)), delta=1e-3)
@@ -210,29 +170,55 @@ def test_a_release_has_the_same_bytes_with_and_without_a_compiler(weights: Group
     def asked() -> list[Tensor]:
         key = ReleaseKey.from_seed(0, "compact")
         release = Release.open(plan, adjacency, groups, budget=MemoryLedger(), key=key)
-        return [release.ask(NeighborSumData(rows)), release.ask(NeighborSumData(safe_unit(rows[:, :5])))]
+        return [
+            release.answer(NeighborSumData(rows)),
+            release.answer(NeighborSumData(safe_unit(rows[:, :5]))),
+        ]
 
     fast = asked()
-    with no_compiler():
+    with no_kernels():
         assert not can_compact(16, 10)
         slow = asked()
     assert all(torch.equal(one, other) for one, other in zip(fast, slow, strict=True))
 
 
-def test_a_plain_hop_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_hop_takes_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[bool] = []
-    at_once = private_sums.write_noisy_sums
-    monkeypatch.setattr(
-        private_sums, "write_noisy_sums", lambda *args: calls.append(at_once(*args)) or calls[-1]
-    )
+    add_sums = CompactRows.add_sums
+    monkeypatch.setattr(CompactRows, "add_sums", lambda *args: calls.append(add_sums(*args)) or calls[-1])
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 4), delta=1e-3)
     release = Release.open(
         plan, Adjacency.from_edges([0], [1], num_nodes=3, directed=False), budget=MemoryLedger()
     )
-    release.ask(NeighborSumData(safe_unit(torch.ones(3, 4))))
+    release.answer(NeighborSumData(safe_unit(torch.ones(3, 4))))
     assert calls == [True]
 
 
 def test_some_widths_and_grids_are_left_to_torch() -> None:
     assert can_compact(128, 14)
     assert not can_compact(129, 10) and not can_compact(4, 15)
+
+
+def test_sizes_and_types_that_do_not_fit_are_refused() -> None:
+    rows, edges = rows_of(4), block(graph())
+    noise, out = torch.zeros(NODES, 4, dtype=torch.int32), torch.empty(NODES, 4)
+    bad = [
+        {"noise": noise[1:]},
+        {"noise": noise.long()},
+        {"out": out[:, :3]},
+        {"out": out.double()},
+        {"shifts": torch.zeros(3, dtype=torch.int32)},
+        {"rows": rows.rows[:, :3]},
+        {"rows": rows.rows.int()},
+    ]
+    whole = {"offsets": edges.offsets, "sources": edges.sources, "shifts": None, "rows": rows.rows}
+    whole |= {"bits": 10, "noise": noise, "out": out, "scale": 1.0}
+    _kernels.add_noisy_sums(**whole)
+    for one in bad:
+        with pytest.raises(ValueError):
+            _kernels.add_noisy_sums(**{**whole, **one})
+    bounds = torch.ones(1, 1, dtype=torch.float64)
+    with pytest.raises(ValueError, match="do not fit"):
+        _kernels.truncate_rows(torch.ones(NODES + 5, 4), bounds, None, rows.rows)
+    with pytest.raises(ValueError, match="one kind"):
+        _kernels.truncate_rows(torch.ones(NODES, 4), bounds, torch.zeros(3, dtype=torch.int64), rows.rows)

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, UndirectedEdge, ledger_of
 from graphveil.propagation import safe_unit
-from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
-from graphveil.release.engines.on_cuda import CudaEngine
-from graphveil.release.engines.row_range import RowRange
+from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
+from graphveil.release.backends.on_cuda import CudaBackend
+from graphveil.release.backends.row_range import RowRange
 from graphveil.release.plan import hops
 from graphveil.release.rows.compact import CompactRows
 from graphveil.release.rows.neighbor_sums import NeighborSumData
@@ -30,18 +30,18 @@ EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "u
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ASKED)
 def test_every_query_answers_with_the_same_bytes(name: str, device: str) -> None:
-    here = asked(name, InMemoryEngine())
+    here = asked(name, InMemoryBackend())
     for block_rows in (1, 7, 1 << 17):
-        assert torch.equal(asked(name, CudaEngine(device, block_rows)), here)
-    assert torch.equal(asked(name, RowRange(9, CudaEngine(device, 4))), asked(name, RowRange(9)))
+        assert torch.equal(asked(name, CudaBackend(device, block_rows)), here)
+    assert torch.equal(asked(name, RowRange(9, CudaBackend(device, 4))), asked(name, RowRange(9)))
 
 
-def hop(graph: Adjacency, mu: float, engine: InMemoryEngine | CudaEngine, dim: int = 5) -> torch.Tensor:
+def hop(graph: Adjacency, mu: float, backend: InMemoryBackend | CudaBackend, dim: int = 5) -> torch.Tensor:
     rows = torch.ones(graph.num_nodes, dim)  # every entry of a sum is as large as it can be
     plan = ReleasePlan(UndirectedEdge(), hops(mu, 1, dim, UndirectedEdge()), delta=1e-3)
     key = ReleaseKey.from_seed(5, "cuda")
-    release = Release.open(plan, graph, budget=MemoryLedger(), key=key, engine=engine)
-    answer: torch.Tensor = release.ask(NeighborSumData(safe_unit(rows)))
+    release = Release.open(plan, graph, budget=MemoryLedger(), key=key, backend=backend)
+    answer: torch.Tensor = release.answer(NeighborSumData(safe_unit(rows)))
     return answer
 
 
@@ -51,7 +51,7 @@ def hop(graph: Adjacency, mu: float, engine: InMemoryEngine | CudaEngine, dim: i
 def test_rows_too_long_for_float32_are_summed_in_integers(leaves: int, mu: float, device: str) -> None:
     ends = np.arange(1, leaves + 1), np.zeros(leaves, dtype=np.int64)
     graph = Adjacency.from_edges(*ends, num_nodes=leaves + 1, directed=False)
-    assert torch.equal(hop(graph, mu, CudaEngine(device)), hop(graph, mu, InMemoryEngine()))
+    assert torch.equal(hop(graph, mu, CudaBackend(device)), hop(graph, mu, InMemoryBackend()))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -59,14 +59,14 @@ def test_rows_too_long_for_float32_are_summed_in_integers(leaves: int, mu: float
 def test_every_width_and_a_graph_of_many_blocks(dim: int, device: str) -> None:
     rng = np.random.default_rng(0)
     graph = Adjacency.from_edges(*rng.integers(3000, size=(2, 9000)), num_nodes=3000, directed=False)
-    engine = CudaEngine(device, 1024)
-    assert torch.equal(hop(graph, 2.0, engine, dim), hop(graph, 2.0, InMemoryEngine(), dim))
+    backend = CudaBackend(device, 1024)
+    assert torch.equal(hop(graph, 2.0, backend, dim), hop(graph, 2.0, InMemoryBackend(), dim))
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_nodes_without_edges_have_their_noise(device: str) -> None:
     nothing = Adjacency.from_edges([], [], num_nodes=9, directed=False)
-    assert torch.equal(hop(nothing, 2.0, CudaEngine(device)), hop(nothing, 2.0, InMemoryEngine()))
+    assert torch.equal(hop(nothing, 2.0, CudaBackend(device)), hop(nothing, 2.0, InMemoryBackend()))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -74,15 +74,17 @@ def test_edges_on_disk_are_read_from_there(tmp_path: Path, device: str) -> None:
     graph = drawn()
     found = stored(tmp_path, graph).adjacency
     for rows in (5, 100):
-        there = hop(found, 1.0, CudaEngine(device, rows))
-        assert torch.equal(there, hop(graph.adjacency, 1.0, InMemoryEngine()))
+        there = hop(found, 1.0, CudaBackend(device, rows))
+        assert torch.equal(there, hop(graph.adjacency, 1.0, InMemoryBackend()))
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("method", ["gap", "classcode"])
 def test_a_fit_has_the_same_bytes(method: str, device: str) -> None:
-    graph, engine = gv.load_dataset("synthetic/tiny"), CudaEngine(device, 40)
-    here, there = (gv.METHODS[method](**EDGES, engine=one, device="cpu").fit(graph) for one in (None, engine))
+    graph, backend = gv.load_dataset("synthetic/tiny"), CudaBackend(device, 40)
+    here, there = (
+        gv.METHODS[method](**EDGES, backend=one, device="cpu").fit(graph) for one in (None, backend)
+    )
     assert np.array_equal(np.asarray(here.predict_proba(None)), np.asarray(there.predict_proba(None)))
 
 
@@ -94,7 +96,7 @@ def test_the_table_is_there_and_what_comes_back_is_here(device: str) -> None:
     for rows in (compact, torch.full((6, 3), 2.0)):
         work = NoisyRows(Sums(rows, 100), noise, bytes(32)).on(device)
         assert isinstance(work.sums.rows, torch.Tensor) and work.sums.rows.device.type == device
-        block = next(CudaEngine(device).blocks(star(5)))
+        block = next(CudaBackend(device).blocks(star(5)))
         answer = work(block)
         assert answer.device.type == "cpu"
         assert torch.equal(answer, NoisyRows(Sums(torch.full((6, 3), 2.0), 100), noise, bytes(32))(block))
@@ -102,20 +104,20 @@ def test_the_table_is_there_and_what_comes_back_is_here(device: str) -> None:
 
 def test_a_gpu_that_is_not_here_is_refused_before_anything_is_spent() -> None:
     graph = gv.load_dataset("synthetic/tiny")
-    with pytest.raises(ConfigError, match=r"torch finds \d+ such GPUs here; use engine='memory'"):
-        gv.GAP(unit="undirected-edge", epsilon=1.0).fit(graph, engine=gv.engines.Cuda("cuda:99"))
+    with pytest.raises(ConfigError, match=r"torch finds \d+ such GPUs here; use backend='memory'"):
+        gv.GAP(unit="undirected-edge", epsilon=1.0).fit(graph, backend=gv.backends.Cuda("cuda:99"))
     assert not ledger_of(graph.edge_set).entries
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a CUDA device here")
 def test_so_is_its_name_without_one() -> None:
     with pytest.raises(ConfigError, match="torch finds 0 such GPUs"):
-        gv.GAP(unit="undirected-edge", epsilon=1.0, engine="cuda").fit(gv.load_dataset("synthetic/tiny"))
+        gv.GAP(unit="undirected-edge", epsilon=1.0, backend="cuda").fit(gv.load_dataset("synthetic/tiny"))
 
 
 @pytest.mark.parametrize("wrong", ["mps", "cuda:", "cuda:x", "cpu:0:1", ""])
 def test_other_devices_are_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="is not 'cuda'"):
-        CudaEngine(wrong)
+        CudaBackend(wrong)
     with pytest.raises(ConfigError, match="block_rows=0"):
-        CudaEngine(block_rows=0)
+        CudaBackend(block_rows=0)

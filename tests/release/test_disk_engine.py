@@ -1,4 +1,4 @@
-"""The engine is a choice of where edges lie: every query answers with the same bytes."""
+"""The backend is a choice of where edges lie: every query answers with the same bytes."""
 
 import os
 from collections.abc import Callable
@@ -9,24 +9,24 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.data import Adjacency, Graph, open_graph
+from graphveil.data.stored.folder import create_manifest, lock_folder
+from graphveil.data.stored.manifest import OFFSETS, SOURCES
+from graphveil.data.stored.writing import write_blocks
 from graphveil.errors import ConfigError, GraphError
-from graphveil.graph import Adjacency, Graph, open_graph
-from graphveil.graph.stored.folder import first_manifest, held
-from graphveil.graph.stored.manifest import OFFSETS, SOURCES
-from graphveil.graph.stored.writing import write_blocks
 from graphveil.privacy import MemoryLedger, ledger_of
-from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
-from graphveil.release.engines.disk import DiskEngine
-from graphveil.release.engines.named import ENGINES, engine_for
-from graphveil.release.engines.row_range import RowRange
+from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
+from graphveil.release.backends.disk import DiskBackend
+from graphveil.release.backends.named import BACKENDS, backend_for
+from graphveil.release.backends.row_range import RowRange
 from release.test_engines import ASKED, NODES, THREE
 
 
 def stored(folder: Path, graph: Graph, block_rows: int = 7) -> Graph:
     source, target = graph.adjacency.edge_index().numpy()
     keys = np.sort((target << 32) | source)
-    with held(folder):
-        manifest = first_manifest(folder, graph, "these", block_rows, "")
+    with lock_folder(folder):
+        manifest = create_manifest(folder, graph, "these", block_rows, "")
     write_blocks(folder, manifest, lambda row: iter([keys])).completed(folder)
     return open_graph(folder)
 
@@ -42,18 +42,18 @@ def test_every_query_answers_with_the_same_bytes(tmp_path: Path, name: str) -> N
     unit, query, data = ASKED[name]
     plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
 
-    def asked(graph: Adjacency, engine: object) -> torch.Tensor:
-        key = ReleaseKey.from_seed(5, "engines")
-        release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine)  # type: ignore[arg-type]
-        answer: torch.Tensor = release.ask(data)
+    def asked(graph: Adjacency, backend: object) -> torch.Tensor:
+        key = ReleaseKey.from_seed(5, "backends")
+        release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
+        answer: torch.Tensor = release.answer(data)
         return answer
 
     graph = drawn()
-    here = asked(graph.adjacency, InMemoryEngine())
+    here = asked(graph.adjacency, InMemoryBackend())
     found = stored(tmp_path, graph).adjacency
-    for engine in (None, InMemoryEngine(), DiskEngine(), DiskEngine(5), DiskEngine(1)):
-        assert torch.equal(asked(found, engine), here)
-    assert torch.equal(asked(found, RowRange(9, DiskEngine(4))), here[9:])
+    for backend in (None, InMemoryBackend(), DiskBackend(), DiskBackend(5), DiskBackend(1)):
+        assert torch.equal(asked(found, backend), here)
+    assert torch.equal(asked(found, RowRange(9, DiskBackend(4))), here[9:])
 
 
 @pytest.mark.parametrize("method", ["gap", "classcode"])
@@ -62,8 +62,8 @@ def test_a_fit_has_the_same_bytes_with_either_engine(tmp_path: Path, method: str
     found = stored(tmp_path, graph, 20)
     settings = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
     models = {
-        engine: gv.METHODS[method](**settings).fit(which, engine=engine)
-        for engine, which in (("memory", graph), ("disk", found), (None, found))
+        backend: gv.METHODS[method](**settings).fit(which, backend=backend)
+        for backend, which in (("memory", graph), ("disk", found), (None, found))
     }
     here = models["memory"]
     for model in models.values():
@@ -75,10 +75,10 @@ def test_a_fit_has_the_same_bytes_with_either_engine(tmp_path: Path, method: str
 def test_edges_in_memory_are_refused_before_anything_is_spent() -> None:
     graph = gv.load_dataset("synthetic/tiny")
     with pytest.raises(ConfigError, match="graphveil prepare"):
-        gv.GAP(unit="undirected-edge", epsilon=1.0).fit(graph, engine="disk")
+        gv.GAP(unit="undirected-edge", epsilon=1.0).fit(graph, backend="disk")
     assert not ledger_of(graph.edge_set).entries
     with pytest.raises(ConfigError, match="graphveil prepare"):
-        engine_for(RowRange(3, DiskEngine()), graph.adjacency)
+        backend_for(RowRange(3, DiskBackend()), graph.adjacency)
 
 
 def changed(path: Path, how: str) -> None:
@@ -103,19 +103,19 @@ def test_files_that_change_under_an_open_graph_are_refused_before_a_pass(
 ) -> None:
     found = stored(tmp_path, drawn())
     edges = found.adjacency
-    list(DiskEngine().blocks(edges))  # a graph that is one block is kept, and must not be believed either
-    list(InMemoryEngine().blocks(edges))
+    list(DiskBackend().blocks(edges))  # a graph that is one block is kept, and must not be believed either
+    list(InMemoryBackend().blocks(edges))
     unit, query, data = ASKED["push"]
     plan, ledgers = ReleasePlan(unit, (query, query), delta=1e-3), (MemoryLedger(), MemoryLedger())
     release = Release.open(plan, edges, THREE, budget=ledgers[0])
-    release.ask(data)
+    release.answer(data)
     changed(tmp_path / name, how)
     asks: list[Callable[[], object]] = [
-        lambda: release.ask(data),
+        lambda: release.answer(data),
         lambda: Release.open(plan, edges, THREE, budget=ledgers[1]),
-        lambda: list(DiskEngine().blocks(edges)),
-        lambda: list(InMemoryEngine().blocks(edges)),
-        lambda: InMemoryEngine().in_edges(edges, np.array([1, 2])),
+        lambda: list(DiskBackend().blocks(edges)),
+        lambda: list(InMemoryBackend().blocks(edges)),
+        lambda: InMemoryBackend().in_edges(edges, np.array([1, 2])),
         lambda: gv.GAP(unit="none", epochs=1).fit(gv.split(found)),
     ]
     for ask in asks:
@@ -129,32 +129,32 @@ def test_a_folder_may_be_opened_by_a_relative_name(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     found = open_graph("graph").adjacency
     monkeypatch.chdir("/")
-    assert sum(map(len, DiskEngine(5).blocks(found))) == NODES
+    assert sum(map(len, DiskBackend(5).blocks(found))) == NODES
 
 
 def test_names_are_of_a_closed_table(tmp_path: Path) -> None:
     found = stored(tmp_path, drawn()).adjacency
-    with pytest.raises(ConfigError, match="engine='dask'"):
-        engine_for("dask", found)
-    assert set(ENGINES) == {"memory", "disk", "ray", "cuda"}
-    assert {name: type(engine_for(name, found)) for name in ("memory", "disk")} == {
-        "memory": InMemoryEngine,
-        "disk": DiskEngine,
+    with pytest.raises(ConfigError, match="backend='dask'"):
+        backend_for("dask", found)
+    assert set(BACKENDS) == {"memory", "disk", "ray", "cuda"}
+    assert {name: type(backend_for(name, found)) for name in ("memory", "disk")} == {
+        "memory": InMemoryBackend,
+        "disk": DiskBackend,
     }
-    assert isinstance(engine_for(None, found), DiskEngine)
-    assert isinstance(engine_for(None, drawn().adjacency), InMemoryEngine)
-    kept = DiskEngine(3)
-    assert engine_for(kept, found) is kept
+    assert isinstance(backend_for(None, found), DiskBackend)
+    assert isinstance(backend_for(None, drawn().adjacency), InMemoryBackend)
+    kept = DiskBackend(3)
+    assert backend_for(kept, found) is kept
 
 
 def test_what_is_derived_is_in_memory_again(tmp_path: Path) -> None:
     found = stored(tmp_path, drawn())
     keep = torch.arange(NODES) % 2 == 0
     part = found.subgraph(keep).adjacency
-    assert part.folder is None and isinstance(engine_for(None, part), InMemoryEngine)
+    assert part.folder is None and isinstance(backend_for(None, part), InMemoryBackend)
     assert torch.equal(part.indices, drawn().subgraph(keep).adjacency.indices)
 
 
 def test_a_block_of_no_rows_is_refused() -> None:
     with pytest.raises(ConfigError, match="block_rows=0"):
-        DiskEngine(block_rows=0)
+        DiskBackend(block_rows=0)

@@ -8,17 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.dendrogram.tree import Dendrogram
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
-from graphveil.graph.domain import Domain
 from graphveil.privacy import (
     ApproximateDP,
     DirectedEdge,
+    EdgeSubset,
     MemoryLedger,
-    NodeOwner,
+    NodeRecord,
     NoUnit,
-    PrivateSlotEdge,
     UndirectedEdge,
     Unit,
 )
@@ -27,15 +26,16 @@ from graphveil.release import (
     BlockCountQuery,
     EdgeResponseData,
     EdgeResponseQuery,
-    InMemoryEngine,
+    InMemoryBackend,
     Query,
     Release,
     ReleaseKey,
     ReleasePlan,
-    TopSlotsData,
-    TopSlotsQuery,
+    TopNodePairsData,
+    TopNodePairsQuery,
 )
-from graphveil.release.graphs.bounded import SlotData
+from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.graphs.bounded import NodePairData
 
 NODES = 30
 UNITS: dict[str, tuple[Unit, bool]] = {
@@ -52,7 +52,7 @@ def drawn(edges: list[tuple[int, int]], unit: Unit, directed: bool, **parts: obj
     adjacency = Adjacency.from_edges(source, target, num_nodes=NODES, directed=directed)
     plan = ReleasePlan(unit, (EdgeResponseQuery(1.0),), delta=0.0)
     release = Release.open(plan, adjacency, budget=MemoryLedger(), **parts)
-    return set(release.ask(EdgeResponseData(Domain.whole(NODES, directed=directed))).tolist())
+    return set(release.answer(EdgeResponseData(Domain.whole(NODES, directed=directed))).tolist())
 
 
 @pytest.fixture
@@ -77,16 +77,16 @@ def test_one_edge_changes_one_slot_at_most(unit: Unit, directed: bool, fixed_key
 @pytest.mark.parametrize(("unit", "directed"), UNITS.values(), ids=UNITS)
 def test_blocks_of_any_size_draw_the_same(unit: Unit, directed: bool) -> None:
     whole = drawn(EDGES, unit, directed, key=KEY)
-    assert drawn(EDGES, unit, directed, key=KEY, engine=InMemoryEngine(block_rows=7)) == whole
+    assert drawn(EDGES, unit, directed, key=KEY, backend=InMemoryBackend(block_rows=7)) == whole
     assert len(whole) > 50  # of 435 slots, or 870
 
 
-def of_triangle(query: Query, data: SlotData, nodes: int = 3, key: ReleaseKey = KEY) -> Tensor:
+def of_triangle(query: Query, data: NodePairData, nodes: int = 3, key: ReleaseKey = KEY) -> Tensor:
     adjacency = Adjacency.from_edges([0, 1], [1, 2], num_nodes=nodes, directed=False)
     release = Release.open(
-        ReleasePlan(PrivateSlotEdge(), (query,), delta=0.0), adjacency, budget=MemoryLedger(), key=key
+        ReleasePlan(EdgeSubset(), (query,), delta=0.0), adjacency, budget=MemoryLedger(), key=key
     )
-    return release.ask(data)
+    return release.answer(data)
 
 
 def test_noise_is_bound_to_the_slots_the_number_and_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +105,11 @@ def test_noise_is_bound_to_the_slots_the_number_and_the_tree(monkeypatch: pytest
     assert len(set(seen)) == 6 + len(parents)
 
 
-@pytest.mark.parametrize("kind", [EdgeResponseQuery, TopSlotsQuery])
-def test_no_public_edge_is_drawn(kind: type[EdgeResponseQuery] | type[TopSlotsQuery]) -> None:
+@pytest.mark.parametrize("kind", [EdgeResponseQuery, TopNodePairsQuery])
+def test_no_public_edge_is_drawn(kind: type[EdgeResponseQuery] | type[TopNodePairsQuery]) -> None:
     public = Adjacency.from_edges([0, 0, 1], [1, 2, 3], num_nodes=4, directed=False)
     domain = Domain.within(public, torch.ones(4, dtype=torch.bool))
-    data = EdgeResponseData(domain) if kind is EdgeResponseQuery else TopSlotsData(domain, 2)
+    data = EdgeResponseData(domain) if kind is EdgeResponseQuery else TopNodePairsData(domain, 2)
     for seed in range(5):
         found = of_triangle(kind(0.1), data, nodes=4, key=ReleaseKey.from_seed(seed, "graph"))
         assert domain.protects(found.numpy()).all()
@@ -130,12 +130,12 @@ def test_a_graph_is_drawn_once() -> None:
     release = Release.open(
         ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
     )
-    release.ask(EdgeResponseData(DOMAIN))
+    release.answer(EdgeResponseData(DOMAIN))
     with pytest.raises(ReleaseError, match="every query"):
-        release.ask(EdgeResponseData(DOMAIN))
+        release.answer(EdgeResponseData(DOMAIN))
 
 
-@pytest.mark.parametrize("unit", [NodeOwner(), NoUnit()], ids=lambda unit: unit.name)
+@pytest.mark.parametrize("unit", [NodeRecord(), NoUnit()], ids=lambda unit: unit.name)
 def test_units_without_a_bound_are_refused(unit: Unit) -> None:
     with pytest.raises(UnitError, match="no bound"):
         EdgeResponseQuery(1.0).event(unit)
@@ -166,4 +166,4 @@ def test_a_share_out_of_range_is_refused() -> None:
         ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
     )
     with pytest.raises(ReleaseError, match="share"):
-        release.ask(EdgeResponseData(DOMAIN, 1.5))
+        release.answer(EdgeResponseData(DOMAIN, 1.5))

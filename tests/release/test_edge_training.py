@@ -14,18 +14,18 @@ from privacy.golden import ATTENTION_AND_RELEASE
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.mechanisms import public_rate
 from graphveil.privacy import (
     DirectedEdge,
+    EdgeSubset,
+    LocalAttributes,
     MemoryLedger,
-    NodeFeatures,
-    NodeOwner,
-    NodePromise,
+    NodeBoundedDegree,
+    NodeRecord,
     NoUnit,
     PoissonGaussian,
-    PrivateSlotEdge,
     UndirectedEdge,
     Unit,
     privacy_curve,
@@ -206,8 +206,8 @@ def every_step_carries_its_own_noise() -> None:
     query = replace(QUERY, steps=400, sampling_rate=0.5)
     nobody = torch.full_like(ROWS, math.nan)
     examples = edge_gradients.Examples(PrivateEdges(graph(random_pairs(0))), nobody, ALL, LABELS)
-    ask = edge_training.NoisyGradients(examples, query, KEY)
-    drawn = [ask(START) for _ in range(query.steps)]
+    answer = edge_training.NoisyGradients(examples, query, KEY)
+    drawn = [answer(START) for _ in range(query.steps)]
     law = query.randomness(KEY)
     grid = torch.stack(drawn).numpy() * (0.5 * NODES * law.steps / query.clip)
     assert np.abs(grid - np.rint(grid)).max() < 1e-3
@@ -273,7 +273,9 @@ def test_what_training_leaves_for_the_release(unit: Unit, row: tuple[float, floa
     assert 0.999 * epsilon <= plan.epsilon <= epsilon
 
 
-@pytest.mark.parametrize("unit", [NodeOwner(), NodePromise(4), NodeFeatures(), PrivateSlotEdge(), NoUnit()])
+@pytest.mark.parametrize(
+    "unit", [NodeRecord(), NodeBoundedDegree(4), LocalAttributes(), EdgeSubset(), NoUnit()]
+)
 @pytest.mark.parametrize(
     "query",
     [
@@ -320,10 +322,10 @@ def opened(query: EdgeAttentionQuery = QUERY, **more: object) -> Release:
     return Release.open(plan, graph(random_pairs(0)), **given)  # type: ignore[arg-type]
 
 
-def walk(start: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+def walk(start: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
     weights = start.clone()
     for _ in range(QUERY.steps):
-        weights -= ask(weights)
+        weights -= answer(weights)
     return weights
 
 
@@ -332,22 +334,22 @@ def test_training_is_booked_once_and_resumes_to_the_same_bits(tmp_path: Path) ->
 
     def again() -> Tensor:
         release = opened(key=None, journal=FolderJournal(tmp_path / "run", keys), budget=budget)
-        return release.ask(EdgeAttentionData(ROWS, LABELS, ALL, START, walk))
+        return release.answer(EdgeAttentionData(ROWS, LABELS, ALL, START, walk))
 
     assert torch.equal(again(), again())
     assert len(budget.entries) == 1
     assert privacy_curve(budget.entries[0].event).epsilon(1e-5) > 0
     other = opened(key=None, journal=FolderJournal(tmp_path / "run", keys), budget=budget)
     with pytest.raises(ReleaseError, match="different data"):
-        other.ask(EdgeAttentionData(ROWS, LABELS, ALL, START + 1, walk))
+        other.answer(EdgeAttentionData(ROWS, LABELS, ALL, START + 1, walk))
 
 
 def test_no_step_is_taken_that_is_not_paid_for() -> None:
-    def greedy(start: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
-        return ask(walk(start, ask))
+    def greedy(start: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
+        return answer(walk(start, answer))
 
     with pytest.raises(ReleaseError, match="all 3 steps"):
-        opened().ask(EdgeAttentionData(ROWS, LABELS, ALL, START, greedy))
+        opened().answer(EdgeAttentionData(ROWS, LABELS, ALL, START, greedy))
 
 
 @pytest.mark.parametrize(
@@ -363,24 +365,26 @@ def test_no_step_is_taken_that_is_not_paid_for() -> None:
 )
 def test_examples_that_no_bound_holds_for_are_refused(labels: Tensor, targets: Tensor) -> None:
     with pytest.raises(ReleaseError, match="stays charged"):
-        opened().ask(EdgeAttentionData(ROWS, labels, targets, START, walk))
+        opened().answer(EdgeAttentionData(ROWS, labels, targets, START, walk))
 
 
 @pytest.mark.parametrize("weights", [START[1:], START * math.nan])
 def test_weights_that_have_no_gradient_are_refused(weights: Tensor) -> None:
     with pytest.raises(ReleaseError, match="finite weights"):
-        opened().ask(EdgeAttentionData(ROWS, LABELS, ALL, weights, walk))
+        opened().answer(EdgeAttentionData(ROWS, LABELS, ALL, weights, walk))
 
 
 @pytest.mark.parametrize("rows", [ROWS * math.nan, ROWS * math.inf, ROWS * 1.001, ROWS[1:], ROWS.T])
 def test_rows_that_no_bound_holds_for_are_refused(rows: Tensor) -> None:
     with pytest.raises(ReleaseError, match="stays charged"):
-        opened().ask(EdgeAttentionData(rows, LABELS, ALL, START, walk))
+        opened().answer(EdgeAttentionData(rows, LABELS, ALL, START, walk))
 
 
 def test_labels_of_other_nodes_are_not_read() -> None:
     hidden = LABELS.clone()
     hidden[4:] = -1
     some = torch.arange(4)
-    seen = [opened().ask(EdgeAttentionData(ROWS, labels, some, START, walk)) for labels in (LABELS, hidden)]
+    seen = [
+        opened().answer(EdgeAttentionData(ROWS, labels, some, START, walk)) for labels in (LABELS, hidden)
+    ]
     assert torch.equal(*seen)

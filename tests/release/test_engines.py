@@ -11,45 +11,45 @@ import numpy as np
 import pytest
 import torch
 
+from graphveil.data import Adjacency
+from graphveil.data import blocks as graph_blocks
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
-from graphveil.graph import blocks as graph_blocks
-from graphveil.graph.blocks import Edges
-from graphveil.graph.domain import Domain
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.mechanisms.noisy_cells import NoisyCells
-from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, Unit
+from graphveil.privacy import MemoryLedger, NodeRecord, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
 from graphveil.release import (
-    Engine,
+    AggregationBackend,
     GroupWeights,
-    InMemoryEngine,
+    InMemoryBackend,
     NeighborSumQuery,
-    PushQuery,
+    OutEdgeSumQuery,
     Query,
     Release,
     ReleaseKey,
     ReleasePlan,
 )
+from graphveil.release.backends.base import BlockWork
+from graphveil.release.backends.row_range import RowRange
 from graphveil.release.counts.edge_counts import ClassPairs
-from graphveil.release.engines.base import BlockWork
-from graphveil.release.engines.row_range import RowRange
-from graphveil.release.graphs.edge_response import RespondedSlots
+from graphveil.release.graphs.edge_response import PerturbedNodePairs
 from graphveil.release.graphs.edge_total import CountedEdges, ProtectedEdges
-from graphveil.release.graphs.row_chunks import RespondedRows, RowCounts
-from graphveil.release.graphs.top_slots import LevelledSlots
+from graphveil.release.graphs.row_chunks import PerturbedRows, RowCounts
+from graphveil.release.graphs.top_node_pairs import LeveledNodePairs
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import Data
+from graphveil.release.query import QueryData
 from graphveil.release.rows.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
 from graphveil.release.rows.neighbor_sums import NeighborSumData
-from graphveil.release.rows.own_lists import LongerRows, OutDegrees, OwnSums
+from graphveil.release.rows.out_edge_sums import OutEdgeSumData
+from graphveil.release.rows.out_neighbors import OutDegrees, OutNeighborSums, RowsAboveDegree
 from graphveil.release.rows.private_sums import NoisyRows, Sums
-from graphveil.release.rows.pushes import PushData
 from graphveil.release.rows.row_noise import RowNoise
-from graphveil.weights import (
+from graphveil.release.weights import (
     Attention,
     ClassAgree,
     GivenWeight,
@@ -73,7 +73,7 @@ class SourceIds(BlockWork):
 
     seen: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def __call__(self, edges: Edges) -> torch.Tensor:
+    def __call__(self, edges: EdgeBlock) -> torch.Tensor:
         self.seen.append((edges.start, edges.stop, len(edges.sources)))
         row = np.repeat(np.arange(len(edges)), edges.degrees.numpy())
         return torch.from_numpy(np.bincount(row, edges.sources.numpy(), len(edges))[:, None])
@@ -81,7 +81,7 @@ class SourceIds(BlockWork):
 
 @pytest.mark.parametrize("block_rows", [1, 2, 3, 100])
 def test_every_size_of_block_stacks_the_same_rows(block_rows: int) -> None:
-    answer = PrivateEdges(star(5), InMemoryEngine(block_rows=block_rows)).rows(SourceIds())
+    answer = PrivateEdges(star(5), InMemoryBackend(block_rows=block_rows)).rows(SourceIds())
     assert answer.flatten().tolist() == [15, 0, 0, 0, 0, 0]
 
 
@@ -122,7 +122,7 @@ def test_a_graph_without_nodes_has_no_blocks() -> None:
 
 def test_a_block_of_no_rows_is_refused() -> None:
     with pytest.raises(ConfigError, match="block_rows=0"):
-        InMemoryEngine(block_rows=0)
+        InMemoryBackend(block_rows=0)
 
 
 def test_the_edges_of_a_block_do_not_show() -> None:
@@ -132,29 +132,29 @@ def test_the_edges_of_a_block_do_not_show() -> None:
 # -- work in another process -------------------------------------------------------------------------------
 
 
-class Sent(InMemoryEngine):
-    """Sends work and every block as bytes, as an engine on other machines would."""
+class Sent(InMemoryBackend):
+    """Sends work and every block as bytes, as a backend on other machines would."""
 
-    def map(self, work: BlockWork, blocks: Iterable[Edges]) -> Iterator[torch.Tensor]:
+    def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[torch.Tensor]:
         sent = pickle.dumps(work)
         for block in blocks:
             yield pickle.loads(sent)(pickle.loads(pickle.dumps(block)))
 
 
-class Spawned(InMemoryEngine):
+class Spawned(InMemoryBackend):
     """Has the work done in a process that shares nothing with this one."""
 
-    def map(self, work: BlockWork, blocks: Iterable[Edges]) -> Iterator[torch.Tensor]:
+    def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[torch.Tensor]:
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
             yield from pool.map(work, blocks)
 
 
 @dataclass(frozen=True)
-class Lending(InMemoryEngine):
+class Lending(InMemoryBackend):
     """Yields memory of its own, as a cluster does, and writes over it as soon as it may."""
 
     @property
-    def lends(self) -> bool:
+    def yields_borrowed_memory(self) -> bool:
         return True
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[torch.Tensor]:
@@ -172,11 +172,11 @@ THREE = torch.arange(NODES) % 3
 NETWORK = (ROWS.float(), ROWS.float(), torch.ones(DIM), torch.tensor(0.2))
 KEYS: dict[str, Any] = {"attention": NETWORK, "features": (ROWS > 0).float()}
 WEIGHTS = (SigmoidCos(), Landmarks(ReluCos(), 4), Jaccard(), Attention(), ClassAgree(0.2), GivenWeight())
-STEERED = NeighborSumQuery(GroupWeights.steered(), (3.0, 2.0, 1.0), DIM)
-PUSH = PushQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1.0, 1.2, 0.0))
-ASKED: dict[str, tuple[Unit, Query, Data[torch.Tensor]]] = {
-    "steered": (UndirectedEdge(), STEERED, NeighborSumData(ROWS)),
-    "push": (NodeOwner(), PUSH, PushData(ROWS, THREE)),
+STEERED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 2.0, 1.0), DIM)
+PUSH = OutEdgeSumQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1.0, 1.2, 0.0))
+ASKED: dict[str, tuple[Unit, Query, QueryData[torch.Tensor]]] = {
+    "target_weighted": (UndirectedEdge(), STEERED, NeighborSumData(ROWS)),
+    "push": (NodeRecord(), PUSH, OutEdgeSumData(ROWS, THREE)),
     "counted": (
         UndirectedEdge(),
         NeighborCountQuery("train/val/target", (0, 1, 2), 1.0, 3),
@@ -193,7 +193,7 @@ ASKED: dict[str, tuple[Unit, Query, Data[torch.Tensor]]] = {
 }
 
 
-def asked(name: str, engine: Engine) -> torch.Tensor:
+def asked(name: str, backend: AggregationBackend) -> torch.Tensor:
     unit, query, data = ASKED[name]
     rng = np.random.default_rng(1)
     given: dict[str, Any] = {}
@@ -202,25 +202,25 @@ def asked(name: str, engine: Engine) -> torch.Tensor:
     ends = rng.integers(NODES, size=(2, 60))
     graph = Adjacency.from_edges(*ends, num_nodes=NODES, directed=False, **given)
     groups = THREE if query.needs_groups else None
-    plan, key = ReleasePlan(unit, (query,), delta=1e-3), ReleaseKey.from_seed(5, "engines")
-    return Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine).ask(data)
+    plan, key = ReleasePlan(unit, (query,), delta=1e-3), ReleaseKey.from_seed(5, "backends")
+    return Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend).answer(data)
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_work_that_is_sent_elsewhere_gives_the_same_bytes(name: str) -> None:
-    here = asked(name, InMemoryEngine())
+    here = asked(name, InMemoryBackend())
     for block_rows in (1, 7, 100):
         assert torch.equal(asked(name, Sent(block_rows)), here)
 
 
 def test_another_process_gives_the_same_bytes() -> None:
-    assert torch.equal(asked("SigmoidCos", Spawned(12)), asked("SigmoidCos", InMemoryEngine()))
+    assert torch.equal(asked("SigmoidCos", Spawned(12)), asked("SigmoidCos", InMemoryBackend()))
 
 
-@pytest.mark.parametrize("engine", [Lending(7), Lending(100), RowRange(0, Lending(7))])
-def test_what_is_lent_is_copied_before_its_owner_takes_it_back(engine: Engine) -> None:
-    assert torch.equal(asked("steered", engine), asked("steered", InMemoryEngine()))
-    here, there = (PrivateEdges(star(5), each).pieces(SourceIds()) for each in (InMemoryEngine(), engine))
+@pytest.mark.parametrize("backend", [Lending(7), Lending(100), RowRange(0, Lending(7))])
+def test_what_is_lent_is_copied_before_its_owner_takes_it_back(backend: AggregationBackend) -> None:
+    assert torch.equal(asked("target_weighted", backend), asked("target_weighted", InMemoryBackend()))
+    here, there = (PrivateEdges(star(5), each).pieces(SourceIds()) for each in (InMemoryBackend(), backend))
     assert torch.equal(here, there)
 
 
@@ -228,16 +228,16 @@ def works() -> list[BlockWork]:
     codes = np.array([0, 1, 1, 0, 2, 1])
     return [
         ClassPairs(codes, 3),
-        OwnSums(codes),
+        OutNeighborSums(codes),
         OutDegrees(6),
-        LongerRows(2),
+        RowsAboveDegree(2),
         NoisyRows(Sums(torch.ones(6, 2), 100), RowNoise(None, (DiscreteGaussian(100.0),), (1.0,)), bytes(32)),
-        RespondedSlots(WHOLE, EdgeResponse(1.0), bytes(32)),
-        LevelledSlots(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),
+        PerturbedNodePairs(WHOLE, EdgeRandomizedResponse(1.0), bytes(32)),
+        LeveledNodePairs(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),
         ProtectedEdges(WHOLE),
         CountedEdges(WHOLE),
         RowCounts(2, 3),
-        RespondedRows(Domain.whole(6, directed=True), 1.0, 3, (1.0, 0.5), bytes(32)),
+        PerturbedRows(Domain.whole(6, directed=True), 1.0, 3, (1.0, 0.5), bytes(32)),
         NoisyCounts(np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, DiscreteLaplace(1.0), bytes(32)),
     ]
 
@@ -263,11 +263,11 @@ def test_a_block_that_is_sent_carries_its_own_edges_alone() -> None:
 
 
 def test_rows_from_one_on_keep_their_noise() -> None:
-    whole = asked("steered", InMemoryEngine())
-    assert torch.equal(asked("steered", RowRange(9, Sent(4))), whole[9:])
-    assert asked("steered", RowRange(NODES)).numel() == 0
+    whole = asked("target_weighted", InMemoryBackend())
+    assert torch.equal(asked("target_weighted", RowRange(9, Sent(4))), whole[9:])
+    assert asked("target_weighted", RowRange(NODES)).numel() == 0
 
 
 def test_a_push_to_the_last_rows_reads_whole_lists() -> None:
-    whole = asked("push", InMemoryEngine())
+    whole = asked("push", InMemoryBackend())
     assert torch.equal(asked("push", RowRange(9)), whole[9:])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.graph import Adjacency
+from graphveil.data import Adjacency
 from graphveil.release import sum_in_neighbors
 
 
@@ -27,7 +27,7 @@ def test_the_sum_and_its_gradient_are_those_of_the_dense_matrix(directed: bool) 
     assert torch.allclose(x.grad, dense.T @ weights)
 
 
-def test_a_node_without_in_neighbours_sums_to_zero() -> None:
+def test_a_node_without_in_neighbors_sums_to_zero() -> None:
     lonely = Adjacency.from_edges([0], [1], num_nodes=3, directed=True)
     assert sum_in_neighbors(lonely, torch.ones(3, 2)).tolist() == [[0, 0], [1, 1], [0, 0]]
 

@@ -9,15 +9,15 @@ from graphveil.release import GroupWeights
 
 def test_the_steered_table_is_the_specified_one() -> None:
     s = math.sqrt(0.5)
-    assert GroupWeights.steered().table == ((s, 1, 1), (0, s, 1), (0, 0, s))
+    assert GroupWeights.target_weighted().table == ((s, 1, 1), (0, s, 1), (0, 0, s))
 
 
 def test_sensitivities_are_golden() -> None:
     undirected, directed = UndirectedEdge(), DirectedEdge()
-    assert GroupWeights.one().sensitivity(undirected) == pytest.approx(1.41421356, abs=1e-8)
-    assert GroupWeights.one().sensitivity(directed) == 1.0
-    assert GroupWeights.steered().sensitivity(undirected) == pytest.approx(1.0, abs=1e-15)
-    assert GroupWeights.steered().sensitivity(directed) == 1.0
+    assert GroupWeights.unit_weights().sensitivity(undirected) == pytest.approx(1.41421356, abs=1e-8)
+    assert GroupWeights.unit_weights().sensitivity(directed) == 1.0
+    assert GroupWeights.target_weighted().sensitivity(undirected) == pytest.approx(1.0, abs=1e-15)
+    assert GroupWeights.target_weighted().sensitivity(directed) == 1.0
     assert GroupWeights.equal("labels", 3).sensitivity(undirected) == pytest.approx(math.sqrt(2))
     sigmoid = GroupWeights("all", ((0.731058578630,),))
     assert sigmoid.sensitivity(undirected) == pytest.approx(1.03387295, abs=1e-8)
@@ -31,15 +31,15 @@ def test_few_labels_never_charge_a_pair_more_than_one(back: float) -> None:
 
 
 def test_rows_with_more_noise_are_moved_less() -> None:
-    shifts = GroupWeights.steered().shifts(UndirectedEdge(), (0.5, 0.5, 0.25))
+    shifts = GroupWeights.target_weighted().shifts(UndirectedEdge(), (0.5, 0.5, 0.25))
     assert shifts[0][2] == shifts[2][0] == pytest.approx(0.25)
     assert shifts[0][0] == pytest.approx(0.5)
 
 
 def test_only_equal_weights_both_ways_are_symmetric() -> None:
-    assert GroupWeights.one().symmetric
+    assert GroupWeights.unit_weights().symmetric
     assert GroupWeights.equal("labels", 3).symmetric
-    assert not GroupWeights.steered().symmetric
+    assert not GroupWeights.target_weighted().symmetric
 
 
 @pytest.mark.parametrize(

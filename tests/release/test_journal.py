@@ -36,7 +36,7 @@ def opened(run: Path, keys: Path, hops: int = 1, **more: object) -> Release:
 
 def test_the_master_key_is_private_and_outside_the_run(run: Path, keys: Path) -> None:
     release = opened(run, keys)
-    release.ask(NeighborSumData(ROWS))
+    release.answer(NeighborSumData(ROWS))
     (key,) = keys.iterdir()
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert stat.S_IMODE(keys.stat().st_mode) == 0o700
@@ -57,9 +57,9 @@ def test_keys_live_in_the_users_state_directory_by_default(
 
 def test_the_descriptor_is_on_disk_before_the_first_draw(run: Path, keys: Path) -> None:
     with pytest.raises(Killed):
-        Release.open(plan_of(), path(), budget=MemoryLedger(), journal=DiesOnStore(run, KeyStore(keys))).ask(
-            NeighborSumData(ROWS)
-        )
+        Release.open(
+            plan_of(), path(), budget=MemoryLedger(), journal=DiesOnStore(run, KeyStore(keys))
+        ).answer(NeighborSumData(ROWS))
     record = json.loads((run / "release.json").read_text())
     assert record["closed"] is False
     assert json.loads(record["descriptors"]["0"])["index"] == 0
@@ -67,10 +67,10 @@ def test_the_descriptor_is_on_disk_before_the_first_draw(run: Path, keys: Path) 
 
 
 def test_finished_answers_are_read_again_and_the_rest_is_drawn(run: Path, keys: Path) -> None:
-    first = opened(run, keys, hops=2).ask(NeighborSumData(ROWS))
+    first = opened(run, keys, hops=2).answer(NeighborSumData(ROWS))
     resumed = opened(run, keys, hops=2)
-    assert torch.equal(resumed.ask(NeighborSumData(ROWS)), first)
-    assert not torch.equal(resumed.ask(NeighborSumData(ROWS)), first)
+    assert torch.equal(resumed.answer(NeighborSumData(ROWS)), first)
+    assert not torch.equal(resumed.answer(NeighborSumData(ROWS)), first)
     resumed.close()
 
 
@@ -103,7 +103,7 @@ def test_a_key_left_by_a_run_killed_while_closing_is_erased(
     run: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = opened(run, keys)
-    answer = release.ask(NeighborSumData(ROWS))
+    answer = release.answer(NeighborSumData(ROWS))
 
     def die(*_: object) -> None:
         raise Killed
@@ -113,24 +113,24 @@ def test_a_key_left_by_a_run_killed_while_closing_is_erased(
         with pytest.raises(Killed):
             release.close()
     assert len(list(keys.iterdir())) == 1
-    assert torch.equal(opened(run, keys).ask(NeighborSumData(ROWS)), answer)
+    assert torch.equal(opened(run, keys).answer(NeighborSumData(ROWS)), answer)
     assert not list(keys.iterdir())
 
 
-def test_a_folder_without_the_key_of_its_fingerprints_recognises_nothing(run: Path, keys: Path) -> None:
+def test_a_folder_without_the_key_of_its_fingerprints_recognizes_nothing(run: Path, keys: Path) -> None:
     release = opened(run, keys)
-    release.ask(NeighborSumData(ROWS))
+    release.answer(NeighborSumData(ROWS))
     release.close()
     (key,) = run.glob("*.key")
     assert key.stat().st_mode & 0o777 == 0o600
     key.unlink()
-    with pytest.raises(ReleaseError, match="recognises its data is gone"):
+    with pytest.raises(ReleaseError, match="recognizes its data is gone"):
         opened(run, keys)
 
 
 def test_fingerprints_under_two_keys_tell_nothing_of_equal_data(run: Path, keys: Path) -> None:
     def fingerprints(folder: Path) -> set[str]:
-        opened(folder, keys).ask(NeighborSumData(ROWS))
+        opened(folder, keys).answer(NeighborSumData(ROWS))
         return set(json.loads((folder / "release.json").read_text())["fingerprints"].values())
 
     assert not fingerprints(run) & fingerprints(run.parent / "again")
@@ -138,16 +138,16 @@ def test_fingerprints_under_two_keys_tell_nothing_of_equal_data(run: Path, keys:
 
 def test_an_answer_missing_from_a_closed_release_is_never_redrawn(run: Path, keys: Path) -> None:
     release = opened(run, keys)
-    release.ask(NeighborSumData(ROWS))
+    release.answer(NeighborSumData(ROWS))
     release.close()
     (run / "answer-0.safetensors").unlink()
     with pytest.raises(ReleaseError, match="closed and its noise key erased"):
-        opened(run, keys).ask(NeighborSumData(ROWS))
+        opened(run, keys).answer(NeighborSumData(ROWS))
 
 
 def test_a_closed_release_is_refused_to_another_plan(run: Path, keys: Path) -> None:
     release = opened(run, keys)
-    release.ask(NeighborSumData(ROWS))
+    release.answer(NeighborSumData(ROWS))
     release.close()
     with pytest.raises(ReleaseError, match="refuses"):
         opened(run, keys, hops=2)
@@ -162,23 +162,23 @@ def test_a_damaged_record_is_a_typed_error(run: Path, keys: Path, content: bytes
 
 
 def test_a_damaged_answer_is_a_typed_error(run: Path, keys: Path) -> None:
-    opened(run, keys).ask(NeighborSumData(ROWS))
+    opened(run, keys).answer(NeighborSumData(ROWS))
     (run / "answer-0.safetensors").write_bytes(b"not safetensors")
     with pytest.raises(ArtifactError, match="damaged"):
-        opened(run, keys).ask(NeighborSumData(ROWS))
+        opened(run, keys).answer(NeighborSumData(ROWS))
 
 
 def test_an_answer_of_another_release_or_place_is_refused(run: Path, keys: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     for folder in (run, other):
         release = opened(folder, keys, hops=2)
-        release.ask(NeighborSumData(ROWS))
-        release.ask(NeighborSumData(ROWS))
+        release.answer(NeighborSumData(ROWS))
+        release.answer(NeighborSumData(ROWS))
     foreign = (other / "answer-0.safetensors").read_bytes(), (run / "answer-1.safetensors").read_bytes()
     for answer in foreign:
         (run / "answer-0.safetensors").write_bytes(answer)
         with pytest.raises(ArtifactError, match="not an answer of this release"):
-            opened(run, keys, hops=2).ask(NeighborSumData(ROWS))
+            opened(run, keys, hops=2).answer(NeighborSumData(ROWS))
 
 
 @pytest.mark.parametrize("release_id", ["../../etc/passwd", "a/b", "", "."])
@@ -192,14 +192,14 @@ def test_a_hostile_release_id_reaches_no_file(run: Path, keys: Path, release_id:
 
 def test_a_journal_in_memory_serves_one_release() -> None:
     journal = MemoryJournal()
-    Release.open(plan_of(2), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
+    Release.open(plan_of(2), path(), budget=MemoryLedger(), journal=journal).answer(NeighborSumData(ROWS))
     with pytest.raises(ReleaseError, match="another release"):
         Release.open(plan_of(2), path(), budget=MemoryLedger(), journal=journal)
 
 
 def test_a_journals_repr_shows_no_descriptor() -> None:
     journal = MemoryJournal()
-    Release.open(plan_of(), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
+    Release.open(plan_of(), path(), budget=MemoryLedger(), journal=journal).answer(NeighborSumData(ROWS))
     assert repr(journal) == "MemoryJournal()"
 
 
@@ -220,7 +220,7 @@ def test_a_release_that_is_killed_while_it_is_booked_pays_once(
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(owner, step, dies)
         opened(run, keys, budget=budget)
-    opened(run, keys, budget=budget).ask(NeighborSumData(ROWS))
+    opened(run, keys, budget=budget).answer(NeighborSumData(ROWS))
     assert len(budget.entries) == 1
 
 
@@ -231,5 +231,5 @@ def test_a_release_that_is_killed_while_it_is_booked_pays_once(
 def test_rows_that_do_not_fit_cost_no_answer(run: Path, keys: Path, unfit: torch.Tensor) -> None:
     release = opened(run, keys)
     with pytest.raises(ReleaseError, match="stays charged"):
-        release.ask(NeighborSumData(unfit))
-    assert release.ask(NeighborSumData(ROWS)).shape == ROWS.shape
+        release.answer(NeighborSumData(unfit))
+    assert release.answer(NeighborSumData(ROWS)).shape == ROWS.shape

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
+from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
-from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import KeyStore, Release, ReleaseKey, ReleasePlan
 from graphveil.release.keys import canonical
@@ -39,7 +39,7 @@ def noise() -> bytes:
     """The noise of a release on nothing, which nobody handed a key."""
     plan = ReleasePlan(UndirectedEdge(), hops(0.5, 1, 4), delta=1e-5)
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=False)
-    answer = Release.open(plan, empty, budget=MemoryLedger()).ask(NeighborSumData(torch.zeros(3, 4)))
+    answer = Release.open(plan, empty, budget=MemoryLedger()).answer(NeighborSumData(torch.zeros(3, 4)))
     return answer.numpy().tobytes()
 
 

@@ -1,4 +1,4 @@
-"""Counts of neighbours: every toggled edge moves one whole number by one, whatever the groups."""
+"""Counts of neighbors: every toggled edge moves one whole number by one, whatever the groups."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import pytest
 import torch
 from contracts import replay
 
-from graphveil.audit.silence import unnoised
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, PureDP, UndirectedEdge, Unit
+from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord, PureDP, UndirectedEdge, Unit
 from graphveil.release import (
-    InMemoryEngine,
+    InMemoryBackend,
     NeighborCountData,
     NeighborCountQuery,
     Release,
@@ -36,12 +36,12 @@ def counts(
 ) -> torch.Tensor:
     nodes = len(groups)
     graph = Adjacency.from_edges(*zip(*edges, strict=True), num_nodes=nodes, directed=False)
-    release = Release.open(unnoised(UndirectedEdge(), (query,)), graph, groups, budget=MemoryLedger())
-    return release.ask(NeighborCountData(classes))
+    release = Release.open(zero_noise_plan(UndirectedEdge(), (query,)), graph, groups, budget=MemoryLedger())
+    return release.answer(NeighborCountData(classes))
 
 
 def an_edge_moves_one_count_by_one(query: NeighborCountQuery = QUERY) -> None:
-    """Neighbour replay; without ranks, an edge may move one count at each end."""
+    """Neighbor replay; without ranks, an edge may move one count at each end."""
     for unit in UNITS:
         attained = replay.no_change_exceeds_its_price((query,), unit)
         assert max(attained.values()) == pytest.approx(1.0)
@@ -49,7 +49,7 @@ def an_edge_moves_one_count_by_one(query: NeighborCountQuery = QUERY) -> None:
 
 
 def counts_at_both_ends_cost_twice() -> None:
-    """Neighbour replay where both ends count."""
+    """Neighbor replay where both ends count."""
     an_edge_moves_one_count_by_one(BOTH_ENDS)
 
 
@@ -58,13 +58,13 @@ def test_an_edge_moves_one_count_by_one() -> None:
     counts_at_both_ends_cost_twice()
 
 
-def test_a_target_hears_its_labelled_neighbours_and_they_do_not_hear_it() -> None:
+def test_a_target_hears_its_labeled_neighbors_and_they_do_not_hear_it() -> None:
     star = [(0, 3), (1, 3), (2, 3)]
     groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
     assert counts(star, groups, classes).tolist() == [[0] * 3] * 3 + [[1, 2, 0]]
 
 
-def test_without_ranks_all_hear_all_neighbours() -> None:
+def test_without_ranks_all_hear_all_neighbors() -> None:
     star = [(0, 3), (1, 3), (2, 3)]
     groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
     heard = counts(star, groups, classes, BOTH_ENDS)
@@ -78,14 +78,19 @@ def test_between_equals_one_end_hears_and_over_all_pairs_both_do_alike() -> None
     assert bool((heard.sum(dim=1) > 5).all())
 
 
-def noisy(adjacency: Adjacency, engine: Any = None, seed: int = 1) -> torch.Tensor:
+def noisy(adjacency: Adjacency, backend: Any = None, seed: int = 1) -> torch.Tensor:
     nodes = adjacency.num_nodes
     plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
     key = ReleaseKey.from_seed(seed, "counts")
     release = Release.open(
-        plan, adjacency, torch.zeros(nodes, dtype=torch.int64), budget=MemoryLedger(), key=key, engine=engine
+        plan,
+        adjacency,
+        torch.zeros(nodes, dtype=torch.int64),
+        budget=MemoryLedger(),
+        key=key,
+        backend=backend,
     )
-    return release.ask(NeighborCountData(torch.zeros(nodes, dtype=torch.int64)))
+    return release.answer(NeighborCountData(torch.zeros(nodes, dtype=torch.int64)))
 
 
 def counts_have_their_noise() -> None:
@@ -104,7 +109,7 @@ def test_counts_have_their_noise() -> None:
 def test_blocks_and_ranges_of_rows_draw_the_same_noise() -> None:
     ring = Adjacency.from_edges(range(50), [(v + 1) % 50 for v in range(50)], num_nodes=50, directed=False)
     whole = noisy(ring)
-    assert torch.equal(noisy(ring, InMemoryEngine(block_rows=7)), whole)
+    assert torch.equal(noisy(ring, InMemoryBackend(block_rows=7)), whole)
     assert not torch.equal(noisy(ring, seed=2), whole)
     assert torch.equal(noisy(ring, RowRange(30)), whole[30:])
 
@@ -113,7 +118,7 @@ def test_it_costs_pure_epsilon_under_edges_and_is_refused_under_records() -> Non
     assert [QUERY.event(unit) for unit in UNITS] == [PureDP(1.0)] * 2
     assert [BOTH_ENDS.event(unit) for unit in UNITS] == [PureDP(2.0), PureDP(1.0)]
     with pytest.raises(UnitError, match="no bound"):
-        QUERY.event(NodeOwner())
+        QUERY.event(NodeRecord())
     plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
     assert 0.999 < plan.epsilon <= 1.0
     directed = Adjacency.from_edges([0], [1], num_nodes=2, directed=True)
@@ -130,7 +135,7 @@ def test_classes_out_of_range_are_refused(classes: torch.Tensor) -> None:
     plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
     release = Release.open(plan, pair, torch.zeros(2, dtype=torch.int64), budget=MemoryLedger())
     with pytest.raises(ReleaseError, match="whole numbers"):
-        release.ask(NeighborCountData(classes))
+        release.answer(NeighborCountData(classes))
 
 
 def test_bad_fields_are_refused() -> None:

@@ -13,7 +13,7 @@ import torch
 from contracts.checks import edgeless, plan_of
 
 from graphveil.errors import ReleaseError
-from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner
+from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord
 from graphveil.release import DPSGDQuery, EdgeAttentionQuery, Release, ReleasePlan
 from graphveil.release.rows.neighbor_sums import NeighborSumData
 from graphveil.release.steps.edge_training import EdgeAttentionData, Gradients
@@ -66,7 +66,7 @@ def at_once(act: Callable[[], object]) -> tuple[list[object], list[Exception]]:
 def test_threads_are_answered_a_planned_query_once() -> None:
     for planned in (1, 1, 1, 2, 3):
         release = Release.open(plan_of(planned), edgeless(NODES), budget=MemoryLedger())
-        answers, refusals = at_once(lambda: release.ask(NeighborSumData(ROWS)))  # noqa: B023
+        answers, refusals = at_once(lambda: release.answer(NeighborSumData(ROWS)))  # noqa: B023
         assert (len(answers), len(refusals)) == (planned, THREADS - planned)
 
 
@@ -82,7 +82,7 @@ def test_threads_take_each_step_on_the_edges_once() -> None:
 
     start, nodes = torch.zeros(ATTENTION.parameters), torch.arange(NODES)
     data = EdgeAttentionData(ROWS, torch.zeros(NODES, dtype=torch.int64), nodes, start, descend)
-    Release.open(plan, edgeless(NODES), budget=MemoryLedger()).ask(data)
+    Release.open(plan, edgeless(NODES), budget=MemoryLedger()).answer(data)
     assert len(taken) == ATTENTION.steps
     assert len({tuple(step.tolist()) for step in taken}) == ATTENTION.steps
 
@@ -129,15 +129,15 @@ def in_a_fork(act: Callable[[], object]) -> str:
 @forks
 def test_a_forked_copy_of_a_release_is_refused() -> None:
     release = Release.open(plan_of(), edgeless(NODES), budget=MemoryLedger())
-    assert "opened in another process" in in_a_fork(lambda: release.ask(NeighborSumData(ROWS)))
-    assert release.ask(NeighborSumData(ROWS)).shape == (NODES, 2)
+    assert "opened in another process" in in_a_fork(lambda: release.answer(NeighborSumData(ROWS)))
+    assert release.answer(NeighborSumData(ROWS)).shape == (NODES, 2)
     assert "opened in another process" in in_a_fork(release.close)
 
 
 @forks
 def test_forked_copies_of_training_noise_are_refused() -> None:
-    plan = ReleasePlan(NodeOwner(), (STEPS,), delta=1e-5)
-    noise = Release.open(plan, edgeless(NODES), budget=MemoryLedger()).ask(DPSGDData(ROWS))
+    plan = ReleasePlan(NodeRecord(), (STEPS,), delta=1e-5)
+    noise = Release.open(plan, edgeless(NODES), budget=MemoryLedger()).answer(DPSGDData(ROWS))
     noise.noise(0)
     assert "opened in another process" in in_a_fork(lambda: noise.noise(0))
     assert "opened in another process" in in_a_fork(lambda: noise.batch(0, NODES))

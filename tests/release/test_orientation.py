@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphveil.release.steps.orientation import used_once
+from graphveil.release.steps.orientation import select_one_direction
 
 UP, DOWN = np.triu_indices(200, k=1)
 EVERYBODY = np.ones(200, dtype=bool)
@@ -10,23 +10,25 @@ EVERYBODY = np.ones(200, dtype=bool)
 
 def test_of_a_friendship_s_two_edges_exactly_one_is_used() -> None:
     for learns in (EVERYBODY, ~EVERYBODY, np.arange(200) % 3 == 0):
-        assert (used_once(UP, DOWN, learns) ^ used_once(DOWN, UP, learns)).all()
+        assert (select_one_direction(UP, DOWN, learns) ^ select_one_direction(DOWN, UP, learns)).all()
 
 
 def test_a_friendship_counts_at_the_end_that_is_learned_from() -> None:
     learns = np.arange(200) < 50
-    into = used_once(UP, DOWN, learns)
+    into = select_one_direction(UP, DOWN, learns)
     assert not into[learns[UP] & ~learns[DOWN]].any()
-    assert used_once(DOWN, UP, learns)[learns[UP] & ~learns[DOWN]].all()
+    assert select_one_direction(DOWN, UP, learns)[learns[UP] & ~learns[DOWN]].all()
 
 
-def test_between_equals_the_coin_is_fair_and_favours_nobody() -> None:
-    used = used_once(UP, DOWN, EVERYBODY)
+def test_between_equals_the_coin_is_fair_and_favors_nobody() -> None:
+    used = select_one_direction(UP, DOWN, EVERYBODY)
     assert abs(used.mean() - 0.5) < 5 * 0.5 / len(used) ** 0.5
     received = np.bincount(DOWN[used], minlength=200) + np.bincount(UP[~used], minlength=200)
     assert np.abs(received - 199 / 2).max() < 5 * (199 / 4) ** 0.5
 
 
 def test_a_direction_depends_on_its_own_two_ends_only() -> None:
-    one_by_one = [used_once(UP[i : i + 1], DOWN[i : i + 1], EVERYBODY)[0] for i in range(0, len(UP), 97)]
-    assert (used_once(UP, DOWN, EVERYBODY)[::97] == one_by_one).all()
+    one_by_one = [
+        select_one_direction(UP[i : i + 1], DOWN[i : i + 1], EVERYBODY)[0] for i in range(0, len(UP), 97)
+    ]
+    assert (select_one_direction(UP, DOWN, EVERYBODY)[::97] == one_by_one).all()

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from graphveil.data import Adjacency, EdgeSet
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency, EdgeSet
-from graphveil.release.rows.own_lists import read_own_lists
+from graphveil.release.rows.out_neighbors import read_out_neighbor_sums
 
 
 def dense(adjacency: Adjacency) -> torch.Tensor:
@@ -22,7 +22,7 @@ def test_sums_run_over_out_lists(directed: bool) -> None:
     source, target = torch.randint(0, 20, (2, 60), generator=generator)
     adjacency = Adjacency.from_edges(source, target, num_nodes=23, directed=directed)
     rows = torch.randn(23, 4, generator=generator)
-    sums, lengths = read_own_lists(adjacency, rows)
+    sums, lengths = read_out_neighbor_sums(adjacency, rows)
     torch.testing.assert_close(sums, dense(adjacency) @ rows.double())
     assert lengths.tolist() == dense(adjacency).sum(dim=1).tolist()
     assert (sums[20:] == 0).all()
@@ -30,20 +30,20 @@ def test_sums_run_over_out_lists(directed: bool) -> None:
 
 def test_a_graph_without_edges_reads_zeros() -> None:
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=True)
-    sums, lengths = read_own_lists(empty, torch.ones(3, 2))
+    sums, lengths = read_out_neighbor_sums(empty, torch.ones(3, 2))
     assert sums.tolist() == [[0.0, 0.0]] * 3 and lengths.tolist() == [0, 0, 0]
 
 
 def test_rows_must_fit() -> None:
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=True)
     with pytest.raises(ConfigError, match="one row per node"):
-        read_own_lists(empty, torch.ones(4, 2))
+        read_out_neighbor_sums(empty, torch.ones(4, 2))
 
 
 def test_the_other_end_still_lists_a_node_whose_own_list_is_gone() -> None:
     # Undirected 0 - 1 - 2 with node 1's record nulled: its own edges 1 -> 0 and 1 -> 2 are gone.
     indptr, indices = torch.tensor([0, 0, 2, 2]), torch.tensor([0, 2], dtype=torch.int32)
     nulled = Adjacency(indptr, indices, False, EdgeSet())
-    sums, lengths = read_own_lists(nulled, torch.tensor([[1.0], [2.0], [4.0]]))
+    sums, lengths = read_out_neighbor_sums(nulled, torch.tensor([[1.0], [2.0], [4.0]]))
     assert sums.flatten().tolist() == [2.0, 0.0, 2.0]
     assert lengths.tolist() == [1, 0, 1]

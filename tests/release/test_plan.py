@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from graphveil.models.classcode.edge.queries import Steering
+from graphveil.estimators.classcode.edge.queries import BudgetAllocation
 from graphveil.privacy import DirectedEdge, UndirectedEdge
 from graphveil.release import GroupWeights, NeighborSumQuery, ReleasePlan
 from graphveil.release.plan import hops
@@ -21,8 +21,10 @@ def test_grid_steps_are_a_power_of_two_for_any_weights(back: float) -> None:
 
 def test_only_rows_of_equal_weight_and_noise_get_the_smaller_group_figure() -> None:
     unit = DirectedEdge()
-    assert not ReleasePlan(unit, hops(0.5, 2, 4, unit), delta=1e-7).one_way
-    counted = Steering.choose(unit, 0.05, few_labels=False, reverse_weight=0.3).queries(0.5, classes=3)
-    assert ReleasePlan(unit, counted, delta=1e-7).one_way
-    steered = NeighborSumQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), dim=2)
-    assert ReleasePlan(UndirectedEdge(), (steered,), delta=1e-7).one_way
+    assert not ReleasePlan(unit, hops(0.5, 2, 4, unit), delta=1e-7).linear_group_scaling
+    counted = BudgetAllocation.choose(unit, 0.05, few_labels=False, reverse_weight=0.3).queries(
+        0.5, classes=3
+    )
+    assert ReleasePlan(unit, counted, delta=1e-7).linear_group_scaling
+    target_weighted = NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 1.0, 1.0), dim=2)
+    assert ReleasePlan(UndirectedEdge(), (target_weighted,), delta=1e-7).linear_group_scaling

@@ -1,6 +1,6 @@
 """One object of the release path reads protected edges.
 
-READERS lists every other file outside of `graph/` that reads the arrays of an adjacency, with the reason why
+READERS lists every other file outside of `data/` that reads the arrays of an adjacency, with the reason why
 that is no unprotected read. A new reader fails the test. Lower MOST_READERS when you remove a file.
 """
 
@@ -18,30 +18,30 @@ MOST_READERS = 26
 READERS = {  # by part and file
     "release/private_edges.py": "the door",
     "release/rows/exact_sums.py": "unit none",
-    "networks/gcn.py": "unit none",
-    "networks/attention.py": "unit none, or public edges",
-    "models/sage/bounded.py": "unit none, or paper mode",
-    "models/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
-    "models/requirements.py": "refuses where a promise is broken",
-    "models/inference/own_graph.py": "a keyed digest, internal",
-    "experiment/inputs/data_fingerprint.py": "a keyed digest, internal",
-    "experiment/run.py": "a count where edges are public",
+    "nn/gcn.py": "unit none",
+    "nn/attention.py": "unit none, or public edges",
+    "estimators/sage/bounded.py": "unit none, or paper mode",
+    "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
+    "estimators/requirements.py": "refuses where a promise is broken",
+    "estimators/inference/graph_fingerprint.py": "a keyed digest, internal",
+    "runs/inputs/data_fingerprint.py": "a keyed digest, internal",
+    "runs/run.py": "a count where edges are public",
     "propagation/kprop.py": "public edges",
-    "attacks/secret_edges.py": "in the clear, internal",
-    "audit/inserted.py": "made graphs, or the owner's own: internal",
-    "fidelity/simple_graph.py": "in the clear, internal",
-    "reproduce/measures/plain_features.py": "in the clear, published data",
-    "reproduce/measures/graph_sizes.py": "in the clear, published data",
-    "structure/edges.py": "public edges",
-    "structure/embedding.py": "public edges",
-    "structure/walks.py": "public edges",
+    "lab/attacks/secret_edges.py": "in the clear, internal",
+    "audit/training_canaries.py": "made graphs, or the owner's own: internal",
+    "lab/fidelity/simple_graph.py": "in the clear, internal",
+    "lab/papers/measures/plain_features.py": "in the clear, published data",
+    "lab/papers/measures/graph_sizes.py": "in the clear, published data",
+    "local/structure/edges.py": "public edges",
+    "local/structure/embedding.py": "public edges",
+    "local/structure/walks.py": "public edges",
     "perturb/mechanism.py": "public edges",
     "perturb/folder.py": "released edges",
-    "perturb/released.py": "released edges",
+    "perturb/perturbed_graph.py": "released edges",
     "perturb/public_part.py": "in the clear, for experiments",
-    "models/spectral/embedding.py": "released edges, or any without privacy",
-    "models/lpgnn/posterior.py": "public edges",
-    "models/lpgnn/randomised.py": "public edges",
+    "estimators/spectral/embedding.py": "released edges, or any without privacy",
+    "local/lpgnn/posterior.py": "public edges",
+    "local/lpgnn/randomized_records.py": "public edges",
 }
 
 
@@ -77,7 +77,7 @@ def test_nobody_else_reads_edges() -> None:
     found: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         part = path.relative_to(PACKAGE)
-        if part.parts[0] != "graph":
+        if part.parts[0] != "data":
             found[part.as_posix()] = list(reads(path))
     assert {name: places for name, places in found.items() if places and name not in READERS} == {}
     assert {name for name in READERS if not found.get(name)} == set(), "take these off the list"

@@ -11,14 +11,14 @@ from contracts.laws import has_the_law
 from scipy.special import ndtr
 from torch import Tensor
 
-from graphveil.audit.silence import unnoised
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.privacy import (
     DirectedEdge,
     MemoryLedger,
-    NodeOwner,
-    NodePromise,
+    NodeBoundedDegree,
+    NodeRecord,
     NoUnit,
     UndirectedEdge,
     Unit,
@@ -29,15 +29,15 @@ from graphveil.release import (
     EdgeCountQuery,
     NeighborSumData,
     NeighborSumQuery,
-    PushData,
-    PushQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
     Query,
     Release,
     ReleasePlan,
 )
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.rows import pushes
+from graphveil.release.rows import out_edge_sums
 from graphveil.release.rows.group_weights import GroupWeights
 
 CODES = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)
@@ -52,23 +52,27 @@ def pushed(
     **fields: object,
 ) -> Tensor:
     """Return the rows of one push without noise."""
-    query = PushQuery(dim=vectors.shape[1], sigma=1.0, **fields)  # type: ignore[arg-type]
-    plan = unnoised(NodeOwner(), (query,))
-    return Release.open(plan, graph, groups, budget=MemoryLedger()).ask(PushData(vectors, chosen)).double()
+    query = OutEdgeSumQuery(dim=vectors.shape[1], sigma=1.0, **fields)  # type: ignore[arg-type]
+    plan = zero_noise_plan(NodeRecord(), (query,))
+    return (
+        Release.open(plan, graph, groups, budget=MemoryLedger())
+        .answer(OutEdgeSumData(vectors, chosen))
+        .double()
+    )
 
 
 def oracle(
     graph: Adjacency,
     vectors: Tensor,
     squared: list[float],
-    degree_budget: int = 1,
+    out_degree_bound: int = 1,
 ) -> np.ndarray:
     """Return the specification's formula in plain loops."""
     source, target = graph.edge_index().tolist()
     rows = np.zeros(vectors.shape)
     for u in range(graph.num_nodes):
         own = [v for s, v in zip(source, target, strict=True) if s == u]
-        total = max(sum(squared[v] for v in own), degree_budget)
+        total = max(sum(squared[v] for v in own), out_degree_bound)
         for v in own:
             rows[v] += math.sqrt(squared[v] / total) * vectors[u].numpy()
     return rows
@@ -92,16 +96,16 @@ def test_hand_example() -> None:
 
 
 @pytest.mark.parametrize("directed", [True, False])
-@pytest.mark.parametrize("degree_budget", [1, 3, 50])
-def test_a_push_is_the_formula_on_the_grid(directed: bool, degree_budget: int) -> None:
+@pytest.mark.parametrize("out_degree_bound", [1, 3, 50])
+def test_a_push_is_the_formula_on_the_grid(directed: bool, out_degree_bound: int) -> None:
     graph = drawn(40, 300, directed=directed)
     rng = np.random.default_rng(1)
     vectors = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(40, 3)))) * (1 - 1e-6)
     levels, choice = (0, 4, 16, 49), torch.from_numpy(rng.integers(4, size=40))
     for some, index in ((levels, choice), ((16,), None), ((9,), None)):
         squared = (np.array(some) / 16)[np.zeros(40, int) if index is None else index].tolist()
-        rows = pushed(graph, vectors, index, levels=some, degree_budget=degree_budget)
-        exact = oracle(graph, vectors, squared, degree_budget)
+        rows = pushed(graph, vectors, index, levels=some, out_degree_bound=out_degree_bound)
+        exact = oracle(graph, vectors, squared, out_degree_bound)
         assert rows.numpy() == pytest.approx(exact, abs=40 * 2 * STEP)
 
 
@@ -116,10 +120,12 @@ def test_own_lists_are_the_edges_that_a_node_sends() -> None:
 
 def test_rows_of_level_zero_are_plain_zeros_and_take_no_share_of_a_list() -> None:
     graph = Adjacency.from_edges([0, 0, 1], [2, 3, 3], num_nodes=4, directed=True)
-    query = PushQuery(dim=1, sigma=5.0, levels=(0, 16))
-    plan = ReleasePlan(NodeOwner(), (query,), delta=1e-5)
+    query = OutEdgeSumQuery(dim=1, sigma=5.0, levels=(0, 16))
+    plan = ReleasePlan(NodeRecord(), (query,), delta=1e-5)
     levels = torch.tensor([0, 0, 1, 0])
-    answer = Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(-torch.ones(4, 1), levels))
+    answer = Release.open(plan, graph, budget=MemoryLedger()).answer(
+        OutEdgeSumData(-torch.ones(4, 1), levels)
+    )
     assert bool((answer[[0, 1, 3]].view(torch.int32) == 0).all())  # not a negative zero either
     assert bool(answer[2] != 0)
     rows = pushed(graph, torch.ones(4, 1), levels, levels=(0, 16))
@@ -153,13 +159,13 @@ def test_hubs_are_summed_exactly() -> None:
 
 def test_noise_is_sigma_in_every_released_row() -> None:
     levels, nodes = (0, 1, 16, 200), 30_000
-    query = PushQuery(dim=3, sigma=3.0, levels=levels)
+    query = OutEdgeSumQuery(dim=3, sigma=3.0, levels=levels)
     graph = Adjacency.from_edges([], [], num_nodes=nodes, directed=True)
     release = Release.open(
-        ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), key=KEY
+        ReleasePlan(NodeRecord(), (query,), delta=1e-5), graph, budget=MemoryLedger(), key=KEY
     )
     chosen = torch.arange(nodes) % 4
-    noise = release.ask(PushData(torch.zeros(nodes, 3), chosen)).double().numpy()
+    noise = release.answer(OutEdgeSumData(torch.zeros(nodes, 3), chosen)).double().numpy()
     assert not noise[chosen.numpy() == 0].any()
     for level in (1, 2, 3):
         g = math.sqrt(levels[level] / 16)
@@ -169,12 +175,14 @@ def test_noise_is_sigma_in_every_released_row() -> None:
 def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
     graph = drawn(200, 1500, directed=True)
     vectors = torch.nn.functional.normalize(torch.rand(200, 3, dtype=torch.float64)) * (1 - 1e-6)
-    query = PushQuery(dim=3, sigma=2.0)
+    query = OutEdgeSumQuery(dim=3, sigma=2.0)
     sums = pushed(graph, vectors).numpy()
-    listed = pushes.own_sums(PrivateEdges(graph), np.array([16]))
-    table = pushes.push_table(vectors, None, listed, query).numpy().copy()
-    release = Release.open(ReleasePlan(NodeOwner(), (query, query), delta=1e-5), graph, budget=MemoryLedger())
-    answer = release.ask(PushData(vectors)).double().numpy()
+    listed = out_edge_sums.out_neighbor_sums(PrivateEdges(graph), np.array([16]))
+    table = out_edge_sums.out_edge_table(vectors, None, listed, query).numpy().copy()
+    release = Release.open(
+        ReleasePlan(NodeRecord(), (query, query), delta=1e-5), graph, budget=MemoryLedger()
+    )
+    answer = release.answer(OutEdgeSumData(vectors)).double().numpy()
     secrets = [
         sums,
         sums / STEP,
@@ -192,9 +200,9 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
             assert array.shape != secret.shape or not np.allclose(array, secret, rtol=0.01)
     with pytest.raises(MemoryError):
         broken = Release.open(
-            ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), engine=Broken()
+            ReleasePlan(NodeRecord(), (query,), delta=1e-5), graph, budget=MemoryLedger(), backend=Broken()
         )
-        broken.ask(PushData(vectors))
+        broken.answer(OutEdgeSumData(vectors))
     assert not any(array.any() for array in reachable(broken) if array.shape == table.shape)
 
 
@@ -229,20 +237,22 @@ def test_exact_noise_is_as_good_as_continuous_for_a_billion_coordinates(epsilon:
 
 @pytest.mark.parametrize(("replace_one", "change"), [(False, 1.0), (True, 2.0)])
 def test_a_record_pays_for_its_own_groups_bound(replace_one: bool, change: float) -> None:
-    unit = NodeOwner(replace_one=replace_one)
-    query = PushQuery(dim=2, sigma=4.0, partition="train/val/target", bounds=(1.0, 0.5, 1.25))
+    unit = NodeRecord(replace_one=replace_one)
+    query = OutEdgeSumQuery(dim=2, sigma=4.0, partition="train/val/target", bounds=(1.0, 0.5, 1.25))
     event = query.event(unit)
     assert [part.mu for part in event.events] == [change / 4, change / 8, change * 1.25 / 4]  # type: ignore[union-attr]
     assert query.sensitivity(unit) == change * 1.25
     plan = ReleasePlan(unit, (query,) * 4, delta=1e-5)
     assert plan.mu == pytest.approx(2 * change * 1.25 / 4)
-    assert total_mu(PushQuery(dim=2, sigma=4.0).event(unit)) == change / 4
+    assert total_mu(OutEdgeSumQuery(dim=2, sigma=4.0).event(unit)) == change / 4
 
 
-@pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge(), NodePromise(max_degree=3), NoUnit()])
+@pytest.mark.parametrize(
+    "unit", [UndirectedEdge(), DirectedEdge(), NodeBoundedDegree(max_degree=3), NoUnit()]
+)
 def test_a_push_has_a_price_for_owners_only(unit: Unit) -> None:
     with pytest.raises(UnitError, match="NeighborSumQuery"):
-        ReleasePlan(unit, (PushQuery(dim=2, sigma=4.0),), delta=1e-5)
+        ReleasePlan(unit, (OutEdgeSumQuery(dim=2, sigma=4.0),), delta=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -250,17 +260,17 @@ def test_a_push_has_a_price_for_owners_only(unit: Unit) -> None:
 )
 def test_what_has_no_bound_for_owners_is_refused(query: Query) -> None:
     with pytest.raises(UnitError, match="no bound"):
-        ReleasePlan(NodeOwner(), (query,), delta=1e-5)
+        ReleasePlan(NodeRecord(), (query,), delta=1e-5)
 
 
 def test_hops_under_a_promised_degree_pay_for_its_root_and_counts_are_refused() -> None:
-    query = NeighborSumQuery(GroupWeights.one(), (6.0,), 2)
-    assert ReleasePlan(NodePromise(max_degree=9), (query,), delta=1e-5).mu == pytest.approx(0.5)
-    assert ReleasePlan(NodePromise(max_degree=9, replace_one=True), (query,), delta=1e-5).mu == pytest.approx(
-        1
-    )
+    query = NeighborSumQuery(GroupWeights.unit_weights(), (6.0,), 2)
+    assert ReleasePlan(NodeBoundedDegree(max_degree=9), (query,), delta=1e-5).mu == pytest.approx(0.5)
+    assert ReleasePlan(
+        NodeBoundedDegree(max_degree=9, replace_one=True), (query,), delta=1e-5
+    ).mu == pytest.approx(1)
     with pytest.raises(UnitError, match="no bound"):
-        ReleasePlan(NodePromise(max_degree=9), (EdgeCountQuery("all", (True,), 3, (4.0,)),), delta=1e-5)
+        ReleasePlan(NodeBoundedDegree(max_degree=9), (EdgeCountQuery("all", (True,), 3, (4.0,)),), delta=1e-5)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------
@@ -271,7 +281,7 @@ def test_hops_under_a_promised_degree_pay_for_its_root_and_counts_are_refused() 
     [
         {"dim": 0},
         {"sigma": 0.0},
-        {"degree_budget": 0},
+        {"out_degree_bound": 0},
         {"levels": ()},
         {"levels": (0, 0)},
         {"levels": (-1,)},
@@ -287,7 +297,7 @@ def test_hops_under_a_promised_degree_pay_for_its_root_and_counts_are_refused() 
 )
 def test_a_field_outside_its_range_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        PushQuery(**({"dim": 2, "sigma": 1.0} | fields))  # type: ignore[arg-type]
+        OutEdgeSumQuery(**({"dim": 2, "sigma": 1.0} | fields))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -296,20 +306,20 @@ def test_a_field_outside_its_range_is_refused(fields: dict[str, object]) -> None
 )
 def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor | None) -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
-    plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0, levels=(0, 16)),), delta=1e-5)
+    plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=1, sigma=1.0, levels=(0, 16)),), delta=1e-5)
     release = Release.open(plan, graph, budget=MemoryLedger())
     with pytest.raises(ReleaseError, match="from 0 to 1"):
-        release.ask(PushData(torch.ones(3, 1), levels))
-    assert release.ask(PushData(torch.ones(3, 1), torch.tensor([1, 1, 1]))).shape == (3, 1)
+        release.answer(OutEdgeSumData(torch.ones(3, 1), levels))
+    assert release.answer(OutEdgeSumData(torch.ones(3, 1), torch.tensor([1, 1, 1]))).shape == (3, 1)
 
 
 def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
-    plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0),), delta=1e-5)
-    with pytest.raises(ReleaseError, match="ask it with PushData"):
-        Release.open(plan, graph, budget=MemoryLedger()).ask(NeighborSumData(torch.ones(3, 1)))
+    plan = ReleasePlan(NodeRecord(), (OutEdgeSumQuery(dim=1, sigma=1.0),), delta=1e-5)
+    with pytest.raises(ReleaseError, match="ask it with OutEdgeSumData"):
+        Release.open(plan, graph, budget=MemoryLedger()).answer(NeighborSumData(torch.ones(3, 1)))
     with pytest.raises(ReleaseError, match=r"shape \(3, 1\)"):
-        Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(torch.ones(3, 2)))
+        Release.open(plan, graph, budget=MemoryLedger()).answer(OutEdgeSumData(torch.ones(3, 2)))
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -319,11 +329,11 @@ def test_a_broken_promise_is_refused_before_it_is_booked_and_without_a_figure(di
         graph = Adjacency.from_edges(source, target, num_nodes=5, directed=directed)
         for most, kept in ((2, False), (3, True)):
             budget = MemoryLedger()
-            plan = ReleasePlan(NodePromise(max_degree=most), hops(1.0, 1, 2), delta=1e-3)
+            plan = ReleasePlan(NodeBoundedDegree(max_degree=most), hops(1.0, 1, 2), delta=1e-3)
             if kept:
                 Release.open(plan, graph, budget=budget)
                 continue
-            with pytest.raises(UnitError, match="promise") as caught:
+            with pytest.raises(UnitError, match="assumption") as caught:
                 Release.open(plan, graph, budget=budget)
             assert not budget.entries
             assert not any(letter.isdigit() for letter in str(caught.value))

@@ -1,4 +1,4 @@
-"""The engine on Ray: every query answers with the same bytes, whoever dies, and no key is left anywhere."""
+"""The backend on Ray: every query answers with the same bytes, whoever dies, and no key is left anywhere."""
 
 import re
 import sys
@@ -11,16 +11,16 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.cluster import worker_pool
+from graphveil.cluster.backend import RayBackend
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges
 from graphveil.privacy import MemoryLedger, ledger_of
-from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
-from graphveil.release.engines.base import BlockWork
-from graphveil.release.engines.cluster import crew
-from graphveil.release.engines.on_ray import RayEngine
-from graphveil.release.engines.row_range import RowRange
-from graphveil.release.rows.own_lists import OutDegrees
+from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
+from graphveil.release.backends.base import BlockWork
+from graphveil.release.backends.row_range import RowRange
+from graphveil.release.rows.out_neighbors import OutDegrees
 from release import on_ray
 from release.test_disk_engine import drawn, stored
 from release.test_engines import ASKED, NODES, THREE, asked, star, works
@@ -31,33 +31,35 @@ TWO = {"workers": 2, "wait": 300.0}
 
 
 def test_every_kind_of_query_and_of_work_has_the_same_bytes(ray_here: Path, tmp_path: Path) -> None:
-    many, few = RayEngine(**TWO, block_rows=7), RayEngine(**TWO)
+    many, few = RayBackend(**TWO, block_rows=7), RayBackend(**TWO)
     for name in ASKED:
-        here = asked(name, InMemoryEngine())
+        here = asked(name, InMemoryBackend())
         assert torch.equal(asked(name, many), here), name
-    assert torch.equal(asked("steered", RowRange(9, many)), asked("steered", InMemoryEngine())[9:])
+    assert torch.equal(
+        asked("target_weighted", RowRange(9, many)), asked("target_weighted", InMemoryBackend())[9:]
+    )
     graph = star(5)
     for work in works():
         one, other = (
-            torch.cat([part.flatten() for part in engine.run(work, graph)])
-            for engine in (InMemoryEngine(3), RayEngine(**TWO, block_rows=3))
+            torch.cat([part.flatten() for part in backend.run(work, graph)])
+            for backend in (InMemoryBackend(3), RayBackend(**TWO, block_rows=3))
         )
         assert torch.equal(one, other), type(work)
     found = stored(tmp_path, drawn()).adjacency
-    for name in ("steered", "push", "SigmoidCos", "counted"):
-        here = _asked(name, drawn().adjacency, InMemoryEngine())
-        assert torch.equal(_asked(name, found, many), here), name
-        assert torch.equal(_asked(name, found, RowRange(9, few)), here[9:]), name
+    for name in ("target_weighted", "push", "SigmoidCos", "counted"):
+        here = _pending(name, drawn().adjacency, InMemoryBackend())
+        assert torch.equal(_pending(name, found, many), here), name
+        assert torch.equal(_pending(name, found, RowRange(9, few)), here[9:]), name
     nothing = Adjacency.from_edges([], [], num_nodes=0, directed=False)
     assert not list(many.run(works()[4], nothing))
 
 
-def _asked(name: str, graph: Adjacency, engine: object) -> torch.Tensor:
+def _pending(name: str, graph: Adjacency, backend: object) -> torch.Tensor:
     unit, query, data = ASKED[name]
     plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
-    key = ReleaseKey.from_seed(5, "engines")
-    release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine)  # type: ignore[arg-type]
-    return release.ask(data)
+    key = ReleaseKey.from_seed(5, "backends")
+    release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, backend=backend)  # type: ignore[arg-type]
+    return release.answer(data)
 
 
 def test_a_worker_that_dies_changes_nothing_and_no_secret_is_left(
@@ -65,13 +67,13 @@ def test_a_worker_that_dies_changes_nothing_and_no_secret_is_left(
 ) -> None:
     on_ray.by_value()
     monkeypatch.setattr(on_ray, "seen", [])
-    engine, kill = on_ray.DeadlyRay(**TWO, block_rows=5), tmp_path / "kill"
-    here = asked("steered", InMemoryEngine())
+    backend, kill = on_ray.DeadlyRay(**TWO, block_rows=5), tmp_path / "kill"
+    here = asked("target_weighted", InMemoryBackend())
     on_ray.kills(kill, 1)
     monkeypatch.setattr(on_ray, "plan", (str(kill), "end", 7))
-    assert torch.equal(asked("steered", engine), here)
+    assert torch.equal(asked("target_weighted", backend), here)
     assert not list(kill.iterdir()), "nobody was killed"
-    keys = {work.key for work in on_ray.seen} | {engine._crew()._box.key}
+    keys = {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}
     assert len(keys) == 2
     for key in keys:
         assert not on_ray.found(key, ray_here)
@@ -83,16 +85,18 @@ def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
     on_ray.by_value()
     on_ray.kills(tmp_path / "kill", 1)
     monkeypatch.setattr(on_ray, "plan", (str(tmp_path / "kill"), "start", 7))
-    unit, query, data = ASKED["steered"]
+    unit, query, data = ASKED["target_weighted"]
     ledger = MemoryLedger()
-    engine = on_ray.DeadlyRay(**TWO, block_rows=5, losses=0)
+    backend = on_ray.DeadlyRay(**TWO, block_rows=5, losses=0)
     plan = ReleasePlan(unit, (query,), delta=1e-3)
-    release = Release.open(plan, drawn().adjacency, THREE, budget=ledger, engine=engine)
+    release = Release.open(plan, drawn().adjacency, THREE, budget=ledger, backend=backend)
     with pytest.raises(ReleaseError, match="stays charged"):
-        release.ask(data)
+        release.answer(data)
     assert len(ledger.entries) == 1
     monkeypatch.setattr(on_ray, "plan", None)
-    assert torch.equal(asked("steered", engine), asked("steered", InMemoryEngine()))  # who is left goes on
+    assert torch.equal(
+        asked("target_weighted", backend), asked("target_weighted", InMemoryBackend())
+    )  # who is left goes on
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,7 +106,7 @@ class Held(BlockWork):
     inner: BlockWork
     file: str
 
-    def __call__(self, edges: Edges) -> torch.Tensor:
+    def __call__(self, edges: EdgeBlock) -> torch.Tensor:
         while edges.start and not Path(self.file).exists():
             time.sleep(0.01)
         return self.inner(edges)
@@ -112,24 +116,24 @@ def test_a_query_that_is_left_changes_nothing_of_the_next_one(
     ray_here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
-    engine, graph, work = RayEngine(**TWO, block_rows=1), star(15), OutDegrees(16)
-    here = torch.cat(list(InMemoryEngine(1).run(work, graph)))
+    backend, graph, work = RayBackend(**TWO, block_rows=1), star(15), OutDegrees(16)
+    here = torch.cat(list(InMemoryBackend(1).run(work, graph)))
     file = tmp_path / "go"
-    left = engine.run(Held(work, str(file)), graph)
+    left = backend.run(Held(work, str(file)), graph)
     assert torch.equal(next(left), here[:16])
     file.touch()
-    later = engine.run(work, graph)
+    later = backend.run(work, graph)
     first = next(later)
     left.close()  # the end of what was left comes in the middle of the next one
     assert torch.equal(torch.cat([first, *later]), here)
     file.unlink()
-    interrupted = engine.run(Held(work, str(file)), graph)
+    interrupted = backend.run(Held(work, str(file)), graph)
     assert torch.equal(next(interrupted), here[:16])  # others are under way, and wait
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as kept:
-        patch.setattr(crew.RayCrew, "next_of", interrupt)
+        patch.setattr(worker_pool.RayWorkerPool, "wait_for_any", interrupt)
         list(interrupted)
     file.touch()
-    assert torch.equal(torch.cat(list(engine.run(work, graph))), here)
+    assert torch.equal(torch.cat(list(backend.run(work, graph))), here)
     del kept
 
 
@@ -139,10 +143,10 @@ def interrupt(*given: object) -> None:
 
 
 def test_a_query_does_not_go_on_behind_another_one(ray_here: Path) -> None:
-    engine, graph = RayEngine(**TWO, block_rows=1), star(15)
+    backend, graph = RayBackend(**TWO, block_rows=1), star(15)
     other = drawn().adjacency
-    for begun in (lambda: list(engine.run(OutDegrees(NODES), other)), lambda: engine.check(other)):
-        left = engine.run(OutDegrees(16), graph)
+    for begun in (lambda: list(backend.run(OutDegrees(NODES), other)), lambda: backend.check(other)):
+        left = backend.run(OutDegrees(16), graph)
         next(left)
         begun()
         with pytest.raises(ReleaseError, match="another query was begun"):
@@ -150,20 +154,20 @@ def test_a_query_does_not_go_on_behind_another_one(ray_here: Path) -> None:
 
 
 def test_engines_share_workers_or_release_them_and_another_cluster_is_refused(ray_here: Path) -> None:
-    first, graph = RayEngine(**TWO), star(5)
+    first, graph = RayBackend(**TWO), star(5)
     first.check(graph)
-    crew_there = first._crew()
-    for other in (RayEngine(workers=1), RayEngine(workers=2, wait=90.0, block_rows=2), RayEngine()):
-        assert other._crew() is crew_there and len(other._crew().members(other.workers)) <= 2
+    crew_there = first._worker_pool()
+    for other in (RayBackend(workers=1), RayBackend(workers=2, wait=90.0, block_rows=2), RayBackend()):
+        assert other._worker_pool() is crew_there and len(other._worker_pool().members(other.workers)) <= 2
     begun = time.monotonic()
-    more = RayEngine(workers=3, wait=300.0)  # there is room for two, and the third may come
-    assert more._crew() is crew_there and len(list(more.run(OutDegrees(6), graph))) == 1
+    more = RayBackend(workers=3, wait=300.0)  # there is room for two, and the third may come
+    assert more._worker_pool() is crew_there and len(list(more.run(OutDegrees(6), graph))) == 1
     with pytest.raises(ConfigError, match=r"joined to the cluster.*ray\.shutdown"):
-        RayEngine(address="192.0.2.77:1").check(graph)
+        RayBackend(address="192.0.2.77:1").check(graph)
     assert time.monotonic() - begun < 60
-    thick = RayEngine(workers=1, threads=2, wait=300.0)
+    thick = RayBackend(workers=1, threads=2, wait=300.0)
     assert len(list(thick.run(OutDegrees(6), graph))) == 1
-    assert thick._crew() is not crew_there
+    assert thick._worker_pool() is not crew_there
     thick.stop()
 
 
@@ -171,7 +175,8 @@ def test_a_fit_has_the_same_bytes(ray_here: Path) -> None:
     graph = gv.load_dataset("synthetic/tiny")
     settings = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
     here, there = (
-        gv.GAP(**settings).fit(graph, engine=engine) for engine in ("memory", RayEngine(**TWO, block_rows=40))
+        gv.GAP(**settings).fit(graph, backend=backend)
+        for backend in ("memory", RayBackend(**TWO, block_rows=40))
     )
     assert np.array_equal(np.asarray(here.predict_proba(None)), np.asarray(there.predict_proba(None)))
 
@@ -182,26 +187,26 @@ def test_a_folder_that_workers_do_not_see_is_refused_before_anything_is_spent(
     found = stored(tmp_path / "here", drawn())
     vars(found.adjacency).update(folder=tmp_path / "there")  # what another machine has not
     with pytest.raises(ConfigError, match="same path"):
-        gv.GAP(unit="undirected-edge", epsilon=1.0).fit(found, engine=RayEngine(**TWO))
+        gv.GAP(unit="undirected-edge", epsilon=1.0).fit(found, backend=RayBackend(**TWO))
     assert not ledger_of(found.edge_set).entries
 
 
 def test_another_version_on_the_cluster_is_refused(ray_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "__version__", "9.9")
-    RayEngine().stop()
+    monkeypatch.setattr(worker_pool, "__version__", "9.9")
+    RayBackend().stop()
     with pytest.raises(ConfigError, match=r"and this is 9\.9") as kept:
-        RayEngine(workers=1, wait=300.0).check(star(3))
+        RayBackend(workers=1, wait=300.0).check(star(3))
     monkeypatch.undo()  # whoever was refused is let go, though the error that is kept knows the crew
-    RayEngine(**TWO).check(star(3))
-    assert kept and len(RayEngine(**TWO)._crew().members()) == 2
+    RayBackend(**TWO).check(star(3))
+    assert kept and len(RayBackend(**TWO)._worker_pool().members()) == 2
 
 
 def test_workers_that_do_not_know_a_call_are_not_taken_for_lost(ray_here: Path) -> None:
-    engine = RayEngine(**TWO)
-    engine.check(star(3))
-    there = engine._crew()
+    backend = RayBackend(**TWO)
+    backend.check(star(3))
+    there = backend._worker_pool()
     with pytest.raises(ConfigError, match="install the same one"):
-        there.fetched(there.members()[0].handle.take_key.remote(None))
+        there.fetch(there.members()[0].handle.take_key.remote(None))
 
 
 def test_the_page_about_clusters_runs(ray_here: Path) -> None:

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 import torch
 
+from graphveil.cluster.ray_connection import import_ray
+from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
-from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, UndirectedEdge
-from graphveil.release import InMemoryEngine, NeighborSumData, Release, ReleaseKey, ReleasePlan
-from graphveil.release.engines.base import Engine
-from graphveil.release.engines.cluster.joining import imported
+from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
+from graphveil.release.backends.base import AggregationBackend
 from graphveil.release.plan import hops
 from release import on_ray
 
@@ -52,7 +52,7 @@ class Machines:
         )
         self._nodes = [self._add(num_cpus=1) for _ in range(count)]
         self._cluster.wait_for_nodes()
-        imported().init(address=self._cluster.address, log_to_driver=False, logging_level="ERROR")
+        import_ray().init(address=self._cluster.address, log_to_driver=False, logging_level="ERROR")
 
     def _add(self, **given: Any) -> Any:
         return self._cluster.add_node(object_store_memory=STORE, **given)
@@ -68,14 +68,14 @@ class Machines:
         self._cluster.remove_node(node, allow_graceful=False)
 
     def end(self) -> None:
-        imported().shutdown()
+        import_ray().shutdown()
         self._cluster.shutdown()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @pytest.fixture
 def machines() -> Iterator[Machines]:
-    ray = imported()
+    ray = import_ray()
     ray.shutdown()
     on_ray.by_value()
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -89,13 +89,13 @@ def graph(edges: int = 60_000, nodes: int = NODES) -> Adjacency:
     return Adjacency.from_edges(*ends, num_nodes=nodes, directed=False)
 
 
-def released(engine: Engine, edges: Adjacency, dim: int = DIM) -> torch.Tensor:
+def released(backend: AggregationBackend, edges: Adjacency, dim: int = DIM) -> torch.Tensor:
     rows = torch.from_numpy(np.random.default_rng(1).normal(size=(edges.num_nodes, dim)))
     vectors = rows / rows.norm(dim=1, keepdim=True).clamp(min=1) * 0.999
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, dim), delta=1e-5)
     key = ReleaseKey.from_seed(5, "nodes")
-    release = Release.open(plan, edges, budget=MemoryLedger(), key=key, engine=engine)
-    return release.ask(NeighborSumData(vectors))
+    release = Release.open(plan, edges, budget=MemoryLedger(), key=key, backend=backend)
+    return release.answer(NeighborSumData(vectors))
 
 
 def test_twenty_kills_of_workers_and_of_nodes(
@@ -103,8 +103,8 @@ def test_twenty_kills_of_workers_and_of_nodes(
 ) -> None:
     monkeypatch.setattr(on_ray, "seen", [])
     edges, rng = graph(), np.random.default_rng(7)
-    here = released(InMemoryEngine(), edges)
-    engine = on_ray.DeadlyRay(workers=2, block_rows=BLOCK, wait=300.0)
+    here = released(InMemoryBackend(), edges)
+    backend = on_ray.DeadlyRay(workers=2, block_rows=BLOCK, wait=300.0)
     same = refused = 0
     for kill in range(20):
         node = kill % 5 == 4
@@ -117,7 +117,7 @@ def test_twenty_kills_of_workers_and_of_nodes(
         if node:
             timer.start()
         try:
-            assert torch.equal(released(engine, edges), here), f"kill {kill}: other noise was drawn"
+            assert torch.equal(released(backend, edges), here), f"kill {kill}: other noise was drawn"
             same += 1
         except ReleaseError:
             refused += 1
@@ -126,25 +126,25 @@ def test_twenty_kills_of_workers_and_of_nodes(
             machines.replace(number)
         assert not list((tmp_path / "kill").iterdir())
     assert same + refused == 20 and same >= 15, f"{same} answers with the same bytes, {refused} refusals"
-    for key in {work.key for work in on_ray.seen} | {engine._crew()._box.key}:
+    for key in {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}:
         assert not on_ray.found(key, machines.folder)
 
 
 def test_what_is_spilled_tells_nothing(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_ray, "seen", [])
     monkeypatch.setattr(on_ray, "plan", None)
-    ray, edges = imported(), graph(3_000_000, 50_000)
-    engine = on_ray.DeadlyRay(workers=2, wait=300.0)
-    here = released(InMemoryEngine(), edges)
-    assert torch.equal(released(engine, edges), here)
+    ray, edges = import_ray(), graph(3_000_000, 50_000)
+    backend = on_ray.DeadlyRay(workers=2, wait=300.0)
+    here = released(InMemoryBackend(), edges)
+    assert torch.equal(released(backend, edges), here)
     canary = np.random.default_rng(2).bytes(32)
     plain = ray.put(np.frombuffer(canary * (1 << 15), np.uint8))  # a megabyte of it, as it is
     ballast = [ray.put(np.full(12 << 20, number, np.uint8)) for number in range(6)]
-    assert torch.equal(released(engine, edges), here)  # of blocks that come back from the disk, or were kept
+    assert torch.equal(released(backend, edges), here)  # of blocks that come back from the disk, or were kept
     assert on_ray.found(canary, machines.folder), "the search finds nothing, or nothing was spilled"
     spilled = [file for file in machines.folder.rglob("*") if "spill" in str(file.parent) and file.is_file()]
     assert sum(file.stat().st_size for file in spilled) > 20 << 20
-    keys = {work.key for work in on_ray.seen} | {engine._crew()._box.key}
+    keys = {work.key for work in on_ray.seen} | {backend._worker_pool()._box.key}
     table = on_ray.seen[0].sums.rows
     rows = getattr(table, "rows", table).numpy().tobytes()[:64]
     sources = edges.indices.numpy().tobytes()[:64]

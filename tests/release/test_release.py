@@ -12,9 +12,9 @@ from contracts.inside import reachable
 from contracts.laws import has_the_law
 from torch import Tensor
 
-from graphveil.audit.silence import NoNoise, unnoised
+from graphveil.audit.zero_noise import ZeroNoise, zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, GraphveilError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.mechanisms import RoundedGaussian
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit
@@ -33,7 +33,7 @@ from graphveil.release import (
 from graphveil.release.plan import hops
 
 ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
-STEERED = NeighborSumQuery(GroupWeights.steered(), (3.0, 3.0, 2.0), 2)
+STEERED = NeighborSumQuery(GroupWeights.target_weighted(), (3.0, 3.0, 2.0), 2)
 COUNTS = EdgeCountQuery("train/val/target", (True, True, False), 3, (4.0,))
 GROUPS = torch.tensor([0, 1, 2, 2, 0])  # path: Tr - V - T - T - Tr
 
@@ -45,28 +45,36 @@ def opened(plan: ReleasePlan, graph: Adjacency | None = None, **more: Any) -> Re
 # -- what is summed ----------------------------------------------------------------------------------------
 
 
-def test_a_row_is_the_sum_of_its_in_neighbours_on_the_grid() -> None:
-    answer = opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).ask(NeighborSumData(ROWS))
-    on_grid = torch.trunc(ROWS.double() * 1024) / 1024
-    expected = [on_grid[1], on_grid[0] + on_grid[2], on_grid[1], on_grid[2] + on_grid[4], on_grid[3]]
+def test_a_row_is_the_sum_of_its_in_neighbors_on_the_grid() -> None:
+    answer = opened(zero_noise_plan(UndirectedEdge(), hops(1.0, 1, 2))).answer(NeighborSumData(ROWS))
+    quantize_rows = torch.trunc(ROWS.double() * 1024) / 1024
+    expected = [
+        quantize_rows[1],
+        quantize_rows[0] + quantize_rows[2],
+        quantize_rows[1],
+        quantize_rows[2] + quantize_rows[4],
+        quantize_rows[3],
+    ]
     assert answer.dtype == torch.float32
     assert torch.equal(answer, torch.stack(expected).float())
 
 
 def test_steered_rows_weigh_each_message_by_both_groups() -> None:
-    fine = NeighborSumQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2, grid_bits=20)
-    answer = opened(unnoised(UndirectedEdge(), (fine,)), groups=GROUPS).ask(NeighborSumData(ROWS))
+    fine = NeighborSumQuery(GroupWeights.target_weighted(), (1.0, 1.0, 1.0), 2, grid_bits=20)
+    answer = opened(zero_noise_plan(UndirectedEdge(), (fine,)), groups=GROUPS).answer(NeighborSumData(ROWS))
     s = math.sqrt(0.5)
     into = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [s * 0.6 - 1.0, s * 0.8], [0.0, 0.0]]
     assert answer.numpy() == pytest.approx(np.array(into), abs=2**-19)
 
 
 def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
-    # labelled: 0, 1, 2, 3 of classes 0, 1, 1, 2; node 4 is not.
+    # labeled: 0, 1, 2, 3 of classes 0, 1, 1, 2; node 4 is not.
     graph = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 3], num_nodes=5, directed=False)
     query = EdgeCountQuery("labels", (True, False), 3, (4.0,))
     labels, groups = torch.tensor([0, 1, 1, 2, 99]), torch.tensor([0, 0, 0, 0, 1])
-    cells = opened(unnoised(UndirectedEdge(), (query,)), graph, groups=groups).ask(EdgeCountData(labels))
+    cells = opened(zero_noise_plan(UndirectedEdge(), (query,)), graph, groups=groups).answer(
+        EdgeCountData(labels)
+    )
     assert cells.dtype == torch.float64
     assert cells.tolist() == [[0, 1, 1], [0, 1, 1], [0, 0, 0]]
 
@@ -74,8 +82,8 @@ def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
 def test_counts_of_directed_edges_go_from_the_senders_class() -> None:
     graph = Adjacency.from_edges([0, 1, 2], [1, 0, 1], num_nodes=3, directed=True)
     query = EdgeCountQuery("labels", (True,), 2, (4.0,))
-    plan = unnoised(DirectedEdge(), (query,))
-    cells = opened(plan, graph, groups=torch.zeros(3, dtype=torch.int64)).ask(
+    plan = zero_noise_plan(DirectedEdge(), (query,))
+    cells = opened(plan, graph, groups=torch.zeros(3, dtype=torch.int64)).answer(
         EdgeCountData(torch.tensor([0, 1, 0]))
     )
     assert cells.tolist() == [[0, 2], [1, 0]]
@@ -83,7 +91,7 @@ def test_counts_of_directed_edges_go_from_the_senders_class() -> None:
 
 def test_a_graph_of_one_node_and_one_without_edges_run_the_same_path() -> None:
     for nodes in (1, 4):
-        noise = opened(plan_of(), edgeless(nodes)).ask(NeighborSumData(torch.zeros(nodes, 2)))
+        noise = opened(plan_of(), edgeless(nodes)).answer(NeighborSumData(torch.zeros(nodes, 2)))
         assert noise.shape == (nodes, 2)
         assert bool((noise != 0).any())
 
@@ -91,26 +99,28 @@ def test_a_graph_of_one_node_and_one_without_edges_run_the_same_path() -> None:
 def test_float64_inputs_and_float32_inputs_are_both_taken() -> None:
     for dtype in (torch.float32, torch.float64):
         assert torch.equal(
-            opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).ask(
+            opened(zero_noise_plan(UndirectedEdge(), hops(1.0, 1, 2))).answer(
                 NeighborSumData(torch.eye(5, 2, dtype=dtype))
             ),
-            opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).ask(NeighborSumData(torch.eye(5, 2))),
+            opened(zero_noise_plan(UndirectedEdge(), hops(1.0, 1, 2))).answer(
+                NeighborSumData(torch.eye(5, 2))
+            ),
         )
 
 
 @pytest.mark.parametrize("sigma", [50.0, 2000.0])  # below and above what float32 can hold
 def test_noise_of_any_size_is_added_exactly_and_rounded_once(sigma: float) -> None:
-    query = NeighborSumQuery(GroupWeights.one(), (sigma,), 3)
+    query = NeighborSumQuery(GroupWeights.unit_weights(), (sigma,), 3)
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3, sampler=RoundedGaussian)
-    answer = opened(plan, edgeless(30_000), key=KEY).ask(NeighborSumData(torch.zeros(30_000, 3)))
+    answer = opened(plan, edgeless(30_000), key=KEY).answer(NeighborSumData(torch.zeros(30_000, 3)))
     has_the_law(answer.double().numpy() * 1024, sigma * 1024)
 
 
 def test_counts_may_stand_beside_rows_of_one_group() -> None:
-    plan = unnoised(UndirectedEdge(), (*hops(1.0, 1, 2), COUNTS))
+    plan = zero_noise_plan(UndirectedEdge(), (*hops(1.0, 1, 2), COUNTS))
     release = opened(plan, groups=GROUPS)
-    assert release.ask(NeighborSumData(ROWS)).shape == (5, 2)
-    assert release.ask(EdgeCountData(torch.tensor([0, 1, 2, 2, 0]))).sum() == 1
+    assert release.answer(NeighborSumData(ROWS)).shape == (5, 2)
+    assert release.answer(EdgeCountData(torch.tensor([0, 1, 2, 2, 0]))).sum() == 1
 
 
 # -- the order of queries ----------------------------------------------------------------------------------
@@ -121,16 +131,19 @@ def test_queries_are_answered_in_order_and_each_once() -> None:
     release = opened(plan, groups=GROUPS)
     labels = torch.tensor([0, 1, 2, 2, 0])
     with pytest.raises(ReleaseError, match="ask it with NeighborSumData"):
-        release.ask(EdgeCountData(labels))
+        release.answer(EdgeCountData(labels))
     with pytest.raises(ReleaseError, match="published whole"):
         release.close()
-    release.ask(NeighborSumData(ROWS))
+    release.answer(NeighborSumData(ROWS))
     with pytest.raises(ReleaseError, match="ask it with EdgeCountData"):
-        release.ask(NeighborSumData(ROWS))
-    release.ask(EdgeCountData(labels))
-    for ask in (lambda: release.ask(NeighborSumData(ROWS)), lambda: release.ask(EdgeCountData(labels))):
+        release.answer(NeighborSumData(ROWS))
+    release.answer(EdgeCountData(labels))
+    for answer in (
+        lambda: release.answer(NeighborSumData(ROWS)),
+        lambda: release.answer(EdgeCountData(labels)),
+    ):
         with pytest.raises(ReleaseError, match="charged again"):
-            ask()
+            answer()
     release.close()
 
 
@@ -138,20 +151,20 @@ def test_queries_are_answered_in_order_and_each_once() -> None:
 def test_rows_of_another_shape_are_refused_and_may_be_corrected(shape: tuple[int, ...]) -> None:
     release = opened(plan_of())
     with pytest.raises(ReleaseError, match=r"rows of shape \(5, 2\)"):
-        release.ask(NeighborSumData(torch.zeros(shape)))
-    assert release.ask(NeighborSumData(ROWS)).shape == (5, 2)
+        release.answer(NeighborSumData(torch.zeros(shape)))
+    assert release.answer(NeighborSumData(ROWS)).shape == (5, 2)
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2, 2], [0, 3, 2, 2, 0], [-1, 1, 2, 2, 0]])
 def test_labels_that_fit_no_cell_are_refused(labels: list[int]) -> None:
     release = opened(ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), groups=GROUPS)
     with pytest.raises(ReleaseError, match="labels"):
-        release.ask(EdgeCountData(torch.tensor(labels)))
+        release.answer(EdgeCountData(torch.tensor(labels)))
 
 
-def test_labels_outside_the_labelled_groups_are_not_read() -> None:
-    release = opened(unnoised(UndirectedEdge(), (COUNTS,)), groups=GROUPS)
-    assert release.ask(EdgeCountData(torch.tensor([0, 1, -1, 99, 0]))).sum() == 1
+def test_labels_outside_the_labeled_groups_are_not_read() -> None:
+    release = opened(zero_noise_plan(UndirectedEdge(), (COUNTS,)), groups=GROUPS)
+    assert release.answer(EdgeCountData(torch.tensor([0, 1, -1, 99, 0]))).sum() == 1
 
 
 # -- what is refused before anything is booked -------------------------------------------------------------
@@ -198,14 +211,14 @@ def test_no_object_in_memory_holds_a_sum_or_its_noise(tmp_path: Path) -> None:
     graph = Adjacency.from_edges(source, target, num_nodes=nodes, directed=False)
     rows = safe_unit(torch.from_numpy(rng.normal(size=(nodes, 2))))
     oracle = (
-        opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2)), graph)
-        .ask(NeighborSumData(rows))
+        opened(zero_noise_plan(UndirectedEdge(), hops(1.0, 1, 2)), graph)
+        .answer(NeighborSumData(rows))
         .double()
         .numpy()
         .copy()
     )
     release = opened(plan_of(), graph, journal=FolderJournal(tmp_path / "run", KeyStore(tmp_path / "keys")))
-    answer = release.ask(NeighborSumData(rows))
+    answer = release.answer(NeighborSumData(rows))
     noise = answer.double().numpy() - oracle
     assert graph.indices.numpy().shape in {array.shape for array in reachable(release)}  # the walk gets there
     assert not leaks(release, oracle, noise)
@@ -234,8 +247,8 @@ def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> N
     release = opened(plan_of(), graph, journal=FolderJournal(run, KeyStore(tmp_path / "keys")))
     said = [repr(release), str(release), repr(release._plan), repr(graph), repr(vars(release))]
     for act in (
-        lambda: release.ask(EdgeCountData(torch.zeros(nodes))),
-        lambda: release.ask(NeighborSumData(torch.zeros(3, 2))),
+        lambda: release.answer(EdgeCountData(torch.zeros(nodes))),
+        lambda: release.answer(NeighborSumData(torch.zeros(3, 2))),
         lambda: release.close(),
         lambda: copy.copy(release),
         lambda: opened(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), graph),
@@ -244,7 +257,7 @@ def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> N
         with pytest.raises(GraphveilError) as caught:
             act()
         said.append(str(caught.value))
-    release.ask(NeighborSumData(torch.zeros(nodes, 2)))
+    release.answer(NeighborSumData(torch.zeros(nodes, 2)))
     said.append((run / "release.json").read_text())
     for text in said:
         assert not secret & {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
@@ -257,11 +270,11 @@ def test_a_copy_that_could_draw_the_same_noise_is_refused(copier: Any) -> None:
 
 
 def test_a_failed_query_is_not_asked_again_under_its_key() -> None:
-    release = opened(plan_of(), engine=Broken())
+    release = opened(plan_of(), backend=Broken())
     with pytest.raises(MemoryError):
-        release.ask(NeighborSumData(ROWS))
+        release.answer(NeighborSumData(ROWS))
     with pytest.raises(ReleaseError, match="charged again"):
-        release.ask(NeighborSumData(ROWS))
+        release.answer(NeighborSumData(ROWS))
 
 
 # -- keys and noise ----------------------------------------------------------------------------------------
@@ -269,7 +282,7 @@ def test_a_failed_query_is_not_asked_again_under_its_key() -> None:
 
 def test_one_seed_gives_the_same_bytes_and_another_one_others() -> None:
     answers = [
-        opened(plan_of(2), key=ReleaseKey.from_seed(seed, "gap")).ask(NeighborSumData(ROWS))
+        opened(plan_of(2), key=ReleaseKey.from_seed(seed, "gap")).answer(NeighborSumData(ROWS))
         for seed in (1, 1, 2)
     ]
     assert torch.equal(answers[0], answers[1])
@@ -290,20 +303,22 @@ def test_a_release_knows_whether_its_noise_can_be_reproduced() -> None:
     ],
 )
 def test_another_descriptor_draws_other_noise_under_one_key(change: dict[str, Any]) -> None:
-    fields = {"weights": GroupWeights.one(), "sigma": (1.0,), "dim": 2} | change
+    fields = {"weights": GroupWeights.unit_weights(), "sigma": (1.0,), "dim": 2} | change
     plans = [
-        ReleasePlan(UndirectedEdge(), (NeighborSumQuery(GroupWeights.one(), (1.0,), 2),), delta=1e-3),
+        ReleasePlan(
+            UndirectedEdge(), (NeighborSumQuery(GroupWeights.unit_weights(), (1.0,), 2),), delta=1e-3
+        ),
         ReleasePlan(UndirectedEdge(), (NeighborSumQuery(**fields),), delta=1e-3),
     ]
     first, second = (
-        opened(plan, edgeless(400), key=KEY).ask(NeighborSumData(torch.zeros(400, 2))) for plan in plans
+        opened(plan, edgeless(400), key=KEY).answer(NeighborSumData(torch.zeros(400, 2))) for plan in plans
     )
     assert abs(np.corrcoef(first.reshape(-1), second.reshape(-1))[0, 1]) < 0.25
     unit = ReleasePlan(DirectedEdge(), plans[0].queries, delta=1e-3)
-    third = opened(unit, edgeless(400), key=KEY).ask(NeighborSumData(torch.zeros(400, 2)))
+    third = opened(unit, edgeless(400), key=KEY).answer(NeighborSumData(torch.zeros(400, 2)))
     assert not (first == third).all()
 
 
 def test_the_plan_asks_for_zero_noise_only_in_tests() -> None:
-    assert NoNoise(1.0).slack(epsilon=1.0, delta=1e-5, changed=1) == 0.0
-    assert plan_of().sampler is not NoNoise
+    assert ZeroNoise(1.0).slack(epsilon=1.0, delta=1e-5, changed=1) == 0.0
+    assert plan_of().sampler is not ZeroNoise

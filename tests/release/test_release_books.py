@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphveil.data import Adjacency
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.graph import Adjacency
 from graphveil.ledger import Ledger
-from graphveil.privacy import Entry, Gaussian, MemoryLedger, NodePromise, UndirectedEdge
+from graphveil.privacy import Entry, Gaussian, MemoryLedger, NodeBoundedDegree, UndirectedEdge
 from graphveil.release import (
     FolderJournal,
     KeyStore,
@@ -51,11 +51,11 @@ def test_what_a_closed_release_has_answered_is_not_given_back(tmp_path: Path) ->
         return Release.open(plan, PATH, budget=budget, journal=FolderJournal(tmp_path / "run", keys))
 
     first = opened(MemoryLedger())
-    answer = first.ask(NeighborSumData(torch.eye(3, 2)))
+    answer = first.answer(NeighborSumData(torch.eye(3, 2)))
     first.close()
     again = opened(MemoryLedger())  # a new process begins with an empty one
-    assert torch.equal(again.ask(NeighborSumData(torch.eye(3, 2))), answer)
-    assert not again.abandon()
+    assert torch.equal(again.answer(NeighborSumData(torch.eye(3, 2))), answer)
+    assert not again.refund_if_undrawn()
 
 
 @pytest.mark.parametrize("slack", [-1e-9, 1.5, math.nan])
@@ -70,7 +70,7 @@ def test_a_release_is_booked_for_its_unit_and_does_not_add_up_with_another_ones(
     budget = MemoryLedger(epsilon=10.0, delta=1e-5)
     Release.open(ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5), PATH, budget=budget)
     assert [entry.unit for entry in budget.entries] == [UndirectedEdge()]
-    promise = NodePromise(2)
+    promise = NodeBoundedDegree(2)
     records = ReleasePlan(promise, hops(0.1, 1, 2, promise), delta=1e-5)
     with pytest.raises(BudgetError, match="different units"):
         Release.open(records, PATH, budget=budget)

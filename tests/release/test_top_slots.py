@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.graph import Adjacency
-from graphveil.graph.domain import Domain
-from graphveil.mechanisms._marks import TOTAL
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
+from graphveil.mechanisms._bernoulli import TOTAL
 from graphveil.mechanisms.noisy_cells import NoisyCells
 from graphveil.privacy import MemoryLedger, UndirectedEdge
-from graphveil.release import Release, ReleaseKey, ReleasePlan, TopSlotsData, TopSlotsQuery
+from graphveil.release import Release, ReleaseKey, ReleasePlan, TopNodePairsData, TopNodePairsQuery
 
 NODES, WANTED, EPSILON = 250, 6200, 3.0
 DOMAIN = Domain.whole(NODES, directed=False)
@@ -27,10 +27,10 @@ def test_a_second_tier_has_noise_of_its_own(seed: int) -> None:
     often = TOTAL // 16  # from here on every cell has a word of its own, which is the same in both tiers
     assert all(ladder.total > often for ladder in cells.zeros)
     adjacency = Adjacency.from_edges(range(5), range(5, 10), num_nodes=NODES, directed=False)
-    plan = ReleasePlan(UndirectedEdge(), (TopSlotsQuery(EPSILON),), delta=0.0)
+    plan = ReleasePlan(UndirectedEdge(), (TopNodePairsQuery(EPSILON),), delta=0.0)
     key = ReleaseKey.from_seed(seed, "tiers")
     release = Release.open(plan, adjacency, budget=MemoryLedger(), key=key)
-    found = release.ask(TopSlotsData(DOMAIN, WANTED))
+    found = release.answer(TopNodePairsData(DOMAIN, WANTED))
     assert len(found) == WANTED and bool((torch.diff(found) > 0).all())
     assert int(found.min()) >= 0 and int(found.max()) < DOMAIN.size
     spread = np.histogram(found.numpy(), bins=10, range=(0, DOMAIN.size))[0]

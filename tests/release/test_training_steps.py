@@ -9,9 +9,9 @@ import torch
 from contracts.checks import KEY
 from contracts.laws import has_the_law
 
-from graphveil.audit.silence import unnoised
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
 from graphveil.mechanisms import RoundedGaussian
 from graphveil.privacy import (
     ByGroup,
@@ -19,8 +19,8 @@ from graphveil.privacy import (
     DirectedEdge,
     Gaussian,
     MemoryLedger,
-    NodeOwner,
-    NodePromise,
+    NodeBoundedDegree,
+    NodeRecord,
     NoUnit,
     PoissonGaussian,
     UndirectedEdge,
@@ -49,14 +49,14 @@ DATA = torch.arange(12.0).reshape(4, 3)
 
 
 def opened(*queries: Query, groups: torch.Tensor | None = None, **more: object) -> Release:
-    plan = ReleasePlan(NodeOwner(), queries, delta=1e-5)
+    plan = ReleasePlan(NodeRecord(), queries, delta=1e-5)
     return Release.open(plan, EMPTY, groups, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
 
 
 # -- the price ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", [NodeOwner(), NodePromise(max_degree=4)])
+@pytest.mark.parametrize("unit", [NodeRecord(), NodeBoundedDegree(max_degree=4)])
 def test_steps_on_all_records_are_one_gaussian_and_sampled_ones_are_not(unit: Unit) -> None:
     assert FULL.event(unit) == Gaussian(math.sqrt(50) / 30)
     assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 50, "add_remove")
@@ -65,11 +65,11 @@ def test_steps_on_all_records_are_one_gaussian_and_sampled_ones_are_not(unit: Un
 
 
 def test_replacing_a_record_changes_a_step_by_two_and_a_tally_by_as_much_as_nulling_it() -> None:
-    unit = NodeOwner(replace_one=True)
+    unit = NodeRecord(replace_one=True)
     assert FULL.event(unit) == Gaussian(2 * math.sqrt(50) / 30)
     assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 50, "replace")
     assert DPSGDQuery(parameters=3, steps=5, noise_multiplier=9.0, clip=0.5).sensitivity(unit) == 1.0
-    assert TALLY.event(unit) == TALLY.event(NodeOwner()) == Gaussian(0.2)
+    assert TALLY.event(unit) == TALLY.event(NodeRecord()) == Gaussian(0.2)
     assert TALLY.sensitivity(unit) == 2.0
 
 
@@ -77,32 +77,32 @@ def test_only_groups_that_pay_are_charged() -> None:
     train, val = (True, False, False), (False, True, False)
     steps = DPSGDQuery(parameters=2, steps=9, noise_multiplier=10.0, partition="split", pays=train)
     tally = AccuracyCountQuery(candidates=9, sigma=10.0, partition="split", pays=val)
-    assert steps.event(NodeOwner()) == ByGroup("split", (Gaussian(0.3), Composed(()), Composed(())))
-    assert tally.event(NodeOwner()) == ByGroup("split", (Composed(()), Gaussian(0.3), Composed(())))
-    assert ReleasePlan(NodeOwner(), (steps, tally), delta=1e-5).mu == pytest.approx(0.3)  # nobody pays twice
+    assert steps.event(NodeRecord()) == ByGroup("split", (Gaussian(0.3), Composed(()), Composed(())))
+    assert tally.event(NodeRecord()) == ByGroup("split", (Composed(()), Gaussian(0.3), Composed(())))
+    assert ReleasePlan(NodeRecord(), (steps, tally), delta=1e-5).mu == pytest.approx(0.3)  # nobody pays twice
     everybody = AccuracyCountQuery(candidates=9, sigma=10.0, partition="split", pays=(True,) * 3)
-    assert ReleasePlan(NodeOwner(), (steps, everybody), delta=1e-5).mu == pytest.approx(math.sqrt(0.18))
+    assert ReleasePlan(NodeRecord(), (steps, everybody), delta=1e-5).mu == pytest.approx(math.sqrt(0.18))
 
 
 def test_a_record_that_others_read_pays_for_all_gradients_that_it_reaches() -> None:
     steps = DPSGDQuery(parameters=3, steps=50, noise_multiplier=30.0, reach=3, pays=(True, False), clip=0.5)
     whole = math.sqrt(50) / 30
-    assert steps.event(NodeOwner()) == ByGroup("records", (Gaussian(7 * whole), Gaussian(6 * whole)))
-    assert steps.sensitivity(NodeOwner()) == 3.5
-    assert steps.sensitivity(NodeOwner(replace_one=True)) == 7.0
+    assert steps.event(NodeRecord()) == ByGroup("records", (Gaussian(7 * whole), Gaussian(6 * whole)))
+    assert steps.sensitivity(NodeRecord()) == 3.5
+    assert steps.sensitivity(NodeRecord(replace_one=True)) == 7.0
 
 
 def test_the_coordinates_of_all_steps_count() -> None:
-    assert SAMPLED.changed(NodeOwner()) == 150
+    assert SAMPLED.changed(NodeRecord()) == 150
 
 
 def test_a_plan_with_sampled_steps_has_an_epsilon_and_no_mu() -> None:
-    plan = ReleasePlan(NodeOwner(), (SAMPLED, TALLY), delta=1e-5)
+    plan = ReleasePlan(NodeRecord(), (SAMPLED, TALLY), delta=1e-5)
     assert plan.mu == 0.0
     assert 1.0 < plan.epsilon < 10.0
     assert plan.noise_std == [3.0, 10.0]
     assert plan.slack == pytest.approx(1e-8, rel=1e-2)  # once, for all steps
-    assert not plan.one_way
+    assert not plan.linear_group_scaling
 
 
 @pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge(), NoUnit()])
@@ -116,7 +116,7 @@ def test_units_without_records_have_no_use_for_it(unit: Unit, query: Query) -> N
 
 def test_the_rounded_sampler_is_refused_beside_training_steps() -> None:
     with pytest.raises(CalibrationError, match="training steps"):
-        ReleasePlan(NodeOwner(), (FULL,), delta=1e-5, sampler=RoundedGaussian)
+        ReleasePlan(NodeRecord(), (FULL,), delta=1e-5, sampler=RoundedGaussian)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_tally_outside_its_range_is_refused(fields: dict[str, object]) -> None
 
 def test_a_tally_on_too_coarse_a_grid_is_refused() -> None:
     with pytest.raises(CalibrationError, match="raise grid_bits"):
-        ReleasePlan(NodeOwner(), (AccuracyCountQuery(candidates=2, sigma=3.0, grid_bits=5),), delta=1e-5)
+        ReleasePlan(NodeRecord(), (AccuracyCountQuery(candidates=2, sigma=3.0, grid_bits=5),), delta=1e-5)
 
 
 # -- the answers -------------------------------------------------------------------------------------------
@@ -158,15 +158,15 @@ def test_a_tally_on_too_coarse_a_grid_is_refused() -> None:
 
 def test_a_tally_counts_each_candidates_hits() -> None:
     correct = torch.tensor([[True, False], [True, True], [True, False]])
-    plan = unnoised(NodeOwner(), (AccuracyCountQuery(candidates=2, sigma=3.0),))
-    counts = Release.open(plan, EMPTY, budget=MemoryLedger()).ask(AccuracyCountData(correct))
+    plan = zero_noise_plan(NodeRecord(), (AccuracyCountQuery(candidates=2, sigma=3.0),))
+    counts = Release.open(plan, EMPTY, budget=MemoryLedger()).answer(AccuracyCountData(correct))
     assert counts.dtype == torch.float64
     assert counts.tolist() == [3.0, 1.0]
 
 
 def test_a_tally_has_the_noise_that_it_is_booked_with() -> None:
     query = AccuracyCountQuery(candidates=40_000, sigma=7.0)
-    noise = opened(query, key=KEY).ask(AccuracyCountData(torch.zeros(3, 40_000, dtype=torch.bool)))
+    noise = opened(query, key=KEY).answer(AccuracyCountData(torch.zeros(3, 40_000, dtype=torch.bool)))
     has_the_law(noise.numpy() * query.steps, 7.0 * query.steps)
 
 
@@ -176,26 +176,26 @@ def test_a_tally_has_the_noise_that_it_is_booked_with() -> None:
 def test_a_table_that_fits_no_candidate_is_refused(correct: torch.Tensor) -> None:
     release = opened(TALLY)
     with pytest.raises(ReleaseError, match="4 columns"):
-        release.ask(AccuracyCountData(correct))
-    assert release.ask(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool))).shape == (4,)
+        release.answer(AccuracyCountData(correct))
+    assert release.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool))).shape == (4,)
 
 
 def test_steps_have_the_law_of_their_query() -> None:
-    noise = opened(SAMPLED).ask(DPSGDData(DATA))
+    noise = opened(SAMPLED).answer(DPSGDData(DATA))
     assert (noise.parameters, noise.noise_multiplier, noise.sampling_rate) == (3, 3.0, 0.25)
     assert noise.noise(0).shape == (3,)
 
 
 def test_two_queries_share_no_noise_though_their_parameters_are_the_same() -> None:
     release = opened(SAMPLED, SAMPLED, key=KEY)
-    first, second = release.ask(DPSGDData(DATA)), release.ask(DPSGDData(DATA))
+    first, second = release.answer(DPSGDData(DATA)), release.answer(DPSGDData(DATA))
     draws = [np.concatenate([noise.noise(step) for step in range(20)]) for noise in (first, second)]
     assert not (draws[0] == draws[1]).any()
     release.close()
 
 
 def test_one_key_draws_other_noise_for_other_data() -> None:
-    draws = [opened(SAMPLED, key=KEY).ask(DPSGDData(data)).noise(0) for data in (DATA, DATA, DATA + 1)]
+    draws = [opened(SAMPLED, key=KEY).answer(DPSGDData(data)).noise(0) for data in (DATA, DATA, DATA + 1)]
     assert (draws[0] == draws[1]).all()
     assert not (draws[0] == draws[2]).any()
 
@@ -203,17 +203,17 @@ def test_one_key_draws_other_noise_for_other_data() -> None:
 def test_steps_must_be_bound_to_something() -> None:
     release = opened(SAMPLED)
     with pytest.raises(ReleaseError, match="bound to data"):
-        release.ask(DPSGDData())
-    assert release.ask(DPSGDData(DATA)).steps > 0
+        release.answer(DPSGDData())
+    assert release.answer(DPSGDData(DATA)).steps > 0
 
 
 def test_the_queries_are_asked_for_by_name() -> None:
     release = opened(SAMPLED, TALLY)
     with pytest.raises(ReleaseError, match="ask it with DPSGDData"):
-        release.ask(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
-    release.ask(DPSGDData(DATA))
+        release.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
+    release.answer(DPSGDData(DATA))
     with pytest.raises(ReleaseError, match="ask it with AccuracyCountData"):
-        release.ask(DPSGDData(DATA))
+        release.answer(DPSGDData(DATA))
 
 
 def test_groups_must_fit_those_that_pay() -> None:
@@ -222,7 +222,7 @@ def test_groups_must_fit_those_that_pay() -> None:
         opened(query)
     entry = MemoryLedger()
     Release.open(
-        ReleasePlan(NodeOwner(), (query,), delta=1e-5), EMPTY, torch.tensor([0, 1, 1, 0]), budget=entry
+        ReleasePlan(NodeRecord(), (query,), delta=1e-5), EMPTY, torch.tensor([0, 1, 1, 0]), budget=entry
     )
     (part,) = entry.entries[0].event.events  # type: ignore[union-attr]
     assert part.partition.startswith("records/")  # which nodes form the groups is part of the name
@@ -238,18 +238,18 @@ def test_a_resume_draws_the_same_noise_for_the_same_data_and_refuses_others(tmp_
         return opened(*queries, journal=FolderJournal(run, keys))
 
     first = resumed(SAMPLED, TALLY)
-    drawn = first.ask(DPSGDData(DATA))
-    counts = first.ask(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
+    drawn = first.answer(DPSGDData(DATA))
+    counts = first.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
     again = resumed(SAMPLED, TALLY)
-    same = again.ask(DPSGDData(DATA))
+    same = again.answer(DPSGDData(DATA))
     for step in (0, 1, 40):
         assert (same.noise(step) == drawn.noise(step)).all()
         assert torch.equal(same.batch(step, 100), drawn.batch(step, 100))
-    assert torch.equal(again.ask(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool))), counts)
+    assert torch.equal(again.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool))), counts)
     with pytest.raises(ReleaseError, match="same noise for different data"):
-        resumed(SAMPLED, TALLY).ask(DPSGDData(DATA + 1))
+        resumed(SAMPLED, TALLY).answer(DPSGDData(DATA + 1))
     with pytest.raises(ReleaseError, match="same noise for different data"):
-        resumed(SAMPLED, TALLY).ask(DPSGDData(DATA, DATA))
+        resumed(SAMPLED, TALLY).answer(DPSGDData(DATA, DATA))
     other = DPSGDQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25, clip=2.0)
     with pytest.raises(ReleaseError, match="same noise for different data"):
         resumed(other, TALLY)
@@ -259,10 +259,10 @@ def test_a_resume_draws_the_same_noise_for_the_same_data_and_refuses_others(tmp_
 def test_a_closed_release_tells_the_law_of_its_steps_and_never_draws_them_again(tmp_path: Path) -> None:
     run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
     first = opened(SAMPLED, journal=FolderJournal(run, keys))
-    sigma = first.ask(DPSGDData(DATA)).sigma
+    sigma = first.answer(DPSGDData(DATA)).sigma
     first.close()
     closed = opened(SAMPLED, journal=FolderJournal(run, keys))
-    spent = closed.ask(DPSGDData(DATA))
+    spent = closed.answer(DPSGDData(DATA))
     assert spent.sigma == sigma
     for draw in (lambda: spent.noise(0), lambda: spent.batch(0, 10)):
         with pytest.raises(ReleaseError, match="key erased"):
@@ -271,7 +271,7 @@ def test_a_closed_release_tells_the_law_of_its_steps_and_never_draws_them_again(
 
 
 @pytest.mark.parametrize(
-    "unit", [NodeOwner(replace_one=True), NodePromise(max_degree=4)], ids=["relation", "unit"]
+    "unit", [NodeRecord(replace_one=True), NodeBoundedDegree(max_degree=4)], ids=["relation", "unit"]
 )
 def test_a_resume_under_another_unit_is_refused(tmp_path: Path, unit: Unit) -> None:
     run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
@@ -285,7 +285,7 @@ def test_a_resume_under_another_promise_is_refused(tmp_path: Path) -> None:
     run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
     hop: tuple[NeighborSumQuery, ...] = hops(1.0, 1, 2)
     for degree, refused in ((4, False), (5, True)):
-        plan = ReleasePlan(NodePromise(max_degree=degree), hop, delta=1e-3)
+        plan = ReleasePlan(NodeBoundedDegree(max_degree=degree), hop, delta=1e-3)
         if not refused:
             Release.open(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
             continue
@@ -295,7 +295,7 @@ def test_a_resume_under_another_promise_is_refused(tmp_path: Path) -> None:
 
 def test_reproducible_steps_come_from_the_seed() -> None:
     draws = [
-        opened(SAMPLED, key=ReleaseKey.from_seed(seed, "mlp")).ask(DPSGDData(DATA)).noise(3)
+        opened(SAMPLED, key=ReleaseKey.from_seed(seed, "mlp")).answer(DPSGDData(DATA)).noise(3)
         for seed in (1, 1, 2)
     ]
     assert (draws[0] == draws[1]).all()

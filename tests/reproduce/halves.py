@@ -1,15 +1,15 @@
 """Work for workers, in a module that is imported in no time."""
 
-from graphveil._workers import Ask
+from graphveil._util.workers import ParentRequest
 
 
-def half(number: int, _: Ask) -> float:
+def half(number: int, _: ParentRequest) -> float:
     """Return half of a number; 13 is unlucky."""
     if number == 13:
         raise ValueError(number)
     return number / 2
 
 
-def told(number: int, ask: Ask) -> float:
+def told(number: int, ask: ParentRequest) -> float:
     """Return what the first process answers."""
     return float(ask(number))

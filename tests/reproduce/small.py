@@ -3,18 +3,18 @@
 import math
 from pathlib import Path
 
-from graphveil.experiment.artifacts import RunFolder
-from graphveil.reproduce.cells import Asked
-from graphveil.reproduce.grid import Grid
-from graphveil.reproduce.target import Axis, Line, Mode, Published, Target
+from graphveil.lab.papers.cells import ReproductionOptions
+from graphveil.lab.papers.grid import ReproductionGrid
+from graphveil.lab.papers.target import Axis, Mode, PublishedValue, ReproductionTarget, TargetLine
+from graphveil.runs.artifacts import RunFolder
 
 QUICK = {"epochs": 2}
-SMALL = Target(
+SMALL = ReproductionTarget(
     name="small",
     title="A grid of seconds",
     source="nowhere",
     lines=(
-        Line(
+        TargetLine(
             name="GAP",
             method="gap",
             parameters={**QUICK, "delta": 1e-4},
@@ -23,7 +23,7 @@ SMALL = Target(
             search={"hops": (1, 2)},
             xs=(1.0, 4.0),
         ),
-        Line(
+        TargetLine(
             name="budget of any size",
             method="mlp",
             parameters={**QUICK, "delta": 1e-4, "unit": "undirected-edge", "tuned": False},
@@ -31,21 +31,28 @@ SMALL = Target(
             xs=(4.0, math.inf),
             modes=("strict",),
         ),
-        Line(name="MLP", method="mlp", parameters={**QUICK, "unit": "none", "tuned": False}, level=True),
-        Line(
+        TargetLine(
+            name="MLP", method="mlp", parameters={**QUICK, "unit": "none", "tuned": False}, level=True
+        ),
+        TargetLine(
             name="SAGE-NDP",
             method="sage",
-            parameters={"unit": "node-owner", "degree_budget": 5, "delta": 1e-4},
+            parameters={"unit": "node-record", "out_degree_bound": 5, "delta": 1e-4},
             modes=("strict",),
         ),
     ),
     axis=Axis(label="epsilon", keyword="epsilon", values=(1.0, 4.0, math.inf), quick=(4.0,)),
     datasets=("synthetic/tiny",),
-    published={("synthetic/tiny", "", "GAP", 4.0): Published(99.0, 0.5)},
+    published={("synthetic/tiny", "", "GAP", 4.0): PublishedValue(99.0, 0.5)},
     compared=(("", "GAP", "MLP"),),
     deviations=("a made-up source",),
 )
 
 
-def grid_in(folder: Path, mode: Mode = "paper", *, runs: int = 2, jobs: int = 1) -> Grid:
-    return Grid(target=SMALL, asked=Asked(mode=mode, runs=runs), folder=RunFolder(folder), jobs=jobs)
+def grid_in(folder: Path, mode: Mode = "paper", *, runs: int = 2, jobs: int = 1) -> ReproductionGrid:
+    return ReproductionGrid(
+        target=SMALL,
+        run_options=ReproductionOptions(mode=mode, runs=runs),
+        folder=RunFolder(folder),
+        jobs=jobs,
+    )

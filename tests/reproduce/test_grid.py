@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from graphveil._workers import Workers, _serve
+from graphveil._util.workers import Workers, _serve
 from graphveil.errors import ConfigError, RunError
-from graphveil.reproduce.cells import Cell, cells_of, code_digest, digest_of
-from graphveil.reproduce.grid import Grid
-from graphveil.reproduce.measures.found import Found
-from graphveil.reproduce.outputs import Results
+from graphveil.lab.papers.cells import ReproductionCell, cells_of, code_digest, digest_of
+from graphveil.lab.papers.grid import ReproductionGrid
+from graphveil.lab.papers.measures.measurement import Measurement
+from graphveil.lab.papers.outputs import Results
 from tests.reproduce.halves import half, told
 from tests.reproduce.small import SMALL, grid_in
 
@@ -32,18 +32,18 @@ class StopAfter:
     def __init__(self, most: int = 1000) -> None:
         self.most, self.before, self.made = most, 0, 0
 
-    def begin(self, cells: Sequence[Cell], done: Mapping[str, Found]) -> None:
+    def begin(self, cells: Sequence[ReproductionCell], done: Mapping[str, Measurement]) -> None:
         self.before = len(done)
 
-    def done(self, cell: Cell, found: Found, seconds: float) -> None:
+    def done(self, cell: ReproductionCell, found: Measurement, seconds: float) -> None:
         self.made += 1
         if self.made == self.most:
             raise StoppedError
 
 
-def written(grid: Grid) -> dict[str, bytes]:
+def written(grid: ReproductionGrid) -> dict[str, bytes]:
     """Run a grid, write its results, and return all bytes but those of its inner folder."""
-    Results(grid.target, grid.asked, grid.run()).write(grid.folder.root)
+    Results(grid.target, grid.run_options, grid.run()).write(grid.folder.root)
     return contents(grid.folder.root)
 
 
@@ -81,18 +81,18 @@ def test_two_targets_share_finished_cells(tmp_path: Path) -> None:
     for name in ("one", "two"):
         grid = grid_in(tmp_path / name, runs=1)
         watch = StopAfter()
-        Grid(**{**vars(grid), "cells": shared}).run(watch)
+        ReproductionGrid(**{**vars(grid), "cells": shared}).run(watch)
     assert (watch.before, watch.made) == (5, 0)
 
 
 def test_cells_that_other_code_made_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_in(tmp_path, runs=1)
     first = {name for name in written(grid) if name.startswith("cells/")}
-    monkeypatch.setattr("graphveil.reproduce.cells.code_digest", lambda: "other code")
+    monkeypatch.setattr("graphveil.lab.papers.cells.code_digest", lambda: "other code")
     watch = StopAfter()
     grid.run(watch)
     assert (watch.before, watch.made) == (0, 5)
-    assert not first & {f"cells/{cell.work.name}.json" for cell in cells_of(SMALL, grid.asked)}
+    assert not first & {f"cells/{cell.work.name}.json" for cell in cells_of(SMALL, grid.run_options)}
 
 
 def test_the_digest_of_code_is_of_names_and_contents(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_digest_of_code_is_of_names_and_contents(tmp_path: Path) -> None:
 
 def test_what_strict_mode_refuses_is_a_cell_with_its_reason(tmp_path: Path) -> None:
     grid = grid_in(tmp_path, "strict", runs=1)
-    results = Results(SMALL, grid.asked, grid.run())
+    results = Results(SMALL, grid.run_options, grid.run())
     (why,) = results.refusals
     assert "paper mode only" in why and results.refusals[why] == ["SAGE-NDP"]
     verdicts = {point.place[2]: point.verdict(100) for point in results.points}

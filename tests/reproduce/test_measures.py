@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
-from graphveil.models.gap import GAP
-from graphveil.models.sizes import PublicSizes
-from graphveil.reproduce.cells import Work
-from graphveil.reproduce.measures import measure
-from graphveil.reproduce.measures.depth_one import budget_of_one
-from graphveil.reproduce.measures.found import Found, Places
-from graphveil.reproduce.measures.scores import macro_f1, mean_auc
+from graphveil.estimators.gap import GAP
+from graphveil.estimators.sizes import PublicSizes
+from graphveil.lab.papers.cells import Work
+from graphveil.lab.papers.measures import measure
+from graphveil.lab.papers.measures.depth_one import budget_of_one
+from graphveil.lab.papers.measures.measurement import Measurement, MeasurementPaths
+from graphveil.lab.papers.measures.scores import macro_f1, mean_auc
 
-PLACES = Places(root=None)
+PLACES = MeasurementPaths(root=None)
 EDGES = {"unit": "undirected-edge", "delta": 1e-4, "epochs": 2}
-LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0, "epochs": 2}
+LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 1.0, "epochs": 2}
 
 
-def found(name: str, method: str, parameters: dict[str, Any], **options: Any) -> Found:
+def found(name: str, method: str, parameters: dict[str, Any], **options: Any) -> Measurement:
     work = Work(
         measure=name,
         method=method,
@@ -51,7 +51,7 @@ def test_one_hop_has_the_noise_of_several(hops: int) -> None:
     keywords = GAP(**EDGES, epsilon=4.0, hops=hops).get_params()
     epsilon = budget_of_one(GAP, keywords, sizes)
     plans = [
-        GAP(**EDGES, epsilon=e, hops=k)._configured().plan(sizes) for e, k in ((4.0, hops), (epsilon, 1))
+        GAP(**EDGES, epsilon=e, hops=k)._build_method().plan(sizes) for e, k in ((4.0, hops), (epsilon, 1))
     ]
     several, alone = (plan.noise_std[-1] for plan in plans if plan is not None)
     assert alone == pytest.approx(several, rel=1e-3)
@@ -65,9 +65,9 @@ def test_one_hop_with_the_noise_of_several_costs_less_and_is_told_so() -> None:
 
 
 def test_a_share_of_the_edges_is_private() -> None:
-    gcn = {"epochs": 20, "unit": "private-slot-edge", "epsilon": 1.0, "perturb": "lap-graph"}
+    gcn = {"epochs": 20, "unit": "edge-subset", "epsilon": 1.0, "perturb": "lap-graph"}
     released = found("private_share", "gcn", gcn, fraction=0.2)
-    assert released.cost is not None and released.cost["unit"] == "private-slot-edge"
+    assert released.cost is not None and released.cost["unit"] == "edge-subset"
     whole, nothing = (
         found("private_share", "gcn", {"epochs": 20, "unit": "none"}, fraction=share, public_alone=alone)
         for share, alone in ((0.0, True), (1.0, True))

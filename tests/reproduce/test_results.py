@@ -8,21 +8,21 @@ from dataclasses import replace
 import pytest
 
 from graphveil.errors import ArtifactError
-from graphveil.reproduce.cells import Asked, Cell, cells_of
-from graphveil.reproduce.figures import COLOURS, figures_of
-from graphveil.reproduce.measures.found import Found
-from graphveil.reproduce.outputs import Results
-from graphveil.reproduce.reread import results_of_csv
-from graphveil.reproduce.results import Point, points_of
-from graphveil.reproduce.statistics import holm, interval
-from graphveil.reproduce.target import Published
+from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions, cells_of
+from graphveil.lab.papers.figures import COLORS, figures_of
+from graphveil.lab.papers.measures.measurement import Measurement
+from graphveil.lab.papers.outputs import Results
+from graphveil.lab.papers.results import Point, points_of
+from graphveil.lab.papers.results_csv import read_results_csv
+from graphveil.lab.papers.statistics import holm, interval
+from graphveil.lab.papers.target import PublishedValue
 from tests.reproduce.small import SMALL
 
-ASKED = Asked(mode="paper", runs=3)
+ASKED = ReproductionOptions(mode="paper", runs=3)
 
 
-def found(cell: Cell, test: float, val: float) -> tuple[Cell, Found]:
-    return cell, Found(values={"test": test, "val": val})
+def found(cell: ReproductionCell, test: float, val: float) -> tuple[ReproductionCell, Measurement]:
+    return cell, Measurement(values={"test": test, "val": val})
 
 
 def results() -> Results:
@@ -44,7 +44,9 @@ def test_settings_are_chosen_on_validation_nodes() -> None:
 def test_what_was_published_stands_beside_its_own_metric_alone() -> None:
     both = replace(SMALL, metrics={"test": "test accuracy, %", "val": "validation accuracy, %"})
     first, other = (points_of(both, ASKED, results().runs, metric) for metric in both.metrics)
-    assert [point.published for point in first if point.place[2:] == ("GAP", 4.0)] == [Published(99.0, 0.5)]
+    assert [point.published for point in first if point.place[2:] == ("GAP", 4.0)] == [
+        PublishedValue(99.0, 0.5)
+    ]
     assert not any(point.published for point in other)
 
 
@@ -65,13 +67,13 @@ def test_differences_are_paired_by_run_and_corrected_for_being_several() -> None
     assert holm([0.04, 0.03])[0] == holm([0.04, 0.03])[1] == pytest.approx(0.06)
 
 
-CASES: dict[str, tuple[Sequence[float], Published | None, bool, str]] = {
-    "meets": ((0.69, 0.71), Published(71.4, 0.5), True, "agrees"),
-    "apart": ((0.69, 0.71), Published(72.0, 0.5), True, "below"),
-    "better": ((0.69, 0.71), Published(68.0, 0.5), True, "above"),
-    "another graph": ((0.69, 0.71), Published(70.0, 0.5), False, "other data"),
+CASES: dict[str, tuple[Sequence[float], PublishedValue | None, bool, str]] = {
+    "meets": ((0.69, 0.71), PublishedValue(71.4, 0.5), True, "agrees"),
+    "apart": ((0.69, 0.71), PublishedValue(72.0, 0.5), True, "below"),
+    "better": ((0.69, 0.71), PublishedValue(68.0, 0.5), True, "above"),
+    "another graph": ((0.69, 0.71), PublishedValue(70.0, 0.5), False, "other data"),
     "nothing known": ((0.69, 0.71), None, False, "not published"),
-    "one run": ((0.69,), Published(69.0, 0.5), True, "one run"),
+    "one run": ((0.69,), PublishedValue(69.0, 0.5), True, "one run"),
 }
 
 
@@ -116,7 +118,7 @@ def test_columns_that_say_nothing_are_left_out() -> None:
 
 def test_a_kept_csv_makes_the_same_page_again() -> None:
     made = results()
-    again = results_of_csv(made.csv(), SMALL, "paper")
+    again = read_results_csv(made.csv(), SMALL, "paper")
     assert list(again.page()) == list(made.page())
     assert again.csv() == made.csv()
 
@@ -126,7 +128,7 @@ def test_places_that_were_chosen_are_read_from_the_csv() -> None:
     runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(target, ASKED))
     made = Results(target, ASKED, runs)
     assert {cell.x for cell, _ in runs} == {1.0, None}
-    read = results_of_csv(made.csv(), SMALL, "paper")
+    read = read_results_csv(made.csv(), SMALL, "paper")
     assert read.target == target and list(read.page()) == list(made.page())
 
 
@@ -135,31 +137,31 @@ def test_what_is_left_out_is_said_and_not_run() -> None:
     short = replace(first, starts={"synthetic/tiny": 4.0}, left_out="it would take hours")
     elsewhere = replace(others[-1], datasets=("cora",), left_out="it is of cora")
     target = replace(SMALL, lines=(short, *others[:-1], elsewhere))
-    asked = Asked(mode="strict", runs=1)
-    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(target, asked))
+    run_options = ReproductionOptions(mode="strict", runs=1)
+    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(target, run_options))
     assert {(cell.line, cell.x) for cell, _ in runs if cell.line in ("GAP", "SAGE-NDP")} == {("GAP", 4.0)}
-    made = Results(target, asked, runs)
+    made = Results(target, run_options, runs)
     said = [
         "GAP, on synthetic/tiny below epsilon 4: it would take hours",
         "SAGE-NDP, on synthetic/tiny: it is of cora",
     ]
     assert made.verdict()["not_run"] == said
     assert f"## Not run\n\n* {said[0]}.\n* {said[1]}.\n" in "\n".join(made.page())
-    assert list(results_of_csv(made.csv(), target, "strict").page()) == list(made.page())
+    assert list(read_results_csv(made.csv(), target, "strict").page()) == list(made.page())
     with pytest.raises(ValueError, match="left out"):  # nothing is left out without a reason
         replace(target, lines=(replace(short, left_out=""),))
 
 
-def test_a_line_has_one_colour_wherever_it_is_drawn() -> None:
+def test_a_line_has_one_color_wherever_it_is_drawn() -> None:
     both = replace(SMALL, datasets=("synthetic/tiny", "cora"), compared=())
     first, *others = both.lines
     lines = (replace(first, datasets=("cora",), left_out="words"), *others)
-    asked = Asked(mode="strict", runs=2)
-    cells = cells_of(replace(both, lines=lines), asked)
-    points = points_of(both, asked, [found(cell, 0.7, 0.6) for cell in cells])
+    run_options = ReproductionOptions(mode="strict", runs=2)
+    cells = cells_of(replace(both, lines=lines), run_options)
+    points = points_of(both, run_options, [found(cell, 0.7, 0.6) for cell in cells])
     drawn = figures_of(replace(both, lines=lines), points, ("svg",))
-    colour = COLOURS[2].encode()  # of the MLP, which stands third
-    assert all(colour in content for content in drawn.values()) and len(drawn) == 2
+    color = COLORS[2].encode()  # of the MLP, which stands third
+    assert all(color in content for content in drawn.values()) and len(drawn) == 2
 
 
 def test_one_place_of_an_axis_is_drawn_as_rows() -> None:
@@ -172,6 +174,6 @@ def test_one_place_of_an_axis_is_drawn_as_rows() -> None:
 def test_a_csv_of_another_target_is_refused() -> None:
     text = results().csv().replace("GAP", "GAPP")
     with pytest.raises(ArtifactError, match="12 of 15 rows"):
-        results_of_csv(text, SMALL, "paper")
+        read_results_csv(text, SMALL, "paper")
     with pytest.raises(ArtifactError, match="lacks a column"):
-        results_of_csv("a,b\n1,2\n", SMALL, "paper")
+        read_results_csv("a,b\n1,2\n", SMALL, "paper")

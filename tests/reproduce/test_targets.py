@@ -3,22 +3,22 @@
 import pytest
 
 from graphveil.errors import ConfigError, PrivacyError
-from graphveil.reproduce.cells import Asked, cells_of
-from graphveil.reproduce.listing import describe, overview
-from graphveil.reproduce.measures import MEASURES
-from graphveil.reproduce.measures.fit import experiment_of
-from graphveil.reproduce.target import MODES, Mode, Target
-from graphveil.reproduce.targets import TARGETS, target_named
+from graphveil.lab.papers.cells import ReproductionOptions, cells_of
+from graphveil.lab.papers.listing import describe, overview
+from graphveil.lab.papers.measures import MEASURES
+from graphveil.lab.papers.measures.fit import experiment_of
+from graphveil.lab.papers.target import MODES, Mode, ReproductionTarget
+from graphveil.lab.papers.targets import TARGETS, target_named
 
 REFUSED = {"SAGE-NDP"}  # in strict mode; paper mode tries everything
 
 
 @pytest.fixture(params=TARGETS)
-def target(request: pytest.FixtureRequest) -> Target:
+def target(request: pytest.FixtureRequest) -> ReproductionTarget:
     return TARGETS[request.param]
 
 
-def test_published_figures_belong_to_lines_and_places(target: Target) -> None:
+def test_published_figures_belong_to_lines_and_places(target: ReproductionTarget) -> None:
     known = {(line.panel, line.name): target.places(line, quick=False) for line in target.lines}
     for _, panel, line, x in target.published:
         assert (panel, line) in known, (panel, line)
@@ -27,10 +27,14 @@ def test_published_figures_belong_to_lines_and_places(target: Target) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("quick", [True, False], ids=["quick", "whole"])
-def test_every_line_is_an_experiment_that_can_be_run(target: Target, mode: Mode, quick: bool) -> None:
+def test_every_line_is_an_experiment_that_can_be_run(
+    target: ReproductionTarget, mode: Mode, quick: bool
+) -> None:
     seen = set()
-    assert bool(cells_of(target, Asked(mode=mode, runs=1, quick=quick))) == (mode in target.modes)
-    for cell in cells_of(target, Asked(mode=mode, runs=1, quick=quick)):
+    assert bool(cells_of(target, ReproductionOptions(mode=mode, runs=1, quick=quick))) == (
+        mode in target.modes
+    )
+    for cell in cells_of(target, ReproductionOptions(mode=mode, runs=1, quick=quick)):
         assert cell.work.measure in MEASURES
         if (cell.panel, cell.line) in seen or cell.work.method == "-":
             continue
@@ -43,7 +47,7 @@ def test_every_line_is_an_experiment_that_can_be_run(target: Target, mode: Mode,
         assert one.parameters.get("mode", "strict") == mode
 
 
-def test_quick_is_a_part_of_the_whole_and_says_how_long(target: Target) -> None:
+def test_quick_is_a_part_of_the_whole_and_says_how_long(target: ReproductionTarget) -> None:
     assert target.minutes[1] <= target.minutes[0]
     for line in target.lines:
         assert set(target.places(line, quick=True)) <= set(target.places(line, quick=False))

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from ledger.conftest import place, server
 
-from graphveil.serve import Keys, Limits, app_of, read_runs
+from graphveil.serve import Keys, Limits, create_app, read_runs
 from serve.folders import run_of
 
 __all__ = ["place", "server"]  # fixtures of the ledger's tests: an empty ledger in each kind of database
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def client(folder: Path) -> TestClient:
     """A client of a server of that run, without keys."""
-    return TestClient(app_of(read_runs([folder])))
+    return TestClient(create_app(read_runs([folder])))
 
 
 @pytest.fixture
@@ -31,6 +31,6 @@ def ask() -> Ask:
     """Make a client of a server."""
 
     def made(*folders: Path, keys: Keys | None = None, limits: Limits | None = None) -> TestClient:
-        return TestClient(app_of(read_runs(folders), keys, limits))
+        return TestClient(create_app(read_runs(folders), keys, limits))
 
     return made

@@ -8,9 +8,9 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from graphveil.artifacts.release_folder import PREDICTIONS, read_promise
+from graphveil.artifacts.release_folder import PREDICTIONS, read_guarantee
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.serve import Keys, app_of, read_runs
+from graphveil.serve import Keys, create_app, read_runs
 from serve.conftest import Ask
 from serve.folders import IDS, PROBA, SECRET, run_of
 
@@ -26,7 +26,7 @@ def test_rows_are_those_of_the_release(client: TestClient) -> None:
 
 def test_the_same_question_has_the_same_bytes_in_every_process(client: TestClient, folder: Path) -> None:
     question = {"ids": list(IDS)}
-    again = TestClient(app_of(read_runs([folder / "release"])))
+    again = TestClient(create_app(read_runs([folder / "release"])))
     answers = [one.post("/v1/predict", json=question).content for one in (client, client, again)]
     assert len(set(answers)) == 1
 
@@ -73,10 +73,10 @@ def test_what_needs_a_fresh_release_is_refused_in_words(
 
 def test_the_privacy_page_says_what_the_release_says(client: TestClient, folder: Path) -> None:
     told = client.get("/v1/privacy").json()
-    guarantee = read_promise(folder).guarantee
+    guarantee = read_guarantee(folder).guarantee
     assert told["fresh_releases"] is False
     assert told["runs"] == [{"run": "friends", "guarantee": guarantee.as_dict()}]
-    assert told["runs"][0]["guarantee"]["statement"] == guarantee.statement()
+    assert told["runs"][0]["guarantee"]["statement"] == guarantee.formal_statement()
 
 
 def test_a_page_runs_no_script_and_an_answer_is_kept_nowhere(client: TestClient) -> None:
@@ -152,11 +152,11 @@ def test_runs_that_cannot_be_served_are_refused_before_anything_is_answered(
         read_runs([folder, run_of("undirected-edge", tmp_path / "other" / "friends")])
     with pytest.raises(ArtifactError, match="twice"):
         read_runs([run_of("undirected-edge", tmp_path / "twice", ids=("ann", "ann", "bob"))])
-    withheld = run_of("node-owner", tmp_path / "owner")
-    (withheld / "per_node" / PREDICTIONS).rename(tmp_path / "kept.parquet")
+    withheld_files = run_of("node-record", tmp_path / "owner")
+    (withheld_files / "per_node" / PREDICTIONS).rename(tmp_path / "kept.parquet")
     with pytest.raises(ArtifactError):
-        read_runs([withheld])
+        read_runs([withheld_files])
     with pytest.raises(ArtifactError, match="no predictions"):
-        read_runs([withheld / "release"])
+        read_runs([withheld_files / "release"])
     with pytest.raises(ConfigError, match="no run"):
-        app_of([], Keys())
+        create_app([], Keys())

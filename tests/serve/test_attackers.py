@@ -14,11 +14,11 @@ from fastapi import FastAPI
 from scipy.stats import spearmanr
 
 import graphveil as gv
-from graphveil.attacks.influence import influences, link_scores
-from graphveil.attacks.pairs import draw_pairs
-from graphveil.attacks.ranking import Ranking
-from graphveil.attacks.secret_edges import SecretEdges
-from graphveil.serve import ServedRun, app_of, read_runs
+from graphveil.lab.attacks.influence import influences, link_scores
+from graphveil.lab.attacks.pairs import draw_pairs
+from graphveil.lab.attacks.roc import RocCurve
+from graphveil.lab.attacks.secret_edges import SecretEdges
+from graphveil.serve import ServedRun, create_app, read_runs
 from serve.sockets import Client, listening, request
 
 Floats = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
     gv.GAP(unit="undirected-edge", epsilon=1.0, delta=1e-7, seed=1, epochs=2, encoder_epochs=2).fit(
         graph
     ).save(run / "release")
-    return Target(graph, app_of(read_runs([run / "release"])), run)
+    return Target(graph, create_app(read_runs([run / "release"])), run)
 
 
 def rows(client: Client, ids: Sequence[int]) -> Floats:
@@ -62,12 +62,12 @@ def test_linkteller_moves_nothing(target: Target) -> None:
             sent.append(client.say(request({"records": records})).status())
             return rows(client, range(graph.num_nodes))
 
-        pairs = draw_pairs(SecretEdges.of(graph.adjacency), count=40, seed=0)
+        pairs = draw_pairs(SecretEdges.from_adjacency(graph.adjacency), count=40, seed=0)
         found = influences(predict, features, pairs.nodes)
     assert set(sent) == {409}
     assert not found.any()
 
-    assert Ranking.of(link_scores(found, pairs), pairs.joined).auc == 0.5
+    assert RocCurve.from_scores(link_scores(found, pairs), pairs.joined).auc == 0.5
 
 
 def timed(target: Target, rounds: int) -> tuple[Floats, list[int]]:

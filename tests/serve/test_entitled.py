@@ -10,10 +10,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from graphveil.errors import ConfigError
-from graphveil.serve import Keys, app_of, read_runs
+from graphveil.serve import Keys, create_app, read_runs
 from serve.folders import IDS, SECRET, run_of
 
-PERSONAL = ("node-owner", "node-promise")
+PERSONAL = ("node-record", "node-bounded-degree")
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def a_row_goes_to_its_subject_alone(unit: str) -> None:
     with TemporaryDirectory() as name:
         run, file = run_of(unit, Path(name) / "run"), Path(name) / "keys.json"
         ann, bob = Keys.add(file, ["ann"]), Keys.add(file, ["bob", "nobody"])
-        client = TestClient(app_of(read_runs([run]), Keys.read(file)))
+        client = TestClient(create_app(read_runs([run]), Keys.read(file)))
     assert asked(client, ann, "ann")[0] == 200
     assert asked(client, bob, "bob")[0] == 200
     others, strangers = asked(client, ann, "bob"), asked(client, ann, "nobody")
@@ -47,14 +47,14 @@ def a_run_of_records_is_not_served_without_keys(unit: str) -> None:
     with TemporaryDirectory() as name:
         runs = read_runs([run_of(unit, Path(name) / "run")])
         with pytest.raises(ConfigError, match="needs keys"):
-            app_of(runs)
+            create_app(runs)
 
 
 def people_of_two_runs_are_not_confused(unit: str) -> None:
     with TemporaryDirectory() as name:
         runs = read_runs([run_of(unit, Path(name) / run) for run in "ab"])
         with pytest.raises(ConfigError, match="one id"):
-            app_of(runs, Keys())
+            create_app(runs, Keys())
 
 
 CHECKS = (
@@ -73,7 +73,7 @@ def test_rows_of_records(check: Callable[[str], None], unit: str) -> None:
 def test_under_an_edge_unit_a_key_is_for_all_rows(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key = Keys.add(file)
-    client = TestClient(app_of(read_runs([folder]), Keys.read(file)))
+    client = TestClient(create_app(read_runs([folder]), Keys.read(file)))
     assert asked(client, key, *IDS)[0] == 200
     assert asked(client, "wrong", *IDS)[0] == 401
     assert client.post("/v1/predict", content=b"{").status_code == 401  # before the body is looked at
@@ -84,16 +84,16 @@ def test_under_an_edge_unit_a_key_is_for_all_rows(folder: Path, tmp_path: Path) 
 def test_a_key_that_is_taken_out_works_until_the_server_starts_anew(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key, runs = Keys.add(file), read_runs([folder])
-    client = TestClient(app_of(runs, Keys.read(file)))
+    client = TestClient(create_app(runs, Keys.read(file)))
     file.write_text(json.dumps({"keys": []}))
     assert asked(client, key, "ann")[0] == 200
-    assert asked(TestClient(app_of(runs, Keys.read(file))), key, "ann")[0] == 401
+    assert asked(TestClient(create_app(runs, Keys.read(file))), key, "ann")[0] == 401
 
 
 def test_two_headers_are_no_key(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key = Keys.add(file)
-    client = TestClient(app_of(read_runs([folder]), Keys.read(file)))
+    client = TestClient(create_app(read_runs([folder]), Keys.read(file)))
     twice = [("Authorization", "Bearer x"), ("Authorization", f"Bearer {key}")]
     assert client.post("/v1/predict", json={"ids": ["ann"]}, headers=twice).status_code == 401
 
@@ -106,7 +106,11 @@ def test_the_file_holds_hashes_for_its_owner_alone(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o077 == 0
     first = Keys.read(file).find(keys[0])
     assert first is not None
-    assert (first.entitled([17]), first.entitled([17, 18]), first.entitled(["ann"])) == (True, False, False)
+    assert (first.authorizes([17]), first.authorizes([17, 18]), first.authorizes(["ann"])) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_keys_that_are_made_at_once_are_all_kept(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_requests_that_fail_leave_nothing_under_way(port: int, name: str) -> Non
     def under_way() -> int:
         with Client(port) as client:
             text = client.say(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").response()[2].decode()
-        (found,) = re.findall(r"^graphveil_requests_under_way (\d+)$", text, re.MULTILINE)
+        (found,) = re.findall(r"^graphveil_requests_under_way (\d+)\.0$", text, re.MULTILINE)
         return int(found)
 
     until(lambda: under_way() == 0, 60)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from graphveil.serve import Limits, app_of, read_runs
+from graphveil.serve import Limits, create_app, read_runs
 from serve.folders import run_of
 from serve.sockets import Client, listening, request
 
@@ -29,7 +29,7 @@ def raw(method: str, page: str, headers: str, body: str = "") -> bytes:
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     run = run_of("undirected-edge", tmp_path_factory.mktemp("hostile") / "friends")
-    with listening(app_of(read_runs([run]), limits=FEW)) as found:
+    with listening(create_app(read_runs([run]), limits=FEW)) as found:
         yield found
 
 
@@ -153,7 +153,7 @@ def test_a_server_that_is_told_to_stop_exits_with_0(tmp_path: Path, workers: int
 def test_bodies_that_are_rejected_do_not_fit_the_schema(tmp_path: Path, page: str, body: object) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     client = TestClient(
-        app_of(read_runs([run_of("undirected-edge", tmp_path / "friends")]), limits=replace(FEW))
+        create_app(read_runs([run_of("undirected-edge", tmp_path / "friends")]), limits=replace(FEW))
     )
     described = client.get("/openapi.json").json()
     schema = described["paths"][page]["post"]["requestBody"]["content"]["application/json"]["schema"]

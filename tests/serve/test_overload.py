@@ -47,7 +47,9 @@ def test_one_request_too_many_is_rejected_at_once_and_then_all_is_well(
             return status, body.decode()
 
         def under_way() -> int:
-            (found,) = re.findall(r"^graphveil_requests_under_way (\d+)$", get("/metrics")[1], re.MULTILINE)
+            (found,) = re.findall(
+                r"^graphveil_requests_under_way (\d+)\.0$", get("/metrics")[1], re.MULTILINE
+            )
             return int(found)
 
         def status(question: object) -> int:

@@ -121,12 +121,12 @@ def test_signals_are_handled_once_the_address_is_announced(tmp_path: Path, worke
     script = (
         "import os, signal\n"
         "from graphveil import __main__\n"
-        "from graphveil.serve import listen\n"
-        "announce = listen.announce\n"
+        "from graphveil.serve import server\n"
+        "announce = server.log_startup\n"
         "def announced(*given):\n"
         "    announce(*given)\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "listen.announce = announced\n"
+        "server.log_startup = announced\n"
         "if __name__ == '__main__':\n"
         "    __main__.main()\n"
     )

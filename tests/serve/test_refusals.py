@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from graphveil.errors import ConfigError
-from graphveil.serve import Limits, ServedRun, app_of, read_runs
+from graphveil.serve import Limits, ServedRun, create_app, read_runs
 from serve.conftest import Ask
 from serve.folders import SECRET
 
@@ -99,7 +99,7 @@ def test_a_body_in_arrival_takes_no_place(folder: Path) -> None:
 
 
 async def _in_arrival(folder: Path) -> None:
-    app = app_of(read_runs([folder]), limits=Limits(under_way=2))
+    app = create_app(read_runs([folder]), limits=Limits(under_way=2))
     released, begun = asyncio.Event(), asyncio.Semaphore(0)
 
     async def held() -> AsyncIterator[bytes]:
@@ -126,7 +126,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(folder: Path) -> None:
 
 
 async def _slow(folder: Path) -> None:
-    app = app_of(read_runs([folder]), limits=Limits(body_seconds=0.05, under_way=1))
+    app = create_app(read_runs([folder]), limits=Limits(body_seconds=0.05, under_way=1))
 
     async def never() -> AsyncIterator[bytes]:
         yield b"{"

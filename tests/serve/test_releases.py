@@ -19,14 +19,14 @@ from fastapi.testclient import TestClient
 
 import graphveil as gv
 from graphveil.errors import ConfigError, LedgerError
-from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
-from graphveil.experiment.accounts.ledger_account import RunAccount
 from graphveil.ledger import Ledger
-from graphveil.ledger.bookings import DataSetLedger
+from graphveil.ledger.reservations import DataSetLedger
 from graphveil.privacy import Entry, Gaussian, UndirectedEdge
 from graphveil.release.journal import FolderJournal
-from graphveil.serve import Allowance, Keys, Limits, Service
-from graphveil.serve.releases import office
+from graphveil.runs.accounts.earlier_predictions import earlier_predictions
+from graphveil.runs.accounts.ledger_account import RunAccount
+from graphveil.serve import Keys, Limits, ReleaseBudget, Service
+from graphveil.serve.releases import release_service
 from serve.folders import SECRET, run_of
 
 UNIT = "undirected-edge"
@@ -64,9 +64,9 @@ class Served:
         if "callers" not in ledger.names():
             ledger.init("callers", UNIT, epsilon=limit, delta="1e-6")
         self.ledger = ledger.data_set("callers")
-        allowance = Allowance(epsilon=Decimal(epsilon), ledger=f"{self.place}#callers")
+        release_budget = ReleaseBudget(epsilon=Decimal(epsilon), ledger=f"{self.place}#callers")
         self.keys = folder / "keys.json"
-        self.service = Service(runs=(run,), allowance=allowance, keys=self.keys)
+        self.service = Service(runs=(run,), release_budget=release_budget, keys=self.keys)
         self.client = self.caller(key)
 
     def caller(self, key: str | None = None) -> TestClient:
@@ -156,7 +156,7 @@ def dies(*_: object, **__: object) -> None:
         (FolderJournal, "commit"),
         (FolderJournal, "store"),
         (FolderJournal, "close"),
-        (office, "save_checked"),
+        (release_service, "save_checked"),
     ],
 )
 def test_who_asks_again_after_a_failure_pays_nothing_again(
@@ -261,22 +261,22 @@ def test_what_cannot_be_allowed_is_said_before_anything_is_served(
     served: Served, tmp_path: Path, invoke: Invoke
 ) -> None:
     def refused(run: Path, ledger: str, words: str, **more: Any) -> None:
-        allowance = Allowance(epsilon=Decimal(1), ledger=ledger)
+        release_budget = ReleaseBudget(epsilon=Decimal(1), ledger=ledger)
         with pytest.raises(ConfigError, match=words):
-            Service(runs=(run,), allowance=allowance, **more).app()
+            Service(runs=(run,), release_budget=release_budget, **more).app()
 
     run, known = tmp_path / "run", f"{served.place}#callers"
     file = served.keys
     refused(run, known, "needs API keys")
     refused(run, f"{served.place}#strangers", "no data set", keys=file)
     refused(run / "release", known, "run folder", keys=file)
-    owner = run_of("node-owner", tmp_path / "owner")
+    owner = run_of("node-record", tmp_path / "owner")
     refused(owner, known, "edge-level", keys=file)
-    Ledger(served.place).init("people", "node-owner", epsilon="1", delta="1e-6")
+    Ledger(served.place).init("people", "node-record", epsilon="1", delta="1e-6")
     refused(run, f"{served.place}#people", "no budget under unit", keys=file)
     for epsilon in ("0", "nan", "-1"):
         with pytest.raises(ConfigError):
-            Allowance(epsilon=Decimal(epsilon), ledger=known)
+            ReleaseBudget(epsilon=Decimal(epsilon), ledger=known)
     for flags in (["--allow-releases", "1"], ["--ledger", known], ["--allow-releases", "x", "--ledger", "a"]):
         answer = invoke("serve", run, *flags)
         assert answer.code == 2
@@ -295,14 +295,14 @@ def run_of_train(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Ledger(f"sqlite:///{folder}.db").init("own", UNIT, epsilon="100", delta="1e-6")
     command = [sys.executable, "-m", "graphveil", "train", "gap", *flags, *quick, "--out", str(folder)]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
-    assert (folder / "internal" / "own_graph.json").exists()
+    assert (folder / "internal" / "graph_fingerprint.json").exists()
     return folder
 
 
 def training_graph(run: Path) -> tuple[list[dict[str, Any]], list[list[int]]]:
     """Return the records and the edges of the graph that a run was fitted on: what the attacker guesses."""
     graph = gv.load_dataset("synthetic/tiny")
-    assert gv.load_model(run).knows(graph)  # the guess is right
+    assert gv.load_model(run).is_fitted_graph(graph)  # the guess is right
     records = [{"id": node, "x": row} for node, row in enumerate(graph.x.tolist())]
     source, target = graph.to_pyg().edge_index.tolist()
     return records, [[a, b] for a, b in zip(source, target, strict=True) if a < b]
@@ -381,7 +381,7 @@ def test_later_predictions_of_the_run_count_what_the_server_released(
     records, edges = training_graph(tmp_path / "run")
     assert attacked.ask({"records": records, "edges": edges[1:]})[0] == 200
     (earlier,) = earlier_predictions(tmp_path / "run")
-    assert earlier.price.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert earlier.privacy_cost.epsilon == pytest.approx(1.0, rel=1e-3)
     assert not earlier.disjoint
 
 
@@ -466,7 +466,7 @@ def one_pair(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str,
     return {"records": [records[node] for node in edges[0]], "edges": edges[:1]}
 
 
-GUESSES = [
+CANDIDATE_POSTERIORS = [
     permuted,
     renumbered,
     rounded,
@@ -484,7 +484,7 @@ def absent_pair(edges: list[list[int]], count: int) -> list[int]:
     return next([a, b] for a in range(count) for b in range(a + 1, count) if frozenset((a, b)) not in known)
 
 
-@pytest.mark.parametrize("guess", GUESSES)
+@pytest.mark.parametrize("guess", CANDIDATE_POSTERIORS)
 def test_a_guess_of_the_training_graph_costs_what_a_wrong_one_costs(
     attacked: Served, tmp_path: Path, guess: Any
 ) -> None:
@@ -509,7 +509,7 @@ def test_a_graph_without_edges_is_charged(attacked: Served, tmp_path: Path) -> N
         assert len(attacked.ledger) == count
 
 
-@pytest.mark.parametrize("guess", GUESSES)
+@pytest.mark.parametrize("guess", CANDIDATE_POSTERIORS)
 def test_a_guess_of_the_training_graph_is_rejected_like_a_wrong_one(
     attacked: Served, tmp_path: Path, guess: Any
 ) -> None:
@@ -566,10 +566,10 @@ def run_of_tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         }
     )
     ids = people["id"].to_pylist()
-    knows = pa.table({"a": ids[:-2], "b": ids[2:]})
+    is_fitted_graph = pa.table({"a": ids[:-2], "b": ids[2:]})
     write = pq.write_table if kind == "parquet" else pa_csv.write_csv
     write(people, place / f"people.{kind}")
-    write(knows, place / f"knows.{kind}")
+    write(is_fitted_graph, place / f"knows.{kind}")
     Ledger(f"sqlite:///{place}/own.db").init("own", UNIT, epsilon="100", delta="1e-6")
     tables = f"--nodes people.{kind} --edges knows.{kind} --id id --label team --source a --target b"
     columns = "--categories plan=free|pro,level=1|2|3 --missing indicator"

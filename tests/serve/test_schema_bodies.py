@@ -14,7 +14,7 @@ import torch
 from fastapi.testclient import TestClient
 
 import graphveil as gv
-from graphveil.serve import app_of, read_runs
+from graphveil.serve import create_app, read_runs
 from serve.folders import IDS, run_of
 from serve.test_releases import UNIT, Served
 
@@ -107,7 +107,7 @@ def check(client: TestClient, page: str, body: object) -> int:
 @pytest.mark.parametrize("page", ["/v1/predict", "/invocations"])
 @pytest.mark.parametrize("ids", [IDS, ("7", "007", "ann"), None], ids=["text", "digits", "numbers"])
 def test_no_body_of_the_schema_is_malformed(tmp_path: Path, page: str, ids: tuple[str, ...] | None) -> None:
-    client = TestClient(app_of(read_runs([run_of("undirected-edge", tmp_path / "run", ids=ids)])))
+    client = TestClient(create_app(read_runs([run_of("undirected-edge", tmp_path / "run", ids=ids)])))
     seen = Counter(check(client, page, body) for body in bodies(client, page, 400, seed=1))
     assert seen[200] and seen[409]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from graphveil.serve import Keys, app_of, read_runs
+from graphveil.serve import Keys, create_app, read_runs
 from serve.folders import run_of
 from serve.sockets import listening
 
@@ -28,7 +28,7 @@ def test_it_does_what_it_says(tmp_path: Path, keyed: bool) -> None:
     file = tmp_path / "keys.json"
     headers = {"Authorization": f"Bearer {Keys.add(file)}"} if keyed else {}
     runs = read_runs([run_of("undirected-edge", tmp_path / "friends")])
-    with listening(app_of(runs, Keys.read(file) if keyed else None)) as port:
+    with listening(create_app(runs, Keys.read(file) if keyed else None)) as port:
         schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/openapi.json")
         asked = set[str]()
         for one in schema.get_all_operations():

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,9 +16,9 @@ from ledger.conftest import KINDS
 
 import graphveil as gv
 from graphveil.ledger import Ledger
-from graphveil.serve.counters import CELLS, Counters
-from graphveil.serve.rates import Rates
-from graphveil.serve.shared import Shared
+from graphveil.serve import Keys
+from graphveil.serve.metrics import SHARED_FOLDER, forget_dead_workers
+from graphveil.serve.rate_limiter import RateLimiter
 from serve.folders import run_of
 from serve.sockets import Client, request, until
 from serve.test_command import serving
@@ -24,27 +26,38 @@ from serve.test_command import serving
 ANN = {"ids": ["ann"]}
 
 
-def test_workers_add_up_what_they_count(tmp_path: Path) -> None:
-    one, other = (
-        Counters(Shared.in_file(tmp_path / "shared", 2, CELLS, 1).counts, worker) for worker in range(2)
-    )
-    one.answered("/v1/predict", 200, 0.25)
-    other.answered("/v1/predict", 200, 0.5)
-    other.answered("/docs", 418, 0.0)
-    assert one.arrive(1)
-    assert not one.arrive(1)
-    for told in (one.text(), other.text()):
-        assert 'requests_total{page="/v1/predict",status="200"} 2\n' in told
-        assert 'request_seconds_total{page="/v1/predict"} 0.750000\n' in told
-        assert 'requests_total{page="/docs",status="500"} 1\n' in told  # what has no place of its own
-        assert "requests_under_way 1\n" in told
-    follower = Counters(Shared.in_file(tmp_path / "shared", 2, CELLS, 1).counts, 0)  # of one that was killed
-    assert 'status="200"} 2\n' in follower.text()
-    assert "requests_under_way 0\n" in follower.text()
+COUNTING = """
+import os, sys
+from graphveil.serve.metrics import Metrics
+metrics = Metrics()
+metrics.record_request("/v1/predict", 200, 0.25)
+if sys.argv[1] == "last":
+    print(metrics.text().decode())
+else:
+    assert metrics.begin_request(1) and not metrics.begin_request(1)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_workers_add_up_what_they_count_and_forget_what_killed_ones_did(tmp_path: Path) -> None:
+    package = Path(gv.__file__).parents[1]  # the one under test
+    environment = {**os.environ, SHARED_FOLDER: str(tmp_path), "PYTHONPATH": str(package)}
+    for turn in ("first", "last"):
+        command = [sys.executable, "-c", COUNTING, turn]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if turn == "first":
+            assert list(tmp_path.glob("gauge_livesum_*"))
+            forget_dead_workers(tmp_path)
+            assert not list(tmp_path.glob("gauge_livesum_*"))
+    assert done.returncode == 0, done.stderr
+    assert 'requests_total{page="/v1/predict",status="200"} 2.0\n' in done.stdout
+    assert 'request_seconds_total{page="/v1/predict"} 0.5\n' in done.stdout
+    assert "requests_under_way 0.0\n" in done.stdout
+    assert "graphveil_workers 1.0\n" in done.stdout
 
 
 def test_workers_keep_one_rate(tmp_path: Path) -> None:
-    workers = [Rates(1.0, 10, Shared.in_file(tmp_path / "shared", 2, CELLS, 2)) for _ in range(2)]
+    workers = [RateLimiter(1.0, 10, keys=2, file=tmp_path / "rates") for _ in range(2)]
     let_in = [workers[turn % 2].wait(0, now=100.0) == 0 for turn in range(20)]
     assert let_in == [True] * 10 + [False] * 10
     assert workers[0].wait(1, now=100.0) == 0  # another key
@@ -104,8 +117,7 @@ def test_a_worker_that_is_killed_is_followed_by_another_and_nothing_is_lost(tmp_
         assert len(answers) == 1
         with Client(port) as client:
             assert json.loads(client.say(request(ANN)).response()[2])["predictions"][0]["node"] == "ann"
-            figures = client.say(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").response()[2].decode()
-        assert "graphveil_workers 2" in figures
+        until(lambda: b"graphveil_workers 2.0" in _get(port, "/metrics"), 60)
         last = worker_ids(process.pid)
         process.kill()  # and nobody is left behind who would hold the port
         until(lambda: not any(Path(f"/proc/{one}/cmdline").exists() for one in last), 30)
@@ -150,6 +162,8 @@ def test_workers_that_are_killed_while_they_release_book_once_and_draw_once(
         {"records": [{"id": one, "x": [float(number)] * 16} for one in "ab"], "edges": [["a", "b"]]}
         for number in range(6)
     ]
+    file = tmp_path / "keys.json"
+    key = f"Authorization: Bearer {Keys.add(file, releases=True)}"
     answers: list[set[bytes]] = [set() for _ in questions]
     over, said = threading.Event(), threading.Event()
 
@@ -158,7 +172,7 @@ def test_workers_that_are_killed_while_they_release_book_once_and_draw_once(
             for question, known in zip(questions, answers, strict=True):
                 try:
                     with Client(port) as client:
-                        status, _, body = client.say(request(question)).response()
+                        status, _, body = client.say(request(question, key)).response()
                 except OSError:
                     time.sleep(0.02)  # its worker was killed: ask again
                     continue
@@ -168,7 +182,7 @@ def test_workers_that_are_killed_while_they_release_book_once_and_draw_once(
                 else:
                     assert status in (429, 503), body
 
-    flags = ("--workers", 2, "--allow-releases", 3, "--ledger", f"{place}#callers")
+    flags = ("--keys", file, "--workers", 2, "--allow-releases", 3, "--ledger", f"{place}#callers")
     with serving(run, *flags) as (process, address):
         port = int(address.rpartition(":")[2])
         until(lambda: len(worker_ids(process.pid)) == 2, 60)
@@ -182,16 +196,16 @@ def test_workers_that_are_killed_while_they_release_book_once_and_draw_once(
             over.set()
             for one in clients:
                 one.join(60)
-        budget = json.loads(_get(port, "/v1/privacy"))["budget"]
+        budget = json.loads(_get(port, "/v1/privacy", key))["budget"]
     assert [len(one) for one in answers] == [1] * len(questions)
     assert budget["releases"] == len(questions)
     assert len(Ledger(place).data_set("callers")) == len(questions)
     assert Ledger(place).verify() == []
 
 
-def _get(port: int, page: str) -> bytes:
+def _get(port: int, page: str, header: str = "X: y") -> bytes:
     with Client(port) as client:
-        return client.say(f"GET {page} HTTP/1.1\r\nHost: h\r\n\r\n".encode()).response()[2]
+        return client.say(f"GET {page} HTTP/1.1\r\nHost: h\r\n{header}\r\n\r\n".encode()).response()[2]
 
 
 def _kill_all(server: int, said: threading.Event) -> None:

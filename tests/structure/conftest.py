@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from graphveil.graph import Adjacency
-from graphveil.structure import PublicEdges
+from graphveil.data import Adjacency
+from graphveil.local.structure import PublicEdges
 
 BASIS = "drawn for a test"
 

@@ -1,11 +1,11 @@
-"""Averages over similar nodes, and similar nodes' neighbours as neighbours."""
+"""Averages over similar nodes, and similar nodes' neighbors as neighbors."""
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from graphveil.structure import PublicEdges, averaging, combine, union
-from graphveil.structure.edges import Matrix
+from graphveil.local.structure import PublicEdges, averaging, combine, union
+from graphveil.local.structure.edges import Matrix
 from tests.structure.conftest import public, random_edges
 
 
@@ -42,10 +42,10 @@ def test_a_union_is_the_formula(directed: bool, entries: int, monkeypatch: pytes
     assert joined.adjacency.edge_set is edges.adjacency.edge_set
 
 
-@pytest.mark.parametrize("max_degree", [None, 0, 2, 7])
-def test_a_union_with_nobody_is_the_graph(max_degree: int | None) -> None:
+@pytest.mark.parametrize("max_union_degree", [None, 0, 2, 7])
+def test_a_union_with_nobody_is_the_graph(max_union_degree: int | None) -> None:
     edges = random_edges(2)
-    joined = union(edges, sparse.csr_array((30, 30)), max_degree=max_degree)
+    joined = union(edges, sparse.csr_array((30, 30)), max_union_degree=max_union_degree)
     assert (joined.indptr == edges.adjacency.indptr).all()
     assert (joined.indices == edges.adjacency.indices).all()
 
@@ -54,11 +54,11 @@ def test_a_full_row_takes_those_with_the_most_support() -> None:
     edges = public([5, 6, 7, 6, 7, 7, 4], [1, 1, 1, 2, 2, 3, 0], 8)
     similar = sparse.csr_array(([1.0, 1, 1], ([0, 0, 0], [1, 2, 3])), shape=(8, 8))
 
-    def heard(max_degree: int | None) -> list[int]:
-        joined = union(edges, similar, max_degree=max_degree)
+    def heard(max_union_degree: int | None) -> list[int]:
+        joined = union(edges, similar, max_union_degree=max_union_degree)
         return joined.indices[: joined.indptr[1]].tolist()
 
     assert heard(None) == [4, 5, 6, 7]
     assert heard(3) == [4, 6, 7]  # 7 is heard by three similar nodes, 6 by two, 5 by one
     assert heard(2) == [4, 7]
-    assert heard(1) == heard(0) == [4]  # one's own neighbours stay
+    assert heard(1) == heard(0) == [4]  # one's own neighbors stay

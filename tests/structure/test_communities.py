@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, UnitError
-from graphveil.graph import Adjacency
-from graphveil.structure import PublicEdges, communities
-from graphveil.structure.communities import undirected
+from graphveil.local.structure import PublicEdges, communities
+from graphveil.local.structure.communities import undirected
 
 
 def public(adjacency: Adjacency) -> PublicEdges:

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from graphveil._random import PublicStreams
+from graphveil._util.random import PublicStreams
+from graphveil.data import Adjacency, Graph
 from graphveil.errors import UnitError
-from graphveil.graph import Adjacency, Graph
-from graphveil.models.gap import GAP
-from graphveil.models.lpgnn import LPGNN
-from graphveil.structure import SIMILARITIES, PublicEdges
+from graphveil.estimators.gap import GAP
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.structure import SIMILARITIES, PublicEdges
 from tests.structure.conftest import BASIS
 
 PATH = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -37,7 +37,7 @@ def test_a_released_graph_needs_a_valid_guarantee() -> None:
     assert "undirected-edge" in PublicEdges.released(PATH, guarantee).basis
     with pytest.raises(UnitError, match="without a valid guarantee"):
         PublicEdges.released(PATH, dataclasses.replace(guarantee, valid=False))
-    records = LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0).promise_for(2, 2)
+    records = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0).guarantee_for(2, 2)
     with pytest.raises(UnitError, match="says nothing of edges"):
         PublicEdges.released(PATH, records)
 

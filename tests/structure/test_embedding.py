@@ -5,11 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from graphveil._random import PublicStreams
+from graphveil._util.random import PublicStreams
 from graphveil.errors import ConfigError, MissingDependencyError
-from graphveil.structure import DeepWalk, Embedding, Factorised, Node2Vec, PublicEdges
-from graphveil.structure.factorise import logarithms
-from graphveil.structure.nearest import nearest
+from graphveil.local.structure import DeepWalk, Embedding, Factorized, Node2Vec, PublicEdges
+from graphveil.local.structure.factorize import logarithms
+from graphveil.local.structure.nearest import nearest
 from tests.structure.conftest import random_edges
 
 SHORT = {"dim": 8, "walks": 20, "length": 12, "window": 3, "top": 3}
@@ -17,11 +17,11 @@ LAWS = [
     DeepWalk(**SHORT),  # type: ignore[arg-type]
     DeepWalk(**SHORT, negative=0),  # type: ignore[arg-type]
     Node2Vec(**SHORT, p=2.0, q=0.5),  # type: ignore[arg-type]
-    Factorised(dim=4, window=3, negative=1, top=3),
+    Factorized(dim=4, window=3, negative=1, top=3),
 ]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=["negative", "hierarchical", "node2vec", "factorised"])
+@pytest.mark.parametrize("law", LAWS, ids=["negative", "hierarchical", "node2vec", "factorized"])
 def test_similar_nodes_are_of_the_same_clique(law: Embedding, cliques: PublicEdges) -> None:
     if isinstance(law, DeepWalk):
         pytest.importorskip("gensim")
@@ -61,7 +61,7 @@ def test_logarithms_are_the_formula() -> None:
 def test_vectors_reproduce_the_matrix() -> None:
     edges = random_edges(4, edges=100)
     matrix = logarithms(edges.matrix(), window=2, negative=1).toarray()
-    vectors = Factorised(dim=29, window=2, negative=1).vectors(edges, streams=PublicStreams(0))
+    vectors = Factorized(dim=29, window=2, negative=1).vectors(edges, streams=PublicStreams(0))
     sizes = np.linalg.svd(matrix, compute_uv=False)[:29]
     np.testing.assert_allclose(np.sort((vectors**2).sum(axis=0)), np.sort(sizes), atol=1e-4)
 
@@ -88,7 +88,7 @@ def test_nearest_is_the_definition(top: int | None, above: float) -> None:
         (DeepWalk, {"top": 0}),
         (DeepWalk, {"top": None}),
         (Node2Vec, {"q": 0.0}),
-        (Factorised, {"negative": 0}),
+        (Factorized, {"negative": 0}),
     ],
 )
 def test_parameters_out_of_range_are_refused(law: type[Embedding], wrong: dict[str, object]) -> None:
@@ -98,4 +98,4 @@ def test_parameters_out_of_range_are_refused(law: type[Embedding], wrong: dict[s
 
 def test_more_dimensions_than_nodes_are_refused(cliques: PublicEdges) -> None:
     with pytest.raises(ConfigError, match="dim=128"):
-        Factorised()(cliques, streams=PublicStreams(0))
+        Factorized()(cliques, streams=PublicStreams(0))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from graphveil._random import PublicStreams
+from graphveil._util.random import PublicStreams
 from graphveil.errors import ConfigError
-from graphveil.structure import MultiHop, PublicEdges, averaging, multihop
+from graphveil.local.structure import MultiHop, PublicEdges, averaging, multihop
 from tests.structure.conftest import public, random_edges
 
 STREAMS = PublicStreams(0)

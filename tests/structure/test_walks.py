@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphveil.structure import PublicEdges
-from graphveil.structure.walks import ENDED, Walk
+from graphveil.local.structure import PublicEdges
+from graphveil.local.structure.walks import ENDED, RandomWalk
 from tests.structure.conftest import public, random_edges
 
 
@@ -22,7 +22,7 @@ def law(edges: PublicEdges, came: int, here: int, p: float, q: float) -> np.ndar
     return np.asarray(weight / weight.sum())
 
 
-def p_value(edges: PublicEdges, walk: Walk, p: float, q: float) -> float:
+def p_value(edges: PublicEdges, walk: RandomWalk, p: float, q: float) -> float:
     """Return the least p-value of second steps over the first steps taken, tested against node2vec(p, q)."""
     paths = walk.paths(edges, np.zeros(30_000, dtype=np.int32), rng=rng(1))
     least = 1.0
@@ -35,9 +35,9 @@ def p_value(edges: PublicEdges, walk: Walk, p: float, q: float) -> float:
     return least
 
 
-@pytest.mark.parametrize("walk", [Walk(length=9), Walk(length=9, p=0.2, q=4.0)])
+@pytest.mark.parametrize("walk", [RandomWalk(length=9), RandomWalk(length=9, p=0.2, q=4.0)])
 @pytest.mark.parametrize("directed", [False, True])
-def test_every_step_is_an_edge_until_a_dead_end(walk: Walk, directed: bool) -> None:
+def test_every_step_is_an_edge_until_a_dead_end(walk: RandomWalk, directed: bool) -> None:
     edges = random_edges(2, edges=40, directed=directed)
     hears = edges.matrix().toarray() > 0
     paths = walk.paths(edges, np.arange(30, dtype=np.int32), rng=rng())
@@ -56,21 +56,21 @@ def kite() -> PublicEdges:
 
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.25, 1.0), (1.0, 0.5), (4.0, 0.3), (0.5, 3.0)])
 def test_second_steps_follow_the_law(p: float, q: float) -> None:
-    assert p_value(kite(), Walk(length=3, p=p, q=q), p, q) > 1e-4
+    assert p_value(kite(), RandomWalk(length=3, p=p, q=q), p, q) > 1e-4
 
 
 def test_second_steps_on_directed_edges_follow_the_law() -> None:
     edges = public([1, 2, 0, 2, 3, 4], [0, 0, 1, 1, 1, 2], 5, directed=True)  # 0 hears from 1 and 2
-    assert p_value(edges, Walk(length=3, p=0.5, q=3.0), 0.5, 3.0) > 1e-4
+    assert p_value(edges, RandomWalk(length=3, p=0.5, q=3.0), 0.5, 3.0) > 1e-4
 
 
 @pytest.mark.parametrize(("p", "q"), [(3.0, 0.5), (0.5, 2.5), (1.0, 1.0)])
 def test_the_test_of_the_law_can_fail(p: float, q: float) -> None:
-    assert p_value(kite(), Walk(length=3, p=0.5, q=3.0), p, q) < 1e-6
+    assert p_value(kite(), RandomWalk(length=3, p=0.5, q=3.0), p, q) < 1e-6
 
 
 def test_the_same_generator_walks_the_same_way() -> None:
-    starts, walk = np.arange(30, dtype=np.int32), Walk(length=6, p=0.5, q=2.0)
+    starts, walk = np.arange(30, dtype=np.int32), RandomWalk(length=6, p=0.5, q=2.0)
     first, again, other = (walk.paths(random_edges(2), starts, rng=rng(seed)) for seed in (4, 4, 5))
     assert (first == again).all()
     assert (first != other).any()

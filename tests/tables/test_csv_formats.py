@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.data import open_graph, prepare, read_graph
+from graphveil.data.tables.choices import EncodingOptions
 from graphveil.errors import ConfigError, GraphError, TableError
-from graphveil.graph import open_graph, prepare, read_graph
-from graphveil.tables.choices import Choices
 from tests.command import Invoke, calling, read
 
 NODES = 80
@@ -75,8 +75,8 @@ def test_another_format_gives_the_same_graph(tmp_path: Path, delimiter: str, dec
     assert other.encoding is not None
     again = {name: value for name, value in choice.items() if name not in ("drop", "missing")}
     assert same(other, read_graph(*paths, **again, encoding=other.encoding))
-    plain_words = type(other.encoding).from_plain(other.encoding.as_plain())
-    assert (plain_words.delimiter, plain_words.decimal) == (delimiter, decimal)
+    restored = type(other.encoding).from_plain(other.encoding.as_plain())
+    assert (restored.delimiter, restored.decimal) == (delimiter, decimal)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
@@ -140,13 +140,13 @@ def test_text_with_decimal_commas_in_parquet_is_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("delimiter", ["", ";;", "a", "7", '"', "\n", "\r", ".", "é", 5, ["a"], "tabs"])
 def test_what_is_no_delimiter_is_refused(delimiter: Any) -> None:
     with pytest.raises(ConfigError, match="--delimiter"):
-        Choices.of(delimiter=delimiter)
+        EncodingOptions.from_arguments(delimiter=delimiter)
 
 
 @pytest.mark.parametrize("decimal", ["", ";", "comma", 5])
 def test_what_is_no_decimal_sign_is_refused(decimal: Any) -> None:
     with pytest.raises(ConfigError, match="decimal"):
-        Choices.of(decimal=decimal)
+        EncodingOptions.from_arguments(decimal=decimal)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
@@ -210,7 +210,7 @@ def test_other_tables_of_a_command_have_the_format_too(invoke: Invoke) -> None:
         assert made.code == 0, made.err
     Path("public.csv").write_text("".join(Path("edges.csv").read_text().splitlines(keepends=True)[:100]))
     Path("some.csv").write_text("n;user\n1;001\n2;002\n3;003\n")
-    slots = ["--unit", "private-slot-edge", "--public-edges", "public.csv", "--private-nodes", "some.csv"]
+    slots = ["--unit", "edge-subset", "--public-edges", "public.csv", "--private-nodes", "some.csv"]
     told = ["--set", "eps_x=inf", "--epsilon", 2]
     plan = invoke("train", "heterorr", *tables, *how, *slots, *told, "--dry-run")
     assert plan.code == 0, plan.err
@@ -220,7 +220,7 @@ def test_other_tables_of_a_command_have_the_format_too(invoke: Invoke) -> None:
 @pytest.mark.parametrize("text", [",", " , ,"])
 def test_a_list_of_commas_alone_is_refused(invoke: Invoke, option: str, text: str) -> None:
     with pytest.raises(ConfigError, match="is a list of empty items"):
-        Choices.of(**{option: text})
+        EncodingOptions.from_arguments(**{option: text})
     written(Path())
     flag = f"--{option.replace('_', '-')}"
     answer = invoke("check", "--nodes", "nodes.csv", "--edges", "edges.csv", *FLAGS, flag, text)
@@ -231,5 +231,5 @@ def test_a_list_of_commas_alone_is_refused(invoke: Invoke, option: str, text: st
 @pytest.mark.parametrize("text", [",", "a,,b", ""])
 def test_a_survey_refuses_empty_items(invoke: Invoke, flag: str, text: str) -> None:
     budget = ["--eps-x", 1] if flag == "--columns" else ["--eps-y", 1]
-    answer = invoke("collect", "survey", flag, text, *budget, "--out", "survey.json")
+    answer = invoke("collect", "protocol", flag, text, *budget, "--out", "survey.json")
     assert answer.code == 2 and f"{flag} {text!r} has an empty item" in " ".join(answer.err.split())

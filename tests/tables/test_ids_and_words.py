@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import graphveil as gv
+from graphveil.data import Graph, open_graph, prepare, read_graph
+from graphveil.data.files import read_edges, read_ids, read_topology
+from graphveil.data.tables import NULL_VALUES
 from graphveil.errors import GraphError, GraphveilError
-from graphveil.graph import Graph, open_graph, prepare, read_graph
-from graphveil.graph.files import read_edges, read_ids, read_topology
-from graphveil.tables import NULL_VALUES
 
 ENDS = {"source": "a", "target": "b"}
 ROLES = {"id": "id", "label": "team", **ENDS}

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from graphveil.data.tables.choices import Category, EncodingOptions
+from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.inspect_tables import Roles, inspect_tables
+from graphveil.data.tables.table_source import FrameSource
 from graphveil.errors import ConfigError, TableError
-from graphveil.tables.choices import Category, Choices
-from graphveil.tables.encoding import Encoding
-from graphveil.tables.given import GivenTable
-from graphveil.tables.look import Roles, look
 
 SECRET = "Zanzibar-4711"
 ROLES = Roles(id="user", label="team", source="a", target="b")
@@ -28,12 +28,14 @@ EDGES = {"a": ["u1", "u2", SECRET, None], "b": ["u2", "u2", "u1", "u3"], "since"
 
 def seen(nodes=None, edges=None, roles=ROLES, **choices):
     """Look at both tables, with changed columns (None drops one)."""
-    extra = {name: choices.pop(name) for name in list(choices) if name not in Choices.__dataclass_fields__}
+    extra = {
+        name: choices.pop(name) for name in list(choices) if name not in EncodingOptions.__dataclass_fields__
+    }
     tables = []
     for title, columns, changes in (("nodes", NODES, nodes), ("edges", EDGES, edges)):
         kept = {name: value for name, value in (columns | (changes or {})).items() if value is not None}
-        tables.append(GivenTable.of(kept, title))
-    return look(*tables, roles, Choices.of(**choices), **extra)
+        tables.append(FrameSource.from_frame(kept, title))
+    return inspect_tables(*tables, roles, EncodingOptions.from_arguments(**choices), **extra)
 
 
 def test_everything_is_said_at_once_and_what_is_suggested_passes():
@@ -44,10 +46,12 @@ def test_everything_is_said_at_once_and_what_is_suggested_passes():
         assert f"column {name!r}" in said
     fixed = first.suggestion
     assert fixed.missing == "indicator" and fixed.unknown_ids == "drop"
-    second = look(GivenTable.of(NODES, "nodes"), GivenTable.of(EDGES, "edges"), ROLES, fixed)
+    second = inspect_tables(
+        FrameSource.from_frame(NODES, "nodes"), FrameSource.from_frame(EDGES, "edges"), ROLES, fixed
+    )
     assert second.problems == [] and second.encoding.ignored_edges == ("since",)
     with pytest.raises(TableError) as error:
-        first.refuse()
+        first.raise_problems()
     assert error.value.problems == tuple(first.problems) and "missing='indicator'" in str(error.value)
     assert list(error.value.flags) == fixed.flags() and SECRET not in str(error.value)
 
@@ -217,7 +221,7 @@ def test_another_table_follows_the_rules_of_the_first():
 )
 def test_choices_that_say_nothing_are_refused(bad, words):
     with pytest.raises(ConfigError, match=words.replace("|", r"\|").replace(":", ":")):
-        Choices.of(**bad)
+        EncodingOptions.from_arguments(**bad)
 
 
 @pytest.mark.parametrize("text", ["plan", "plan=a|b", "plan=hash:16"])

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.data import open_graph, prepare, read_graph
+from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.errors import GraphError
-from graphveil.graph import open_graph, prepare, read_graph
-from graphveil.tables.encoding import NO_FEATURES
 
 NODES = 120
 COLUMNS: dict[str, Any] = {"id": "user", "label": "team", "source": "a", "target": "b"}
@@ -60,7 +60,7 @@ def data_without_x() -> Any:
     return Data(y=classes, edge_index=torch.from_numpy(PAIRS.T.copy()), num_nodes=NODES)
 
 
-WAYS: dict[str, Callable[[Path], gv.Graph]] = {
+PREDICTION_RULES: dict[str, Callable[[Path], gv.Graph]] = {
     "csv": lambda folder: from_files(folder, ".csv"),
     "parquet": lambda folder: from_files(folder, ".parquet"),
     "prepare": prepared,
@@ -81,13 +81,13 @@ def graph() -> gv.Graph:
     return gv.split(gv.Graph.from_frames(PEOPLE, KNOWS, **COLUMNS), 0.6, 0.1, unit="undirected-edge")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", PREDICTION_RULES)
 def test_every_way_to_a_graph_gives_one_constant_feature(way: str, tmp_path: Path) -> None:
-    graph = WAYS[way](tmp_path)
+    graph = PREDICTION_RULES[way](tmp_path)
     assert torch.equal(torch.as_tensor(graph.x), torch.ones(NODES, 1))
     assert graph.encoding is not None and graph.encoding.constant
     assert graph.encoding.notes == (NO_FEATURES,)
-    assert "1 for every node" in graph._repr_html_()
+    assert "1 for every node" in graph.encoding.words()
 
 
 class Rows(torch.nn.Module):
@@ -103,8 +103,8 @@ class Rows(torch.nn.Module):
 
 
 EDGE = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 0}
-OWNER = {"unit": "node-owner", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
-TOLD = {"unit": "node-features", "eps_x": 2.0, "eps_y": 2.0, "seed": 0}
+OWNER = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
+TOLD = {"unit": "local-attributes", "eps_x": 2.0, "eps_y": 2.0, "seed": 0}
 METHODS: dict[str, Callable[[], Any]] = {
     "classcode": lambda: gv.ClassCode(**EDGE),
     "gap": lambda: gv.GAP(**EDGE, epochs=3, encoder_epochs=3),
@@ -113,11 +113,11 @@ METHODS: dict[str, Callable[[], Any]] = {
     "gcn": lambda: gv.GCN(unit="none", seed=0, epochs=3),
     "sage": lambda: gv.SAGE(unit="none", seed=0, epochs=3),
     "gat": lambda: gv.GAT(unit="none", seed=0, epochs=3),
-    "classcode of owners": lambda: gv.ClassCode(**OWNER, degree_budget=4),
-    "gap of owners": lambda: gv.GAP(**OWNER, degree_budget=4, epochs=2, encoder_epochs=2),
+    "classcode of owners": lambda: gv.ClassCode(**OWNER, out_degree_bound=4),
+    "gap of owners": lambda: gv.GAP(**OWNER, out_degree_bound=4, epochs=2, encoder_epochs=2),
     "mlp of owners": lambda: gv.MLP(**OWNER, epochs=2),
-    "gnn of owners": lambda: gv.PrivateGNN(**OWNER, module=Rows, degree_budget=4, epochs=2),
-    "label-posterior": lambda: gv.LabelPosterior(unit="node-features", eps_y=2.0, seed=0),
+    "gnn of owners": lambda: gv.PrivateGNN(**OWNER, module=Rows, out_degree_bound=4, epochs=2),
+    "label-posterior": lambda: gv.LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0),
     "lpgnn": lambda: gv.LPGNN(**TOLD, epochs=3),
     "simgat": lambda: gv.SimGAT(**TOLD, epochs=3),
 }
@@ -151,7 +151,7 @@ def frames(**more: object) -> gv.Graph:
 def test_a_release_predicts_with_and_without_other_columns(graph: gv.Graph, tmp_path: Path) -> None:
     METHODS["gap"]().fit(graph).save(tmp_path / "release")
     said = [
-        gv.load_model(tmp_path / "release").predict_proba(other, accept_price=True)
+        gv.load_model(tmp_path / "release").predict_proba(other, allow_spend=True)
         for other in (frames(), frames(age=np.arange(NODES)))  # the second has a column that training lacked
     ]
     assert all(one.shape == (NODES, 2) for one in said)
@@ -162,7 +162,7 @@ def test_a_release_predicts_with_and_without_other_columns(graph: gv.Graph, tmp_
     ("trained", "asked"),
     [
         (lambda: frames(age=np.arange(NODES) % 7), frames),
-        (lambda: frames(age=np.arange(NODES) % 7), lambda: WAYS["torch_geometric"](Path())),
+        (lambda: frames(age=np.arange(NODES) % 7), lambda: PREDICTION_RULES["torch_geometric"](Path())),
         (lambda: gv.Graph.from_edges(np.ones((NODES, 1)), TEAM, *PAIRS.T, directed=False), frames),
         (lambda: gv.Graph.from_edges(np.eye(NODES), TEAM, *PAIRS.T, directed=False), frames),
     ],
@@ -173,4 +173,4 @@ def test_a_model_with_features_refuses_a_graph_without(
     own = gv.split(trained(), 0.6, 0.1, unit="undirected-edge")
     model = gv.GAP(**EDGE, epochs=1, encoder_epochs=1).fit(own)
     with pytest.raises(GraphError, match="the graph has no features, and the model was trained on features"):
-        model.predict(asked(), accept_price=True)
+        model.predict(asked(), allow_spend=True)

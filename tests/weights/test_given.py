@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.errors import ConfigError, NotYetError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import blocks
-from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, UndirectedEdge, Unit
+from graphveil.data import Adjacency
+from graphveil.data.blocks import blocks
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord, UndirectedEdge, Unit
 from graphveil.release import NeighborSumData, Release, ReleasePlan
 from graphveil.release.counts.edge_counts import EdgeCountQuery
 from graphveil.release.keys import canonical
 from graphveil.release.plan import hops
 from graphveil.release.query import FLOAT32_EXACT
 from graphveil.release.rows import neighbor_sums, private_sums
-from graphveil.weights import GivenWeight
-from graphveil.weights.tables import WEIGHT_BITS
+from graphveil.release.weights import GivenWeight
+from graphveil.release.weights.tables import WEIGHT_BITS
 
 NODES, DIM, MOST = 5, 3, 2.5
 BY_UNIT = pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()], ids=lambda unit: unit.name)
@@ -81,7 +81,7 @@ def test_rows_are_weighted_sums_and_noise(unit: Unit) -> None:
     adjacency = edges(matrix, directed)
     vectors = torch.eye(NODES, DIM, dtype=torch.float64)
     plan = ReleasePlan(unit, hops(50.0, 1, DIM, unit, GivenWeight()), delta=1e-5)
-    rows = Release.open(plan, adjacency, budget=MemoryLedger()).ask(NeighborSumData(vectors))
+    rows = Release.open(plan, adjacency, budget=MemoryLedger()).answer(NeighborSumData(vectors))
     assert rows[1].tolist() == pytest.approx([1.0, 0.0, 0.5], abs=0.3)
     assert rows[1].tolist() == pytest.approx(exact(adjacency, vectors, unit)[1].tolist(), abs=0.3)
 
@@ -97,8 +97,8 @@ def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
     with pytest.raises(ConfigError, match="the graph's edges have none"):
         Release.open(given, adjacency.without_weights(), budget=budget)
     assert budget.entries == ()
-    with pytest.raises(NotYetError, match="node-owner"):
-        given.queries[0].event(NodeOwner())
+    with pytest.raises(NotImplementedGuaranteeError, match="node-record"):
+        given.queries[0].event(NodeRecord())
 
 
 def test_a_weight_and_its_bound_fix_the_noise() -> None:
@@ -106,5 +106,5 @@ def test_a_weight_and_its_bound_fix_the_noise() -> None:
     plan = ReleasePlan(unit, hops(0.5, 1, DIM, unit, GivenWeight()), delta=1e-5)
     one, two = (edges(np.triu(np.full((NODES, NODES), w), 1), False) for w in (1.0, 1.0001))
     left, right = (Release.open(plan, a, budget=MemoryLedger()) for a in (one, two))
-    assert left._promise == right._promise
-    assert left._promise["max_weight"] == canonical(MOST.hex())
+    assert left._public_commitment == right._public_commitment
+    assert left._public_commitment["max_weight"] == canonical(MOST.hex())

@@ -3,12 +3,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphveil.data import Adjacency
+from graphveil.data.blocks import blocks
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import blocks
-from graphveil.weights import DotWeight, HalfCos, Landmarks, SigmoidCos, Similarity, parse_weight
-from graphveil.weights import tables as _pairs
-from graphveil.weights.landmarks import _landmarks, _nearest
+from graphveil.release.weights import DotWeight, HalfCos, Landmarks, SigmoidCos, Similarity, parse_weight
+from graphveil.release.weights import tables as _pairs
+from graphveil.release.weights.landmarks import _landmarks, _nearest
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)

@@ -8,13 +8,19 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.errors import ConfigError, InputError, NeverError, NotYetError, ReleaseError
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges, blocks
-from graphveil.privacy import MemoryLedger, NodeOwner, NodePromise, UndirectedEdge
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, blocks
+from graphveil.errors import (
+    ConfigError,
+    InputError,
+    NotImplementedGuaranteeError,
+    ReleaseError,
+    UnsupportedGuaranteeError,
+)
+from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release, ReleasePlan
 from graphveil.release.plan import hops
-from graphveil.weights import (
+from graphveil.release.weights import (
     Attention,
     ClassAgree,
     DotWeight,
@@ -29,11 +35,10 @@ from graphveil.weights import (
     parse_weight,
     register_weight,
 )
-from graphveil.weights.compiled import tanh as _tanh
-from graphveil.weights.network import Network
-from graphveil.weights.overlaps import BitSets, ListSets
-from graphveil.weights.registry import _NAMED
-from graphveil.weights.tables import CELLS, FULL, Dots, Kinds, PairWeights
+from graphveil.release.weights.network import TANH_ONE, TANH_STEPS, NetworkWeights, integer_tanh
+from graphveil.release.weights.registry import _NAMED
+from graphveil.release.weights.set_overlap import BitSets, ListSets
+from graphveil.release.weights.tables import CELLS, FULL, CategoryWeights, DotProductWeights, PairWeights
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)
@@ -110,11 +115,11 @@ def test_attention_follows_its_formula(units: int, size: float) -> None:
 
 
 def test_the_tangent_is_odd_to_a_step_and_right_to_a_fortieth() -> None:
-    value = _tanh.values()[1:].astype(int)
-    x = np.arange(1 - (1 << 15), 1 << 15) / _tanh.STEPS
-    assert np.abs(value / _tanh.ONE - np.tanh(x)).max() < 0.027
+    value = integer_tanh()[1:].astype(int)
+    x = np.arange(1 - (1 << 15), 1 << 15) / TANH_STEPS
+    assert np.abs(value / TANH_ONE - np.tanh(x)).max() < 0.027
     assert np.abs(value + value[::-1]).max() <= 1 and value[len(value) // 2] == 0
-    assert np.abs(_tanh.values().astype(int)).max() <= _tanh.ONE
+    assert np.abs(integer_tanh().astype(int)).max() <= TANH_ONE
 
 
 @pytest.mark.parametrize(
@@ -132,7 +137,7 @@ def test_attention_takes_any_finite_network(a: float, b: float, w: float, c: flo
     keys = tuple(torch.tensor(part, dtype=torch.float64) for part in ([[a]] * 2, [[b]] * 2, [w], c))
     made = Attention().prepare(keys)  # type: ignore[arg-type]
     pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=True)
-    assert made.closed
+    assert made.is_valid
     assert abs(float(weights_of(made, pair)) / FULL - level) <= 0.02
 
 
@@ -171,7 +176,7 @@ def test_bounds_are_those_of_the_formula(weight: Similarity, bound: float) -> No
 # -- a weight of one's own ---------------------------------------------------------------------------------
 
 
-class Witness(DotWeight):
+class RecordingZeroNoise(DotWeight):
     """Notes what it is shown."""
 
     seen: list[tuple[int, ...]]
@@ -191,7 +196,7 @@ class Witness(DotWeight):
 
 @pytest.mark.parametrize("edges", [0, 1, 300, 900])
 def test_a_users_weight_is_shown_nothing_that_depends_on_the_edges(edges: int) -> None:
-    weight = Witness()
+    weight = RecordingZeroNoise()
     object.__setattr__(weight, "seen", [])
     rng = np.random.default_rng(edges)
     source, target = rng.integers(40, size=(2, edges))
@@ -199,39 +204,39 @@ def test_a_users_weight_is_shown_nothing_that_depends_on_the_edges(edges: int) -
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 2, 3, None, weight), delta=1e-5)
     release = Release.open(plan, graph, budget=MemoryLedger())
     for _ in plan.queries:
-        release.ask(NeighborSumData(torch.zeros(40, 3), torch.ones(40, 3)))
+        release.answer(NeighborSumData(torch.zeros(40, 3), torch.ones(40, 3)))
     assert weight.seen == [(4097,), (40, 3), (40, 3), (40, 3), (40, 3)]
 
 
 def test_a_weight_that_would_be_given_edges_is_refused() -> None:
-    class Neighbours(PairWeights):
-        tables, num_nodes, closed = (), 2, True
+    class Neighbors(PairWeights):
+        tables, num_nodes, is_valid = (), 2, True
 
-        def of(self, edges: Edges) -> Tensor:
+        def of(self, edges: EdgeBlock) -> Tensor:
             raise AssertionError("it was given edges")
 
     class ByDegree(HalfCos):
         def prepare(self, keys: Tensor) -> PairWeights:
-            return Neighbours()
+            return Neighbors()
 
     class FromDots(HalfCos):
         def prepare(self, keys: Tensor) -> PairWeights:
-            class Own(Dots):
-                def of(self, edges: Edges) -> Tensor:
+            class Own(DotProductWeights):
+                def of(self, edges: EdgeBlock) -> Tensor:
                     raise AssertionError("it was given edges")
 
             made = super().prepare(keys)
-            assert isinstance(made, Dots)
+            assert isinstance(made, DotProductWeights)
             return Own(made.phi, made.psi, made.levels)
 
     for weight in (ByDegree(), FromDots()):
-        with pytest.raises(NeverError, match="before an edge is read"):
-            ask(weight, torch.ones(2, 3))
+        with pytest.raises(UnsupportedGuaranteeError, match="before an edge is read"):
+            answer(weight, torch.ones(2, 3))
 
 
-def dots_of(levels: Tensor, *, steps: int = 1024, width: int = 16) -> Dots:
+def dots_of(levels: Tensor, *, steps: int = 1024, width: int = 16) -> DotProductWeights:
     rows = torch.full((2, 16), steps // 2, dtype=torch.int16)
-    return Dots(rows, rows[:, :width], levels)
+    return DotProductWeights(rows, rows[:, :width], levels)
 
 
 def network_of(
@@ -241,11 +246,11 @@ def network_of(
     offset: int = 0,
     shift: int = 0,
     levels: Tensor | None = None,
-) -> Network:
+) -> NetworkWeights:
     rows = torch.zeros(2, units, dtype=torch.int16)
     weights = torch.ones(1) if readout is None else readout
     table = torch.ones(CELLS) if levels is None else levels
-    return Network(rows, rows[:, :1].repeat(1, units), weights.to(torch.int16), offset, shift, table)
+    return NetworkWeights(rows, rows[:, :1].repeat(1, units), weights.to(torch.int16), offset, shift, table)
 
 
 OPEN = [
@@ -256,8 +261,8 @@ OPEN = [
     dots_of(torch.ones(CELLS - 1)),
     dots_of(torch.ones(CELLS), steps=1026),
     dots_of(torch.ones(CELLS), width=8),
-    Kinds(np.array([0, 2], dtype=np.uint8), torch.ones(2, 2)),
-    Kinds(np.array([0, 1], dtype=np.uint8), torch.ones(2, 3)),
+    CategoryWeights(np.array([0, 2], dtype=np.uint8), torch.ones(2, 2)),
+    CategoryWeights(np.array([0, 1], dtype=np.uint8), torch.ones(2, 3)),
     ListSets(sparse.csr_array(([5, 1], [0, 1], [0, 1, 2]), shape=(2, 2))),
     ListSets(sparse.csr_array(([1, 1], [0, 0], [0, 2, 2]), shape=(2, 2))),
     BitSets(torch.zeros(2, dtype=torch.int16)),
@@ -281,15 +286,15 @@ def test_tables_that_some_pair_would_leave_are_refused_whatever_the_edges(
         def prepare(self, keys: Tensor) -> PairWeights:
             return tables
 
-    with pytest.raises(NeverError, match="for every pair of nodes"):
-        ask(Open(), torch.ones(2, 3), edges)
+    with pytest.raises(UnsupportedGuaranteeError, match="for every pair of nodes"):
+        answer(Open(), torch.ones(2, 3), edges)
 
 
 def test_tables_at_their_limits_are_taken() -> None:
-    assert dots_of(torch.full((CELLS,), float(FULL))).closed
-    assert Kinds(np.array([0, 1], dtype=np.uint8), torch.full((2, 2), float(FULL))).closed
-    assert network_of().closed
-    assert HalfCos().prepare(torch.randn(50, 3, generator=torch.Generator().manual_seed(0))).closed
+    assert dots_of(torch.full((CELLS,), float(FULL))).is_valid
+    assert CategoryWeights(np.array([0, 1], dtype=np.uint8), torch.full((2, 2), float(FULL))).is_valid
+    assert network_of().is_valid
+    assert HalfCos().prepare(torch.randn(50, 3, generator=torch.Generator().manual_seed(0))).is_valid
 
 
 @pytest.mark.parametrize("edges", [[], [0]])
@@ -300,7 +305,7 @@ def test_maps_of_two_shapes_are_refused_whatever_the_edges(times: int, edges: li
             return rows.repeat(3 - min(2, times), times)
 
     with pytest.raises(InputError, match="one width"):
-        ask(Uneven(), torch.ones(2, 3), edges)
+        answer(Uneven(), torch.ones(2, 3), edges)
 
 
 @pytest.mark.parametrize(
@@ -339,21 +344,21 @@ def test_a_bound_that_is_too_small_stops_the_hop() -> None:
         bound = 0.5
 
     with pytest.raises(ConfigError, match="passes its bound"):
-        ask(Liar(), torch.ones(2, 3))
+        answer(Liar(), torch.ones(2, 3))
 
 
 # -- asking ------------------------------------------------------------------------------------------------
 
 
-def ask(weight: Similarity, keys: object, sources: list[int] | None = None) -> Tensor:
+def answer(weight: Similarity, keys: object, sources: list[int] | None = None) -> Tensor:
     ends = [0] if sources is None else sources
     pair = Adjacency.from_edges(ends, [1 - end for end in ends], num_nodes=2, directed=False)
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 3, None, weight), delta=1e-5)
-    return Release.open(plan, pair, budget=MemoryLedger()).ask(NeighborSumData(torch.zeros(2, 3), keys))
+    return Release.open(plan, pair, budget=MemoryLedger()).answer(NeighborSumData(torch.zeros(2, 3), keys))
 
 
 def test_keys_default_to_the_vectors() -> None:
-    assert ask(SigmoidCos(), None).shape == (2, 3)
+    assert answer(SigmoidCos(), None).shape == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -371,22 +376,22 @@ def test_keys_default_to_the_vectors() -> None:
 )
 def test_keys_that_do_not_fit_are_refused(weight: Similarity, keys: object, error: type[Exception]) -> None:
     with pytest.raises(error):
-        ask(weight, keys)
+        answer(weight, keys)
 
 
 def test_a_hop_without_a_similarity_takes_no_keys() -> None:
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 3), delta=1e-5)
     release = Release.open(plan, COMPLETE, budget=MemoryLedger())
     with pytest.raises(ReleaseError, match="no similarity"):
-        release.ask(NeighborSumData(torch.zeros(NODES, 3), torch.zeros(NODES, 3)))
+        release.answer(NeighborSumData(torch.zeros(NODES, 3), torch.zeros(NODES, 3)))
 
 
-@pytest.mark.parametrize("unit", [NodeOwner(), NodePromise(5)])
-def test_records_are_refused_because_their_rows_are_not_public(unit: NodeOwner | NodePromise) -> None:
+@pytest.mark.parametrize("unit", [NodeRecord(), NodeBoundedDegree(5)])
+def test_records_are_refused_because_their_rows_are_not_public(unit: NodeRecord | NodeBoundedDegree) -> None:
     (query,) = hops(1.0, 1, 3, None, HalfCos())
-    with pytest.raises(NotYetError, match="protect edges"):
+    with pytest.raises(NotImplementedGuaranteeError, match="protect edges"):
         query.event(unit)
-    with pytest.raises(NotYetError, match="protect edges"):
+    with pytest.raises(NotImplementedGuaranteeError, match="protect edges"):
         query.sensitivity(unit)
 
 
@@ -399,7 +404,7 @@ def test_a_description_names_the_weight_and_stays_what_it_was_without_one() -> N
 
 def test_the_grid_has_bits_for_vectors_and_for_weights() -> None:
     (query,) = hops(1.0, 1, 3, None, SigmoidCos())
-    assert (query.grid_bits, query.contribution_bits, query.finest) == (9, 14, 2.0**14)
+    assert (query.grid_bits, query.contribution_bits, query.contribution_steps) == (9, 14, 2.0**14)
     assert query.steps == pytest.approx(2**14 / query.similarity.bound)
     with pytest.raises(ConfigError):
         NeighborSumQuery(query.weights, (1.0,), 3, 20, SigmoidCos())
@@ -439,9 +444,9 @@ def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
 
 
 def test_a_users_weight_gets_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphveil.weights.registry._NAMED", dict(_NAMED))
-    register_weight("witness", Witness)
-    assert isinstance(parse_weight("witness"), Witness)
+    monkeypatch.setattr("graphveil.release.weights.registry._NAMED", dict(_NAMED))
+    register_weight("witness", RecordingZeroNoise)
+    assert isinstance(parse_weight("witness"), RecordingZeroNoise)
     for name in ("witness", "one", "sigmoid_cos", "no name"):
         with pytest.raises(ConfigError):
-            register_weight(name, Witness)
+            register_weight(name, RecordingZeroNoise)

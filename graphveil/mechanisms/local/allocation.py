@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphveil import _check
-from graphveil.errors import ConfigError, NeverError
+from graphveil._util import checks
+from graphveil.errors import ConfigError, UnsupportedGuaranteeError
 from graphveil.mechanisms._draws import Floats
 
 _ROUNDING = 1e-9  # how far the sum of weights may be off one
 
 
 @dataclass(frozen=True)
-class Split:
+class EvenAllocation:
     """Every feature gets epsilon / d. The variance of a coordinate grows like d^2."""
 
     def budgets(self, epsilon: float, dim: int) -> Floats:
@@ -23,13 +23,13 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampledAllocation:
     """``count`` features drawn uniformly without replacement get epsilon / count each, the others nothing.
 
     What is drawn does not depend on the features. ``count`` None means max(1, min(d, floor(epsilon / 2.5))),
     at which the variance is about smallest; it grows like d.
 
-    >>> Sample().size(6.0, 100), Sample(3).size(6.0, 2)
+    >>> SampledAllocation().size(6.0, 100), SampledAllocation(3).size(6.0, 2)
     (2, 2)
     """
 
@@ -38,7 +38,7 @@ class Sample:
     def __post_init__(self) -> None:
         """Check the count."""
         if self.count is not None:
-            _check.integer_at_least(1, count=self.count)
+            checks.integer_at_least(1, count=self.count)
 
     def size(self, epsilon: float, dim: int) -> int:
         """Return how many of ``dim`` features are sampled."""
@@ -48,7 +48,7 @@ class Sample:
 
 
 @dataclass(frozen=True, init=False)
-class Weights:
+class WeightedAllocation:
     """Feature i gets epsilon theta_i, where theta is public, >= 0 and adds up to one.
 
     Whether a theta fits is checked, never mended: a sum above one would spend more than the budget. And it
@@ -57,12 +57,12 @@ class Weights:
 
     Raises:
         ConfigError: a weight is negative or not finite, or the sum is not one.
-        NeverError: one theta per record.
+        UnsupportedGuaranteeError: one theta per record.
 
-    >>> Weights([0.5, 0.25])
+    >>> WeightedAllocation([0.5, 0.25])
     Traceback (most recent call last):
     graphveil.errors.ConfigError: theta adds up to 0.75 instead of 1, so a record would spend 0.75 times its \
-budget; take Weights.linear, which normalises public scores
+budget; take WeightedAllocation.linear, which normalizes public scores
     """
 
     theta: tuple[float, ...]
@@ -74,28 +74,28 @@ budget; take Weights.linear, which normalises public scores
         if abs(total - 1) > _ROUNDING:
             raise ConfigError(
                 f"theta adds up to {total:.6g} instead of 1, so a record would spend {total:.6g} times its "
-                "budget; take Weights.linear, which normalises public scores"
+                "budget; take WeightedAllocation.linear, which normalizes public scores"
             )
 
     @classmethod
-    def linear(cls, scores: Iterable[float]) -> "Weights":
+    def linear(cls, scores: Iterable[float]) -> "WeightedAllocation":
         """Return theta proportional to public scores."""
-        return cls._normalised(np.array(_vector("scores", scores)))
+        return cls._normalized(np.array(_vector("scores", scores)))
 
     @classmethod
-    def cube_root(cls, scores: Iterable[float]) -> "Weights":
+    def cube_root(cls, scores: Iterable[float]) -> "WeightedAllocation":
         """Return theta proportional to the cube roots of public scores w.
 
         For small budgets the variance of an unbiased estimate falls like 1/epsilon_i^2, and this is the
-        minimiser of sum w_i / epsilon_i^2 at a given sum of budgets: the least weighted squared error.
+        minimizer of sum w_i / epsilon_i^2 at a given sum of budgets: the least weighted squared error.
 
-        >>> Weights.cube_root([8.0, 1.0]).theta
+        >>> WeightedAllocation.cube_root([8.0, 1.0]).theta
         (0.6666666666666666, 0.3333333333333333)
         """
-        return cls._normalised(np.cbrt(_vector("scores", scores)))
+        return cls._normalized(np.cbrt(_vector("scores", scores)))
 
     @classmethod
-    def _normalised(cls, scores: Floats) -> "Weights":
+    def _normalized(cls, scores: Floats) -> "WeightedAllocation":
         if not scores.sum() > 0:
             raise ConfigError("all scores are zero, so there is nothing to weigh by; take Split()")
         return cls((scores / scores.sum()).tolist())
@@ -107,7 +107,7 @@ budget; take Weights.linear, which normalises public scores
         return np.array(self.theta) * (epsilon / max(1.0, math.fsum(self.theta)))
 
 
-Allocation = Split | Sample | Weights
+Allocation = EvenAllocation | SampledAllocation | WeightedAllocation
 
 
 def _vector(name: str, values: Iterable[float]) -> tuple[float, ...]:
@@ -116,7 +116,7 @@ def _vector(name: str, values: Iterable[float]) -> tuple[float, ...]:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name} must be a list of numbers, one per feature") from error
     if array.ndim == 2:
-        raise NeverError(
+        raise UnsupportedGuaranteeError(
             f"{name} has one row per record: weights that depend on a record answer about it, at a price "
             "above epsilon that has no bound once they are used to decode; compute them from public records"
         )

@@ -1,4 +1,4 @@
-"""A randomised bin for every feature: FeatureRR of HeteroRR, with and without debiasing."""
+"""A randomized bin for every feature: FeatureRR of HeteroRR, with and without debiasing."""
 
 import math
 from dataclasses import dataclass, field
@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._channel import MAX_OUTPUTS, Channel, Sampler
-from graphveil.mechanisms._draws import Draws, Floats, Integers, Place, Real, halves, round_up_or_down
+from graphveil.mechanisms._draws import Draws, ExtraWords, Floats, Integers, Real, halves, round_up_or_down
 from graphveil.mechanisms.distributions import StepDistribution
-from graphveil.mechanisms.local.allocation import Split, Weights
-from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+from graphveil.mechanisms.local.allocation import EvenAllocation, WeightedAllocation
+from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports, Single
 
 _NEAR = 20  # bins that are a twentieth of the range apart tell about the same
 
@@ -45,11 +45,11 @@ class Bins:
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.non_negative(epsilon=self.epsilon)
-        _check.integer_at_least(2, k=self.k)
-        _check.within(2, MAX_OUTPUTS, k=self.k)
-        _check.one_of(("ceil", "stochastic"), mode=self.mode)
-        _check.one_of(("naive", "unbiased"), decode=self.decode)
+        checks.non_negative(epsilon=self.epsilon)
+        checks.integer_at_least(2, k=self.k)
+        checks.within(2, MAX_OUTPUTS, k=self.k)
+        checks.one_of(("ceil", "stochastic"), mode=self.mode)
+        checks.one_of(("naive", "unbiased"), decode=self.decode)
         if self.decode == "unbiased" and self.epsilon == 0:
             raise ConfigError(
                 "a feature of weight 0 has no unbiased estimate; give it a weight, or decode='naive'"
@@ -76,8 +76,10 @@ class Bins:
     def channel(self) -> Channel:
         """The channel that samples are drawn from."""
         if self.epsilon == 0:  # uniform, up to what k leaves of 2^64, and the same for every input
-            return Channel((Channel.of(np.full((1, self.k), 1 / self.k), 1.0).counts[0],) * self.k)
-        return Channel.of(self.table, self.epsilon)
+            return Channel(
+                (Channel.from_probabilities(np.full((1, self.k), 1 / self.k), 1.0).counts[0],) * self.k
+            )
+        return Channel.from_probabilities(self.table, self.epsilon)
 
     @property
     def values(self) -> Floats:
@@ -145,7 +147,7 @@ class Bins:
         g = (1 + rho**2) * w
         g[1:] -= rho * w[:-1]
         g[:-1] -= rho * w[1:]
-        g[[0, -1]] -= rho**2 * w[[0, -1]]  # an end has one neighbour
+        g[[0, -1]] -= rho**2 * w[[0, -1]]  # an end has one neighbor
         unbiased: Floats = g / gap
         return unbiased
 
@@ -168,7 +170,7 @@ def best_bins(epsilon: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureRR(FeatureMechanism):
-    """Every feature is put into a bin, and the bin is randomised at epsilon_i = epsilon theta_i (HeteroRR).
+    """Every feature is put into a bin, and the bin is randomized at epsilon_i = epsilon theta_i (HeteroRR).
 
     A bin u comes out for t with probability rho_i^|u-t| / C_t, rho_i = e^(-epsilon_i/(k_i-1)): see
     :class:`Bins`, which has the law, the estimate and the variance of one feature.
@@ -185,7 +187,7 @@ class FeatureRR(FeatureMechanism):
         mode: ``"stochastic"`` rounds to a bin without bias, ``"ceil"`` is the paper's.
         decode: ``"unbiased"``, or ``"naive"``, the paper's: a bin is read as itself, which pulls estimates
             toward the middle. k=10, ``"ceil"``, ``"naive"`` reproduce the paper.
-        allocation: :class:`Split`, or :class:`Weights` from public scores.
+        allocation: :class:`EvenAllocation`, or :class:`WeightedAllocation` from public scores.
 
     Raises:
         ConfigError: a parameter is outside its range, or theta does not fit.
@@ -202,7 +204,7 @@ class FeatureRR(FeatureMechanism):
     k: int | Literal["auto"] = "auto"
     mode: Mode = "stochastic"
     decode: Decode = "unbiased"
-    allocation: Split | Weights = field(default=Split())
+    allocation: EvenAllocation | WeightedAllocation = field(default=EvenAllocation())
 
     @cached_property
     def features(self) -> tuple[Bins, ...]:
@@ -243,12 +245,12 @@ class FeatureRR(FeatureMechanism):
 
     def _check(self) -> None:
         if isinstance(self.k, str):
-            _check.one_of(("auto",), k=self.k)
+            checks.one_of(("auto",), k=self.k)
             if (self.mode, self.decode) != ("stochastic", "unbiased"):
                 raise ConfigError(
                     "k='auto' is for mode='stochastic', decode='unbiased'; give a number of bins"
                 )
-        if not isinstance(self.allocation, Split | Weights):
+        if not isinstance(self.allocation, EvenAllocation | WeightedAllocation):
             raise ConfigError("allocation must be Split() or Weights(theta); MultiBit samples features")
         if not math.isinf(self.epsilon):
             _ = self._sampler  # every feature's budget is one that its bins can have
@@ -275,20 +277,20 @@ class FeatureRR(FeatureMechanism):
         firsts = np.cumsum([0, *(law.k for law in self._laws)])[self._which]
         return numbers, None if len(self._laws) == 1 else firsts
 
-    def _empty(self, records: int) -> Reports:
-        return Reports(np.empty((records, self.dim), dtype=np.uint8))
+    def _empty(self, records: int) -> LDPReports:
+        return LDPReports(np.empty((records, self.dim), dtype=np.uint8))
 
-    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: LDPReports) -> None:
         low, high = halves(stream.words(rows, words_per_row=self.dim))
         if self.mode == "stochastic":
             inputs = round_up_or_down(z * (self._sizes - 1), low)
         else:
             inputs = np.ceil(z * self._sizes).astype(np.int64) - 1
             np.maximum(inputs, 0, out=inputs)
-        place = Place(stream, rows, self.dim)
-        out.values[:] = self._sampler.cross(inputs, high, place, self._starts)
+        place = ExtraWords(stream, rows, self.dim)
+        out.values[:] = self._sampler.sample_outputs(inputs, high, place, self._starts)
 
-    def _told(self, reports: Reports, out: Single) -> None:
+    def _reported_values(self, reports: LDPReports, out: Single) -> None:
         numbers, firsts = self._numbers
         which = reports.values if firsts is None else reports.values + firsts
         np.take(numbers, which, out=out, mode="clip")  # in range; mode "raise" would buffer the output

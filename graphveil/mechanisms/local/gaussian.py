@@ -6,19 +6,19 @@ from functools import cached_property
 
 import numpy as np
 
-from graphveil import _check
-from graphveil._random import RowStream
-from graphveil._typed import checked
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import Draws, Floats, Integers, Real
 from graphveil.mechanisms._exact import MAX_SIGMA
 from graphveil.mechanisms.additive import DiscreteGaussian
-from graphveil.mechanisms.claim import REAL_VALUED, Claim, check_budget
-from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
+from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports, Single
 from graphveil.privacy.calibration import check_proved_delta, require_delta
 from graphveil.privacy.gaussian import mu_of
 
-_MOST_STEPS = 1 << 20
+_MAX_STEPS = 1 << 20
 _PROVED_MU, _PROVED_DELTA, _PROVED_STEPS = 4.0, 1e-12, 128  # docs/guarantees.md, section 6: proposition 9
 
 
@@ -44,7 +44,7 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
 
 def _check_delta(delta: float) -> None:
     """Require a delta above 0 for which the guarantee is proved."""
-    _check.non_negative(delta=delta)
+    checks.non_negative(delta=delta)
     require_delta(delta, "the Gaussian mechanism")
     check_proved_delta(delta)
 
@@ -78,13 +78,13 @@ class AnalyticGaussian(FeatureMechanism):
     delta: float = 1e-10
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> LocalDPClaim:
         """The guarantee of a record's LDP report; delta is part of it."""
         base = super().claim
         if math.isinf(self.epsilon):
             return base
         deviations = base.deviations if self._proved else (*base.deviations, REAL_VALUED)
-        return Claim(self.epsilon, self.delta, deviations)
+        return LocalDPClaim(self.epsilon, self.delta, deviations)
 
     @property
     def sigma(self) -> float:
@@ -93,10 +93,10 @@ class AnalyticGaussian(FeatureMechanism):
 
     @cached_property
     def _noise(self) -> DiscreteGaussian:
-        return DiscreteGaussian(self._wanted * self._steps)
+        return DiscreteGaussian(self._target_sigma * self._steps)
 
     @cached_property
-    def _wanted(self) -> float:
+    def _target_sigma(self) -> float:
         # Not analytic_sigma, which would reject the smallest delta once its thousandth is set aside.
         return (
             0.0 if math.isinf(self.epsilon) else math.sqrt(self.dim) / mu_of(self.epsilon, self.delta / 1.001)
@@ -105,32 +105,32 @@ class AnalyticGaussian(FeatureMechanism):
     @cached_property
     def _steps(self) -> int:
         """How many grid steps a feature's range has: as many as the exact sampler's largest sigma allows."""
-        room = MAX_SIGMA / self._wanted
-        return min(_MOST_STEPS, 1 << max(0, math.floor(math.log2(room)))) if room > 1 else 1
+        room = MAX_SIGMA / self._target_sigma
+        return min(_MAX_STEPS, 1 << max(0, math.floor(math.log2(room)))) if room > 1 else 1
 
     @property
     def _proved(self) -> bool:
-        small = math.sqrt(self.dim) <= _PROVED_MU * self._wanted and self.delta >= _PROVED_DELTA
+        small = math.sqrt(self.dim) <= _PROVED_MU * self._target_sigma and self.delta >= _PROVED_DELTA
         return small and self._noise.sigma >= _PROVED_STEPS
 
     def _check(self) -> None:
         _check_delta(self.delta)
-        if not math.isinf(self.epsilon) and self._wanted > MAX_SIGMA:
+        if not math.isinf(self.epsilon) and self._target_sigma > MAX_SIGMA:
             raise ConfigError(
                 f"epsilon={self.epsilon:g} over {self.dim} features needs more noise than the exact sampler "
                 "draws; take a larger epsilon or fewer features"
             )
 
-    def _empty(self, records: int) -> Reports:
-        return Reports(np.empty((records, self.dim)))
+    def _empty(self, records: int) -> LDPReports:
+        return LDPReports(np.empty((records, self.dim)))
 
-    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: LDPReports) -> None:
         if not isinstance(stream, RowStream):
             raise ConfigError("Gaussian noise needs the keyed stream of a LocalNoise")
         steps = np.rint(z * float(self._steps)) + self._noise.draw(stream, rows, self.dim)
         out.values[:] = steps / self._steps
 
-    def _told(self, reports: Reports, out: Single) -> None:
+    def _reported_values(self, reports: LDPReports, out: Single) -> None:
         out[:] = reports.values
 
     def _variance(self, z: Floats) -> Floats:

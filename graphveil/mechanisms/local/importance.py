@@ -1,7 +1,7 @@
 """Public weights for features: how much each matters to a model, and how much of what is sensitive it tells.
 
 Scores come from public records, so weights cost nothing. Weights that are computed from the record that
-they randomise are another mechanism: see ``record_rr.py``.
+they randomize are another mechanism: see ``record_rr.py``.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil.errors import ConfigError, MissingDependencyError, NeverError
+from graphveil._util import checks
+from graphveil.errors import ConfigError, MissingDependencyError, UnsupportedGuaranteeError
 from graphveil.mechanisms._draws import Floats, Integers
-from graphveil.mechanisms.local.allocation import Weights
+from graphveil.mechanisms.local.allocation import WeightedAllocation
 
 Predict = Callable[[Floats], npt.ArrayLike]
 _LEAST = 1e-12  # of a probability, so that a wrong certainty costs much but not everything
@@ -39,7 +39,7 @@ def shares(values: npt.ArrayLike) -> Floats:
 
 
 def combined(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, gamma: float) -> Floats:
-    """Return theta before normalisation, row by row: equation 7 of HeteroRR.
+    """Return theta before normalization, row by row: equation 7 of HeteroRR.
 
         gamma alpha_i + (1 - gamma) (beta_min + beta_max - beta_i),
 
@@ -49,7 +49,7 @@ def combined(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, gamma: float
     >>> combined([[0.5, 0.5]], [[0.9, 0.1]], 0.5).tolist()
     [[0.3, 0.7]]
     """
-    _check.within(0, 1, gamma=gamma)
+    checks.within(0, 1, gamma=gamma)
     alpha, beta = shares(importance), shares(sensitivity)
     if alpha.shape[1] != beta.shape[1]:
         raise ConfigError(
@@ -67,21 +67,21 @@ def public_weights(
     public_records: bool,
     gamma: float = 0.5,
     allocation: Literal["linear", "cube_root"] = "linear",
-) -> Weights:
+) -> WeightedAllocation:
     """Return one theta for all records from the scores of public ones, for :class:`FeatureRR`.
 
-    The shares of the records are averaged, combined by :func:`combined`, and normalised.
+    The shares of the records are averaged, combined by :func:`combined`, and normalized.
 
     Args:
         importance: SHAP values, or other scores of size, (records, dim) or (dim,).
         sensitivity: z - zhat, in the same shape; without it the importance alone decides.
         public_records: your word that the scores were computed from public records only.
         gamma: between 0, sensitivity alone, and 1, importance alone.
-        allocation: ``"linear"`` as in the paper, or ``"cube_root"``, which minimises the squared error of
+        allocation: ``"linear"`` as in the paper, or ``"cube_root"``, which minimizes the squared error of
             unbiased estimates, weighted by the combined scores.
 
     Raises:
-        NeverError: the records are not public: theta would depend on them.
+        UnsupportedGuaranteeError: the records are not public: theta would depend on them.
         ConfigError: scores are not finite or do not go together, or gamma lies outside [0, 1].
 
     >>> public_weights([[0.5, 0.5]], [[0.9, 0.1]], public_records=True).theta
@@ -90,15 +90,17 @@ def public_weights(
     (0.6666666666666667, 0.33333333333333337)
     """
     if public_records is not True:
-        raise NeverError(
+        raise UnsupportedGuaranteeError(
             "weights computed from private records depend on them, beyond what epsilon bounds; compute "
             "scores from public records and say public_records=True, or take Split()"
         )
-    _check.one_of(("linear", "cube_root"), allocation=allocation)
+    checks.one_of(("linear", "cube_root"), allocation=allocation)
     alpha = shares(importance).mean(axis=0)
     beta = alpha if sensitivity is None else shares(sensitivity).mean(axis=0)
     scores = combined(alpha, beta, 1.0 if sensitivity is None else gamma)[0]
-    return Weights.linear(scores) if allocation == "linear" else Weights.cube_root(scores)
+    return (
+        WeightedAllocation.linear(scores) if allocation == "linear" else WeightedAllocation.cube_root(scores)
+    )
 
 
 def permutation_importance(
@@ -122,7 +124,7 @@ def permutation_importance(
     >>> bool(scores[0] > 0.5), float(scores[1])
     (True, 0.0)
     """
-    _check.integer_at_least(1, repeats=repeats)
+    checks.integer_at_least(1, repeats=repeats)
     x = _matrix("x", x)
     base, scores, other = _cross_entropy(predict(x), labels), np.zeros(x.shape[1]), x.copy()
     for feature in range(x.shape[1]):

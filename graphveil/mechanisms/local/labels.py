@@ -1,4 +1,4 @@
-"""What mechanisms for a label have in common, and randomised response."""
+"""What mechanisms for a label have in common, and randomized response."""
 
 import math
 from abc import ABC, abstractmethod
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import GraphError
-from graphveil.mechanisms._draws import Draws, Floats, Integers, Words, below, row_blocks
-from graphveil.mechanisms.claim import Claim, check_budget
+from graphveil.mechanisms._draws import Draws, Floats, Integers, Words, row_blocks, uniform_below
+from graphveil.mechanisms.claim import LocalDPClaim, check_budget
 from graphveil.mechanisms.local.features import distinct_rows
 
 MISSING = -1  # a record without a label
@@ -43,13 +43,13 @@ class LabelMechanism(ABC):
     def __post_init__(self) -> None:
         """Check every field."""
         check_budget(epsilon=self.epsilon)
-        _check.integer_at_least(2, classes=self.classes)
-        _check.within(2, MAX_CLASSES, classes=self.classes)
+        checks.integer_at_least(2, classes=self.classes)
+        checks.within(2, MAX_CLASSES, classes=self.classes)
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> LocalDPClaim:
         """The guarantee of a record's label."""
-        return Claim(self.epsilon)
+        return LocalDPClaim(self.epsilon)
 
     @property
     @abstractmethod
@@ -80,8 +80,8 @@ class LabelMechanism(ABC):
     @property
     def information(self) -> float:
         """What is said tells so many nats about a label of which each class is equally likely."""
-        told = zip((self.keep, 1 - self.keep), self.ratios(), strict=True)
-        return sum(share * math.log(ratio) for share, ratio in told if ratio)
+        outcomes = zip((self.keep, 1 - self.keep), self.ratios(), strict=True)
+        return sum(share * math.log(ratio) for share, ratio in outcomes if ratio)
 
     def keep_with(self, missing: float) -> float:
         """Return (1 - m) p + m k/c: how often a record says its class if a share m has none to say."""
@@ -103,16 +103,18 @@ class LabelMechanism(ABC):
     def transition_with(self, missing: float) -> Floats:
         """Return (1 - m) T + m k/c 1 1^T: what is said for y if a share m of the labels is missing.
 
-        It is how a label of class y would have to be randomised for what all records say, if those without a
+        It is how a label of class y would have to be randomized for what all records say, if those without a
         label were like the others. Both have the same form, so m cannot be told from what is said alone: of
         shares f of the classes one sees k/c + (1 - m)(p - q)(f - 1/c). It has to be known.
 
         >>> LabelRR(epsilon=float("inf"), classes=2).transition_with(0.2).tolist()
         [[0.9, 0.1], [0.1, 0.9]]
         """
-        _check.within(0, 1, missing=missing)
-        said = (1 - missing) * self.change + missing * self.blind
-        return np.full((self.classes, self.classes), said) + (1 - missing) * self.gap * np.eye(self.classes)
+        checks.within(0, 1, missing=missing)
+        reported = (1 - missing) * self.change + missing * self.blind
+        return np.full((self.classes, self.classes), reported) + (1 - missing) * self.gap * np.eye(
+            self.classes
+        )
 
     def perturb(self, labels: Integers, *, stream: Draws, rows: Integers | None = None) -> Integers:
         """Return what records say, in the shape that the class documents.
@@ -129,45 +131,47 @@ class LabelMechanism(ABC):
         """
         labels = self.checked(labels, missing=True)
         rows = distinct_rows(rows, len(labels))
-        said = self._as_they_are(labels)
+        reported = self._as_they_are(labels)
         if math.isinf(self.epsilon):
-            return said
-        stream.serve(rows)
+            return reported
+        stream.reserve_rows(rows)
         count, width = self._words_and_width
         for part in row_blocks(len(labels), width):
-            said[part] = self._said(labels[part], stream.words(rows[part], words_per_row=count), rows[part])
-        return said
+            reported[part] = self._randomize(
+                labels[part], stream.words(rows[part], words_per_row=count), rows[part]
+            )
+        return reported
 
-    def silent(self, records: int) -> Integers:
+    def missing_reports(self, records: int) -> Integers:
         """Return what stands for records that were not asked: -1 everywhere."""
         return self._as_they_are(np.full(records, MISSING))
 
-    def members(self, said: Integers) -> npt.NDArray[np.bool_]:
+    def members(self, reported: Integers) -> npt.NDArray[np.bool_]:
         """Return which classes records said, (records, c); of one that said nothing (-1), none.
 
         >>> LabelRR(epsilon=1.0, classes=3).members(np.array([2, -1])).astype(int).tolist()
         [[0, 0, 1], [0, 0, 0]]
         """
-        rows = said.reshape(len(said), -1)
-        found = np.zeros((len(said), self.classes + 1), dtype=bool)
-        found[np.arange(len(said))[:, None], rows] = True  # -1 is the spare last column
+        rows = reported.reshape(len(reported), -1)
+        found = np.zeros((len(reported), self.classes + 1), dtype=bool)
+        found[np.arange(len(reported))[:, None], rows] = True  # -1 is the spare last column
         return found[:, :-1]
 
-    def frequencies(self, said: Integers) -> Floats:
+    def frequencies(self, reported: Integers) -> Floats:
         """Return unbiased estimates of the share of each class, from what was said; some may be negative.
 
         >>> LabelRR(epsilon=float("inf"), classes=2).frequencies(np.array([0, 1, 1, 1]))
         array([0.25, 0.75])
         """
-        said = self.checked_said(said)
-        shares = np.bincount(said[said >= 0], minlength=self.classes) / max(1, len(said))
+        reported = self.checked_reports(reported)
+        shares = np.bincount(reported[reported >= 0], minlength=self.classes) / max(1, len(reported))
         return (shares - self.change) / self.gap
 
     def frequency_variance(self, frequencies: Floats, records: int) -> Floats:
         """Return r (1 - r) / (n (p-q)^2), r = q + (p-q) f: the variances for independent labels."""
-        _check.integer_at_least(1, records=records)
-        said = self.change + self.gap * frequencies
-        return said * (1 - said) / (records * self.gap**2)
+        checks.integer_at_least(1, records=records)
+        reported = self.change + self.gap * frequencies
+        return reported * (1 - reported) / (records * self.gap**2)
 
     def checked(self, labels: npt.ArrayLike, *, missing: bool = False) -> Integers:
         """Return labels as int64, of which some may be missing if it is said so.
@@ -178,7 +182,7 @@ class LabelMechanism(ABC):
         return self._classes(labels, 1, "(records,)", missing=missing)
 
     @abstractmethod
-    def checked_said(self, said: npt.ArrayLike) -> Integers:
+    def checked_reports(self, reported: npt.ArrayLike) -> Integers:
         """Return what records said as int64.
 
         Raises:
@@ -198,15 +202,15 @@ class LabelMechanism(ABC):
 
     @abstractmethod
     def _as_they_are(self, labels: Integers) -> Integers:
-        """Return what records say if nothing is randomised."""
+        """Return what records say if nothing is randomized."""
 
     @property
     @abstractmethod
     def _words_and_width(self) -> tuple[int, int]:
-        """How many random words a record takes, and how many numbers it needs while it is randomised."""
+        """How many random words a record takes, and how many numbers it needs while it is randomized."""
 
     @abstractmethod
-    def _said(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+    def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
         """Return what records say, of which some have no label, from a row of words each.
 
         Their numbers are for what is chosen in public about each.
@@ -270,9 +274,9 @@ class LabelRR(LabelMechanism):
         """T^-1 = (I - q 1 1^T) / (p - q)."""
         return (np.eye(self.classes) - self.change) / self.gap
 
-    def checked_said(self, said: npt.ArrayLike) -> Integers:
+    def checked_reports(self, reported: npt.ArrayLike) -> Integers:
         """Return what records said, a class each."""
-        return self.checked(said)
+        return self.checked(reported)
 
     def _as_they_are(self, labels: Integers) -> Integers:
         return labels.copy()
@@ -281,10 +285,10 @@ class LabelRR(LabelMechanism):
     def _words_and_width(self) -> tuple[int, int]:
         return 1, 1
 
-    def _said(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+    def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
         words = words[:, 0]
-        told = (labels + self._shifts(words)) % self.classes
-        return np.where(labels == MISSING, below(words, self.classes), told)
+        outcomes = (labels + self._shifts(words)) % self.classes
+        return np.where(labels == MISSING, uniform_below(words, self.classes), outcomes)
 
     def _shifts(self, words: Words) -> Integers:
         _, change = self.counts

@@ -18,17 +18,17 @@ _DIGITS = 9  # of information: numbers of groups that differ in less are as good
 
 @dataclass(frozen=True, kw_only=True)
 class LocalHashing(LabelMechanism):
-    """Say which of g public groups the label's class is in, by randomised response (Wang et al. 2017, OLH).
+    """Say which of g public groups the label's class is in, by randomized response (Wang et al. 2017, OLH).
 
     A public hash deals the c classes into g groups of c/g, rounded down or up, for each record anew. Its own
     group is said with probability p, each other one with q, and stands for all classes in it:
 
         p = e^epsilon / (e^epsilon + g - 1),   q = 1 / (e^epsilon + g - 1).
 
-    g is the number that tells most, 3 for 7 classes at epsilon 1; for g = c it is randomised response. The
+    g is the number that tells most, 3 for 7 classes at epsilon 1; for g = c it is randomized response. The
     paper's person draws the hash and sends it along. Here it follows from what is public about the record, so
     whoever lies chooses one of g groups and not which classes stand together: against one class a lie weighs
-    as much as (e^epsilon + g - 1)/(e^epsilon - 1) honest answers, 2.7 instead of the 5.1 of randomised
+    as much as (e^epsilon + g - 1)/(e^epsilon - 1) honest answers, 2.7 instead of the 5.1 of randomized
     response (docs/attacks.md, "False clients"; Cheu, Smith, Ullman 2021).
 
     A record without a label says each group with probability 1/g, so that who has one is not told either.
@@ -112,7 +112,7 @@ class LocalHashing(LabelMechanism):
         """Return the groups of records that are known by their numbers, as :meth:`perturb` takes them."""
         return self.hashes([b"graphveil-row/1\0%d" % row for row in rows.tolist()])
 
-    def perturb_hashed(
+    def perturb_with_hashes(
         self, labels: Integers, hashes: Integers, *, stream: Draws, rows: Integers | None = None
     ) -> Integers:
         """Return what records say, by hashes that somebody else has chosen.
@@ -136,33 +136,33 @@ class LocalHashing(LabelMechanism):
         if math.isinf(self.epsilon):
             return self._as_they_are(labels)
         own = self._own_groups(hashes, labels)
-        return self.said_by(hashes, self.among_groups.perturb(own, stream=stream, rows=rows))
+        return self.classes_of_groups(hashes, self.among_groups.perturb(own, stream=stream, rows=rows))
 
-    def said_by(self, hashes: Integers, groups: Integers) -> Integers:
+    def classes_of_groups(self, hashes: Integers, groups: Integers) -> Integers:
         """Return what records say who say one group each: its classes, in the shape of :meth:`perturb`."""
         inside = hashes == groups[:, None]
         order = np.argsort(~inside, axis=1, kind="stable")[:, : self.size]
         return np.where(np.take_along_axis(inside, order, axis=1), order, MISSING)
 
-    def groups_of(self, hashes: Integers, said: Integers) -> Integers:
+    def groups_of(self, hashes: Integers, reported: Integers) -> Integers:
         """Return the group that each record said, (records,).
 
         Raises:
             GraphError: the shape is wrong, or somebody said what no record can.
         """
-        said = self.checked_said(said)
-        found = np.take_along_axis(hashes, said[:, :1], axis=1)[:, 0]
-        if not np.array_equal(self.said_by(hashes, found), said):
+        reported = self.checked_reports(reported)
+        found = np.take_along_axis(hashes, reported[:, :1], axis=1)[:, 0]
+        if not np.array_equal(self.classes_of_groups(hashes, found), reported):
             raise GraphError("a record says the classes of one group of its hash, and no others")
         return found
 
-    def checked_said(self, said: npt.ArrayLike) -> Integers:
+    def checked_reports(self, reported: npt.ArrayLike) -> Integers:
         """Return what records said: the classes of a group, ascending, and -1 after those of a smaller one.
 
         Raises:
             GraphError: the shape is wrong, or somebody said what no record can.
         """
-        found = self._classes(said, 2, f"(records, {self.size})", missing=True)
+        found = self._classes(reported, 2, f"(records, {self.size})", missing=True)
         least = self.classes // self.groups
         rising = np.where(found == MISSING, self.classes, found)  # what is left out comes last
         if (
@@ -188,9 +188,9 @@ class LocalHashing(LabelMechanism):
         return np.arange(self.classes) % self.groups
 
     def _as_they_are(self, labels: Integers) -> Integers:
-        said = np.full((len(labels), self.size), MISSING)
-        said[:, 0] = labels
-        return said
+        reported = np.full((len(labels), self.size), MISSING)
+        reported[:, 0] = labels
+        return reported
 
     def _own_groups(self, hashes: Integers, labels: Integers) -> Integers:
         return np.where(labels == MISSING, MISSING, hashes[np.arange(len(labels)), labels])
@@ -199,9 +199,11 @@ class LocalHashing(LabelMechanism):
     def _words_and_width(self) -> tuple[int, int]:
         return 1, self.classes
 
-    def _said(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+    def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
         hashes = self.hashes_of_rows(rows)
-        return self.said_by(hashes, self.among_groups._said(self._own_groups(hashes, labels), words, rows))
+        return self.classes_of_groups(
+            hashes, self.among_groups._randomize(self._own_groups(hashes, labels), words, rows)
+        )
 
 
 def _words(keys: Sequence[bytes], count: int) -> Words:
@@ -214,9 +216,11 @@ def _information(epsilon: float, classes: int, groups: Integers) -> Floats:
     keep = 1 / (1 + (groups - 1) * math.exp(-epsilon))
     change = keep * math.exp(-epsilon)
     small, larger = classes // groups, classes % groups  # so many groups have a class more
-    heard = [(share / classes) * (keep - change) + change for share in (small, small + 1)]
-    told = (groups - larger) * _entropy(heard[0]) + larger * _entropy(heard[1])
-    return np.asarray(told - _entropy(keep) - (groups - 1) * _entropy(change))
+    keep_probabilities = [(share / classes) * (keep - change) + change for share in (small, small + 1)]
+    conditional_entropy = (groups - larger) * _entropy(keep_probabilities[0]) + larger * _entropy(
+        keep_probabilities[1]
+    )
+    return np.asarray(conditional_entropy - _entropy(keep) - (groups - 1) * _entropy(change))
 
 
 def _entropy(chance: Floats) -> Floats:

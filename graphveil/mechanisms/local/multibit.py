@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import (
     Draws,
+    ExtraWords,
     Floats,
     Integers,
-    Place,
     Real,
     Words,
     halves,
@@ -23,17 +23,17 @@ from graphveil.mechanisms._draws import (
     subsets,
 )
 from graphveil.mechanisms.claim import coth
-from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single, distinct_rows
+from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports, Single, distinct_rows
 from graphveil.mechanisms.scalar.duchi import Duchi
 
 _PAPER = 2.18  # LPGNN's divisor
-_BEST = 2.17731898  # the root of sinh y = 2 y, which minimises y coth(y/2)^2
+_BEST = 2.17731898  # the root of sinh y = 2 y, which minimizes y coth(y/2)^2
 _CHOICES = ("best", "floor", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiBit(FeatureMechanism):
-    """m features, drawn blindly, tell one randomised bit each (Sajadmanesh, Gatica-Perez, CCS 2021).
+    """m features, drawn blindly, tell one randomized bit each (Sajadmanesh, Gatica-Perez, CCS 2021).
 
         Pr[bit_i = 1] = 1/(e^(epsilon/m) + 1) + z_i (e^(epsilon/m) - 1)/(e^(epsilon/m) + 1),
         x'_i = (alpha + beta)/2 +- d (beta - alpha)/(2 m) coth(epsilon/(2m)), without +- for the others,
@@ -105,23 +105,23 @@ class MultiBit(FeatureMechanism):
 
     def _check(self) -> None:
         if isinstance(self.m, str):
-            _check.one_of(_CHOICES, m=self.m)
+            checks.one_of(_CHOICES, m=self.m)
             return
-        _check.integer_at_least(1, m=self.m)
+        checks.integer_at_least(1, m=self.m)
         if self.m > self.dim:
             raise ConfigError(f"m={self.m} of dim={self.dim} features cannot be sampled; take m='all'")
 
     def _clipped(self, m: int) -> int:
         return max(1, min(self.dim, m))
 
-    def _empty(self, records: int) -> Reports:
+    def _empty(self, records: int) -> LDPReports:
         shape = (records, self.samples)
         indices = None if self.samples == self.dim else np.empty(shape, dtype=np.int32)
-        return Reports(np.empty(shape, dtype=np.uint8), indices)
+        return LDPReports(np.empty(shape, dtype=np.uint8), indices)
 
-    def perturb_chosen(
+    def perturb_features(
         self, x: Real, chosen: npt.NDArray[np.int32] | None, *, stream: Draws, rows: Integers | None = None
-    ) -> Reports:
+    ) -> LDPReports:
         """Return the reports of records on features that somebody else has chosen.
 
         The guarantee is that of :meth:`perturb`, since it holds whatever the features are that are told
@@ -142,32 +142,32 @@ class MultiBit(FeatureMechanism):
         rows = distinct_rows(rows, len(x))
         if math.isinf(self.epsilon):
             return self.perturb(x, stream=stream, rows=rows)
-        reports = Reports(self._empty(len(x)).values, chosen)
+        reports = LDPReports(self._empty(len(x)).values, chosen)
         self._check_reports(reports)
         if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < self.dim):
             raise ConfigError(f"a chosen feature is none of the {self.dim}, which are numbered from 0")
-        stream.serve(rows)
+        stream.reserve_rows(rows)
         for part in row_blocks(len(x), self.dim):
             z, own = self.bounds.unit(x[part]), reports.part(part)
             words = stream.words(rows[part], words_per_row=self.samples)
-            self._bits(z, words, Place(stream, rows[part], self.samples), own)
+            self._bits(z, words, ExtraWords(stream, rows[part], self.samples), own)
         return reports
 
-    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: LDPReports) -> None:
         m = self.samples
         words = stream.words(rows, words_per_row=2 * m)
         if out.indices is not None:
             out.indices[:] = subsets(words[:, :m], self.dim)
-        self._bits(z, words[:, m:], Place(stream, rows, m), out)
+        self._bits(z, words[:, m:], ExtraWords(stream, rows, m), out)
 
-    def _bits(self, z: Real, words: Words, place: Place, out: Reports) -> None:
+    def _bits(self, z: Real, words: Words, place: ExtraWords, out: LDPReports) -> None:
         """Fill the bits of the features that reports are about."""
         if out.indices is not None:
             z = np.take_along_axis(z, out.indices, axis=1)
         low, high = halves(words)
-        out.values[:] = self.bit.sampler.cross(round_up_or_down(z, low), high, place)
+        out.values[:] = self.bit.sampler.sample_outputs(round_up_or_down(z, low), high, place)
 
-    def _told(self, reports: Reports, out: Single) -> None:
+    def _reported_values(self, reports: LDPReports, out: Single) -> None:
         out[:] = np.array([0.5 - self.scale, 0.5 + self.scale], dtype=np.float32)[reports.values]
 
     def _variance(self, z: Floats) -> Floats:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from graphveil._random import KEY_BYTES, RowStream
+from graphveil._util.random import KEY_BYTES, RowStream
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms._draws import Integers, Words
 
@@ -17,7 +17,7 @@ REPRODUCIBLE = "the noise is reproducible from a seed"
 _NONE: Integers = np.empty((0, 2), dtype=np.int64)
 
 
-class _Once:
+class _SingleProcessSecret:
     """A secret that belongs to one object of one process: it is neither copied, nor pickled, nor forked.
 
     Two holders of one key draw the same noise, and equal noise on two sets of records cancels: the difference
@@ -44,15 +44,15 @@ class _Once:
         )
 
 
-class LocalStream(_Once, RowStream):
+class LocalStream(_SingleProcessSecret, RowStream):
     """The words of one purpose: every row serves one record, once.
 
     Rows are remembered as ranges, so consecutive blocks of records cost two numbers together.
 
     >>> stream = LocalNoise(unsafe_noise_seed=3).stream("features")
-    >>> stream.serve(np.arange(4)), stream.serve(np.array([7, 4]))
+    >>> stream.reserve_rows(np.arange(4)), stream.reserve_rows(np.array([7, 4]))
     (None, None)
-    >>> stream.serve(np.array([9, 7]))
+    >>> stream.reserve_rows(np.array([9, 7]))
     Traceback (most recent call last):
     graphveil.errors.ReleaseError: a record's noise was used before, and equal noise on two tells \
 their difference; give records other numbers (rows=), or make a new LocalNoise for a new release
@@ -60,12 +60,12 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
 
     def __init__(self, key: bytes) -> None:
         """Take a key of 32 bytes, which nothing else may use."""
-        _Once.__init__(self)
+        _SingleProcessSecret.__init__(self)
         RowStream.__init__(self, key)
         self._lock = threading.Lock()
-        self._served = _NONE  # disjoint ranges of rows, first and last, ascending
+        self._reserved = _NONE  # disjoint ranges of rows, first and last, ascending
 
-    def serve(self, rows: Integers) -> None:
+    def reserve_rows(self, rows: Integers) -> None:
         """Reserve the noise of rows, which must be different numbers.
 
         Raises:
@@ -74,12 +74,12 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
         self._check_process()
         new = _ranges(np.sort(rows))
         with self._lock:  # two threads must not both be the first
-            if _overlap(self._served, new):
+            if _overlap(self._reserved, new):
                 raise ReleaseError(
                     "a record's noise was used before, and equal noise on two tells their difference; "
                     "give records other numbers (rows=), or make a new LocalNoise for a new release"
                 )
-            self._served = _joined(np.concatenate([self._served, new]))
+            self._reserved = _joined(np.concatenate([self._reserved, new]))
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first ``words_per_row`` words of each row, shape (rows, words)."""
@@ -92,7 +92,7 @@ their difference; give records other numbers (rows=), or make a new LocalNoise f
         return super().blocks(rows, offsets)
 
 
-class LocalNoise(_Once):
+class LocalNoise(_SingleProcessSecret):
     """The randomness of one release of perturbed records, for experiments that hold the raw data.
 
     Each purpose (features, training labels, ...) has a stream of its own, handed out once: records that are

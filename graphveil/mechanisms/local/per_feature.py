@@ -6,11 +6,16 @@ from functools import cached_property
 
 import numpy as np
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
-from graphveil.mechanisms._draws import Draws, Floats, Integers, Place, Real, subsets
-from graphveil.mechanisms.local.allocation import Allocation, Sample, Split, Weights
-from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+from graphveil.mechanisms._draws import Draws, ExtraWords, Floats, Integers, Real, subsets
+from graphveil.mechanisms.local.allocation import (
+    Allocation,
+    EvenAllocation,
+    SampledAllocation,
+    WeightedAllocation,
+)
+from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports, Single
 from graphveil.mechanisms.scalar.base import ScalarMechanism
 from graphveil.mechanisms.scalar.table import SCALARS, scalar
 
@@ -19,15 +24,15 @@ from graphveil.mechanisms.scalar.table import SCALARS, scalar
 class PerFeature(FeatureMechanism):
     """Spend one budget on many features with a mechanism for numbers, by an explicit allocation.
 
-    On the centred scale [-1, 1], with V the scalar mechanism's variance:
+    On the centered scale [-1, 1], with V the scalar mechanism's variance:
 
         Split():         y_i at epsilon/d each;               Var = V_{epsilon/d}(x_i)
         Weights(theta):  y_i at epsilon theta_i each;         Var = V_{epsilon theta_i}(x_i)
         Sample(k):       (d/k) y_i at epsilon/k for k of the features, 0 for the others;
                          Var = (d/k) (V_{epsilon/k}(x_i) + x_i^2) - x_i^2
 
-    and the estimate is unbiased. LPM of LPGNN is ``scalar="laplace"`` with ``Split()``: noise of scale
-    (beta - alpha) d/epsilon on every feature.
+    and the estimate is unbiased. LPM of LPGNN is ``scalar="laplace"`` with ``EvenAllocation()``: noise of
+    scale (beta - alpha) d/epsilon on every feature.
 
     Guarantee: epsilon-LDP for the whole vector by composition; which features are sampled does not depend on
     their values.
@@ -38,12 +43,12 @@ class PerFeature(FeatureMechanism):
         epsilon, dim, bounds: see :class:`FeatureMechanism`.
         scalar: the name of the mechanism for numbers: ``"duchi"``, ``"piecewise"``, ``"pm-sub"``,
             ``"hybrid"``, ``"three-outputs"`` or ``"laplace"``.
-        allocation: :class:`Split`, :class:`Sample` or :class:`Weights`.
+        allocation: :class:`EvenAllocation`, :class:`SampledAllocation` or :class:`WeightedAllocation`.
 
     Raises:
         ConfigError: a parameter is outside its range, or theta does not fit.
 
-    >>> law = PerFeature(epsilon=1.0, dim=50, scalar="duchi", allocation=Split())
+    >>> law = PerFeature(epsilon=1.0, dim=50, scalar="duchi", allocation=EvenAllocation())
     >>> round(float(law.variance(np.full((1, 50), 0.5))[0, 0]), 1)
     2500.2
     """
@@ -54,7 +59,7 @@ class PerFeature(FeatureMechanism):
     @cached_property
     def scalars(self) -> tuple[ScalarMechanism, ...]:
         """The mechanism of each feature, or a single one where all are the same."""
-        if isinstance(self.allocation, Weights):
+        if isinstance(self.allocation, WeightedAllocation):
             budgets = self.allocation.budgets(self.epsilon, self.dim).tolist()
             return tuple(scalar(self.scalar, budget) for budget in budgets)
         return (scalar(self.scalar, self.epsilon / self.samples),)
@@ -62,25 +67,25 @@ class PerFeature(FeatureMechanism):
     @property
     def samples(self) -> int:
         """How many features a record tells about."""
-        if isinstance(self.allocation, Sample):
+        if isinstance(self.allocation, SampledAllocation):
             return self.allocation.size(self.epsilon, self.dim)
         return self.dim
 
     def _check(self) -> None:
-        _check.one_of(SCALARS, scalar=self.scalar)
-        if not isinstance(self.allocation, Split | Sample | Weights):
+        checks.one_of(SCALARS, scalar=self.scalar)
+        if not isinstance(self.allocation, EvenAllocation | SampledAllocation | WeightedAllocation):
             raise ConfigError("allocation must be Split(), Sample(count) or Weights(theta)")
-        if isinstance(self.allocation, Weights) and 0.0 in self.allocation.theta:
+        if isinstance(self.allocation, WeightedAllocation) and 0.0 in self.allocation.theta:
             raise ConfigError("a feature of weight 0 has no unbiased estimate; give it a weight")
         if not math.isinf(self.epsilon):
             _ = self.scalars  # every feature's budget is above zero
 
-    def _empty(self, records: int) -> Reports:
+    def _empty(self, records: int) -> LDPReports:
         shape = (records, self.samples)
         indices = None if self.samples == self.dim else np.empty(shape, dtype=np.int32)
-        return Reports(np.empty(shape, dtype=np.float32), indices)
+        return LDPReports(np.empty(shape, dtype=np.float32), indices)
 
-    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: LDPReports) -> None:
         k, each = self.samples, max(law.words for law in self.scalars)
         first = 0 if out.indices is None else k
         words = stream.words(rows, words_per_row=first + k * each)
@@ -89,13 +94,13 @@ class PerFeature(FeatureMechanism):
             z = np.take_along_axis(z, out.indices, axis=1)
         x, own = 2.0 * z.astype(np.float64) - 1, words[:, first:].reshape(len(rows), k, each)
         if len(self.scalars) == 1:
-            out.values[:] = self.scalars[0].draw(x, own, Place(stream, rows, k))
+            out.values[:] = self.scalars[0].draw(x, own, ExtraWords(stream, rows, k))
             return
         for column, law in enumerate(self.scalars):
-            one, place = slice(column, column + 1), Place(stream, rows, 1, column)
+            one, place = slice(column, column + 1), ExtraWords(stream, rows, 1, column)
             out.values[:, one] = law.draw(x[:, one], own[:, one], place)
 
-    def _told(self, reports: Reports, out: Single) -> None:
+    def _reported_values(self, reports: LDPReports, out: Single) -> None:
         out[:] = 0.5 + self.dim / (2 * self.samples) * reports.values
 
     def _variance(self, z: Floats) -> Floats:

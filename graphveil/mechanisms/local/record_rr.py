@@ -7,14 +7,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from graphveil import _check
-from graphveil._typed import checked
-from graphveil.errors import ConfigError, NeverError
+from graphveil._util import checks
+from graphveil._util.typed import checked
+from graphveil.errors import ConfigError, UnsupportedGuaranteeError
 from graphveil.mechanisms._channel import MAX_OUTPUTS
 from graphveil.mechanisms._draws import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
-from graphveil.mechanisms.claim import REAL_VALUED, Claim, check_budget
+from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
 from graphveil.mechanisms.local.bounds import Bounds
-from graphveil.mechanisms.local.features import Reports, Single, distinct_rows
+from graphveil.mechanisms.local.features import LDPReports, Single, distinct_rows
 from graphveil.mechanisms.local.importance import combined
 
 _ROUNDING = 1e-9
@@ -22,7 +22,7 @@ _SHIFT, _UNIT = np.uint64(11), 2.0**-53
 
 
 def record_weights(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, *, gamma: float = 0.5) -> Floats:
-    """Return theta of each record, (records, dim): equation 7 of HeteroRR, normalised. It is private.
+    """Return theta of each record, (records, dim): equation 7 of HeteroRR, normalized. It is private.
 
     >>> record_weights([[1.0, 1.0]], [[0.9, 0.1]]).tolist()
     [[0.3, 0.7]]
@@ -55,7 +55,7 @@ class RecordFeatureRR:
 
         t = max(1, ceil(k z)),   Pr(u|t) = rho_i^|u-t| / C_t,   rho_i = e^(-epsilon theta_i/(k-1)),
 
-    and u is read as u/k. Theta is computed from the record that it randomises, so a record loses up to
+    and u is read as u/k. Theta is computed from the record that it randomizes, so a record loses up to
     :func:`record_loss`, not epsilon, and without bound once theta is seen or used to decode.
 
     Shapes: reports have bins 0..k-1, uint8 (records, dim).
@@ -66,14 +66,14 @@ class RecordFeatureRR:
         mode: ``"paper"``; in strict mode this mechanism does not exist.
 
     Raises:
-        NeverError: ``mode`` is not ``"paper"``.
+        UnsupportedGuaranteeError: ``mode`` is not ``"paper"``.
         ConfigError: a parameter is outside its range.
 
     >>> RecordFeatureRR(epsilon=1.0, dim=50)
     Traceback (most recent call last):
-    graphveil.errors.NeverError: weights computed from the record they randomise depend on it: a record \
-loses up to 1.0494 of a budget of 1, and any amount once the weights are seen; take FeatureRR with \
-public_weights, or mode='paper' to reproduce the paper without a guarantee
+    graphveil.errors.UnsupportedGuaranteeError: weights computed from the record they randomize depend on \
+it: a record loses up to 1.0494 of a budget of 1, and any amount once the weights are seen; take FeatureRR \
+with public_weights, or mode='paper' to reproduce the paper without a guarantee
     >>> RecordFeatureRR(epsilon=1.0, dim=50, mode="paper").claim.certified
     False
     """
@@ -87,16 +87,16 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
     def __post_init__(self) -> None:
         """Check every field."""
         check_budget(epsilon=self.epsilon)
-        _check.positive(epsilon=self.epsilon)
-        _check.integer_at_least(1, dim=self.dim)
-        _check.within(1, MAX_DIM, dim=self.dim)
-        _check.integer_at_least(2, k=self.k)
-        _check.within(2, MAX_OUTPUTS, k=self.k)
-        _check.one_of(("strict", "paper"), mode=self.mode)
+        checks.positive(epsilon=self.epsilon)
+        checks.integer_at_least(1, dim=self.dim)
+        checks.within(1, MAX_DIM, dim=self.dim)
+        checks.integer_at_least(2, k=self.k)
+        checks.within(2, MAX_OUTPUTS, k=self.k)
+        checks.one_of(("strict", "paper"), mode=self.mode)
         self.bounds.check_dim(self.dim)
         if self.mode != "paper":
-            raise NeverError(
-                f"weights computed from the record they randomise depend on it: a record {self._loses}, "
+            raise UnsupportedGuaranteeError(
+                f"weights computed from the record they randomize depend on it: a record {self._loses}, "
                 "and any amount once the weights are seen; take FeatureRR with public_weights, or "
                 "mode='paper' to reproduce the paper without a guarantee"
             )
@@ -107,17 +107,17 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         return record_loss(self.epsilon, self.dim, self.k)
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> LocalDPClaim:
         """What the paper claims, and why it does not hold."""
-        why = f"weights computed from the record that they randomise: it {self._loses}"
-        return Claim(self.epsilon, deviations=(why, REAL_VALUED, *self.bounds.deviations))
+        why = f"weights computed from the record that they randomize: it {self._loses}"
+        return LocalDPClaim(self.epsilon, deviations=(why, REAL_VALUED, *self.bounds.deviations))
 
     @property
     def _loses(self) -> str:
         return f"loses up to {math.ceil(self.loss * 1e4) / 1e4:g} of a budget of {self.epsilon:g}"
 
-    def perturb(self, x: Real, theta: Floats, *, stream: Draws, rows: Integers | None = None) -> Reports:
-        """Return the randomised bins of records.
+    def perturb(self, x: Real, theta: Floats, *, stream: Draws, rows: Integers | None = None) -> LDPReports:
+        """Return the randomized bins of records.
 
         Args:
             x: features (records, dim); values outside the bounds are clipped.
@@ -134,16 +134,16 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         if x.shape != theta.shape:
             raise ConfigError(f"features of shape {x.shape} and weights of {theta.shape} do not go together")
         rows = distinct_rows(rows, len(x))
-        stream.serve(rows)
+        stream.reserve_rows(rows)
         values = np.empty(x.shape, dtype=np.uint8)
         for part in row_blocks(len(x), self.dim):
             words = stream.words(rows[part], words_per_row=2 * self.dim)
             uniform = (words >> _SHIFT).astype(np.float64).reshape(-1, 2, self.dim) * _UNIT
             inputs = np.maximum(np.ceil(self.bounds.unit(x[part]) * self.k), 1.0).astype(np.float64)
             values[part] = _outputs(inputs, self.epsilon * theta[part], uniform, self.k) - 1
-        return Reports(values)
+        return LDPReports(values)
 
-    def estimate(self, reports: Reports) -> Single:
+    def estimate(self, reports: LDPReports) -> Single:
         """Return each bin as its upper end, float32 (records, dim)."""
         return self.bounds.real(((reports.values.astype(np.float64) + 1) / self.k).astype(np.float32))
 
@@ -152,7 +152,7 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
             raise ConfigError(f"theta must be finite numbers of at least 0, shape (records, {self.dim})")
         if (np.abs(theta.sum(axis=1) - 1) > _ROUNDING).any():
             raise ConfigError(
-                "a record's theta does not add up to one; take record_weights, which normalises"
+                "a record's theta does not add up to one; take record_weights, which normalizes"
             )
         return theta
 

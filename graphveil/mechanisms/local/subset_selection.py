@@ -18,7 +18,7 @@ class SubsetSelection(LabelMechanism):
         k = max(1, round(c / (e^epsilon + 1))),   p = k e^epsilon / (k e^epsilon + c - k).
 
     All sets with the own class are equally likely, and so are all without it. For k = 1 the law is that of
-    randomised response; where labels have many classes for the budget, a set tells more about the label than
+    randomized response; where labels have many classes for the budget, a set tells more about the label than
     one class does: 0.1215 nats instead of 0.0923 for 7 classes at epsilon 1.
 
     The first word of 64 bits decides whether the own class is among them; further ones draw the other
@@ -61,13 +61,13 @@ class SubsetSelection(LabelMechanism):
         left_out = math.floor(TOTAL * out * (1 + ROUNDING + uneven)) + 1
         return TOTAL - left_out, left_out
 
-    def checked_said(self, said: npt.ArrayLike) -> Integers:
+    def checked_reports(self, reported: npt.ArrayLike) -> Integers:
         """Return what records said, k different classes each, ascending.
 
         Raises:
             GraphError: the shape is wrong, or somebody said what no record can.
         """
-        found = self._classes(said, 2, f"(records, {self.size})")
+        found = self._classes(reported, 2, f"(records, {self.size})")
         if found.shape[1] != self.size or (np.diff(found, axis=1) <= 0).any():
             raise GraphError(f"each record says {self.size} different classes, in ascending order")
         return found
@@ -79,16 +79,16 @@ class SubsetSelection(LabelMechanism):
     def _words_and_width(self) -> tuple[int, int]:
         return 1 + self.size, self.classes
 
-    def _said(self, labels: Integers, words: Words, rows: Integers) -> Integers:
-        said = np.empty((len(labels), self.size), dtype=np.int64)
+    def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+        reported = np.empty((len(labels), self.size), dtype=np.int64)
         missing = labels == MISSING
         inside = ~missing & (words[:, 0] < np.uint64(self.counts[0]))
         outside = ~missing & ~inside
-        said[missing] = subsets(words[missing, 1:], self.classes)
-        said[outside] = self._others(labels[outside], words[outside, 1:])
-        said[inside, :1] = labels[inside, None]
-        said[inside, 1:] = self._others(labels[inside], words[inside, 2:])
-        return np.sort(said, axis=1)
+        reported[missing] = subsets(words[missing, 1:], self.classes)
+        reported[outside] = self._others(labels[outside], words[outside, 1:])
+        reported[inside, :1] = labels[inside, None]
+        reported[inside, 1:] = self._others(labels[inside], words[inside, 2:])
+        return np.sort(reported, axis=1)
 
     def _others(self, labels: Integers, words: Words) -> Integers:
         """Return as many other classes of each record as it has words, in no order."""

@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from graphveil.mechanisms._channel import Channel, Sampler
-from graphveil.mechanisms._draws import Floats, Place, Words, halves, round_up_or_down
-from graphveil.mechanisms.claim import Claim, check_budget
+from graphveil.mechanisms._draws import ExtraWords, Floats, Words, halves, round_up_or_down
+from graphveil.mechanisms.claim import LocalDPClaim, check_budget
 from graphveil.mechanisms.distributions import Distribution, StepDistribution
 
 
 @dataclass(frozen=True)
 class ScalarMechanism(ABC):
-    """A randomiser of x in [-1, 1] with output y, E[y] = x, that is epsilon-LDP: p(y|x) <= e^epsilon p(y|x').
+    """A randomizer of x in [-1, 1] with output y, E[y] = x, that is epsilon-LDP: p(y|x) <= e^epsilon p(y|x').
 
     With ``epsilon`` inf the output is x itself.
     """
@@ -30,9 +30,9 @@ class ScalarMechanism(ABC):
         check_budget(epsilon=self.epsilon)
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> LocalDPClaim:
         """The guarantee of the output for one number."""
-        return Claim(self.epsilon)
+        return LocalDPClaim(self.epsilon)
 
     @property
     @abstractmethod
@@ -56,7 +56,7 @@ class ScalarMechanism(ABC):
         """The largest variance of any x."""
         return float(self.variance(np.array([self._worst])).max())
 
-    def draw(self, x: Floats, words: Words, place: Place) -> Floats:
+    def draw(self, x: Floats, words: Words, place: ExtraWords) -> Floats:
         """Return one y for each x.
 
         Args:
@@ -78,7 +78,7 @@ class ScalarMechanism(ABC):
     def _variance(self, x: Floats) -> Floats: ...
 
     @abstractmethod
-    def _draw(self, x: Floats, words: Words, place: Place) -> Floats: ...
+    def _draw(self, x: Floats, words: Words, place: ExtraWords) -> Floats: ...
 
 
 class KnotMechanism(ScalarMechanism):
@@ -106,7 +106,7 @@ class KnotMechanism(ScalarMechanism):
     @cached_property
     def channel(self) -> Channel:
         """The channel that samples are drawn from."""
-        return Channel.of(self.table, self.epsilon)
+        return Channel.from_probabilities(self.table, self.epsilon)
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -121,7 +121,7 @@ class KnotMechanism(ScalarMechanism):
             self.outputs, (1 - share) * self.table[below] + share * self.table[below + 1]
         )
 
-    def _draw(self, x: Floats, words: Words, place: Place) -> Floats:
+    def _draw(self, x: Floats, words: Words, place: ExtraWords) -> Floats:
         low, high = halves(words[..., 0])
         knots = round_up_or_down((x + 1) * ((len(self.table) - 1) / 2), low)
-        return self.outputs[self.sampler.cross(knots, high, place)]
+        return self.outputs[self.sampler.sample_outputs(knots, high, place)]

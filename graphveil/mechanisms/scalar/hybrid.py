@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphveil.mechanisms._draws import Floats, Place, Words
+from graphveil.mechanisms._draws import ExtraWords, Floats, Words
 from graphveil.mechanisms.distributions import StepDistribution
 from graphveil.mechanisms.scalar.base import ScalarMechanism
 from graphveil.mechanisms.scalar.duchi import Duchi
@@ -50,7 +50,7 @@ class Hybrid(ScalarMechanism):
         one, piecewise = Duchi(self.epsilon)._variance(x), Piecewise(self.epsilon)._variance(x)
         return self.share * piecewise + (1 - self.share) * one
 
-    def _draw(self, x: Floats, words: Words, place: Place) -> Floats:
+    def _draw(self, x: Floats, words: Words, place: ExtraWords) -> Floats:
         one = Duchi(self.epsilon)._draw(x, words[..., 1:2], place)
         if not self.share:
             return one

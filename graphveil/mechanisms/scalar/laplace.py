@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphveil.mechanisms._draws import Floats, Integers, Place, Words, halves, round_up_or_down
+from graphveil.mechanisms._draws import ExtraWords, Floats, Integers, Words, halves, round_up_or_down
 from graphveil.mechanisms.distributions import LaplaceDistribution
 from graphveil.mechanisms.scalar.base import ScalarMechanism
 
@@ -53,7 +53,7 @@ class Laplace(ScalarMechanism):
     def _variance(self, x: Floats) -> Floats:
         return np.full_like(x, 8 / self.epsilon**2)
 
-    def _draw(self, x: Floats, words: Words, place: Place) -> Floats:
+    def _draw(self, x: Floats, words: Words, place: ExtraWords) -> Floats:
         low, high = halves(words[..., 0])
         position = round_up_or_down((x + 1) * (self.digits.steps / 2), low)
         y = self.digits.draw(words[..., 1:], place).astype(np.float64) + 0.5
@@ -70,7 +70,7 @@ class Digits:
     ones: tuple[int, ...]
     top: int
 
-    def draw(self, words: Words, place: Place) -> Integers:
+    def draw(self, words: Words, place: ExtraWords) -> Integers:
         """Return one sample a value, from K + 1 words each and, rarely, more."""
         drawn = np.zeros(words.shape[:-1], dtype=np.int64)
         for k, count in enumerate(self.ones):

@@ -20,7 +20,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphveil.mechanisms._draws import Floats, Integers, Place, Words, below, halves, round_up_or_down
+from graphveil.mechanisms._draws import (
+    ExtraWords,
+    Floats,
+    Integers,
+    Words,
+    halves,
+    round_up_or_down,
+    uniform_below,
+)
 from graphveil.mechanisms.distributions import StepDistribution
 from graphveil.mechanisms.scalar.base import ScalarMechanism
 
@@ -31,14 +39,14 @@ _UNDERSTATED = Fraction(1) - Fraction(1, 1 << 48)  # covers float64's error in e
 
 
 @dataclass(frozen=True)
-class Grid:
+class WindowGrid:
     """A window of ``window`` of the 2^31 cells, chosen with probability ``inside`` / 2^64."""
 
     window: int
     inside: int
 
     @classmethod
-    def of(cls, epsilon: float, t: float) -> "Grid":
+    def from_epsilon(cls, epsilon: float, t: float) -> "WindowGrid":
         """Return the widest choice of the window that keeps the ratio at e^epsilon."""
         window = min(CELLS - 1, max(1, round(CELLS / (t + 1))))
         most_inside = -(-_TOTAL // window)
@@ -58,7 +66,7 @@ class Grid:
         start = round_up_or_down((x + 1) * (outside / 2), halves(words[..., 0])[0])
         np.minimum(start, outside, out=start)
         chosen = words[..., 1] < np.uint64(self.inside)
-        cell: Integers = below(words[..., 2], np.where(chosen, self.window, outside))
+        cell: Integers = uniform_below(words[..., 2], np.where(chosen, self.window, outside))
         cell += np.where(chosen, start, np.where(cell < start, 0, self.window))
         return (cell.astype(np.float64) + 0.5) * (2 * self.bound / CELLS) - self.bound
 
@@ -79,9 +87,9 @@ class PiecewiseFamily(ScalarMechanism):
         """A, the end of the outputs."""
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> WindowGrid:
         """The cells that samples are drawn from."""
-        return Grid.of(self.epsilon, self._t)
+        return WindowGrid.from_epsilon(self.epsilon, self._t)
 
     @property
     def _t(self) -> float:
@@ -115,7 +123,7 @@ class PiecewiseFamily(ScalarMechanism):
         constant = (1 + ratio) * ((1 + u) ** 3 * ratio + rest * u**2) / (3 * rest**2)
         return (ratio + inverse) / rest * x**2 + constant
 
-    def _draw(self, x: Floats, words: Words, place: Place) -> Floats:
+    def _draw(self, x: Floats, words: Words, place: ExtraWords) -> Floats:
         return self.grid.draw(x, words)
 
 

@@ -1,6 +1,6 @@
 """The closed table of scalar mechanisms, by name."""
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.mechanisms.scalar.base import ScalarMechanism
 from graphveil.mechanisms.scalar.duchi import Duchi
 from graphveil.mechanisms.scalar.hybrid import Hybrid
@@ -19,5 +19,5 @@ def scalar(name: str, epsilon: float) -> ScalarMechanism:
     >>> scalar("pm-sub", 1.0)
     PMSub(epsilon=1.0)
     """
-    _check.one_of(SCALARS, scalar=name)
+    checks.one_of(SCALARS, scalar=name)
     return SCALARS[name](epsilon)

@@ -18,7 +18,7 @@ class ThreeOutputs(KnotMechanism):
         Pr[C] = (1-a)/2 + d x,  Pr[0] = a - b x,  Pr[-C] = (1-a)/2 - (d-b) x  for x >= 0, mirrored below.
         Var(y|x) = C^2 (1 - a + b|x|) - x^2, largest at |x| = min(1, C^2 b/2).
 
-    ``a`` minimises that: 0 below epsilon = ln 2, e/(e + 2) above ln 5.53, a root of a cubic between.
+    ``a`` minimizes that: 0 below epsilon = ln 2, e/(e + 2) above ln 5.53, a root of a cubic between.
 
     Guarantee: epsilon-LDP, exactly; it holds for every a in [0, e/(e + 2)]. Raises ConfigError unless
     epsilon > 0.

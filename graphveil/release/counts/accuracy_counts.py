@@ -7,17 +7,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._util import checks
+from graphveil._util.random import RowStream
 from graphveil.errors import ReleaseError
 from graphveil.privacy import Unit
 from graphveil.release.counts.record_counts import RecordCountQuery, noisy_counts
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import MAX_DIM, Data, Prepared, Public, of_records
+from graphveil.release.query import MAX_DIM, PreparedData, PublicInputs, QueryData, require_record_unit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AccuracyCountData(Data[Tensor]):
+class AccuracyCountData(QueryData[Tensor]):
     """Whether each candidate classifies each record of a paying group correctly: bool (M, candidates).
 
     The answer is float64, shape (candidates).
@@ -43,13 +43,13 @@ class AccuracyCountQuery(RecordCountQuery):
     Raises:
         ConfigError: a field is outside its range.
 
-    >>> from graphveil.privacy import NodeOwner
-    >>> AccuracyCountQuery(candidates=4, sigma=10.0).event(NodeOwner())
+    >>> from graphveil.privacy import NodeRecord
+    >>> AccuracyCountQuery(candidates=4, sigma=10.0).event(NodeRecord())
     Gaussian(mu=0.2)
     """
 
     kind: ClassVar[str] = "tally"
-    wire: ClassVar[str] = "TallyQuery"
+    wire_name: ClassVar[str] = "TallyQuery"
     stage: ClassVar[str] = "tally"
     data: ClassVar[type[AccuracyCountData]] = AccuracyCountData
 
@@ -57,20 +57,20 @@ class AccuracyCountQuery(RecordCountQuery):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(1, candidates=self.candidates)
-        _check.within(1, MAX_DIM, candidates=self.candidates)
+        checks.integer_at_least(1, candidates=self.candidates)
+        checks.within(1, MAX_DIM, candidates=self.candidates)
         super().__post_init__()
 
     def sensitivity(self, unit: Unit) -> float:
         """Return sqrt(candidates), under either relation."""
-        of_records(unit)
+        require_record_unit(unit)
         return math.sqrt(self.candidates)
 
     def changed(self, unit: Unit) -> int:
         """Return the number of counts."""
         return self.candidates
 
-    def prepare(self, data: AccuracyCountData, public: Public) -> Prepared:
+    def prepare(self, data: AccuracyCountData, public: PublicInputs) -> PreparedData:
         """Check the table."""
         correct = data.correct
         if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates:
@@ -78,10 +78,10 @@ class AccuracyCountQuery(RecordCountQuery):
                 f"the plan's tally takes a table of bool with {self.candidates} columns, one for each "
                 "candidate; the release stays charged"
             )
-        return Prepared(public, (correct,))
+        return PreparedData(public, (correct,))
 
-    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return the noisy counts, float64; the exact ones live and die here."""
         (correct,) = data.arrays
-        noise = data.public.sampler(self.widest)
+        noise = data.public.sampler(self.max_noise_steps)
         return noisy_counts(correct.sum(dim=0).numpy(), self.steps, noise, RowStream(key))

@@ -8,32 +8,32 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ReleaseError
-from graphveil.graph.blocks import Edges
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import PairwiseGaussian, Unit
-from graphveil.release.engines.base import BlockWork
+from graphveil.release.backends.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,
-    Data,
-    Prepared,
-    Public,
+    PreparedData,
+    PublicInputs,
     Query,
+    QueryData,
     check_noise,
-    of_edges,
     outside,
     refuse_edges_stored_twice,
+    require_edge_unit,
 )
 
 _EDGES = 1 << 22  # at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EdgeCountData(Data[Tensor]):
-    """Each node's class, shape (N); those outside the labelled groups are not read.
+class EdgeCountData(QueryData[Tensor]):
+    """Each node's class, shape (N); those outside the labeled groups are not read.
 
     The answer is float64, shape (C, C), in the upper triangle. For a directed graph the row is the source's
     class, and every cell is filled.
@@ -44,26 +44,26 @@ class EdgeCountData(Data[Tensor]):
 
 @dataclass(frozen=True)
 class EdgeCountQuery(Query):
-    """Noisy counts of the edges inside the labelled groups, by the classes of their two ends.
+    """Noisy counts of the edges inside the labeled groups, by the classes of their two ends.
 
     An undirected edge counts once, in one unordered cell; a differing edge moves one cell by one.
     ``sigma`` holds one number, the noise's standard deviation in edges.
     """
 
     kind: ClassVar[str] = "counts"
-    wire: ClassVar[str] = "CellQuery"
+    wire_name: ClassVar[str] = "CellQuery"
     stage: ClassVar[str] = "edge counts"
     data: ClassVar[type[EdgeCountData]] = EdgeCountData
 
     partition: str
-    labelled: tuple[bool, ...]
+    labeled: tuple[bool, ...]
     classes: int
     sigma: tuple[float, ...]
     grid_bits: int = GRID_BITS
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(2, classes=self.classes)
+        checks.integer_at_least(2, classes=self.classes)
         check_noise(self.sigma, 1, self.grid_bits)
 
     def event(self, unit: Unit) -> PairwiseGaussian:
@@ -72,10 +72,12 @@ class EdgeCountQuery(Query):
         Raises:
             UnitError: under a unit of records, where one record may have edges in every cell.
         """
-        of_edges(unit, "counts of edges have no bound for a record, which may have an edge to everybody")
+        require_edge_unit(
+            unit, "counts of edges have no bound for a record, which may have an edge to everybody"
+        )
         cost = self.sigma[0] ** -2
         return PairwiseGaussian(
-            self.partition, tuple(tuple(cost * (g and h) for h in self.labelled) for g in self.labelled)
+            self.partition, tuple(tuple(cost * (g and h) for h in self.labeled) for g in self.labeled)
         )
 
     def sensitivity(self, unit: Unit) -> float:
@@ -90,24 +92,24 @@ class EdgeCountQuery(Query):
         """Refuse friendships stored as directed edges: one that is stored twice would move two cells."""
         refuse_edges_stored_twice(unit, directed=directed)
 
-    def prepare(self, data: EdgeCountData, public: Public) -> Prepared:
-        """Check the labels of labelled groups."""
+    def prepare(self, data: EdgeCountData, public: PublicInputs) -> PreparedData:
+        """Check the labels of labeled groups."""
         inside = self._inside(public)
         if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
             raise ReleaseError(
-                f"the counts take {len(inside)} labels, those of labelled groups from 0 to "
+                f"the counts take {len(inside)} labels, those of labeled groups from 0 to "
                 f"{self.classes - 1}; the release stays charged"
             )
-        return Prepared(public, (data.labels,))
+        return PreparedData(public, (data.labels,))
 
-    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return noisy counts."""
         noise = data.public.sampler(self.sigma[0] * self.steps)
         return noisy_cells(private, data.arrays[0], self._inside(data.public), self, noise, RowStream(key))
 
-    def _inside(self, public: Public) -> Tensor:
-        """Return which nodes are in labelled groups."""
-        return torch.tensor(self.labelled)[public.groups]
+    def _inside(self, public: PublicInputs) -> Tensor:
+        """Return which nodes are in labeled groups."""
+        return torch.tensor(self.labeled)[public.groups]
 
     @property
     def needs_groups(self) -> bool:
@@ -117,7 +119,7 @@ class EdgeCountQuery(Query):
     @property
     def groups(self) -> int:
         """The number of groups that the counts tell apart."""
-        return len(self.labelled)
+        return len(self.labeled)
 
     @property
     def noise(self) -> tuple[float, ...]:
@@ -130,22 +132,22 @@ class EdgeCountQuery(Query):
         return 2.0**self.grid_bits
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Grid steps in one edge."""
         return self.steps
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Grid steps in the noise's standard deviation."""
         return self.sigma[0] * self.steps
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Grid steps in the standard deviation of the noise."""
         return self.sigma[0] * self.steps
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Return True: all of a person's edges may fall into one cell."""
         return True
 
@@ -157,7 +159,7 @@ class ClassPairs(BlockWork):
     codes: npt.NDArray[np.int64]  # by node
     classes: int
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return exact counts, which only :func:`noisy_cells` asks for."""
         counts = np.zeros(self.classes**2, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._random import Integers, RowStream
+from graphveil._util.random import Integers, RowStream
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import Event, Gaussian, Unit
 from graphveil.release.query import GRID_BITS, Query, by_group, check_noise, check_pays
@@ -60,17 +60,17 @@ class RecordCountQuery(Query):
         return 2.0**self.grid_bits
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Grid steps in one record."""
         return self.steps
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Grid steps in the noise's standard deviation."""
         return self.sigma * self.steps
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Grid steps in the noise's standard deviation."""
         return self.sigma * self.steps
 

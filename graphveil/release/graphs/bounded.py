@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
+from graphveil._util import checks
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.errors import ReleaseError, UnitError
-from graphveil.graph.blocks import Edges
-from graphveil.graph.domain import Domain
-from graphveil.graph.slots import Integers
-from graphveil.privacy import ApproximateDP, DirectedEdge, PrivateSlotEdge, UndirectedEdge, Unit
-from graphveil.release.query import Data, Prepared, Public, Query
+from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
+from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData
 
 _ROWS, _EDGES = 1 << 12, 1 << 19  # of a block at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SlotData(Data[Tensor]):
+class NodePairData(QueryData[Tensor]):
     """Which slots are asked, and a public number, which may follow from earlier answers of the release."""
 
     domain: Domain
@@ -28,21 +28,21 @@ class SlotData(Data[Tensor]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PreparedSlots(Prepared):
+class PreparedNodePairs(PreparedData):
     """Slots that fit the graph."""
 
     domain: Domain
     number: float
 
 
-def small(edges: Edges) -> Iterator[Edges]:
+def in_chunks(edges: EdgeBlock) -> Iterator[EdgeBlock]:
     """Yield a block in pieces: what is made of each stays in the cache."""
     return edges.pieces(_ROWS, _EDGES)
 
 
-def in_pieces(edges: Edges, drawn: Callable[[Edges], Integers]) -> Tensor:
+def concatenate_chunks(edges: EdgeBlock, drawn: Callable[[EdgeBlock], Integers]) -> Tensor:
     """Return what is drawn of a block, one piece after the other."""
-    parts = [drawn(piece) for piece in small(edges)]
+    parts = [drawn(piece) for piece in in_chunks(edges)]
     return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
 
@@ -60,7 +60,7 @@ class BoundedQuery(Query):
 
     def __post_init__(self) -> None:
         """Check the budget."""
-        _check.positive(epsilon=self.epsilon)
+        checks.positive(epsilon=self.epsilon)
 
     def event(self, unit: Unit) -> ApproximateDP:
         """Return the bound.
@@ -73,10 +73,10 @@ class BoundedQuery(Query):
 
     def sensitivity(self, unit: Unit) -> float:
         """Return 1: one edge, one slot."""
-        if not isinstance(unit, UndirectedEdge | DirectedEdge | PrivateSlotEdge):
+        if not isinstance(unit, UndirectedEdge | DirectedEdge | EdgeSubset):
             raise UnitError(
                 f"a released graph has no bound under unit {unit.name!r}: one record may have an edge to "
-                "everybody; protect edges, with 'undirected-edge', 'directed-edge' or 'private-slot-edge'"
+                "everybody; protect edges, with 'undirected-edge', 'directed-edge' or 'edge-subset'"
             )
         return 1.0
 
@@ -86,7 +86,7 @@ class BoundedQuery(Query):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Refuse friendships stored as directed edges, and stored edges that are two to a friendship."""
-        if directed and isinstance(unit, UndirectedEdge | PrivateSlotEdge):
+        if directed and isinstance(unit, UndirectedEdge | EdgeSubset):
             raise UnitError(
                 f"unit {unit.name!r} protects friendships, and this graph stores directed edges: one "
                 "that is stored twice would be two slots; use unit 'directed-edge', or directed=False"
@@ -97,7 +97,7 @@ class BoundedQuery(Query):
                 "'undirected-edge'"
             )
 
-    def prepare(self, data: Any, public: Public) -> Prepared:
+    def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         """Check that the slots are those of the graph."""
         if len(data.domain.rank) != public.num_nodes:
             raise ReleaseError(
@@ -106,7 +106,7 @@ class BoundedQuery(Query):
             )
         self.check_number(data.number)
         number = torch.tensor([data.number], dtype=torch.float64)
-        return PreparedSlots(public, (*data.domain.arrays, number), data.domain, data.number)
+        return PreparedNodePairs(public, (*data.domain.arrays, number), data.domain, data.number)
 
     def check_number(self, number: float) -> None:
         """Refuse a public number that the query cannot use."""
@@ -118,21 +118,21 @@ class BoundedQuery(Query):
         return 1
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Return infinity: there is no grid."""
         return float("inf")
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Return infinity: there is no grid."""
         return float("inf")
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Return 0: the plan's sampler draws nothing."""
         return 0.0
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Return True: a person's k edges cost k times one."""
         return True

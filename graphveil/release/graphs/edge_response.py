@@ -1,23 +1,23 @@
-"""Randomised response on every slot: a whole graph comes out."""
+"""Randomized response on every slot: a whole graph comes out."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.errors import ReleaseError
-from graphveil.graph.blocks import Edges
-from graphveil.graph.domain import Domain
-from graphveil.graph.slots import Integers
-from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.release.engines.base import BlockWork
-from graphveil.release.graphs.bounded import BoundedQuery, PreparedSlots, SlotData, in_pieces
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.release.backends.base import BlockWork
+from graphveil.release.graphs.bounded import BoundedQuery, NodePairData, PreparedNodePairs, concatenate_chunks
 from graphveil.release.private_edges import PrivateEdges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EdgeResponseData(SlotData):
+class EdgeResponseData(NodePairData):
     """The slots, and as ``number`` the share of ones that is kept.
 
     The answer are the numbers of the slots that are edges afterwards, ascending, int64. Slots of public edges
@@ -27,7 +27,7 @@ class EdgeResponseData(SlotData):
 
 @dataclass(frozen=True)
 class EdgeResponseQuery(BoundedQuery):
-    """Every slot's randomised response (:class:`~graphveil.mechanisms.edge_response.EdgeResponse`).
+    """Every slot's randomized response (:class:`~graphveil.mechanisms.edge_response.EdgeRandomizedResponse`).
 
     One edge is one slot, whose answer alone depends on it: epsilon-indistinguishable, exactly.
 
@@ -37,37 +37,39 @@ class EdgeResponseQuery(BoundedQuery):
     """
 
     kind: ClassVar[str] = "graph"
-    wire: ClassVar[str] = "EdgeResponseQuery"
+    wire_name: ClassVar[str] = "EdgeResponseQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[EdgeResponseData]] = EdgeResponseData
 
     @property
     def noise(self) -> tuple[float, ...]:
         """The standard deviation of a slot's unbiased estimate, before any is left out."""
-        return (EdgeResponse(self.epsilon).estimate_deviation(),)
+        return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
     def check_number(self, number: float) -> None:
         """Check the share."""
         if not 0 <= number <= 1:
             raise ReleaseError("the share must lie in [0, 1]; the release stays charged")
 
-    def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the slots that are edges afterwards."""
-        return private.pieces(RespondedSlots(data.domain, EdgeResponse(self.epsilon, data.number), key))
+        return private.pieces(
+            PerturbedNodePairs(data.domain, EdgeRandomizedResponse(self.epsilon, data.number), key)
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RespondedSlots(BlockWork):
-    """The slots of a block's rows that are edges after randomised response, int64."""
+class PerturbedNodePairs(BlockWork):
+    """The slots of a block's rows that are edges after randomized response, int64."""
 
     domain: Domain
-    response: EdgeResponse
+    response: EdgeRandomizedResponse
     key: bytes
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return noisy slots; each depends on its own edge alone."""
-        return in_pieces(edges, self._drawn)
+        return concatenate_chunks(edges, self._drawn)
 
-    def _drawn(self, piece: Edges) -> Integers:
-        found = self.response.draw(RowStream(self.key), *self.domain.of(piece))
-        return self.domain.open(found)
+    def _drawn(self, piece: EdgeBlock) -> Integers:
+        found = self.response.draw(RowStream(self.key), *self.domain.pairs_in_block(piece))
+        return self.domain.keep_protected(found)

@@ -7,18 +7,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
-from graphveil.graph.blocks import Edges
-from graphveil.graph.domain import Domain
-from graphveil.graph.slots import Integers
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.release.engines.base import BlockWork
-from graphveil.release.graphs.bounded import BoundedQuery, PreparedSlots, SlotData, in_pieces, small
+from graphveil.release.backends.base import BlockWork
+from graphveil.release.graphs.bounded import (
+    BoundedQuery,
+    NodePairData,
+    PreparedNodePairs,
+    concatenate_chunks,
+    in_chunks,
+)
 from graphveil.release.private_edges import PrivateEdges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EdgeTotalData(SlotData):
+class EdgeTotalData(NodePairData):
     """The slots whose edges are counted. The answer is one int64, which may be negative."""
 
 
@@ -31,7 +37,7 @@ class EdgeTotalQuery(BoundedQuery):
     """
 
     kind: ClassVar[str] = "total"
-    wire: ClassVar[str] = "EdgeTotalQuery"
+    wire_name: ClassVar[str] = "EdgeTotalQuery"
     stage: ClassVar[str] = "number of edges"
     data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
 
@@ -45,13 +51,13 @@ class EdgeTotalQuery(BoundedQuery):
         """The noise's standard deviation in edges."""
         return (self.law.sigma,)
 
-    def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the noisy count; the exact one lives and dies here."""
         exact = int(private.total(CountedEdges(data.domain), (1,))[0])
         return torch.tensor([exact + int(self.law.draw(RowStream(key), np.arange(1))[0, 0])])
 
 
-def exact_slots(private: PrivateEdges, domain: Domain) -> Integers:
+def exact_node_pairs(private: PrivateEdges, domain: Domain) -> Integers:
     """Return the protected edges as slots, ascending: exact, for queries that add noise to what they find."""
     return private.exact(ProtectedEdges(domain)).numpy()
 
@@ -62,9 +68,9 @@ class CountedEdges(BlockWork):
 
     domain: Domain
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return the exact number."""
-        return torch.tensor([sum(self.domain.count(piece) for piece in small(edges))])
+        return torch.tensor([sum(self.domain.count(piece) for piece in in_chunks(edges))])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,6 +79,6 @@ class ProtectedEdges(BlockWork):
 
     domain: Domain
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return the exact slots."""
-        return in_pieces(edges, lambda piece: self.domain.of(piece)[0])
+        return concatenate_chunks(edges, lambda piece: self.domain.pairs_in_block(piece)[0])

@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
 from graphveil.errors import ReleaseError, UnitError
-from graphveil.graph.blocks import Edges
-from graphveil.graph.domain import Domain
-from graphveil.graph.slots import Integers
-from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.mechanisms.paper_slots import laplace, uniforms
-from graphveil.privacy import ApproximateDP, DirectedEdge, PrivateSlotEdge, UndirectedEdge, Unit
-from graphveil.release.engines.base import BlockWork
-from graphveil.release.graphs.bounded import BoundedQuery, PreparedSlots, SlotData
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.paper_node_pairs import laplace, uniforms
+from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
+from graphveil.release.backends.base import BlockWork
+from graphveil.release.graphs.bounded import BoundedQuery, NodePairData, PreparedNodePairs
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import Data, Prepared, Public
+from graphveil.release.query import PreparedData, PublicInputs, QueryData
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class ChunkQuery(BoundedQuery):
     def __post_init__(self) -> None:
         """Check budget and size."""
         super().__post_init__()
-        _check.integer_at_least(1, chunk=self.chunk)
+        checks.integer_at_least(1, chunk=self.chunk)
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Refuse a unit that the bounds do not hold for; one stored edge may be asked about either way."""
-        if isinstance(unit, PrivateSlotEdge):
+        if isinstance(unit, EdgeSubset):
             raise UnitError(
                 f"in paper mode ARR releases whole graphs, without public edges, so unit {unit.name!r} is "
                 "not for it; use 'undirected-edge' or 'directed-edge', or mode='strict'"
@@ -46,7 +46,7 @@ class ChunkQuery(BoundedQuery):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChunkDensityData(SlotData):
+class ChunkDensityData(NodePairData):
     """The slots, stored edge by stored edge. The answer is a density for each chunk, float64."""
 
 
@@ -63,7 +63,7 @@ class ChunkDensityQuery(ChunkQuery):
     """
 
     kind: ClassVar[str] = "total"
-    wire: ClassVar[str] = "ChunkDensityQuery"
+    wire_name: ClassVar[str] = "ChunkDensityQuery"
     stage: ClassVar[str] = "densities"
     data: ClassVar[type[ChunkDensityData]] = ChunkDensityData
 
@@ -86,7 +86,7 @@ class ChunkDensityQuery(ChunkQuery):
         """The noise's standard deviation in edges of a full chunk."""
         return (2**0.5 * self.chunk / (self.nodes * self.epsilon),)
 
-    def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return noisy densities."""
         chunks = -(-self.nodes // self.chunk)
         rows = np.diff(np.minimum(np.arange(chunks + 1) * self.chunk, self.nodes))
@@ -102,14 +102,14 @@ class RowCounts(BlockWork):
     chunk: int
     chunks: int
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return the exact counts."""
         place = torch.arange(edges.start, edges.stop) // self.chunk
         return torch.bincount(place, weights=edges.degrees.double(), minlength=self.chunks).long()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChunkResponseData(Data[Tensor]):
+class ChunkResponseData(QueryData[Tensor]):
     """The slots, stored edge by stored edge, and the share of ones that is kept in each chunk, float64.
 
     The answer are the numbers of the slots that are edges afterwards, ascending, int64.
@@ -120,7 +120,7 @@ class ChunkResponseData(Data[Tensor]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PreparedChunks(PreparedSlots):
+class PreparedChunks(PreparedNodePairs):
     """Slots and shares that fit the graph."""
 
     shares: tuple[float, ...]
@@ -128,7 +128,7 @@ class PreparedChunks(PreparedSlots):
 
 @dataclass(frozen=True)
 class ChunkResponseQuery(ChunkQuery):
-    """Every stored edge's randomised response, thinned by its chunk's share.
+    """Every stored edge's randomized response, thinned by its chunk's share.
 
     A friendship is stored twice and says twice whether it is there: it costs twice epsilon.
 
@@ -137,7 +137,7 @@ class ChunkResponseQuery(ChunkQuery):
     """
 
     kind: ClassVar[str] = "graph"
-    wire: ClassVar[str] = "ChunkResponseQuery"
+    wire_name: ClassVar[str] = "ChunkResponseQuery"
     stage: ClassVar[str] = "graph"
     data: ClassVar[type[ChunkResponseData]] = ChunkResponseData
 
@@ -149,11 +149,11 @@ class ChunkResponseQuery(ChunkQuery):
     @property
     def noise(self) -> tuple[float, ...]:
         """The standard deviation of a slot's unbiased estimate, before any is left out."""
-        return (EdgeResponse(self.epsilon).estimate_deviation(),)
+        return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
-    def prepare(self, data: Any, public: Public) -> Prepared:
+    def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
         """Check that slots and shares are those of the graph."""
-        super().prepare(SlotData(data.domain), public)
+        super().prepare(NodePairData(data.domain), public)
         shares = tuple(data.shares.tolist())
         if len(shares) != math.ceil(public.num_nodes / self.chunk) or not all(0 <= s <= 1 for s in shares):
             raise ReleaseError(
@@ -163,12 +163,12 @@ class ChunkResponseQuery(ChunkQuery):
 
     def answer(self, private: PrivateEdges, data: PreparedChunks, key: bytes) -> Tensor:
         """Return the slots that are edges afterwards."""
-        return private.pieces(RespondedRows(data.domain, self.epsilon, self.chunk, data.shares, key))
+        return private.pieces(PerturbedRows(data.domain, self.epsilon, self.chunk, data.shares, key))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RespondedRows(BlockWork):
-    """The slots of a block's rows that are edges after randomised response, int64."""
+class PerturbedRows(BlockWork):
+    """The slots of a block's rows that are edges after randomized response, int64."""
 
     domain: Domain
     epsilon: float
@@ -176,9 +176,9 @@ class RespondedRows(BlockWork):
     shares: tuple[float, ...]
     key: bytes
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return noisy slots; each depends on its own edge alone."""
-        own, _, _ = self.domain.of(edges)
+        own, _, _ = self.domain.pairs_in_block(edges)
         parts = [
             self._drawn(own, place, max(edges.start, first), min(edges.stop, first + self.chunk))
             for place in range(edges.start // self.chunk, -(-edges.stop // self.chunk))
@@ -189,4 +189,6 @@ class RespondedRows(BlockWork):
     def _drawn(self, own: Integers, place: int, first: int, last: int) -> Integers:
         start, stop = self.domain.slots.start(first), self.domain.slots.start(last)
         some = own[np.searchsorted(own, start) : np.searchsorted(own, stop)]
-        return EdgeResponse(self.epsilon, self.shares[place]).draw(RowStream(self.key), some, start, stop)
+        return EdgeRandomizedResponse(self.epsilon, self.shares[place]).draw(
+            RowStream(self.key), some, start, stop
+        )

@@ -7,15 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
-from graphveil.dendrogram.accounting import sensitivity, step_loss
-from graphveil.dendrogram.chain import Chain, Schedule
-from graphveil.dendrogram.tree import Dendrogram
-from graphveil.graph.domain import Domain
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.domain import Domain
 from graphveil.privacy import ApproximateDP, Unit
-from graphveil.release.graphs.bounded import BoundedQuery, PreparedSlots, SlotData
-from graphveil.release.graphs.edge_total import exact_slots
+from graphveil.release.dendrogram.accounting import sensitivity, step_loss
+from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
+from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.graphs.bounded import BoundedQuery, NodePairData, PreparedNodePairs
+from graphveil.release.graphs.edge_total import exact_node_pairs
 from graphveil.release.private_edges import PrivateEdges
 
 _START = 1 << 60  # the row of a stream that the first tree is drawn from, far behind those of steps
@@ -24,7 +24,7 @@ Walk = Literal["lazy_audited", "joint_mh", "paper"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TreeSearchData(SlotData):
+class TreeSearchData(NodePairData):
     """The slots: nodes of the list are leaves. The answer is the parent of each node, int64 (2n - 1)."""
 
 
@@ -35,7 +35,7 @@ class TreeSearchQuery(BoundedQuery):
     ``lazy_audited``: each ``every``-th step is private and lazy: it stays with probability 1/2, and otherwise
     accepts by the private likelihood, weighed so that one step loses at most kappa. One edge meets few of
     them, which makes the whole walk (epsilon, delta)-indistinguishable after any number of steps
-    (:mod:`graphveil.dendrogram.accounting`). The others read public edges alone.
+    (:mod:`graphveil.release.dendrogram.accounting`). The others read public edges alone.
 
     ``joint_mh``: plain Metropolis steps on exp(L_pub + epsilon L_pri / (2 Delta)), the exponential mechanism;
     its epsilon holds for the chain's limit, and nothing is proved of finitely many steps.
@@ -45,7 +45,7 @@ class TreeSearchQuery(BoundedQuery):
     """
 
     kind: ClassVar[str] = "tree"
-    wire: ClassVar[str] = "TreeSearchQuery"
+    wire_name: ClassVar[str] = "TreeSearchQuery"
     stage: ClassVar[str] = "tree"
     data: ClassVar[type[TreeSearchData]] = TreeSearchData
 
@@ -55,16 +55,18 @@ class TreeSearchQuery(BoundedQuery):
     delta: float = 0.0
     public_rounds: int = 1000
     private_rounds: int = 10
-    heed_public: bool = True  # whether public edges say how good a tree is; their slots are none either way
+    use_public_edges: bool = (
+        True  # whether public edges say how good a tree is; their slots are none either way
+    )
 
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check.one_of(("lazy_audited", "joint_mh", "paper"), walk=self.walk)
-        _check.integer_at_least(1, steps=self.steps, every=self.every)
-        _check.integer_at_least(1, public_rounds=self.public_rounds, private_rounds=self.private_rounds)
+        checks.one_of(("lazy_audited", "joint_mh", "paper"), walk=self.walk)
+        checks.integer_at_least(1, steps=self.steps, every=self.every)
+        checks.integer_at_least(1, public_rounds=self.public_rounds, private_rounds=self.private_rounds)
         if self.walk == "lazy_audited":
-            _check.positive(delta=self.delta)
+            checks.positive(delta=self.delta)
 
     def event(self, unit: Unit) -> ApproximateDP:
         """Return the bound of the whole walk."""
@@ -76,39 +78,41 @@ class TreeSearchQuery(BoundedQuery):
         """The inverse of epsilon: a walk has no noise of its own to name."""
         return (1 / self.epsilon,)
 
-    def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the parents of the last tree; the chain and its counts live and die here."""
         leaves = data.domain.slots.nodes
         if leaves < 3:
             return torch.from_numpy(Dendrogram.balanced(leaves, np.random.default_rng(0)).parents)
         stream = RowStream(key)
         rng = np.random.default_rng(stream.words(np.array([_START]), words_per_row=4)[0])
-        chain = Chain(Dendrogram.balanced(leaves, rng), public_pairs(data.domain), self._pairs(private, data))
+        chain = DendrogramChain(
+            Dendrogram.balanced(leaves, rng), public_pairs(data.domain), self._pairs(private, data)
+        )
         self._take(chain, stream, leaves)
         return torch.from_numpy(chain.tree.parents)
 
-    def _pairs(self, private: PrivateEdges, data: PreparedSlots) -> tuple[np.ndarray, np.ndarray]:
-        return data.domain.slots.ends(exact_slots(private, data.domain))
+    def _pairs(self, private: PrivateEdges, data: PreparedNodePairs) -> tuple[np.ndarray, np.ndarray]:
+        return data.domain.slots.ends(exact_node_pairs(private, data.domain))
 
-    def _take(self, chain: Chain, stream: RowStream, leaves: int) -> None:
+    def _take(self, chain: DendrogramChain, stream: RowStream, leaves: int) -> None:
         """Take all steps."""
         if self.walk == "lazy_audited":
             taken = self.steps // self.every
             kappa = step_loss(self.epsilon, self.delta, taken, leaves)
-            chain.run(self.steps, Schedule(every=self.every, kappa=kappa), stream)
+            chain.run(self.steps, ChainSchedule(every=self.every, kappa=kappa), stream)
         elif self.walk == "joint_mh":
             weight = self.epsilon / (2 * sensitivity(leaves))
-            public = 1.0 if self.heed_public else 0.0
-            chain.run(self.steps, Schedule(public=public, every=1, private=weight, joint=True), stream)
+            public = 1.0 if self.use_public_edges else 0.0
+            chain.run(self.steps, ChainSchedule(public=public, every=1, private=weight, joint=True), stream)
         else:
-            self._in_turns(chain, stream, self.epsilon / sensitivity(leaves))
+            self._alternate_public_private(chain, stream, self.epsilon / sensitivity(leaves))
 
-    def _in_turns(self, chain: Chain, stream: RowStream, weight: float) -> None:
-        private = Schedule(every=1, private=weight)
-        turns = [(self.public_rounds, Schedule()), (self.private_rounds, private)]
+    def _alternate_public_private(self, chain: DendrogramChain, stream: RowStream, weight: float) -> None:
+        private = ChainSchedule(every=1, private=weight)
+        turns = [(self.public_rounds, ChainSchedule()), (self.private_rounds, private)]
         left = self.steps
         while left > 0:
-            for rounds, schedule in turns if self.heed_public else [(left, private)]:
+            for rounds, schedule in turns if self.use_public_edges else [(left, private)]:
                 chain.run(min(rounds, left), schedule, stream)
                 left -= min(rounds, left)
 

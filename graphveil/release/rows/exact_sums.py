@@ -1,4 +1,4 @@
-"""The un-noised sum over in-neighbours, with gradients: for models that protect nothing (unit ``none``)."""
+"""The un-noised sum over in-neighbors, with gradients: for models that protect nothing (unit ``none``)."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from graphveil.graph import Adjacency
-from graphveil.graph.blocks import blocks
-from graphveil.weights.base import Similarity
-from graphveil.weights.tables import FULL
+from graphveil.data import Adjacency
+from graphveil.data.blocks import blocks
+from graphveil.release.weights.base import Similarity
+from graphveil.release.weights.tables import FULL
 
 _ROWS, _EDGES = 1 << 17, 1 << 18  # at a time, with a weight for each edge
 
 
 def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
-    """Return A^T X: row v is the sum of x over the in-neighbours of v. Not private.
+    """Return A^T X: row v is the sum of x over the in-neighbors of v. Not private.
 
     Args:
         adjacency: the in-edges.
@@ -31,7 +31,7 @@ def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
 
 
 def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Similarity, keys: Any) -> Tensor:
-    """Return the sum over in-neighbours of w(z_u, z_v) x_u, in float32 and without gradients. Not private.
+    """Return the sum over in-neighbors of w(z_u, z_v) x_u, in float32 and without gradients. Not private.
 
     Args:
         adjacency: the in-edges.
@@ -40,7 +40,7 @@ def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Simil
         keys: what it reads of each node; None for x.
 
     >>> import torch
-    >>> from graphveil.weights import ReluCos
+    >>> from graphveil.release.weights import ReluCos
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> x = torch.tensor([[1.0], [2.0], [-4.0]])
     >>> weighted_sum_in_neighbors(path, x, ReluCos(), None).flatten().tolist()

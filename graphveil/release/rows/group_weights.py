@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import ConfigError
 from graphveil.privacy import Unit
 
@@ -17,9 +17,9 @@ class GroupWeights:
     a differing pair combines both directions as its unit says (``docs/guarantees.md``, section 2).
 
     >>> from graphveil.privacy import UndirectedEdge
-    >>> round(GroupWeights.one().sensitivity(UndirectedEdge()), 6)
+    >>> round(GroupWeights.unit_weights().sensitivity(UndirectedEdge()), 6)
     1.414214
-    >>> round(GroupWeights.steered().sensitivity(UndirectedEdge()), 6)
+    >>> round(GroupWeights.target_weighted().sensitivity(UndirectedEdge()), 6)
     1.0
     """
 
@@ -34,18 +34,18 @@ class GroupWeights:
             if len(row) != len(self.table):
                 raise ConfigError("a weight table must be square: one row and one column a group")
             for weight in row:
-                _check.within(0, 1, weight=weight)
+                checks.within(0, 1, weight=weight)
 
     @classmethod
-    def one(cls) -> "GroupWeights":
+    def unit_weights(cls) -> "GroupWeights":
         """Return weight one for every edge, in both directions."""
         return cls("all", ((1.0,),))
 
     @classmethod
-    def steered(cls) -> "GroupWeights":
+    def target_weighted(cls) -> "GroupWeights":
         """Return the table that spends a pair's budget on the end that needs it: train, val, target.
 
-        A labelled node sends to a target at full weight and hears nothing back; between equals each
+        A labeled node sends to a target at full weight and hears nothing back; between equals each
         direction gets 1/sqrt 2. Every pair's squared weights sum to at most one.
         """
         s = math.sqrt(0.5)
@@ -53,8 +53,8 @@ class GroupWeights:
 
     @classmethod
     def few_labels(cls, reverse_weight: float) -> "GroupWeights":
-        """Return the table for few labels: targets also speak to labelled nodes, with the reverse weight."""
-        _check.within(0, 1, reverse_weight=reverse_weight)
+        """Return the table for few labels: targets also speak to labeled nodes, with the reverse weight."""
+        checks.within(0, 1, reverse_weight=reverse_weight)
         s, forward = math.sqrt(0.5), math.sqrt(1 - reverse_weight**2)
         return cls(
             "train/val/target", ((s, s, forward), (s, s, forward), (reverse_weight, reverse_weight, s))
@@ -84,7 +84,10 @@ class GroupWeights:
         """Return the shift of one differing edge by pair of groups; ``scale[h]`` multiplies rows of h."""
         by = scale or (1.0,) * len(self.table)
         return tuple(
-            tuple(unit.pair_shift(self.table[g][h] * by[h], self.table[h][g] * by[g]) for h in self._groups)
+            tuple(
+                unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g])
+                for h in self._groups
+            )
             for g in self._groups
         )
 

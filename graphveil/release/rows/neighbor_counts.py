@@ -1,4 +1,4 @@
-"""Noisy counts of each node's neighbours by class: whole numbers, of which an edge moves one by one."""
+"""Noisy counts of each node's neighbors by class: whole numbers, of which an edge moves one by one."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,30 +9,30 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.graph.blocks import Edges
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import PureDP, UndirectedEdge, Unit
-from graphveil.release.engines.base import BlockWork
+from graphveil.release.backends.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,
     MAX_DIM,
-    Data,
-    Description,
-    Prepared,
-    Public,
+    PreparedData,
+    PublicInputs,
     Query,
+    QueryData,
+    QueryDescription,
     are_numbers,
-    of_edges,
     outside,
     refuse_edges_stored_twice,
+    require_edge_unit,
 )
-from graphveil.release.steps.orientation import rises
+from graphveil.release.steps.orientation import is_chosen_direction
 
-SILENT = -1  # the class of a node that no row counts
+NOT_COUNTED = -1  # the class of a node that no row counts
 MAX_EPSILON = 16.0  # there a count is wrong once in 4 million times; less noise gains nothing
 MIN_EPSILON = 1e-3  # below, rows hold nothing but noise
 
@@ -40,7 +40,7 @@ _ENTRIES, _EDGES = 1 << 22, 1 << 22  # counts and edges at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NeighborCountData(Data[Tensor]):
+class NeighborCountData(QueryData[Tensor]):
     """Each node's class, shape (N): public or released before, and -1 for those that are not counted.
 
     The answer is float32 noisy counts, shape (N, C).
@@ -51,7 +51,7 @@ class NeighborCountData(Data[Tensor]):
 
 @dataclass(frozen=True)
 class NeighborCountQuery(Query):
-    """One noisy row of C whole numbers per node: how many of its in-neighbours are of each class.
+    """One noisy row of C whole numbers per node: how many of its in-neighbors are of each class.
 
     Of an undirected edge's two directions one counts: towards the end whose group has the higher rank, and
     between equal ranks towards the one that a public coin of the pair's numbers says. So the whole budget of
@@ -79,7 +79,7 @@ class NeighborCountQuery(Query):
     """
 
     kind: ClassVar[str] = "neighbor_counts"
-    wire: ClassVar[str] = "NeighborCountQuery"
+    wire_name: ClassVar[str] = "NeighborCountQuery"
     stage: ClassVar[str] = "neighbor counts"
     data: ClassVar[type[NeighborCountData]] = NeighborCountData
     exact_noise: ClassVar[bool] = True
@@ -91,11 +91,11 @@ class NeighborCountQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(1, classes=self.classes)
-        _check.within(1, MAX_DIM, classes=self.classes)
+        checks.integer_at_least(1, classes=self.classes)
+        checks.within(1, MAX_DIM, classes=self.classes)
         if self.ranks == ():
             raise ConfigError("ranks must name a group; without any, no node has a row")
-        _check.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
+        checks.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
 
     @property
     def law(self) -> DiscreteLaplace:
@@ -108,7 +108,7 @@ class NeighborCountQuery(Query):
         Raises:
             UnitError: under a unit of records, of which one may be in every count.
         """
-        of_edges(unit, "counts of neighbours have no bound for a record, which may be in all of them")
+        require_edge_unit(unit, "counts of neighbors have no bound for a record, which may be in all of them")
         return PureDP(self.changed(unit) * self.epsilon)
 
     def sensitivity(self, unit: Unit) -> float:
@@ -123,26 +123,26 @@ class NeighborCountQuery(Query):
         """Refuse friendships stored as directed edges: one that is stored twice would move two counts."""
         refuse_edges_stored_twice(unit, directed=directed)
 
-    def describe(self) -> Description:
+    def describe(self) -> QueryDescription:
         """Return what is said of the query."""
         return replace(super().describe(), values_per_node=self.classes)
 
-    def prepare(self, data: NeighborCountData, public: Public) -> Prepared:
+    def prepare(self, data: NeighborCountData, public: PublicInputs) -> PreparedData:
         """Check the classes."""
         classes = data.classes
-        if not are_numbers(classes, public.num_nodes) or outside(classes - SILENT, self.classes + 1):
+        if not are_numbers(classes, public.num_nodes) or outside(classes - NOT_COUNTED, self.classes + 1):
             raise ReleaseError(
                 f"the plan's counts take {public.num_nodes} classes, whole numbers from 0 to "
                 f"{self.classes - 1}, or -1 for a node that is not counted; the release stays charged"
             )
-        return Prepared(public, (classes,))
+        return PreparedData(public, (classes,))
 
-    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return noisy counts."""
         ranks = None if private.directed else self._ranks(data)
         return private.rows(NoisyCounts(data.arrays[0].numpy(), ranks, self.classes, self.law, key))
 
-    def _ranks(self, data: Prepared) -> npt.NDArray[np.int64] | None:
+    def _ranks(self, data: PreparedData) -> npt.NDArray[np.int64] | None:
         """Return the rank of each node, None where both ends of an edge count."""
         if self.ranks is None:
             return None
@@ -161,22 +161,22 @@ class NeighborCountQuery(Query):
         return (self.law.sigma,)
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Return as many steps as any sampler asks for: the plan's draws none of this noise."""
         return 2.0**GRID_BITS
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Return as many steps as any sampler asks for."""
         return 2.0**GRID_BITS
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Return 0: the plan's sampler draws none of it."""
         return 0.0
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Return True: all of a person's edges may fall into one row."""
         return True
 
@@ -194,7 +194,7 @@ class NoisyCounts(BlockWork):
     law: DiscreteLaplace
     key: bytes
 
-    def __call__(self, edges: Edges) -> Tensor:
+    def __call__(self, edges: EdgeBlock) -> Tensor:
         """Return the noisy rows; the exact counts live and die here."""
         stream, out = RowStream(self.key), torch.empty((len(edges), self.count), dtype=torch.float32)
         for piece in edges.pieces(max(1, _ENTRIES // self.count), _EDGES):
@@ -203,11 +203,11 @@ class NoisyCounts(BlockWork):
             out[piece.start - edges.start : piece.stop - edges.start] = torch.from_numpy(noisy)
         return out
 
-    def _counts(self, edges: Edges) -> npt.NDArray[np.int64]:
+    def _counts(self, edges: EdgeBlock) -> npt.NDArray[np.int64]:
         """Return the exact counts of some rows."""
         sources = edges.sources.numpy().astype(np.int64)
         targets = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
-        kept = self.classes[sources] != SILENT
+        kept = self.classes[sources] != NOT_COUNTED
         if self.ranks is not None:
             kept &= counts_at_target(sources, targets, self.ranks)
         cells = (targets[kept] - edges.start) * self.count + self.classes[sources[kept]]
@@ -226,4 +226,4 @@ def counts_at_target(
     True
     """
     ahead = ranks[targets] - ranks[sources]
-    return np.where(ahead == 0, rises(sources, targets), ahead > 0)
+    return np.where(ahead == 0, is_chosen_direction(sources, targets), ahead > 0)

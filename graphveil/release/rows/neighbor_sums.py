@@ -1,4 +1,4 @@
-"""Noisy sums of neighbours' vectors, each of norm at most one: a hop."""
+"""Noisy sums of neighbors' vectors, each of norm at most one: a hop."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -7,21 +7,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError, ReleaseError
-from graphveil.graph import Features
+from graphveil._util import checks
+from graphveil.data import Features
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
 from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
-from graphveil.privacy.unit import NodePromise
+from graphveil.privacy.unit import NodeBoundedDegree
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     FLOAT32_EXACT,
     GRID_BITS,
     MAX_DIM,
-    Data,
-    Description,
-    Prepared,
-    Public,
+    PreparedData,
+    PublicInputs,
     Query,
+    QueryData,
+    QueryDescription,
     check_noise,
     check_rows,
     grid_steps,
@@ -30,10 +30,9 @@ from graphveil.release.rows.compact import CompactRows, can_compact
 from graphveil.release.rows.group_weights import GroupWeights
 from graphveil.release.rows.private_sums import NoisyRows, Sums
 from graphveil.release.rows.row_noise import RowNoise
-from graphveil.weights import GivenWeight, Similarity
-from graphveil.weights.compiled.fused_sum import VECTOR_BITS
-from graphveil.weights.registry import check_trusted
-from graphveil.weights.tables import WEIGHT_BITS, PairWeights
+from graphveil.release.weights import GivenWeight, Similarity
+from graphveil.release.weights.registry import check_trusted
+from graphveil.release.weights.tables import WEIGHT_BITS, PairWeights
 
 SIMILARITY_GRID_BITS = 9  # of a vector; its weight has WEIGHT_BITS more, and 1,024 of them add up in float32
 _ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache
@@ -42,7 +41,7 @@ Keys = Features | tuple[Tensor, ...]  # as the query's similarity says
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NeighborSumData(Data[Tensor]):
+class NeighborSumData(QueryData[Tensor]):
     """What each node sends: vectors c_u of norm at most one, shape (N, d).
 
     ``keys`` are what the query's similarity reads of each node, public or released earlier; by default the
@@ -54,7 +53,7 @@ class NeighborSumData(Data[Tensor]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Weighed(Prepared):
+class _PreparedSums(PreparedData):
     """Vectors, and the tables of their weights, which are made before any edge is read."""
 
     pairs: PairWeights | None
@@ -62,14 +61,14 @@ class _Weighed(Prepared):
 
 @dataclass(frozen=True)
 class NeighborSumQuery(Query):
-    """One noisy row per node: the weighted sum of its in-neighbours' vectors, each of norm at most one.
+    """One noisy row per node: the weighted sum of its in-neighbors' vectors, each of norm at most one.
 
     ``sigma[h]`` is the noise's standard deviation in rows of group h, in units of a vector of norm one. With
     a ``similarity`` each contribution is also multiplied by w(z_u, z_v), and its bound by w's largest value.
     """
 
     kind: ClassVar[str] = "rows"
-    wire: ClassVar[str] = "HopQuery"
+    wire_name: ClassVar[str] = "HopQuery"
     stage: ClassVar[str] = "hop"
     data: ClassVar[type[NeighborSumData]] = NeighborSumData
 
@@ -81,8 +80,8 @@ class NeighborSumQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check.integer_at_least(1, dim=self.dim)
-        _check.within(1, MAX_DIM, dim=self.dim)
+        checks.integer_at_least(1, dim=self.dim)
+        checks.within(1, MAX_DIM, dim=self.dim)
         check_noise(self.sigma, self.weights.groups, self.contribution_bits)
         if self.weights.largest == 0:
             raise ConfigError(
@@ -93,7 +92,8 @@ class NeighborSumQuery(Query):
         """Return what the hop does to each pair of groups.
 
         Raises:
-            NotYetError: a similarity under a unit of records, where the rows that it reads are not public.
+            NotImplementedGuaranteeError: a similarity under a unit of records, where the rows that it reads
+                are not public.
         """
         shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
         return PairwiseGaussian(self.weights.partition, tuple(tuple(x * x for x in row) for row in shifts))
@@ -104,11 +104,11 @@ class NeighborSumQuery(Query):
 
     def changed(self, unit: Unit) -> int:
         """Return how many coordinates one differing edge, or one node with all its edges, may change."""
-        if isinstance(unit, NodePromise):
+        if isinstance(unit, NodeBoundedDegree):
             return int(unit.change) * unit.max_degree * self.dim
         return 2 * self.dim
 
-    def describe(self) -> Description:
+    def describe(self) -> QueryDescription:
         """Return what is said of the query, its weights among it."""
         return replace(super().describe(), values_per_node=self.dim)
 
@@ -117,14 +117,14 @@ class NeighborSumQuery(Query):
         del fields["similarity"]
         return fields if self.similarity is None else {**fields, "similarity": self.similarity.describe()}
 
-    def prepare(self, data: NeighborSumData, public: Public) -> _Weighed:
+    def prepare(self, data: NeighborSumData, public: PublicInputs) -> _PreparedSums:
         """Make the tables of the weights from their keys."""
         check_rows(data.vectors, public.num_nodes, self.dim)
         pairs = self._pairs(data, public.num_nodes)
         tables = () if pairs is None else pairs.tables
-        return _Weighed(public, (data.vectors, *tables), pairs)
+        return _PreparedSums(public, (data.vectors, *tables), pairs)
 
-    def answer(self, private: PrivateEdges, data: _Weighed, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
         """Return noisy rows."""
         vectors, public = data.arrays[0], data.public
         groups = public.groups if self.groups > 1 else None
@@ -141,8 +141,8 @@ class NeighborSumQuery(Query):
             tuple(public.sampler(sigma * self.steps) for sigma in self.sigma),
             (1 / self.steps,) * self.groups,
         )
-        longest, short = FLOAT32_EXACT >> self.contribution_bits, self.grid_bits <= VECTOR_BITS
-        sums = Sums(table, longest, stride=len(vectors), pairs=data.pairs, short=short)
+        longest = FLOAT32_EXACT >> self.contribution_bits
+        sums = Sums(table, longest, stride=len(vectors), pairs=data.pairs)
         return private.rows(NoisyRows(sums, noise, key))
 
     @property
@@ -181,22 +181,22 @@ class NeighborSumQuery(Query):
         return self.vector_steps * 2.0**WEIGHT_BITS / self.similarity.bound
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Grid steps in the largest contribution, up to a factor of two."""
         return 2.0**self.contribution_bits
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Grid steps in the smallest standard deviation of the noise."""
         return min(self.sigma) * self.steps
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Grid steps in the largest standard deviation of the noise."""
         return max(self.sigma) * self.steps
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Whether a person's k edges may add up to k times one edge: anything but equal weights and noise."""
         return not self.weights.symmetric or len(set(self.sigma)) > 1
 
@@ -215,7 +215,7 @@ class NeighborSumQuery(Query):
         if self.similarity is None:
             return 1.0
         if isinstance(unit, NodeUnit):
-            raise NotYetError(
+            raise NotImplementedGuaranteeError(
                 f"weights by similarity read rows that unit {unit.name!r} protects; use weights='one', or "
                 "protect edges"
             )

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
-from graphveil.graph.blocks import Edges
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
 from graphveil.mechanisms import IntegerNoise
 from graphveil.release.query import FLOAT32_EXACT
 
@@ -49,7 +49,7 @@ class RowNoise:
         """What a grid step is worth, if it is the same for all rows and each is released."""
         return self.scales[0] if len(set(self.scales)) == 1 and None not in self.noise else None
 
-    def of(self, edges: Edges) -> RowKinds | None:
+    def of(self, edges: EdgeBlock) -> RowKinds | None:
         """Return the kinds of a block's rows."""
         return None if self.kinds is None else self.kinds[edges.start : edges.stop].numpy()
 
@@ -63,7 +63,7 @@ class RowNoise:
             rows[torch.tensor([law is None for law in self.noise])[torch.from_numpy(kinds)]] = 0.0
 
 
-def noise_rows(edges: Edges, noise: RowNoise, stream: RowStream, dim: int) -> Tensor:
+def noise_rows(edges: EdgeBlock, noise: RowNoise, stream: RowStream, dim: int) -> Tensor:
     """Return the integer noise of a block's rows, each by the law of its kind: int32 where it fits."""
     rows, own = np.arange(edges.start, edges.stop), noise.of(edges)
     whole = np.int32 if noise.most < 1 << 31 else np.int64

@@ -5,9 +5,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
+from graphveil._util.random import RowStream
 
-NOBODY = -1  # in place of an entry
+NO_NODE = -1  # in place of an entry
 
 Ids = npt.NDArray[np.int64]
 
@@ -19,7 +19,7 @@ def cut_lists(owner: Ids, listed: Ids, count: int, most: int, key: bytes) -> Ten
     length, moves the coins of another one, and an entry that goes leaves the order of the others. Coins may
     be public.
 
-    Shapes: (count, most) int32, entries in the order that they came in, :data:`NOBODY` from the last one on.
+    Shapes: (count, most) int32, entries in the order that they came in, :data:`NO_NODE` from the last one on.
 
     Args:
         owner, listed: the pairs, (E), owners ascending.
@@ -39,7 +39,7 @@ def cut_lists(owner: Ids, listed: Ids, count: int, most: int, key: bytes) -> Ten
         rank = np.empty(long.size, dtype=np.int64)
         rank[order] = _places(owner[long][order])
         kept[long] = rank < most
-    entries = np.full((count, most), NOBODY, dtype=np.int32)
+    entries = np.full((count, most), NO_NODE, dtype=np.int32)
     entries[owner[kept], _places(owner[kept])] = listed[kept]
     return torch.from_numpy(entries)
 

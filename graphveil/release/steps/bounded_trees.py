@@ -1,6 +1,6 @@
-"""Trees of exact neighbours in which a record reaches a bounded number of roots: own slots, then caps.
+"""Trees of exact neighbors in which a record reaches a bounded number of roots: own slots, then caps.
 
-An exact read beside the release path, as ``own_stars.py`` is, but with another rule: the tree of v is a
+An exact read beside the release path, as ``ego_graphs.py`` is, but with another rule: the tree of v is a
 function of the records of *all* nodes in it. What is computed from it is released by steps that pay for all
 roots that one record reaches (``tree_steps.py``), and by nothing else.
 """
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil.graph import Adjacency
+from graphveil._util import checks
+from graphveil.data import Adjacency
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.steps.bounded_lists import NOBODY, cut_lists
+from graphveil.release.steps.bounded_lists import NO_NODE, cut_lists
 
 
 class BoundedTrees:
@@ -48,8 +48,8 @@ class BoundedTrees:
 
     def __init__(self, adjacency: Adjacency, *, slots: int | None, cap: int, depth: int, key: bytes) -> None:
         """Read the lists, and draw the first round."""
-        _check.integer_at_least(1, cap=cap, depth=depth)
-        self._lists, starts = PrivateEdges(adjacency).own_lists()
+        checks.integer_at_least(1, cap=cap, depth=depth)
+        self._lists, starts = PrivateEdges(adjacency).out_neighbors()
         self._nodes = len(starts) - 1
         self._owner = np.repeat(np.arange(self._nodes), np.diff(starts.numpy()))
         self._slots, self._cap, self._depth, self._key = slots, cap, depth, key
@@ -80,7 +80,7 @@ class BoundedTrees:
         for level in self._levels:
             above = found[-1]
             below = level[above.clamp_min(0)].to(torch.int64)
-            below[above == NOBODY] = NOBODY
+            below[above == NO_NODE] = NO_NODE
             found.append(below.flatten(start_dim=1))
         return torch.cat(found, dim=1)
 
@@ -97,7 +97,7 @@ class BoundedTrees:
         if self._slots is None:
             return self._owner, self._lists.numpy()
         slots = cut_lists(self._owner, self._lists.numpy(), self._nodes, self._slots, coins).numpy()
-        there = slots != NOBODY
+        there = slots != NO_NODE
         return np.nonzero(there)[0], slots[there].astype(np.int64)
 
     def _coins(self, *address: object) -> bytes:

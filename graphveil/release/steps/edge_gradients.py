@@ -1,6 +1,6 @@
 """Gradients of edge attention, summed over targets: private until noise is added, and never seen outside.
 
-With rows z, target v and its in-neighbours u the example of v is
+With rows z, target v and its in-neighbors u the example of v is
 
     h_u = tanh(A z_u + B z_v + b),    w_u = sigmoid(w . h_u + c),    r = sum over u of w_u z_u + n_v,
     x = r / sqrt(|r|^2 + k^2),        loss = -log softmax(H z_v + G x + g)[y_v],
@@ -30,15 +30,15 @@ import torch
 from torch import Tensor
 
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.steps.orientation import used_once
+from graphveil.release.steps.orientation import select_one_direction
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
-MOST_WEIGHT = 1024.0  # of the network's: rounding is negligible up to here
+MAX_WEIGHT = 1024.0  # of the network's: rounding is negligible up to here
 _NUMBERS = 1 << 22  # of gradients at a time: a target has all parameters' own,
 _EDGES = 1 << 14  # and in-edges: their rows stay in the cache
 
 
-class Training(Protocol):
+class EdgeTrainingParameters(Protocol):
     """What gradients follow from, besides the examples: public parameters of the query."""
 
     @property
@@ -82,7 +82,9 @@ class _InEdges(NamedTuple):
     places: Tensor
 
 
-def clipped_sum(weights: Tensor, examples: Examples, batch: Tensor, noise: Tensor, query: Training) -> Tensor:
+def clipped_sum(
+    weights: Tensor, examples: Examples, batch: Tensor, noise: Tensor, query: EdgeTrainingParameters
+) -> Tensor:
     """Return the sum over a batch of g_v min(1, C / ((1 + 10^-6) |g_v|)), shape (p).
 
     A target whose gradient is not finite contributes nothing: an exception would be an answer about edges.
@@ -108,7 +110,7 @@ def clipped_sum(weights: Tensor, examples: Examples, batch: Tensor, noise: Tenso
 
 
 def _gradients(
-    parts: dict[str, Tensor], examples: Examples, batch: Tensor, noise: Tensor, query: Training
+    parts: dict[str, Tensor], examples: Examples, batch: Tensor, noise: Tensor, query: EdgeTrainingParameters
 ) -> Tensor:
     """Return each target's gradient, shape (B, p)."""
     nodes = examples.targets[batch]
@@ -145,7 +147,7 @@ def _weigh(parts: dict[str, Tensor], z: Tensor, own: Tensor) -> tuple[Tensor, Te
 
 
 def _head(
-    parts: dict[str, Tensor], own: Tensor, sums: Tensor, classes: Tensor, query: Training
+    parts: dict[str, Tensor], own: Tensor, sums: Tensor, classes: Tensor, query: EdgeTrainingParameters
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss's gradients by the logits (B, C) and by the sums (B, d), and the scaled sums."""
     soft = max(1.0, query.forward_noise) * query.dim**0.5
@@ -187,14 +189,14 @@ class _Network(NamedTuple):
             self.source[place].addmm_(u.t(), g)
 
 
-def _in_edges(examples: Examples, nodes: Tensor, query: Training) -> _InEdges:
+def _in_edges(examples: Examples, nodes: Tensor, query: EdgeTrainingParameters) -> _InEdges:
     """Return the in-edges of some targets, of a friendship in its one direction if that is asked for."""
     sources, counts = examples.private.in_edges(nodes.numpy())
     places = np.repeat(np.arange(len(nodes)), counts)
     if query.oriented:
         learns = np.zeros(len(examples.rows), dtype=bool)
         learns[examples.targets.numpy()] = True
-        used = used_once(sources, nodes.numpy()[places], learns)
+        used = select_one_direction(sources, nodes.numpy()[places], learns)
         sources, places = sources[used], places[used]
     return _InEdges(torch.from_numpy(sources), torch.from_numpy(places))
 

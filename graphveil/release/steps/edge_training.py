@@ -12,24 +12,24 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import PublicStreams
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, PoissonGaussian, UndirectedEdge, Unit
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
-    Data,
-    Description,
-    Prepared,
-    Public,
+    PreparedData,
+    PublicInputs,
     Query,
+    QueryData,
+    QueryDescription,
     are_numbers,
     check_rows,
-    of_edges,
     outside,
+    require_edge_unit,
 )
-from graphveil.release.steps.edge_gradients import MOST_WEIGHT, Examples, clipped_sum
+from graphveil.release.steps.edge_gradients import MAX_WEIGHT, Examples, clipped_sum
 from graphveil.release.steps.training_steps import OneProcessNoise
 
 _ROUNDING = 1e-6  # of the norm of a float32 row of norm one
@@ -39,7 +39,7 @@ Descent = Callable[[Tensor, Gradients], Tensor]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EdgeAttentionData(Data[Tensor]):
+class EdgeAttentionData(QueryData[Tensor]):
     """What is trained on, and how; the answer are the last weights, float64, shape (p).
 
     Args:
@@ -59,7 +59,7 @@ class EdgeAttentionData(Data[Tensor]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Descending(Prepared):
+class _PreparedTraining(PreparedData):
     """Rows, targets, their classes and the start; and how to descend."""
 
     descend: Descent
@@ -69,7 +69,7 @@ class _Descending(Prepared):
 class EdgeAttentionQuery(Query):
     """Noisy gradients of a network that weighs in-edges, each target's gradient clipped to a norm C.
 
-    The example of target v is the loss of its class, given its own row and the sum of its in-neighbours'
+    The example of target v is the loss of its class, given its own row and the sum of its in-neighbors'
     rows weighed by the network (:mod:`graphveil.release.steps.edge_gradients`). Step t releases the sum of
     the clipped gradients of a batch of targets plus N(0, (z C)^2), where each target is in the batch with
     probability q, independently.
@@ -105,7 +105,7 @@ class EdgeAttentionQuery(Query):
     """
 
     kind: ClassVar[str] = "attention"
-    wire: ClassVar[str] = "AttentionStepsQuery"
+    wire_name: ClassVar[str] = "AttentionStepsQuery"
     stage: ClassVar[str] = "training on edges"
     data: ClassVar[type[EdgeAttentionData]] = EdgeAttentionData
     exact_noise: ClassVar[bool] = True
@@ -122,10 +122,10 @@ class EdgeAttentionQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field, those of the noise by making one that draws nothing."""
-        _check.integer_at_least(1, dim=self.dim, steps=self.steps)
-        _check.integer_at_least(2, classes=self.classes)
-        _check.positive(learning_rate=self.learning_rate, clip=self.clip)
-        _check.non_negative(forward_noise=self.forward_noise)
+        checks.integer_at_least(1, dim=self.dim, steps=self.steps)
+        checks.integer_at_least(2, classes=self.classes)
+        checks.positive(learning_rate=self.learning_rate, clip=self.clip)
+        checks.non_negative(forward_noise=self.forward_noise)
         self.randomness(bytes(32))
 
     def randomness(self, key: bytes) -> StepNoise:
@@ -143,7 +143,9 @@ class EdgeAttentionQuery(Query):
         Raises:
             UnitError: a unit of records, whose labels and features are not public.
         """
-        of_edges(unit, "attention is learned from rows and labels as if they were public (weights='one')")
+        require_edge_unit(
+            unit, "attention is learned from rows and labels as if they were public (weights='one')"
+        )
         moved = self._targets_moved(unit)
         return PoissonGaussian(
             self.noise_multiplier / math.sqrt(moved), self.sampling_rate, moved * self.steps, "replace"
@@ -160,11 +162,11 @@ class EdgeAttentionQuery(Query):
     def _targets_moved(self, unit: Unit) -> int:
         return 2 if isinstance(unit, UndirectedEdge) and not self.oriented else 1
 
-    def describe(self) -> Description:
+    def describe(self) -> QueryDescription:
         """Return what is said of the query."""
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
-    def prepare(self, data: EdgeAttentionData, public: Public) -> _Descending:
+    def prepare(self, data: EdgeAttentionData, public: PublicInputs) -> _PreparedTraining:
         """Refuse rows beyond norm one, and targets that are no nodes, have no class, or come twice.
 
         One edge would move two examples of a target that comes twice. Rows are bounded because rounding is:
@@ -186,9 +188,9 @@ class EdgeAttentionQuery(Query):
                 "the release stays charged"
             )
         arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
-        return _Descending(public, arrays, data.descend)
+        return _PreparedTraining(public, arrays, data.descend)
 
-    def answer(self, private: PrivateEdges, data: _Descending, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
         """Return the last weights of the descent."""
         rows, targets, classes, start = data.arrays
         gradients = NoisyGradients(Examples(private, rows, targets, classes), self, key)
@@ -224,22 +226,22 @@ class EdgeAttentionQuery(Query):
         return (self.noise_multiplier,)
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Grid steps in a clipping norm."""
         return float(self.randomness(bytes(32)).steps)
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Grid steps in a step's standard deviation."""
         return self.randomness(bytes(32)).sigma
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Return 0: the plan's sampler draws none of it."""
         return 0.0
 
     @property
-    def one_way(self) -> bool:
+    def linear_group_scaling(self) -> bool:
         """Return True: all of a person's edges may count at that person."""
         return True
 
@@ -278,7 +280,7 @@ class NoisyGradients:
         query = self._query
         if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
             raise ReleaseError(f"a gradient is asked for at {query.parameters} finite weights")
-        return self._noisy(weights.to(torch.float64).clamp(-MOST_WEIGHT, MOST_WEIGHT), self._step())
+        return self._noisy(weights.to(torch.float64).clamp(-MAX_WEIGHT, MAX_WEIGHT), self._step())
 
     def _step(self) -> int:
         """Return the number of the next step, each once."""

@@ -10,7 +10,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # the mixing of SplitMix64 (Steele, Lea, F
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def used_once(sources: Ids, targets: Ids, learns: Mask) -> Mask:
+def select_one_direction(sources: Ids, targets: Ids, learns: Mask) -> Mask:
     """Return which stored edges of an undirected graph are used: of a friendship's two, exactly one.
 
     A friendship of a node that is learned from and one that is not counts at the former; between equals a
@@ -25,17 +25,19 @@ def used_once(sources: Ids, targets: Ids, learns: Mask) -> Mask:
 
     >>> up, down = np.array([0, 0, 1]), np.array([1, 2, 2])
     >>> nobody = np.zeros(3, dtype=bool)
-    >>> bool((used_once(up, down, nobody) ^ used_once(down, up, nobody)).all())
+    >>> bool((select_one_direction(up, down, nobody) ^ select_one_direction(down, up, nobody)).all())
     True
     """
-    return np.where(learns[sources] == learns[targets], rises(sources, targets), learns[targets])
+    return np.where(
+        learns[sources] == learns[targets], is_chosen_direction(sources, targets), learns[targets]
+    )
 
 
-def rises(sources: Ids, targets: Ids) -> Mask:
+def is_chosen_direction(sources: Ids, targets: Ids) -> Mask:
     """Return which stored edges a hash of both ends' numbers chooses: of a friendship's two, exactly one.
 
     >>> up, down = np.array([0, 0, 1]), np.array([1, 2, 2])
-    >>> bool((rises(up, down) ^ rises(down, up)).all())
+    >>> bool((is_chosen_direction(up, down) ^ is_chosen_direction(down, up)).all())
     True
     """
     coin = _coin(np.minimum(sources, targets), np.maximum(sources, targets))

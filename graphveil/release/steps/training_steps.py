@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor
 
-from graphveil import _check
-from graphveil._random import KEY_BYTES
+from graphveil._util import checks
+from graphveil._util.random import KEY_BYTES
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
 from graphveil.mechanisms.additive import Noise
@@ -17,18 +17,18 @@ from graphveil.privacy import ByGroup, Event, Gaussian, PoissonGaussian, Unit
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.process import check_process
 from graphveil.release.query import (
-    Data,
-    Description,
-    Prepared,
-    Public,
+    PreparedData,
+    PublicInputs,
     Query,
+    QueryData,
+    QueryDescription,
     by_group,
     check_pays,
-    of_records,
+    require_record_unit,
 )
 
 
-class DPSGDData(Data[StepNoise]):
+class DPSGDData(QueryData[StepNoise]):
     """All that training steps read: the records of paying groups, and initial weights.
 
     The answer is the keyed randomness of all steps. A resumed release returns the same for the same data and
@@ -70,18 +70,18 @@ class DPSGDQuery(Query):
         ConfigError: a field is outside its range.
         CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
 
-    >>> from graphveil.privacy import NodeOwner
-    >>> DPSGDQuery(parameters=10, steps=100, noise_multiplier=20.0).event(NodeOwner())
+    >>> from graphveil.privacy import NodeRecord
+    >>> DPSGDQuery(parameters=10, steps=100, noise_multiplier=20.0).event(NodeRecord())
     Gaussian(mu=0.5)
     """
 
     kind: ClassVar[str] = "steps"
-    wire: ClassVar[str] = "StepsQuery"
+    wire_name: ClassVar[str] = "StepsQuery"
     stage: ClassVar[str] = "training"
     data: ClassVar[type[DPSGDData]] = DPSGDData
     reads_edges: ClassVar[bool] = False
     exact_noise: ClassVar[bool] = True
-    kept: ClassVar[bool] = False
+    stores_answer: ClassVar[bool] = False
 
     parameters: int
     steps: int
@@ -94,9 +94,9 @@ class DPSGDQuery(Query):
 
     def __post_init__(self) -> None:
         """Check every field, those of the noise by making one that draws nothing."""
-        _check.integer_at_least(1, parameters=self.parameters, steps=self.steps)
-        _check.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
-        _check.integer_at_least(0, reach=self.reach)
+        checks.integer_at_least(1, parameters=self.parameters, steps=self.steps)
+        checks.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
+        checks.integer_at_least(0, reach=self.reach)
         check_pays(self.pays)
         self.spent()
 
@@ -106,7 +106,7 @@ class DPSGDQuery(Query):
 
     def spent(self) -> StepNoise:
         """Return the law of the noise without a key: whoever asks for a batch or for noise is refused."""
-        return self._noise(_Spent, bytes(KEY_BYTES))
+        return self._noise(_ErasedNoise, bytes(KEY_BYTES))
 
     def _noise(self, kind: type[StepNoise], key: bytes) -> StepNoise:
         return kind(
@@ -122,7 +122,7 @@ class DPSGDQuery(Query):
         Raises:
             UnitError: the unit is not about records.
         """
-        protected = of_records(unit)
+        protected = require_record_unit(unit)
         if self.reach:
             whole = protected.change * math.sqrt(self.steps) / self.noise_multiplier
             return ByGroup(
@@ -134,23 +134,23 @@ class DPSGDQuery(Query):
 
     def sensitivity(self, unit: Unit) -> float:
         """Return change * C, for the sum of one step; a reach D makes that 2 D + 1 times as much."""
-        return of_records(unit).change * (2 * self.reach + 1) * self.clip
+        return require_record_unit(unit).change * (2 * self.reach + 1) * self.clip
 
     def changed(self, unit: Unit) -> int:
         """Return the coordinates of all steps."""
         return self.parameters * self.steps
 
-    def describe(self) -> Description:
+    def describe(self) -> QueryDescription:
         """Return what is said of the query."""
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
-    def prepare(self, data: DPSGDData, public: Public) -> Prepared:
+    def prepare(self, data: DPSGDData, public: PublicInputs) -> PreparedData:
         """Require something that the noise is bound to."""
         if not data.arrays:
             raise ReleaseError("the noise of training steps is bound to data, and none were given")
-        return Prepared(public, data.arrays)
+        return PreparedData(public, data.arrays)
 
-    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> StepNoise:
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> StepNoise:
         """Return the randomness of all steps."""
         return self.randomness(key)
 
@@ -169,17 +169,17 @@ class DPSGDQuery(Query):
         return (self.noise_multiplier,)
 
     @property
-    def finest(self) -> float:
+    def contribution_steps(self) -> float:
         """Grid steps in a clipping norm."""
         return float(self.spent().steps)
 
     @property
-    def narrowest(self) -> float:
+    def min_noise_steps(self) -> float:
         """Grid steps in a step's standard deviation."""
         return self.spent().sigma
 
     @property
-    def widest(self) -> float:
+    def max_noise_steps(self) -> float:
         """Return 0: the plan's sampler draws none of it."""
         return 0.0
 
@@ -213,7 +213,7 @@ class OneProcessNoise(StepNoise):
             return super().noise(step)
 
 
-class _Spent(StepNoise):
+class _ErasedNoise(StepNoise):
     """The noise of steps whose key is erased: its law is known, and it draws nothing."""
 
     def batch(self, step: int, count: int) -> Tensor:

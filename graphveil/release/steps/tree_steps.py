@@ -1,15 +1,15 @@
-"""Noisy training steps on trees of exact neighbours, in which one record reaches several roots."""
+"""Noisy training steps on trees of exact neighbors, in which one record reaches several roots."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from graphveil import _check
+from graphveil._util import checks
 from graphveil.errors import CalibrationError, ConfigError
-from graphveil.privacy import Event, NodePromise, NodeUnit, PoissonRoots, Unit
-from graphveil.release.query import of_records
+from graphveil.privacy import Event, NodeBoundedDegree, NodeUnit, PoissonRoots, Unit
+from graphveil.release.query import require_record_unit
 from graphveil.release.steps.training_steps import DPSGDQuery
 
-MOST_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum by: the exact noise's law is
+MAX_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum by: the exact noise's law is
 # known within 13 of them (docs/guarantees.md, Proposition 9)
 
 
@@ -19,8 +19,9 @@ class Reach:
 
     ``slots`` is None where lists are used whole, which an asserted degree bounds.
 
-    >>> from graphveil.privacy import NodeOwner
-    >>> Reach.of(NodeOwner(), slots=2, depth=2), Reach.of(NodeOwner(replace_one=True), slots=2, depth=1)
+    >>> from graphveil.privacy import NodeRecord
+    >>> Reach.from_unit(NodeRecord(), slots=2, depth=2), Reach.from_unit(NodeRecord(replace_one=True),
+    ...     slots=2, depth=1)
     (Reach(slots=2, roots=7), Reach(slots=2, roots=5))
     """
 
@@ -28,19 +29,19 @@ class Reach:
     roots: int
 
     @classmethod
-    def of(cls, unit: NodeUnit, *, slots: int, depth: int) -> "Reach":
+    def from_unit(cls, unit: NodeUnit, *, slots: int, depth: int) -> "Reach":
         """Return the reach under a unit; under an assumption about degrees the smaller one of two mechanisms.
 
-        ``node-owner``: 1 + D + ... + D^r. ``node-promise`` with a degree of at most M: lists used whole, the
-        ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or slots, of which a friend fills the one that was
-        for q with somebody else, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is nulling it and
-        filling it again: all roots but its own count twice.
+        ``node-record``: 1 + D + ... + D^r. ``node-bounded-degree`` with a degree of at most M: lists used
+        whole, the ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or slots, of which a friend fills the one
+        that was for q with somebody else, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is
+        nulling it and filling it again: all roots but its own count twice.
         """
-        _check.integer_at_least(1, slots=slots, depth=depth)
+        checks.integer_at_least(1, slots=slots, depth=depth)
         below = sum(slots**level for level in range(depth))
         kept: int | None = slots
         others = slots * below
-        if isinstance(unit, NodePromise):
+        if isinstance(unit, NodeBoundedDegree):
             ball = unit.max_degree * sum((unit.max_degree - 1) ** level for level in range(depth))
             others = (slots + unit.max_degree) * below
             if slots >= unit.max_degree or ball <= others:
@@ -65,14 +66,14 @@ class TreeStepsQuery(DPSGDQuery):
     Raises:
         CalibrationError: on ``event``, there is so little noise that its exact law is not known to hold.
 
-    >>> from graphveil.privacy import NodeOwner
+    >>> from graphveil.privacy import NodeRecord
     >>> steps = TreeStepsQuery(parameters=9, steps=200, noise_multiplier=5.0, sampling_rate=0.125, slots=1,
     ...                        depth=1)
-    >>> steps.event(NodeOwner())
+    >>> steps.event(NodeRecord())
     PoissonRoots(noise_multiplier=5.0, sampling_rate=0.125, steps=200, roots=2, relation='add_remove')
     """
 
-    wire: ClassVar[str] = "TreeStepsQuery"
+    wire_name: ClassVar[str] = "TreeStepsQuery"
 
     slots: int
     depth: int
@@ -80,24 +81,24 @@ class TreeStepsQuery(DPSGDQuery):
     def __post_init__(self) -> None:
         """Check every field; every record pays, whatever its group, since all reach roots."""
         super().__post_init__()
-        _check.integer_at_least(1, slots=self.slots, depth=self.depth)
+        checks.integer_at_least(1, slots=self.slots, depth=self.depth)
         if self.reach or len(self.pays) > 1:
             raise ConfigError("a tree's reach follows from slots and depth, and everybody pays for it")
 
     def event(self, unit: Unit) -> Event:
         """Return the steps as Theorem A prices them."""
-        records = of_records(unit)
-        roots = Reach.of(records, slots=self.slots, depth=self.depth).roots
+        records = require_record_unit(unit)
+        roots = Reach.from_unit(records, slots=self.slots, depth=self.depth).roots
         event = PoissonRoots(self.noise_multiplier, self.sampling_rate, self.steps, roots, records.relation)
-        if event.change > MOST_SHIFT * self.noise_multiplier:
+        if event.change > MAX_SHIFT * self.noise_multiplier:
             raise CalibrationError(
                 f"noise_multiplier={self.noise_multiplier:.4g} is too small where one record reaches "
-                f"{roots} roots: it must be at least {event.change / MOST_SHIFT:.4g}; take a smaller epsilon"
+                f"{roots} roots: it must be at least {event.change / MAX_SHIFT:.4g}; take a smaller epsilon"
             )
         return event
 
     def sensitivity(self, unit: Unit) -> float:
         """Return (2 N - 1) C for the sum of one step, or 2 N C where a record is replaced."""
-        records = of_records(unit)
-        roots = Reach.of(records, slots=self.slots, depth=self.depth).roots
+        records = require_record_unit(unit)
+        roots = Reach.from_unit(records, slots=self.slots, depth=self.depth).roots
         return (2 * roots - (not records.replace_one)) * self.clip

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
+from graphveil.data.tables.encoding import ColumnRule, encode
+from graphveil.data.tables.labels import text
 from graphveil.errors import GraphError
-from graphveil.serve.questions import LARGEST, Identity
-from graphveil.serve.refusals import as_bytes, no_features, no_graph, other_features, unreadable
-from graphveil.tables.encoding import ColumnRule, encode
-from graphveil.tables.labels import text
+from graphveil.serve.error_responses import RequestError, other_features, to_json_bytes
+from graphveil.serve.schemas import LARGEST, Identity
 
 if TYPE_CHECKING:
-    from graphveil.graph import Graph
+    from graphveil.data import Graph
+    from graphveil.data.tables.files import Column
     from graphveil.serve.runs import ServedRun
-    from graphveil.tables.files import Column
 
 Id = int | str
 
 Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 
 
-class Record(BaseModel):
+class NewNodeRecord(BaseModel):
     """One node: its id, and its features by column name, or in the order of the training's columns.
 
     A run without feature columns needs none.
@@ -35,12 +35,12 @@ class Record(BaseModel):
     x: list[Feature] | dict[str, StrictBool | Feature | StrictStr | list[Feature] | None] | None = None
 
 
-_RECORDS = TypeAdapter(Annotated[list[Record], Field(min_length=1)])
+_RECORDS = TypeAdapter(Annotated[list[NewNodeRecord], Field(min_length=1)])
 _EDGES = TypeAdapter(list[tuple[Identity, Identity]])
 
 
 @dataclass(frozen=True)
-class NewRecords:
+class NewRecordsGraph:
     """A graph that a caller sends, in one order whatever the order it was sent in.
 
     Args:
@@ -52,21 +52,21 @@ class NewRecords:
     edges: Sequence[tuple[Id, Id]]
 
     @classmethod
-    def read(cls, records: object, edges: object, run: "ServedRun", *, directed: bool) -> "NewRecords":
+    def read(cls, records: object, edges: object, run: "ServedRun", *, directed: bool) -> "NewRecordsGraph":
         """Read both lists.
 
         Raises:
-            Refusal: they are invalid, the features are not those of the run, an id is listed twice, or an
-                edge has an unknown end.
+            RequestError: they are invalid, the features are not those of the run, an id is listed twice, or
+                an edge has an unknown end.
         """
         try:
             found, pairs = _RECORDS.validate_python(records), _EDGES.validate_python(edges or [])
         except ValidationError:
-            raise unreadable() from None
+            raise RequestError("invalid_body") from None
         features = dict(zip((one.id for one in found), _features(found, run), strict=True))
         known = all(end in features for pair in pairs for end in pair)
         if len(features) < len(found) or not known or len({type(one) for one in features}) > 1:
-            raise no_graph()
+            raise RequestError("no_graph")
         ranks = {one: rank for rank, one in enumerate(sorted(features))}
         distinct = {pair if directed or ranks[pair[0]] < ranks[pair[1]] else pair[::-1] for pair in pairs}
         edges = sorted(distinct, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
@@ -75,13 +75,13 @@ class NewRecords:
     @property
     def bytes(self) -> bytes:
         """Bytes that identify this graph."""
-        return as_bytes([list(self.features.items()), list(self.edges)])
+        return to_json_bytes([list(self.features.items()), list(self.edges)])
 
     def graph(self, *, classes: Sequence[str], directed: bool) -> "Graph":
         """Return it as a graph without labels."""
         import torch
 
-        from graphveil.graph import Graph
+        from graphveil.data import Graph
 
         places = {one: place for place, one in enumerate(self.features)}
         return Graph.from_edges(
@@ -95,18 +95,18 @@ class NewRecords:
         )
 
 
-def _features(found: Sequence[Record], run: "ServedRun") -> list[list[float]]:
+def _features(found: Sequence[NewNodeRecord], run: "ServedRun") -> list[list[float]]:
     """Return the features of each record as the model reads them, in 32 bits, whatever way they were sent.
 
     Raises:
-        Refusal: the features are not those of the run.
+        RequestError: the features are not those of the run.
     """
     rules = () if run.encoding is None else run.encoding.rules
     names = [rule.name for rule in rules]
     if run.encoding is not None and run.encoding.constant:
         # A run without feature columns: the constant 1 may be left out, and means the same graph.
         if any(one.x not in (None, [], [1.0]) for one in found):
-            raise no_features()
+            raise RequestError("no_features")
         return [[1.0] for _ in found]
     listed = [one.x for one in found if isinstance(one.x, list)]
     named = [one.x for one in found if isinstance(one.x, dict)]

@@ -1,0 +1,196 @@
+"""Canaries in one training run: random edges or records that are in by a coin, guessed from its outputs.
+
+What comes out is a lower bound for any mechanism, however it trains: nothing is assumed but the coins. It is
+a weak one where noise is large: see the maximum certifiable epsilon, and
+:func:`~graphveil.audit.audit_plan` for what canaries of single mechanisms show.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from graphveil._util import checks
+from graphveil._util.typed import checked
+from graphveil.audit.bounds import CONFIDENCE, LowerBound
+from graphveil.audit.one_run import one_run, one_run_gaussian
+from graphveil.data import Adjacency, Graph
+from graphveil.errors import ConfigError
+from graphveil.estimators.base import Estimator
+from graphveil.privacy import NodeUnit
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Split = Callable[[Graph], Graph]
+_GUESSED = 0.2  # of the canaries: those about which the output says most
+
+
+@dataclass(frozen=True, eq=False)
+class CanaryGraph:
+    """A graph with canaries: those that are in, and what tells about each.
+
+    Args:
+        graph: with the canaries whose coin said so.
+        query_graph: the graph whose predictions are scored: for edges the same, for records with all of them
+            in.
+        places: an edge's two ends (m, 2), or a record's node (m,).
+        present: who is in.
+    """
+
+    graph: Graph
+    query_graph: Graph
+    places: npt.NDArray[np.int64]
+    present: Bools
+
+
+Score = Callable[[Estimator, CanaryGraph], Floats]
+
+
+def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
+    """Let fair coins decide about random slots with ends of their own, whatever was there before."""
+    if 2 * count > graph.num_nodes:
+        raise ConfigError(f"{count} edges need {2 * count} ends, and the graph has {graph.num_nodes} nodes")
+    ends = rng.permutation(graph.num_nodes)[: 2 * count].reshape(count, 2)
+    present = rng.random(count) < 0.5
+    sources, targets = _edges(graph.adjacency)
+    low, high = np.minimum(sources, targets), np.maximum(sources, targets)
+    slots = ends.min(axis=1) * graph.num_nodes + ends.max(axis=1)
+    rest = ~np.isin(low * graph.num_nodes + high, slots)
+    edges = Adjacency.from_edges(
+        np.concatenate([sources[rest], ends[present, 0]]),
+        np.concatenate([targets[rest], ends[present, 1]]),
+        num_nodes=graph.num_nodes,
+        directed=graph.directed,
+    )
+    with_canaries = graph.replace(adjacency=edges)
+    return CanaryGraph(with_canaries, with_canaries, ends, present)
+
+
+def insert_records(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
+    """Give random nodes a random label and no edges of their own; coins null their labels, or do not."""
+    if count > graph.num_nodes:
+        raise ConfigError(f"{count} records need as many nodes, and the graph has {graph.num_nodes}")
+    places = rng.permutation(graph.num_nodes)[:count]
+    present, labels = rng.random(count) < 0.5, graph.y.clone()
+    labels[torch.from_numpy(places)] = torch.from_numpy(rng.integers(graph.num_classes, size=count))
+    sources, targets = _edges(graph.adjacency)
+    kept = ~(np.isin(sources, places) | np.isin(targets, places))
+    edges = Adjacency.from_edges(
+        sources[kept], targets[kept], num_nodes=graph.num_nodes, directed=graph.directed
+    )
+    every = graph.replace(y=labels, adjacency=edges)
+    nulled = labels.clone()
+    nulled[torch.from_numpy(places[~present])] = -1
+    return CanaryGraph(every.replace(y=nulled), every, places, present)
+
+
+def _edges(adjacency: Adjacency) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    targets = np.repeat(np.arange(adjacency.num_nodes), adjacency.indptr.diff().numpy())
+    return adjacency.indices.numpy().astype(np.int64), targets
+
+
+def prediction_similarity(model: Estimator, inserted: CanaryGraph) -> Floats:
+    """Score an edge by how alike the predictions for its two ends are."""
+    proba = model.fitted.own_proba.to(torch.float64).numpy()
+    first, second = (proba[inserted.places[:, end]] for end in (0, 1))
+    return np.asarray((first * second).sum(axis=1))
+
+
+def label_likelihood(model: Estimator, inserted: CanaryGraph) -> Floats:
+    """Score a record by how likely its random label is predicted for its node."""
+    proba = model.fitted.own_proba.to(torch.float64).numpy()
+    return np.asarray(proba[inserted.places, inserted.query_graph.y.numpy()[inserted.places]])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingAudit:
+    """What one training run gave away about its canaries.
+
+    Args:
+        bound: of Steinke, Nasr and Jagielski.
+        gaussian: the bound for Gaussian claims, which is meant where the plan's price is one mu; else None.
+        canaries, guesses, correct: how many.
+        claimed: the guarantee's epsilon.
+    """
+
+    bound: LowerBound
+    gaussian: LowerBound | None
+    canaries: int
+    guesses: int
+    correct: int
+    claimed: float
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether neither bound is above the claim."""
+        found = [self.bound.epsilon, 0.0 if self.gaussian is None else self.gaussian.epsilon]
+        return max(found) <= self.claimed
+
+
+@checked
+def audit_training(
+    model: Estimator,
+    graph: Graph,
+    *,
+    split: Split,
+    canaries: int = 200,
+    score: Score | None = None,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+    **fit: Any,
+) -> TrainingAudit:
+    """Insert canaries at random, split, fit once, guess them from what the model says, and bound epsilon.
+
+    Under units of edges canaries are slots, under units of records they are records that end up in the
+    training part. A fifth of them is guessed: those with the highest scores as in, with the lowest as out.
+    How many that is follows from public numbers.
+
+    Args:
+        model: the estimator; its fit is recorded like any other.
+        graph: without a split.
+        split: gives the graph its split, after the canaries are in.
+        canaries: how many.
+        score: what tells about a canary, larger for one that is in; by default from predictions.
+        seed: of places and coins.
+        confidence: of the bounds.
+
+    Raises:
+        ConfigError: the graph has no room for the canaries.
+    """
+    checks.integer_at_least(10, canaries=canaries)
+    checks.integer_at_least(0, seed=seed)
+    rng, records = np.random.default_rng(seed), isinstance(model.protected_unit, NodeUnit)
+    inserted = (insert_records if records else insert_edges)(graph, canaries, rng)
+    ready = split(inserted.graph)
+    if records:
+        assert ready.train_mask is not None
+        trained = ready.train_mask.numpy()[inserted.places]
+        inserted = CanaryGraph(
+            ready, inserted.query_graph, inserted.places[trained], inserted.present[trained]
+        )
+    model.fit(ready, **fit)
+    scores = (score or (label_likelihood if records else prediction_similarity))(model, inserted)
+    return _bound_from_scores(model, scores, inserted.present, confidence)
+
+
+def _bound_from_scores(model: Estimator, scores: Floats, present: Bools, confidence: float) -> TrainingAudit:
+    count = len(scores)
+    each = max(1, int(_GUESSED * count) // 2)
+    order = np.argsort(scores, kind="stable")
+    correct = int(present[order[-each:]].sum() + (~present[order[:each]]).sum())
+    guarantee, plan = model.fitted.guarantee, model.fitted.plan
+    delta = guarantee.delta or 1e-5
+    gaussian = None
+    if plan is None or plan.mu:
+        gaussian = one_run_gaussian(count, 2 * each, correct, delta=delta, confidence=confidence)
+    return TrainingAudit(
+        bound=one_run(count, 2 * each, correct, delta=delta, confidence=confidence),
+        gaussian=gaussian,
+        canaries=count,
+        guesses=2 * each,
+        correct=correct,
+        claimed=guarantee.epsilon,
+    )

@@ -1,0 +1,423 @@
+"""Who sends to whom: the in-edges of every node, and the identity of the edge set that they come from.
+
+The in-edges are stored in compressed rows, one row per target, because every aggregation reads them in
+that order. Nothing here prints, logs or raises anything from which an edge or an edge count can be computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.data._compressed import check_rows
+from graphveil.data._rows import Pattern, mirrored, pattern
+from graphveil.data.edge_weights import check_max_weight, checked_weights, weighted_rows
+from graphveil.data.identity import AdjacencyVersion, EdgeSet
+from graphveil.errors import GraphError
+
+Ids: TypeAlias = Tensor | npt.NDArray[np.integer] | Sequence[int]
+_Ids32: TypeAlias = npt.NDArray[np.int32]
+_Offsets: TypeAlias = npt.NDArray[np.int64]
+
+MAX_NODES = 2**31 - 1  # node ids are stored as int32
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GrowthStep:
+    """One step of growth: ``base`` was there before, and ``added`` are the new edges alone, over all nodes.
+
+    Nodes below ``base_nodes`` were there before. ``apart`` are the edge sets that the new edges are known not
+    to be in: those that were there before, unless the new edges came under a name that others may have, too.
+    """
+
+    base: AdjacencyVersion
+    base_nodes: int
+    added: Adjacency
+    apart: tuple[EdgeSet, ...] = ()
+
+    def __repr__(self) -> str:
+        """Show public sizes only."""
+        return f"Step({self.base_nodes} to {self.added.num_nodes} nodes)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Adjacency:
+    """In-edges in compressed rows: ``indices[indptr[v]:indptr[v + 1]]`` are the sources that send to ``v``.
+
+    Build one with :meth:`from_edges`. Sources are distinct and ascending within a row, and there are no
+    self-loops: rows given by hand are checked and brought into that order. An undirected graph stores both
+    directions of every edge, which is not checked, since one edge would flip the answer.
+
+    Shapes: ``indptr`` int64 (N + 1), ``indices`` int32 (stored edges), ``weights`` float32 (stored edges).
+
+    Where edges have weights, ``weights`` holds their shares of the public bound ``max_weight``, in [0, 1].
+
+    Raises:
+        GraphError: offsets that do not fit, a source that does not exist, weights outside [0, 1].
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> path
+    Adjacency(nodes=3, directed=False)
+    >>> path.indices[path.indptr[1] : path.indptr[2]]
+    tensor([0, 2], dtype=torch.int32)
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    directed: bool
+    edge_set: EdgeSet
+    history: tuple[GrowthStep, ...] = ()  # how it grew, oldest step first
+    weights: Tensor | None = None
+    max_weight: float | None = None
+    folder: Path | None = None  # of a prepared graph, whose edges are mapped and not loaded
+    version: AdjacencyVersion = field(default_factory=AdjacencyVersion, init=False)
+
+    def __post_init__(self) -> None:
+        """Check rows that were given by hand, and bring them into order."""
+        if self.indptr.dtype != torch.int64 or self.indptr.ndim != 1 or len(self.indptr) < 1:
+            raise GraphError("indptr must be a vector of int64 with one entry more than there are nodes")
+        if self.indices.dtype != torch.int32 or self.indices.ndim != 1:
+            raise GraphError("indices must be a vector of int32")
+        _check_num_nodes(self.num_nodes)
+        check_rows(self.indptr.numpy(), self.indices.numpy(), self.num_nodes, "an adjacency")
+        self._check_weights()
+        ordered = self._ordered()
+        object.__setattr__(self, "indptr", torch.from_numpy(ordered.indptr.astype(np.int64)))
+        object.__setattr__(self, "indices", torch.from_numpy(ordered.indices.astype(np.int32)))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", torch.from_numpy(ordered.data.astype(np.float32)))
+
+    def _check_weights(self) -> None:
+        if (self.weights is None) != (self.max_weight is None):
+            raise GraphError("weights and max_weight go together; give both or neither")
+        if self.weights is None:
+            return
+        if self.weights.dtype != torch.float32 or self.weights.shape != self.indices.shape:
+            raise GraphError("weights must be a vector of float32, as long as indices")
+        if not bool(((self.weights >= 0) & (self.weights <= 1)).all()):  # NaN is neither
+            raise GraphError("weights must lie in [0, 1], as shares of max_weight")
+        check_max_weight(self.max_weight)
+
+    def _ordered(self) -> Any:
+        """Return the rows as a matrix: ascending, without repeats and self-loops."""
+        sources, targets = self.indices.numpy(), self._targets()
+        proper = sources != targets
+        tail, head = sources[proper], targets[proper]
+        if self.weights is None:
+            return _by_target(tail, head, self.num_nodes)
+        shares = self.weights.numpy()[proper].astype(np.float64)
+        return weighted_rows(tail, head, shares, self.num_nodes, directed=True, max_weight=1.0)
+
+    @classmethod
+    def _in_order(
+        cls,
+        indptr: Tensor,
+        indices: Tensor,
+        directed: bool,
+        edge_set: EdgeSet,
+        history: tuple[GrowthStep, ...] = (),
+        weights: Tensor | None = None,
+        max_weight: float | None = None,
+        folder: Path | None = None,
+    ) -> Adjacency:
+        """Return rows that are known to be in order; to check them again would take as long as to sort."""
+        made = object.__new__(cls)
+        vars(made).update(indptr=indptr, indices=indices, directed=directed, edge_set=edge_set)
+        vars(made).update(history=history, weights=weights, max_weight=max_weight, version=AdjacencyVersion())
+        vars(made).update(folder=folder)
+        return made
+
+    def __repr__(self) -> str:
+        """Show public sizes only, never an edge count."""
+        return f"Adjacency(nodes={self.num_nodes}, directed={self.directed})"
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N."""
+        return self.indptr.shape[0] - 1
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """Everything that the edges consist of."""
+        edges = self.indptr, self.indices
+        return edges if self.weights is None else (*edges, self.weights)
+
+    @classmethod
+    def from_edges(
+        cls,
+        source: Ids,
+        target: Ids,
+        *,
+        num_nodes: int,
+        directed: bool,
+        edge_set: EdgeSet | None = None,
+        weight: object = None,
+        max_weight: float | None = None,
+    ) -> Adjacency:
+        """Store the edges ``source[i] -> target[i]``, in any order and with any repeats.
+
+        Self-loops are dropped and repeats stored once. With ``directed=False`` an edge counts for both
+        directions, whether the input lists one of them or both.
+
+        Args:
+            source, target: node ids 0 to N - 1, integer arrays or tensors of one length.
+            num_nodes: the number of nodes N.
+            directed: whether ``u -> v`` says nothing about ``v -> u``.
+            edge_set: the identity to carry; by default a new one.
+            weight: a weight of at least 0 for each edge, if edges have any. Of an edge that is listed several
+                times, or in both directions if it is undirected, the largest counts; weight zero is no edge.
+            max_weight: the public bound that larger weights are cut to.
+
+        Raises:
+            GraphError: the ids are not integers in range, the lengths differ, or weights are negative or not
+                finite.
+
+        >>> edges = Adjacency.from_edges(
+        ...     [0, 0, 2], [1, 1, 1], num_nodes=3, directed=True, weight=[1.0, 0.5, 9.0], max_weight=2.0
+        ... )
+        >>> edges.indices, edges.weights
+        (tensor([0, 2], dtype=torch.int32), tensor([0.5000, 1.0000]))
+        """
+        _check_num_nodes(num_nodes)
+        tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
+        if tail.shape != head.shape:
+            raise GraphError("source and target differ in length; give one source and one target per edge")
+        weights = checked_weights(
+            weight, max_weight, len(tail)
+        )  # before anything is dropped: they go by place
+        if weights is not None:
+            values, bound = weights
+            proper = tail != head
+            rows = weighted_rows(
+                tail[proper],
+                head[proper],
+                values[proper],
+                num_nodes,
+                directed=directed,
+                max_weight=bound,
+            )
+            return cls._from_matrix(rows, directed, edge_set, bound)
+        tail, head = _drop_loops(tail, head)
+        matrix = _by_target(tail, head, num_nodes) if directed else _symmetric(tail, head, num_nodes)
+        return cls._from_matrix(matrix, directed, edge_set, None)
+
+    @classmethod
+    def from_rows(
+        cls, indptr: _Offsets, sources: _Ids32, *, directed: bool, edge_set: EdgeSet | None = None
+    ) -> Adjacency:
+        """Store each node v's ascending sources, ``sources[indptr[v]:indptr[v + 1]]``: nothing is sorted.
+
+        Of an undirected edge only the larger end lists the other. Slots that were drawn in their order come
+        like this.
+
+        Raises:
+            GraphError: offsets that do not fit, sources out of order or range, or those of the wrong end.
+
+        >>> indptr, sources = np.array([0, 0, 1, 2]), np.array([0, 1], dtype=np.int32)
+        >>> Adjacency.from_rows(indptr, sources, directed=False).indices
+        tensor([1, 0, 2, 1], dtype=torch.int32)
+        """
+        _check_num_nodes(len(indptr) - 1)
+        check_rows(indptr, sources, len(indptr) - 1, "an adjacency")
+        _check_order(indptr, sources, directed)
+        offsets, indices = (indptr, sources) if directed else mirrored(indptr, sources)
+        stored = torch.from_numpy(offsets), torch.from_numpy(indices)
+        return cls._in_order(*stored, directed, edge_set or EdgeSet())
+
+    @classmethod
+    def _from_matrix(
+        cls,
+        matrix: Any,
+        directed: bool,
+        edge_set: EdgeSet | None,
+        max_weight: float | None,
+        history: tuple[GrowthStep, ...] = (),
+    ) -> Adjacency:
+        """Return the edges of a matrix with ascending columns; entries are weights, if they have a bound."""
+        indptr = torch.from_numpy(matrix.indptr.astype(np.int64))
+        indices = torch.from_numpy(matrix.indices.astype(np.int32, copy=False))
+        weights = None if max_weight is None else torch.from_numpy(matrix.data.astype(np.float32))
+        return cls._in_order(indptr, indices, directed, edge_set or EdgeSet(), history, weights, max_weight)
+
+    def without_weights(self) -> Adjacency:
+        """Return the same edges, all alike."""
+        return Adjacency._in_order(self.indptr, self.indices, self.directed, self.edge_set)
+
+    def with_stored_zeros(self, weights: Tensor) -> Adjacency:
+        """Return the same entries with weights, those of zero kept, as no other way of making edges does.
+
+        What is stored then says more than the edges do. Paper mode needs it, since published code does so.
+
+        >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
+        >>> path.with_stored_zeros(torch.tensor([1.0, 0.0])).weights
+        tensor([1., 0.])
+        """
+        made = Adjacency._in_order(
+            self.indptr, self.indices, self.directed, self.edge_set, weights=weights, max_weight=1.0
+        )
+        made._check_weights()
+        return made
+
+    def edge_index(self) -> Tensor:
+        """Return the stored edges as an int64 tensor of shape (2, stored edges): sources above targets.
+
+        >>> Adjacency.from_edges([0], [1], num_nodes=2, directed=False).edge_index()
+        tensor([[1, 0],
+                [0, 1]])
+        """
+        out = torch.empty((2, len(self.indices)), dtype=torch.int64)
+        out[0] = self.indices
+        out[1] = torch.from_numpy(self._targets())
+        return out
+
+    def subgraph(self, keep: Tensor) -> Adjacency:
+        """Return the edges between the kept nodes, which are numbered anew in their old order.
+
+        Args:
+            keep: bool (N).
+
+        >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=False)
+        >>> path.subgraph(torch.tensor([True, False, True, True])).edge_index()
+        tensor([[2, 1],
+                [1, 2]])
+        """
+        nodes = self._node_mask(keep)
+        sources, targets = self.indices.numpy(), self._targets()
+        stays = nodes[sources]
+        stays &= nodes[targets]
+        renumbered = (np.cumsum(nodes) - 1).astype(np.int32)  # keeps the order, so that rows stay ascending
+        return self._rows_from(
+            renumbered[sources[stays]], renumbered[targets[stays]], int(nodes.sum()), stays
+        )
+
+    def without_crossing(self, side: Tensor) -> Adjacency:
+        """Return the edges whose two ends are both inside ``side`` or both outside.
+
+        Args:
+            side: bool (N).
+
+        >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=True)
+        >>> path.without_crossing(torch.tensor([True, True, False, False])).edge_index()
+        tensor([[0, 2],
+                [1, 3]])
+        """
+        nodes = self._node_mask(side)
+        sources, targets = self.indices.numpy(), self._targets()
+        stays = nodes[sources] == nodes[targets]
+        return self._rows_from(sources[stays], targets[stays], self.num_nodes, stays)
+
+    def _targets(self) -> _Ids32:
+        """Return the target of every stored edge."""
+        return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.indptr.numpy()))
+
+    def _node_mask(self, mask: Tensor) -> npt.NDArray[np.bool_]:
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
+            raise GraphError(f"a node mask must be bool of shape ({self.num_nodes},)")
+        return mask.numpy()
+
+    def _rows_from(
+        self, sources: _Ids32, targets: _Ids32, num_nodes: int, stays: npt.NDArray[np.bool_]
+    ) -> Adjacency:
+        """Return the edges that stay, which are already in row order, under the same edge set."""
+        indptr = np.zeros(num_nodes + 1, dtype=np.int64)
+        np.cumsum(np.bincount(targets, minlength=num_nodes), out=indptr[1:])
+        return Adjacency._in_order(
+            torch.from_numpy(indptr),
+            torch.from_numpy(sources),
+            self.directed,
+            self.edge_set,
+            weights=None if self.weights is None else self.weights[torch.from_numpy(stays)],
+            max_weight=self.max_weight,
+        )
+
+
+def _check_num_nodes(num_nodes: int) -> None:
+    if not 0 <= num_nodes <= MAX_NODES:
+        raise GraphError(f"num_nodes={num_nodes} must lie between 0 and {MAX_NODES}")
+
+
+def _check_order(indptr: _Offsets, sources: _Ids32, directed: bool) -> None:
+    """Require ascending rows without loops, and of undirected edges the rows of the larger ends."""
+    falls = sources[1:] <= sources[:-1]
+    begins = indptr[(indptr > 0) & (indptr < len(sources))]
+    falls[begins - 1] = False
+    rows = np.flatnonzero(np.diff(indptr))
+    if directed:
+        wrong = sources == np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    else:
+        wrong = sources[indptr[rows + 1] - 1] >= rows
+    if falls.any() or wrong.any():
+        raise GraphError(
+            "rows must list their sources in order, once each and never the node itself; of an undirected "
+            "edge only the larger end lists the other"
+        )
+
+
+def _node_ids(ids: Ids, num_nodes: int) -> _Ids32:
+    """Check a vector of node ids and narrow it to int32."""
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int32)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise GraphError("edges must be given as two vectors of whole numbers")
+    if array.min() < 0 or array.max() >= num_nodes:
+        raise GraphError(
+            "an edge names a node that does not exist; ids must lie between 0 and "
+            f"num_nodes - 1 = {num_nodes - 1}"
+        )
+    return array.astype(np.int32, copy=False)
+
+
+def _drop_loops(tail: _Ids32, head: _Ids32) -> tuple[_Ids32, _Ids32]:
+    proper = tail != head
+    return (tail, head) if proper.all() else (tail[proper], head[proper])
+
+
+def _by_target(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
+    """Return the matrix with rows = targets and ascending, distinct columns = sources.
+
+    Two stable counting sorts: by source, then by target. The second one leaves the sources ascending.
+    """
+    by_source = _grouped(tail, head, num_nodes)
+    transposed = by_source.tocsc()
+    return _coalesced(transposed.indptr, transposed.indices, num_nodes)
+
+
+def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
+    """Return the symmetric matrix of the pairs {tail, head}.
+
+    Only one triangle is sorted; the other is its transpose. That halves time and memory when the input lists
+    both directions, as public files do.
+    """
+    lower = _by_target(np.minimum(tail, head), np.maximum(tail, head), num_nodes)
+    indptr, indices = mirrored(lower.indptr.astype(np.int64), lower.indices)
+    return pattern(indptr, indices, num_nodes)
+
+
+def _grouped(key: _Ids32, payload: _Ids32, num_nodes: int) -> Pattern:
+    """Return a matrix whose row k lists the payloads of key k in input order: one counting sort.
+
+    SciPy's conversion of a column format with one entry per column is that sort; the payload rides as data.
+    """
+    count = len(key)
+    one_each = np.arange(count + 1, dtype=np.int64 if count >= MAX_NODES else np.int32)
+    entries: Any = (payload, key, one_each)
+    columns = sparse.csc_array(entries, shape=(num_nodes, count))
+    rows = columns.tocsr()
+    return pattern(rows.indptr, rows.data, num_nodes)
+
+
+def _coalesced(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> Pattern:
+    """Merge equal neighbors in the ascending rows of a pattern."""
+    matrix = pattern(indptr, indices, num_nodes)
+    matrix.has_sorted_indices = True
+    matrix.sum_duplicates()
+    return matrix

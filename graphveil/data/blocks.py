@@ -1,0 +1,146 @@
+"""Destination blocks: some rows of a graph with all their in-edges, as values that can be sent anywhere."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.data.adjacency import Adjacency
+from graphveil.data.stored.file_stamps import check_unchanged
+
+MAX_EDGES = 2**31 - 1  # what a 32-bit offset can address
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeBlock:
+    """The in-edges of destination rows ``start`` to ``stop``, as CSR with block-local offsets."""
+
+    start: int
+    stop: int
+    offsets: Tensor  # int32, (stop - start + 1)
+    sources: Tensor  # int32
+    weights: Tensor | None = None  # float32, where the graph's edges have weights
+
+    def __repr__(self) -> str:
+        """Show the rows only: the edges are private, and so is their number."""
+        return f"Edges(rows {self.start} to {self.stop})"
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.stop - self.start
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is sent: the block's own numbers, not the whole graph that they may be views of."""
+        return {name: part.clone() if isinstance(part, Tensor) else part for name, part in vars(self).items()}
+
+    @property
+    def degrees(self) -> Tensor:
+        """The in-degree of each row."""
+        return self.offsets.diff()
+
+    @cached_property
+    def most(self) -> int:
+        """The largest in-degree of a row: as private as the edges.
+
+        By NumPy: torch's threads would stay awake for a while, where those that sum want to work.
+        """
+        return int(np.diff(self.offsets.numpy()).max()) if len(self) else 0
+
+    def pieces(self, rows: int, edges: int) -> Iterator["EdgeBlock"]:
+        """Yield the block in pieces of at most ``rows`` rows and ``edges`` edges, or of one row."""
+        for first, last in _cuts(self.offsets, rows, edges):
+            yield self.rows(first, last)
+
+    def rows(self, first: int, last: int) -> "EdgeBlock":
+        """Return some of the block's rows, counted from its own first one."""
+        if (first, last) == (0, len(self)):
+            return self
+        bounds = self.offsets[first : last + 1]
+        begin, end = int(bounds[0]), int(bounds[-1])
+        weights = None if self.weights is None else self.weights[begin:end]
+        local = bounds - begin if begin else bounds
+        return EdgeBlock(self.start + first, self.start + last, local, self.sources[begin:end], weights)
+
+
+def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBlock]:
+    """Yield a graph's destination blocks from row ``first`` on, in order, as :func:`ranges` cuts them.
+
+    Raises:
+        GraphError: the graph is mapped from files that have changed.
+    """
+    check_unchanged(adjacency)
+    if not first and rows >= adjacency.num_nodes and (whole := _whole.get(adjacency)) is not None:
+        yield whole
+        return
+    for start, stop in ranges(adjacency, rows, first):
+        yield block_of(adjacency, start, stop)
+
+
+def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield where blocks start and stop, from row ``first`` on, in order.
+
+    Each has ``rows`` rows, or fewer where 32-bit offsets would overflow.
+
+    Raises:
+        GraphError: the graph is mapped from files that have changed.
+    """
+    check_unchanged(adjacency)
+    for start, stop in _cuts(adjacency.indptr[first:], rows, MAX_EDGES):
+        yield first + start, first + stop
+
+
+_whole: WeakKeyDictionary[Adjacency, EdgeBlock] = WeakKeyDictionary()  # a graph that is one block is cut once
+
+
+def block_of(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
+    """Return the edges into some rows, as views; there are at most :data:`MAX_EDGES`."""
+    if stop - start < adjacency.num_nodes:
+        return _block(adjacency, start, stop)
+    if adjacency not in _whole:
+        _whole[adjacency] = _block(adjacency, start, stop)
+    return _whole[adjacency]
+
+
+def _block(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
+    """Cut a block."""
+    bounds = adjacency.indptr[start : stop + 1].numpy()
+    some = slice(int(bounds[0]), int(bounds[-1]))
+    offsets = torch.empty(len(bounds), dtype=torch.int32)
+    np.subtract(bounds, bounds[0], out=offsets.numpy(), casting="unsafe")  # they fit, see above
+    weights = None if adjacency.weights is None else adjacency.weights[some]
+    return EdgeBlock(start, stop, offsets, adjacency.indices[some], weights)
+
+
+def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
+    """Return the sources that send to some nodes, one node after the other, and how many each has.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> sources, counts = in_edges(path, np.array([2, 1]))
+    >>> sources.tolist(), counts.tolist()
+    ([1, 0, 2], [1, 2])
+    """
+    check_unchanged(adjacency)
+    indptr, indices = adjacency.indptr.numpy(), adjacency.indices.numpy()
+    starts, counts = indptr[nodes], np.diff(indptr)[nodes]
+    within = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    return indices[np.repeat(starts, counts) + within].astype(np.int64), counts
+
+
+def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into runs of at most ``rows`` rows and ``edges`` edges, or of one row."""
+    bounds = offsets.numpy()
+    first, count = 0, len(bounds) - 1
+    while first < count:
+        last = min(count, first + rows)
+        if bounds[last] - bounds[first] > edges:
+            most = bounds.dtype.type(bounds[first] + edges)  # below the last, so its type holds it
+            last = max(first + 1, int(np.searchsorted(bounds, most, side="right")) - 1)
+        yield first, last
+        first = last

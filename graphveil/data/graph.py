@@ -1,0 +1,543 @@
+"""The graph container: features, labels, split and in-edges. It knows no privacy."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util.checks import plain
+from graphveil.data import _frames, _pyg, features, growth
+from graphveil.data._rows import as_mask
+from graphveil.data._tables import refuse_unlabeled
+from graphveil.data.adjacency import Adjacency, Ids
+from graphveil.data.features import Features
+from graphveil.data.identity import EdgeSet
+from graphveil.data.public_part import PublicPart
+from graphveil.data.tables.choices import REFUSE, Categories, EncodingOptions, Named
+from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding
+from graphveil.data.tables.inspect_tables import Roles
+from graphveil.data.tables.labels import CLASSES_FROM_LABELS, UNLABELED
+from graphveil.errors import GraphError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+MAX_CLASSES = 1 << 14
+
+NO_FOLDS = (
+    "GridSearchCV and cross_val_score would fit once for each fold and setting, each a release of the same "
+    "edges, in secret and with no total; use gv.sweep, which shows the price of the whole grid first, or "
+    "tune on one fit's validation nodes"
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Graph:
+    """One graph whose nodes have features and, where known, one label each.
+
+    Symbols: N nodes, d features, C classes.
+
+    Args:
+        x: features (N, d), a float32 tensor or a sparse float32 ``csr_array``; other matrices are converted.
+        y: labels int64 (N), classes 0 to C - 1, or -1 where there is none; to predict, all may be missing.
+        adjacency: the in-edges.
+        num_classes: C, from 2 to 16,384.
+        train_mask, val_mask, test_mask: the split, bool (N) each, disjoint; all three or none. Membership
+            may have no label: :meth:`mask` leaves out the members without one.
+        name: what tables and reports call the graph.
+        ids: the caller's own node ids (N), in node order.
+        class_names: the caller's own label per class, in class order.
+        notes: what a guarantee has to say about how the data were prepared.
+        deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
+        public: under unit ``"edge-subset"``: the public edges, and who may have private ones.
+        encoding: how the columns of a table of nodes became the features, where it was read from one.
+        label_sets: labels that do not exclude each other, bool (N, L), for models with ``multi_label``; every
+            other model learns ``y``, which also says who has labels at all.
+
+    Raises:
+        GraphError: shapes that do not fit, non-finite features, labels out of range, no node, C out of range.
+
+    >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
+    >>> graph
+    Graph('graph', nodes=3, features=3, classes=2, directed=False, split=False)
+    """
+
+    x: Features
+    y: Tensor
+    adjacency: Adjacency
+    num_classes: int
+    train_mask: Tensor | None = None
+    val_mask: Tensor | None = None
+    test_mask: Tensor | None = None
+    name: str = "graph"
+    ids: npt.NDArray[Any] | None = None
+    class_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
+    public: PublicPart | None = None
+    encoding: Encoding | None = None
+    label_sets: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Convert and check every field."""
+        object.__setattr__(self, "x", features.as_features(self.x))
+        object.__setattr__(self, "y", _labels(self.y))
+        object.__setattr__(self, "class_names", tuple(self.class_names))
+        object.__setattr__(self, "num_classes", plain(self.num_classes))
+        for name, mask in self.masks.items():
+            object.__setattr__(self, name, as_mask(mask))
+        for remarks in ("notes", "deviations"):
+            object.__setattr__(self, remarks, tuple(dict.fromkeys(getattr(self, remarks))))
+        if self.label_sets is not None:
+            object.__setattr__(self, "label_sets", label_sets_of(self.label_sets, self.num_nodes))
+        self._check_sizes()
+        self._check_classes()
+        self._check_masks()
+
+    def __repr__(self) -> str:
+        """Show public sizes only, never an edge count."""
+        return (
+            f"Graph({self.name!r}, nodes={self.num_nodes}, features={self.num_features}, "
+            f"classes={self.num_classes}, directed={self.directed}, split={self.has_split})"
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse to be an array, which is what cross-validation asks for first."""
+        raise GraphError(f"a graph is no array of rows that can be cut into folds: {NO_FOLDS}")
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N."""
+        return len(self.y)
+
+    @property
+    def num_features(self) -> int:
+        """The number of features d."""
+        return int(self.x.shape[1])
+
+    @property
+    def directed(self) -> bool:
+        """Whether an edge u -> v says nothing about v -> u."""
+        return self.adjacency.directed
+
+    @property
+    def edge_set(self) -> EdgeSet:
+        """The identity of the edges, shared by every graph derived from this one."""
+        return self.adjacency.edge_set
+
+    @property
+    def labeled(self) -> Tensor:
+        """The nodes that have a label, bool (N)."""
+        return self.y != UNLABELED
+
+    @property
+    def has_split(self) -> bool:
+        """Whether the graph comes with train, val and test masks."""
+        return self.train_mask is not None
+
+    @property
+    def masks(self) -> dict[str, Tensor]:
+        """The masks of the split by the names of their fields; empty if there is no split."""
+        given = {f"{part}_mask": getattr(self, f"{part}_mask") for part in SPLITS}
+        return {name: mask for name, mask in given.items() if mask is not None}
+
+    def mask(self, split: str) -> Tensor:
+        """Return the labeled nodes of one part of the split, bool (N).
+
+        Raises:
+            GraphError: there is no split, or ``split`` is not one of train, val and test.
+
+        >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0], [1], directed=False)
+        >>> train, val, test = torch.eye(4, dtype=torch.bool)[:3]
+        >>> graph.with_split(train, val, test).mask("val")
+        tensor([False,  True, False, False])
+        """
+        if split not in SPLITS:
+            raise GraphError(f"split={split!r} is not one of {', '.join(SPLITS)}")
+        members: Tensor | None = getattr(self, f"{split}_mask")
+        if members is None:
+            raise GraphError(
+                f"graph {self.name!r} has no split; call with_split(train, val, test) or name a split column"
+            )
+        return members & self.labeled
+
+    def replace(self, **changes: Any) -> Graph:
+        """Return a copy with some fields changed, checked like a new graph; the edge set stays the same."""
+        return dataclasses.replace(self, **changes)
+
+    def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Graph:
+        """Return the graph with another split, given as three bool masks (N)."""
+        return self.replace(train_mask=train, val_mask=val, test_mask=test)
+
+    def with_public(self, edges: Adjacency, private_nodes: Tensor) -> Graph:
+        """Return the graph with word of which edges are public, and of who may have private ones.
+
+        >>> path = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
+        >>> one = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
+        >>> path.with_public(one, torch.ones(3, dtype=torch.bool)).public
+        PublicPart(edges=1, private_nodes=3)
+        """
+        return self.replace(public=PublicPart(edges, private_nodes))
+
+    def subgraph(self, keep: Tensor) -> Graph:
+        """Return the kept nodes and the edges between them; classes keep their numbers.
+
+        Args:
+            keep: bool (N).
+
+        >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 2], [1, 3], directed=False)
+        >>> graph.subgraph(torch.tensor([True, True, False, False])).num_nodes
+        2
+        """
+        keep = as_mask(keep)
+        adjacency = self.adjacency.subgraph(keep)
+        split = {name: mask[keep] for name, mask in self.masks.items()}
+        ids = None if self.ids is None else self.ids[keep.numpy()]
+        x = features.rows(self.x, keep)
+        public = None if self.public is None else self.public.subgraph(keep)
+        sets = None if self.label_sets is None else self.label_sets[keep]
+        return self.replace(
+            x=x, y=self.y[keep], adjacency=adjacency, ids=ids, public=public, label_sets=sets, **split
+        )
+
+    def grow(
+        self,
+        x: object,
+        y: object,
+        source: Ids,
+        target: Ids,
+        *,
+        ids: npt.NDArray[Any] | None = None,
+        edge_set: EdgeSet | None = None,
+        weight: object = None,
+    ) -> Graph:
+        """Return the graph with new nodes appended, and the edges that came with them.
+
+        A model that predicted this graph, or was fitted on it, predicts the grown one by asking the new edges
+        alone. Which edges are new must follow from public facts, such as ids or times of arrival: each has an
+        end among the new nodes.
+
+        Args:
+            x: the new nodes' features, one row each.
+            y: their labels, -1 where there is none; None for no labels.
+            source, target: the new edges; new nodes have the numbers from N on.
+            ids: the new nodes' ids, if the graph has ids.
+            edge_set: the identity of the new edges, by default a new one. Name that of other edges if these
+                are among them.
+            weight: the new edges' weights, if edges have any.
+
+        Raises:
+            GraphError: an edge joins two nodes that were there before; shapes, labels or ids do not fit.
+
+        >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
+        >>> grown = graph.grow([[0.0, 1.0, 1.0]], [0], [3, 3], [0, 2])
+        >>> grown, grown.edge_set.parts[0] is graph.edge_set
+        (Graph('graph', nodes=4, features=3, classes=2, directed=False, split=False), True)
+        """
+        if self.public is not None:
+            raise GraphError(
+                "a graph with public and private edges does not grow, since the list of nodes that may have "
+                "private ones would have to; build the whole graph with its list"
+            )
+        if self.label_sets is not None:
+            raise GraphError("a graph with label sets does not grow; build the whole graph with its sets")
+        labels = None if y is None else _labels(y)
+        more = growth.new_features(self.x, x)
+        count, total = more.shape[0], self.num_nodes + more.shape[0]
+        adjacency = growth.grow_adjacency(self.adjacency, source, target, total, edge_set, weight)
+        if not count:
+            return self  # no edge can have come, and there is nothing to ask
+        return self.replace(
+            x=features.stacked(self.x, more),
+            y=torch.cat([self.y, growth.new_labels(labels, count)]),
+            adjacency=adjacency,
+            ids=growth.all_ids(self.ids, ids, count),
+            **growth.masks_over(self.masks, total),
+        )
+
+    @classmethod
+    def from_edges(
+        cls,
+        x: object,
+        y: object,
+        source: Ids,
+        target: Ids,
+        *,
+        directed: bool,
+        num_classes: int | None = None,
+        edge_set: EdgeSet | None = None,
+        weight: object = None,
+        max_weight: float | None = None,
+        **fields: Any,
+    ) -> Graph:
+        """Build a graph from features, labels and a list of edges ``source[i] -> target[i]``.
+
+        Self-loops are dropped and repeats merged. Edges may have weights, up to a public ``max_weight``
+        (:meth:`Adjacency.from_edges`). With ``x=None`` every node has one constant feature, 1, and accuracy
+        comes from the edges only. ``num_classes`` is by default the largest label plus one, which the
+        graph's notes then say; further fields of :class:`Graph` go by their names. Labels may be text, None
+        where there is none: then the classes are those that occur, sorted.
+
+        >>> Graph.from_edges(torch.eye(3), ["b", None, "a"], [0], [1], directed=False).class_names
+        ('a', 'b')
+        """
+        named = _frames.named_labels(y)
+        if named is not None:
+            y, fields["class_names"] = named
+            num_classes, fields["notes"] = (
+                len(fields["class_names"]),
+                (*fields.get("notes", ()), CLASSES_FROM_LABELS),
+            )
+        y = _labels(y)
+        if x is None:
+            x, fields["encoding"] = torch.ones(len(y), 1), Encoding(rules=(CONSTANT_FEATURE,))
+        adjacency = Adjacency.from_edges(
+            source,
+            target,
+            num_nodes=len(y),
+            directed=directed,
+            edge_set=edge_set,
+            weight=weight,
+            max_weight=max_weight,
+        )
+        if num_classes is None:
+            num_classes = int(y.max()) + 1
+            fields["notes"] = (*fields.get("notes", ()), CLASSES_FROM_LABELS)
+        return cls(x=features.as_features(x), y=y, adjacency=adjacency, num_classes=num_classes, **fields)
+
+    @classmethod
+    def from_frames(
+        cls,
+        nodes: Any,
+        edges: Any,
+        *,
+        id: str,
+        source: str,
+        target: str,
+        directed: bool = False,
+        label: str | None = None,
+        split: str | None = None,
+        features: Named | None = None,
+        drop: Named = (),
+        categories: Categories = (),
+        missing: str = REFUSE,
+        unknown_ids: str = REFUSE,
+        null_values: Named | None = None,
+        encoding: Encoding | None = None,
+        classes: Sequence[str] | None = None,
+        weight: str | None = None,
+        max_weight: float | None = None,
+        name: str = "frames",
+    ) -> Graph:
+        """Build a graph from two frames, of pandas, polars, Arrow or anything that speaks its interface.
+
+        A mapping of columns does, too. The other arguments, and what columns become, are those of
+        :func:`read_graph`. Each call makes a new edge set, on which a new budget hangs: keep the graph.
+
+        Raises:
+            GraphError: everything that is wrong with the two frames, in one error (``errors.TableError``).
+
+        >>> people = {"user": ["u", "v", "w"], "team": ["red", "blue", None], "age": [31, 45, 28]}
+        >>> knows = {"a": ["u"], "b": ["v"]}
+        >>> Graph.from_frames(people, knows, id="user", label="team", source="a", target="b")
+        Graph('frames', nodes=3, features=1, classes=2, directed=False, split=False)
+        """
+        if label is None and classes is None:
+            refuse_unlabeled()
+        roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight)
+        roles.check(classes)
+        for named, value, kind in (("directed", directed, bool), ("name", name, str)):
+            if not isinstance(value, kind):
+                raise GraphError(f"{named}= must be of type {kind.__name__}, not {type(value).__name__}")
+        if not isinstance(encoding, Encoding | None):
+            raise GraphError(
+                f"encoding= is that of another graph (graph.encoding), not a {type(encoding).__name__}"
+            )
+        choices = EncodingOptions.from_arguments(
+            features, drop, categories, missing, unknown_ids, null_values
+        )
+        read = _frames.fields_of_frames(nodes, edges, roles, choices, classes=classes, encoding=encoding)
+        return cls.from_edges(directed=directed, max_weight=max_weight, name=name, **read)
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        label: str | None = None,
+        split: str | None = None,
+        weight: str | None = None,
+        max_weight: float | None = None,
+        name: str = "networkx",
+        **columns: Any,
+    ) -> Graph:
+        """Build a graph from one of networkx: attributes of nodes are features, directed as it is.
+
+        Parallel edges count once and loops not at all. ``label`` and ``split`` are attributes of nodes,
+        ``weight`` one of edges (1 where it is missing), with its public bound. ``features``, ``drop``,
+        ``categories``, ``missing`` and ``classes`` are those of :func:`read_graph`.
+
+        >>> import networkx
+        >>> path = networkx.path_graph(3)
+        >>> networkx.set_node_attributes(path, {0: "a", 1: "b"}, "team")
+        >>> networkx.set_node_attributes(path, {0: 1.5, 1: 2.5, 2: 0.5}, "age")
+        >>> Graph.from_networkx(path, label="team")
+        Graph('networkx', nodes=3, features=1, classes=2, directed=False, split=False)
+        """
+        nodes, edges = _frames.tables_of_networkx(graph, weight)
+        return cls.from_frames(
+            nodes,
+            edges,
+            id=_frames.NODE,
+            source=_frames.SOURCE,
+            target=_frames.TARGET,
+            directed=graph.is_directed(),
+            label=label,
+            split=split,
+            weight=None if weight is None else _frames.WEIGHT,
+            max_weight=max_weight,
+            name=name,
+            **columns,
+        )
+
+    @classmethod
+    def from_pyg(
+        cls,
+        data: Data,
+        *,
+        directed: bool = False,
+        max_weight: float | None = None,
+        split: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Graph:
+        """Build a graph from a torch_geometric ``Data``: ``x``, ``y``, ``edge_index`` or ``adj_t``, masks.
+
+        Masks may be bool, or indices of nodes as OGB gives them; ``split`` is a mapping of such indices by
+        ``train``, ``valid`` (or ``val``) and ``test``, as of ``dataset.get_idx_split()``. Labels that are NaN
+        are missing. Without ``x`` every node has one constant feature, 1. Graphs of one edge tensor share
+        their edge set, and with it their budget.
+
+        The edges are never tested for symmetry, because one edge would flip the answer: with
+        ``directed=False`` every edge counts for both directions, otherwise as it is stored. ``edge_weight``
+        needs ``max_weight``, its public bound. Weights without it and ``edge_attr`` are rejected, because
+        they would be ignored. Masks, weights and ``adj_t`` may also be NumPy arrays, lists or SciPy matrices.
+
+        >>> data = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False).to_pyg()
+        >>> Graph.from_pyg(data)
+        Graph('graph', nodes=2, features=2, classes=2, directed=False, split=False)
+        """
+        read = _pyg.fields_of(data, split, max_weight)
+        return cls.from_edges(directed=directed, **(read | fields))
+
+    def to_pyg(self) -> Data:
+        """Return the graph as a torch_geometric ``Data``: dense ``x``, ``y``, ``edge_index`` and the masks.
+
+        >>> graph = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
+        >>> graph.to_pyg().edge_index
+        tensor([[1, 0],
+                [0, 1]])
+        """
+        remarks = {"notes": self.notes, "deviations": self.deviations}
+        return _pyg.to_data(self.x, self.y, self.adjacency, self.masks, remarks)
+
+    def _check_sizes(self) -> None:
+        if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
+            raise GraphError(
+                f"features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
+                f"{self.adjacency.num_nodes} nodes; all three must be one row per node"
+            )
+        if self.num_features < 1:
+            raise GraphError("the nodes have no features; add at least one column, a constant one if need be")
+        if self.public is not None:
+            self.public.check_nodes(self.num_nodes)
+        if self.ids is not None and len(self.ids) != self.num_nodes:
+            raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
+
+    def _check_classes(self) -> None:
+        if isinstance(self.num_classes, bool) or not isinstance(self.num_classes, int):
+            raise GraphError(f"num_classes must be a whole number, not a {type(self.num_classes).__name__}")
+        # Labels first: a wrong one may be what num_classes was counted from.
+        if int(self.y.min()) < UNLABELED or int(self.y.max()) >= self.num_classes:
+            raise GraphError(
+                f"labels must be class numbers from 0 to num_classes - 1 = {self.num_classes - 1}, "
+                "or -1 where there is none"
+            )
+        if self.num_classes > MAX_CLASSES:
+            raise GraphError(
+                f"there are more than {MAX_CLASSES:,} classes, each of which is an output of a model; number "
+                "them from 0, without gaps"
+            )
+        if self.num_classes < 2:
+            raise GraphError(
+                "the labels hold fewer than two classes, so there is nothing to learn; a graph to predict "
+                "only needs num_classes (from files: classes)"
+            )
+        if self.class_names and len(self.class_names) != self.num_classes:
+            raise GraphError(
+                f"{len(self.class_names)} class names for {self.num_classes} classes; give one per class"
+            )
+
+    def _check_masks(self) -> None:
+        masks = list(self.masks.values())
+        if not masks:
+            return
+        if len(masks) < len(SPLITS):
+            raise GraphError("a split needs train_mask, val_mask and test_mask; an empty part is all False")
+        for mask in masks:
+            if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
+                raise GraphError(f"split masks must be bool of shape ({self.num_nodes},), one entry per node")
+        if bool((torch.stack(masks).sum(dim=0) > 1).any()):
+            raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
+
+
+def check_kind(graph: object) -> None:
+    """Refuse anything but a graph, such as another library's.
+
+    >>> check_kind("karate")
+    Traceback (most recent call last):
+    graphveil.errors.GraphError: a graph is needed, not a str; load_dataset, read_graph or from_pyg makes one
+    """
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"a graph is needed, not a {type(graph).__name__}; load_dataset, read_graph or from_pyg makes one"
+        )
+
+
+def label_sets_of(given: Any, nodes: int) -> Tensor:
+    """Return label sets as a bool matrix of one row per node."""
+    try:
+        sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+    except (TypeError, ValueError):  # text, or lists of different lengths
+        raise GraphError("label sets must be a matrix of 0 and 1, one row per node") from None
+    if sets.ndim != 2 or sets.shape[0] != nodes or sets.shape[1] < 2:
+        raise GraphError(
+            f"label sets have shape {tuple(sets.shape)}; they must be one row for each of {nodes:,} nodes, "
+            "of two labels or more"
+        )
+    if sets.dtype != torch.bool and bool(((sets != 0) & (sets != 1)).any()):
+        raise GraphError("label sets must hold 0 and 1 alone: whether a node has a label")
+    return sets.bool()
+
+
+def _labels(y: Any) -> Tensor:
+    """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
+    try:
+        labels = y.detach().cpu() if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
+    except (TypeError, ValueError):  # text or lists of different lengths
+        raise GraphError("labels must be a vector with one whole class number per node") from None
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.numel() == 0:
+        raise GraphError("the graph has no nodes; give at least one")
+    if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
+        raise GraphError("labels must be a vector with one whole class number per node")
+    return labels.long()

@@ -1,0 +1,261 @@
+"""Random graphs of the papers' sizes: a degree-corrected block model with class-correlated features.
+
+Karrer and Newman, "Stochastic blockmodels and community structure in networks" (2011). Every node has a
+class and an expected degree from a log-normal law. One end of an edge is drawn in proportion to the expected
+degrees; the other one likewise, from the same class with a probability equal to the homophily. Loops and
+repeats are redrawn until the number of edges is exact. No real person is in these graphs, so edges may be
+counted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
+from graphveil.data.features import Features
+from graphveil.data.graph import Graph
+from graphveil.data.identity import EdgeSet
+from graphveil.data.published import local
+
+Ints: TypeAlias = npt.NDArray[np.integer]
+Floats: TypeAlias = npt.NDArray[np.floating]
+Keys: TypeAlias = npt.NDArray[np.int64]
+MakeFeatures: TypeAlias = Callable[[Ints, "Preset", np.random.Generator], Features]
+
+_CHUNK = 1 << 21  # edges drawn at a time; bounds the memory of a draw
+_SPREAD = np.log(60.0)  # no expected degree lies further from the median than a factor of 60
+
+
+def gaussian(y: Ints, preset: Preset, rng: np.random.Generator) -> Features:
+    """Return dense features: the mean of the node's class, which has norm ``signal``, plus standard noise."""
+    means = rng.standard_normal((preset.classes, preset.features), dtype=np.float32)
+    means *= preset.signal / np.linalg.norm(means, axis=1, keepdims=True)
+    x = rng.standard_normal((len(y), preset.features), dtype=np.float32)
+    for number, mean in enumerate(means):
+        x[y == number] += mean
+    return torch.from_numpy(x)
+
+
+def binary(y: Ints, preset: Preset, rng: np.random.Generator) -> Features:
+    """Return dense 0/1 features, a fifth of them 1, whose log-odds vary by class with scale ``signal``."""
+    log_odds = np.log(0.2 / 0.8) + preset.signal * rng.standard_normal((preset.classes, preset.features))
+    rates = 1 / (1 + np.exp(-log_odds))
+    return torch.from_numpy((rng.random((len(y), preset.features)) < rates[y]).astype(np.float32))
+
+
+def categorical(y: Ints, preset: Preset, rng: np.random.Generator) -> Features:
+    """Return sparse one-hot features of five attributes, a third of whose entries are missing.
+
+    Within an attribute the log-frequencies of the codes differ by class with scale ``signal``.
+    """
+    sizes = np.array([2, 6, 120, 120], dtype=np.int64)
+    codes = np.empty((len(y), 5), dtype=np.int64)
+    for column, size in enumerate([*sizes, preset.features - sizes.sum()]):
+        weights = np.exp(preset.signal * rng.standard_normal((preset.classes, size))) / np.arange(1, size + 1)
+        cumulative = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
+        for number in range(preset.classes):
+            members = np.flatnonzero(y == number)
+            codes[members, column] = 1 + np.searchsorted(cumulative[number, :-1], rng.random(len(members)))
+        codes[:size, column] = np.arange(1, size + 1)  # every code occurs, so that the width is exact
+    codes[(rng.random(codes.shape) < 1 / 3) & (np.arange(len(y)) >= preset.features)[:, None]] = 0
+    return local.one_hot(codes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """The statistics that a synthetic graph has.
+
+    Args:
+        nodes, edges, classes: exact numbers; ``edges`` counts every undirected edge once.
+        features: the number of feature columns.
+        median_degree: of the expected degrees; the mean is 2 edges / nodes.
+        homophily: the share of edges inside a class, as drawn. In a dense graph the redrawing of repeats
+            moves both a little: reddit ends at a median of 209 and a homophily of 0.75.
+        signal: how much the features depend on the class.
+        make_features: the kind of features.
+    """
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    median_degree: float
+    homophily: float
+    signal: float
+    make_features: MakeFeatures
+
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        "facebook": Preset(
+            nodes=26_406,
+            edges=1_058_962,
+            features=501,
+            classes=6,
+            median_degree=62,
+            homophily=0.5,
+            signal=0.8,
+            make_features=categorical,
+        ),
+        "reddit": Preset(
+            nodes=116_713,
+            edges=23_116_690,
+            features=602,
+            classes=8,
+            median_degree=194,
+            homophily=0.77,
+            signal=2.5,
+            make_features=gaussian,
+        ),
+        "amazon": Preset(
+            nodes=1_790_731,
+            edges=40_483_416,
+            features=100,
+            classes=10,
+            median_degree=22,
+            homophily=0.8,
+            signal=2.1,
+            make_features=gaussian,
+        ),
+        "large": Preset(
+            nodes=2_000_000,
+            edges=20_000_000,
+            features=100,
+            classes=10,
+            median_degree=12,
+            homophily=0.8,
+            signal=2.1,
+            make_features=gaussian,
+        ),
+        "demo": Preset(
+            nodes=3_000,
+            edges=37_500,
+            features=64,
+            classes=5,
+            median_degree=18,
+            homophily=0.61,
+            signal=0.5,
+            make_features=binary,
+        ),
+        "tiny": Preset(
+            nodes=300,
+            edges=1_500,
+            features=16,
+            classes=3,
+            median_degree=8,
+            homophily=0.72,
+            signal=0.7,
+            make_features=binary,
+        ),
+    }
+)
+
+
+def synthetic(preset: str, *, seed: int = 0) -> Graph:
+    """Return the undirected random graph of a preset; the same seed gives the same graph.
+
+    Args:
+        preset: one of facebook, reddit and amazon (the sizes of the papers' graphs), large (2 million nodes,
+            20 million edges), demo and tiny.
+        seed: of everything random in it. The graph is public, and so is the seed.
+
+    Raises:
+        ConfigError: there is no such preset.
+
+    >>> synthetic("tiny")
+    Graph('synthetic/tiny', nodes=300, features=16, classes=3, directed=False, split=False)
+    """
+    checks.one_of(PRESETS, preset=preset)
+    chosen, streams = PRESETS[preset], PublicStreams(seed)
+    y = _classes(chosen, streams.numpy("classes"))
+    degrees = _expected_degrees(chosen, streams.numpy("degrees"))
+    low, high = _edges(y, degrees, chosen, streams.numpy("edges"))
+    x = chosen.make_features(y, chosen, streams.numpy("features"))
+    name = f"synthetic/{preset}"
+    edge_set = EdgeSet(f"dataset:{name}" if seed == 0 else f"dataset:{name}@{seed}")
+    return Graph.from_edges(
+        x, y, low, high, directed=False, num_classes=chosen.classes, edge_set=edge_set, name=name
+    )
+
+
+def _classes(preset: Preset, rng: np.random.Generator) -> Ints:
+    """Return classes in random order, the largest about three times the smallest."""
+    shares = np.linspace(1.5, 0.5, preset.classes)
+    bounds = np.round(np.cumsum(shares / shares.sum()) * preset.nodes).astype(int)
+    return rng.permutation(np.searchsorted(bounds, np.arange(preset.nodes), side="right"))
+
+
+def _expected_degrees(preset: Preset, rng: np.random.Generator) -> Floats:
+    """Return log-normal degrees: mean / median = exp(sigma^2 / 2)."""
+    mean = 2 * preset.edges / preset.nodes
+    sigma = np.sqrt(2 * np.log(mean / preset.median_degree))
+    logs = sigma * rng.standard_normal(preset.nodes)
+    degrees: Floats = preset.median_degree * np.exp(np.clip(logs, -_SPREAD, _SPREAD))
+    return degrees
+
+
+def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return the two ends of exactly as many distinct edges as the preset says."""
+    draw = _EndSampler(y, degrees, preset.homophily, rng)
+    keys = np.empty(0, dtype=np.int64)
+    # Repeats are common among nodes of high degree. A few more than are missing are drawn, so that two or
+    # three rounds do, and the surplus goes at random: to take the first ones would favor low numbers.
+    while (missing := preset.edges - len(keys)) > 0:
+        wanted = missing + missing // 50 + 100
+        fresh = [draw(min(_CHUNK, wanted - start)) for start in range(0, wanted, _CHUNK)]
+        keys = _distinct(np.concatenate([keys, *fresh]))
+    surplus = rng.choice(len(keys), len(keys) - preset.edges, replace=False)
+    low, high = np.divmod(np.delete(keys, surplus), preset.nodes)
+    return low.astype(np.int32), high.astype(np.int32)
+
+
+def _distinct(keys: Keys) -> Keys:
+    """Return the distinct keys; sorts the argument in place."""
+    keys.sort()
+    distinct: Keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+    return distinct
+
+
+class _EndSampler:
+    """Draws edges {u, v} as keys min(u, v) * N + max(u, v), without loops but with repeats.
+
+    A node stands in the list of stubs as often as its expected degree, rounded; the stubs of a class are
+    neighbors. So a uniform draw from a range of stubs is a draw in proportion to the degrees of a class.
+    """
+
+    def __init__(self, y: Ints, degrees: Floats, homophily: float, rng: np.random.Generator) -> None:
+        order = np.argsort(y, kind="stable").astype(np.int32)
+        counts = np.maximum(np.rint(degrees), 1).astype(np.int64)
+        self._stubs = np.repeat(order, counts[order])
+        per_class = np.bincount(y, weights=counts).astype(np.int64)
+        self._last = np.cumsum(per_class)
+        self._first = self._last - per_class
+        self._classes, self._homophily, self._rng = y, homophily, rng
+
+    def __call__(self, count: int) -> Keys:
+        one = self._stubs[self._rng.integers(len(self._stubs), size=count)]
+        other = self._stubs[self._partners(self._classes[one])]
+        keys = np.minimum(one, other).astype(np.int64)
+        keys *= len(self._classes)
+        keys += np.maximum(one, other)
+        proper: Keys = keys[one != other]
+        return proper
+
+    def _partners(self, classes: Ints) -> Ints:
+        """Return a stub for each class: inside it with a probability of the homophily, or else outside."""
+        first, last = self._first[classes], self._last[classes]
+        size = last - first
+        inside = self._rng.random(len(classes)) < self._homophily
+        room = np.where(inside, size, len(self._stubs) - size)
+        place = (self._rng.random(len(classes)) * room).astype(np.int64)
+        # Outside, places before the class stay, and those from it on skip it.
+        place += np.where(inside, first, np.where(place >= first, size, 0))
+        return place

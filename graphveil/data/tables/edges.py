@@ -1,0 +1,237 @@
+"""The ends of edges as places of nodes: each edge is read by itself, so that none decides about another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil.data.tables import files
+from graphveil.data.tables.choices import ADD, REFUSE
+from graphveil.data.tables.files import Column, Table
+from graphveil.data.tables.table_source import TableSource
+from graphveil.errors import GraphError
+
+NodePositions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Endpoints:
+    """Each edge's two nodes by their places, its weight if it has one, and the ids of nodes to add."""
+
+    tail: NodePositions
+    head: NodePositions
+    weight: npt.NDArray[np.float32] | None = None
+    added: Column | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class NodeIds:
+    """The ids of the nodes, what their column is called, and of what type it was before they were read.
+
+    ``written`` says that they come from a CSV, so that they are text without a type.
+    """
+
+    ids: Column
+    name: str
+    type: Any
+    written: bool
+
+    @property
+    def kind(self) -> str:
+        """What the ids are, for messages."""
+        import pyarrow as pa
+
+        return "whole numbers" if pa.types.is_int64(self.ids.type) else "text"
+
+
+def read_endpoints(
+    given: TableSource, columns: list[str], nodes: NodeIds, unknown: str
+) -> tuple[Endpoints, list[str], bool]:
+    """Read a table of edges, and return what is wrong with ids in it, and whether dropping edges mends that.
+
+    With ``unknown="drop"`` an edge goes if one of its ends is no node: that follows from the edge and from
+    the list of nodes alone. How many go is never said.
+
+    Args:
+        given: the table.
+        columns: those of the two ends, and of the weight if there is one.
+        nodes: the nodes' ids.
+        unknown: ``"refuse"``, ``"drop"`` or ``"add"``.
+
+    Raises:
+        GraphError: the table cannot be read, ids of its type can be no node's, or no edge is left.
+    """
+    import pyarrow as pa
+
+    ids = nodes.ids
+    table = given.read(columns, dict(zip(columns, (ids.type, ids.type, pa.float64()), strict=False)))
+    ends = [files.column(table, name) for name in columns[:2]]
+    unlike = [_unlike(end, name, nodes, given) for name, end in zip(columns, ends, strict=False) if len(end)]
+    if any(unlike):
+        raise GraphError("; ".join(filter(None, unlike)))
+    added = _added(ends, columns, ids, given) if unknown == ADD else None
+    known = ids if added is None else pa.concat_arrays([ids, added])
+    read = [
+        files.keys_like(end, name, known, each=True, written=given.written)
+        for name, end in zip(columns, ends, strict=False)
+    ]
+    places = [_places(end, known) for end in read]
+    kept = (places[0] >= 0) & (places[1] >= 0)
+    problems, dropping = list[str](), True
+    if unknown == REFUSE or (table.num_rows and not kept.any()):
+        # Where no edge is left, a difference in writing is the likely reason, and nothing could be learned.
+        for name, end, place in zip(columns, read, places, strict=False):
+            words, mended = _problem(end, name, place, nodes, any_left=bool(kept.any()))
+            problems += [words] if words else []
+            dropping = dropping and mended
+        dropping = dropping and bool(kept.any())
+        if unknown != REFUSE and problems:
+            raise GraphError("; ".join(problems))
+    weight = None
+    if len(columns) > 2:
+        weight = files.vector(_rows(table, kept), columns[2], written=given.written)
+    return Endpoints(places[0][kept], places[1][kept], weight, added), problems, dropping
+
+
+def parts(names: list[str], columns: list[str]) -> list[tuple[str, str]]:
+    """Return each column of the table with the part that it plays."""
+    part = dict(zip(columns, ("source", "target", "weight"), strict=False))
+    return [(name, part.get(name, "ignored")) for name in names]
+
+
+def _problem(
+    end: Column, name: str, places: NodePositions, nodes: NodeIds, *, any_left: bool
+) -> tuple[str, bool]:
+    """Return what is wrong with a column of ends, if something is, and whether dropping edges mends it."""
+    import pyarrow.compute as pc
+
+    unknown = places < 0
+    if not unknown.any():
+        return "", True
+    strangers = pc.unique(end.filter(_mask(unknown))).drop_null()
+    difference = id_difference_hint(strangers, nodes.ids)
+    if difference:
+        return (
+            f"column {name!r} of the edges holds ids that differ from those in column {nodes.name!r} of the "
+            f"nodes only in {difference}; write the ids of both tables alike, for example "
+            f"edges[{name!r}] = edges[{name!r}]{_FIXES[difference.partition(',')[0]]}",
+            False,
+        )
+    if not any_left:
+        return (
+            f"column {name!r} of the edges holds ids that column {nodes.name!r} of the nodes ({nodes.kind}) "
+            "lacks; add those nodes, or write the ids of both tables alike: no edge has both ends among the "
+            "nodes. Check that --id, --source and --target name the right columns",
+            False,
+        )
+    if end.null_count and not len(strangers):
+        return f"column {name!r} has missing values; drop the rows that lack one (--unknown-ids drop)", True
+    return (
+        f"column {name!r} of the edges holds ids that column {nodes.name!r} of the nodes ({nodes.kind}) "
+        "lacks; add those nodes or drop those edges (--unknown-ids drop)",
+        True,
+    )
+
+
+_BLANKS, _CASE = "blanks", "upper and lower case"
+_NUMBERS = "how numbers are written (a sign, leading zeros, or a decimal point)"
+_FIXES = {
+    _BLANKS: ".str.strip()",
+    _CASE: ".str.lower() and nodes alike",
+    _NUMBERS.partition(",")[0]: ".astype(int) and nodes alike",
+}
+
+
+def id_difference_hint(strangers: Column, ids: Column) -> str:
+    """Return in what alone some unknown ids differ from those of nodes; empty if that is not so.
+
+    >>> import pyarrow as pa
+    >>> id_difference_hint(pa.array(["ANN", "x"]), pa.array(["ann", "bob"]))
+    'upper and lower case'
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not len(strangers) or pa.types.is_int64(ids.type):
+        return ""
+    steps = ((_BLANKS, pc.utf8_trim_whitespace), (_CASE, pc.utf8_lower), (_NUMBERS, _as_numbers))
+    for name, step in steps:
+        if pc.any(pc.is_in(step(strangers), value_set=step(ids))).as_py():
+            return name
+    first, second = (_as_numbers(pc.utf8_lower(pc.utf8_trim_whitespace(each))) for each in (strangers, ids))
+    return f"{_BLANKS}, {_CASE}" if pc.any(pc.is_in(first, value_set=second)).as_py() else ""
+
+
+def _as_numbers(texts: Column) -> Column:
+    """Return whole numbers as their digits, other text as it is."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(texts, r"^\+?0*([0-9]+?)(\.0*)?$", r"\1")
+
+
+def _mask(places: npt.NDArray[np.bool_]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(places)
+
+
+def _unlike(end: Column, name: str, nodes: NodeIds, given: TableSource) -> str:
+    """Return that no value of a column can be an id, by the types of both tables alone."""
+    import pyarrow as pa
+
+    kind, types = end.type, pa.types
+    if types.is_null(kind) or types.is_large_string(kind):
+        return ""
+    whole = types.is_integer(kind)
+    if types.is_int64(nodes.ids.type) and whole:
+        return ""
+    if types.is_large_string(nodes.ids.type) and files.as_text(end.slice(0, 0)) is not None:
+        numbers = types.is_integer(nodes.type) and whole
+        if nodes.written or numbers or _family(kind) == _family(nodes.type) is not None:
+            return ""
+    to = "'int64'" if types.is_int64(nodes.ids.type) else "str"
+    to = f"'int64').astype({to}" if types.is_floating(kind) and to == "str" else to
+    return (
+        f"column {name!r} of the edges is of type {kind} and column {nodes.name!r} of the nodes is "
+        f"{nodes.kind}, so no edge has an end among the nodes; write both ids alike, for example "
+        f"edges[{name!r}] = edges[{name!r}].astype({to})"
+    )
+
+
+def _family(kind: Any) -> str | None:
+    """Return which types of ids are written alike as text."""
+    import pyarrow as pa
+
+    types = pa.types
+    tests = (types.is_date, types.is_time, types.is_decimal, types.is_boolean, types.is_fixed_size_binary)
+    return next((test.__name__ for test in tests if test(kind)), None)
+
+
+def _added(ends: list[Column], columns: list[str], ids: Column, given: TableSource) -> Column:
+    """Return the ids at ends that no node has yet, in their order, each once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    read = [
+        files.keys_like(end, name, ids, each=True, written=given.written)
+        for name, end in zip(columns, ends, strict=False)
+    ]
+    every = pc.unique(pa.concat_arrays(read)).drop_null()
+    new = every.filter(pc.invert(pc.is_in(every, value_set=ids)))
+    return new.take(pc.array_sort_indices(new))
+
+
+def _places(ends: Column, ids: Column) -> NodePositions:
+    import pyarrow.compute as pc
+
+    found = pc.fill_null(pc.index_in(ends, value_set=ids), -1)
+    return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _rows(table: Table, kept: npt.NDArray[np.bool_]) -> Table:
+    import pyarrow as pa
+
+    return table if kept.all() else table.filter(pa.array(kept))

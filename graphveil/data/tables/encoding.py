@@ -1,0 +1,330 @@
+"""How one column becomes features: a frozen rule that gives another table the same columns."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil._util.memory import check_room
+from graphveil.data.tables.files import Column
+from graphveil.data.tables.labels import text
+from graphveil.errors import ArtifactError, GraphError
+
+Kind = Literal["number", "list", "bool", "date", "duration", "category", "constant"]
+Matrix = npt.NDArray[np.float32]
+
+EPOCH_DAYS = 10957  # 2000-01-01
+_YEAR_DAYS = 365.25
+_MICROSECONDS_A_DAY = 86_400e6
+_NAN_WORDS = "holds NaN, infinite or larger than float32 values; fill or drop them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnRule:
+    """One column of a table of nodes, and what it becomes.
+
+    Numbers stay as they are, bools become 0 and 1, a list becomes as many columns as it is long. A date
+    becomes years since 2000-01-01 (UTC, 365.25 days), a duration days. A category becomes one column for each
+    value, or for each place that values are hashed to; a value that is on no list, or missing, is 0 in all.
+    A constant is no column of the table: it is 1 for every node, where no column is a feature.
+
+    Args:
+        name: the column.
+        kind: what it holds.
+        width: how long its lists are.
+        values: of a category: its values.
+        places: of a category: how many places values are hashed to, instead.
+        fill: what a missing value becomes, one number a column; None refuses it.
+        indicator: whether one more column says that a value was missing.
+        fitted: whether values or fill were read from the table.
+    """
+
+    name: str
+    kind: Kind
+    width: int = 1
+    values: tuple[str, ...] | None = None
+    places: int | None = None
+    fill: tuple[float, ...] | None = None
+    indicator: bool = False
+    fitted: bool = False
+
+    @property
+    def columns(self) -> int:
+        """How many features there are of it."""
+        own = self.width if self.kind != "category" else self.places or len(self.values or ())
+        return own + self.indicator
+
+    def words(self) -> str:
+        """Return what the column becomes, for plans; no value of it."""
+        how = {
+            "number": "a number",
+            "list": f"{self.width} number{'s' * (self.width != 1)}",
+            "bool": "0 or 1",
+            "date": "years since 2000",
+            "duration": "days",
+            "constant": "1 for every node, since no column is a feature",
+            "category": f"{self.places} hashed places"
+            if self.places
+            else f"{len(self.values or ())} {'category' if len(self.values or ()) == 1 else 'categories'}",
+        }[self.kind]
+        if self.kind in ("category", "constant"):
+            return how + (" (as in the table)" if self.fitted else "")
+        if self.indicator:
+            return f"{how}, and whether it is missing"
+        if self.fitted:
+            return f"{how}, missing ones the median"
+        return how if self.fill is None else f"{how}, missing ones {self.fill[0]:g}"
+
+    def write(self, column: Column, out: Matrix) -> None:
+        """Write a column's features into a matrix (rows, :attr:`columns`).
+
+        Raises:
+            GraphError: a value is missing and the rule has no word for that, is not finite, or not of a type
+                that the rule can read.
+        """
+        missing = missing_in(column)
+        if self.kind == "category":
+            out[:] = 0
+            found = self._places_of(column)
+            known = np.flatnonzero(found >= 0)
+            out[known, found[known]] = 1
+            return
+        if missing.any() and self.fill is None:
+            nulls = column.null_count
+            words = "has missing values; fill them, or drop the column or the rows" if nulls else _NAN_WORDS
+            raise GraphError(f"column {self.name!r} {words}")
+        own = out[:, : self.width]
+        own[~missing] = self._numbers(column, missing)
+        own[missing] = 0 if self.fill is None else np.array(self.fill, dtype=np.float32)
+        if self.indicator:
+            out[:, -1] = missing
+
+    def _numbers(self, column: Column, missing: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        import pyarrow as pa
+
+        kept = column.filter(pa.array(~missing)) if missing.any() else column
+        numbers = as_numbers(kept, self.name)
+        if numbers.shape[1] != self.width:
+            raise GraphError(
+                f"column {self.name!r} holds lists of {numbers.shape[1]} numbers, and {self.width} were "
+                "learned from; give it as many"
+            )
+        return finite(numbers, self.name)
+
+    def _places_of(self, column: Column) -> npt.NDArray[np.int64]:
+        """Return each row's place among the columns, -1 for none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        distinct = [value for value in pc.unique(column).to_pylist() if value is not None]
+        names = [text(value) for value in distinct]
+        if self.places is None:
+            order = {value: place for place, value in enumerate(self.values or ())}
+            places = [order.get(name, -1) for name in names]
+        else:
+            places = [_hashed(name, self.places) for name in names]
+        found = pc.index_in(column, value_set=pa.array(distinct, type=column.type))
+        found = pc.fill_null(found, len(places)).to_numpy(zero_copy_only=False)
+        looked_up: npt.NDArray[np.int64] = np.array([*places, -1], dtype=np.int64)[found]
+        return looked_up
+
+
+CONSTANT_FEATURE = ColumnRule(name="(constant)", kind="constant", fill=(1.0,))
+NO_FEATURES = (
+    "No feature columns: every node gets one constant feature, 1. Accuracy then comes from the edges only, "
+    "and a model that reads no edges, such as the no-graph baseline, predicts the most frequent class."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How a table of nodes became features, column by column, and what of two tables was left out.
+
+    Args:
+        rules: one for each feature column.
+        ignored_nodes: columns of the nodes that are neither features nor anything else.
+        ignored_edges: columns of the edges that nobody reads.
+        unknown_ids: what became of edges to unknown nodes.
+        nodes_from_edges: whether nodes were added because an edge names them, which makes their number depend
+            on the edges.
+        null_values: the words for a missing value, None for the default ones.
+        delimiter, decimal: how CSV files are read, None for a comma and a point.
+        like_ids: feature columns that look like identifiers, such as telephone numbers.
+
+    >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
+    'age'
+    """
+
+    rules: tuple[ColumnRule, ...]
+    ignored_nodes: tuple[str, ...] = ()
+    ignored_edges: tuple[str, ...] = ()
+    unknown_ids: str = "refuse"
+    nodes_from_edges: bool = False
+    null_values: tuple[str, ...] | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    like_ids: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to check about the columns, as sentences."""
+        found = [NO_FEATURES] if self.constant else []
+        if self.like_ids:
+            names, drop = ", ".join(map(repr, self.like_ids)), f"--drop {','.join(self.like_ids)}"
+            found.append(
+                f"{names}: large whole numbers that all differ. If they are identifiers, add {drop}."
+            )
+        return tuple(found)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the nodes have no features but the constant one."""
+        return self.rules == (CONSTANT_FEATURE,)
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """The columns whose rules were read from the table, all records of it."""
+        return tuple(rule.name for rule in self.rules if rule.fitted)
+
+    def words(self, most: int = 12) -> str:
+        """Return which columns are features, and how, for plans."""
+        if self.constant:
+            return f"none: {CONSTANT_FEATURE.words()}"
+        plain = ("a number", "0 or 1")
+        phrases = [
+            rule.name if (how := rule.words()) in plain else f"{rule.name} ({how})" for rule in self.rules
+        ]
+        more = f", and {len(phrases) - most:,} more" if len(phrases) > most else ""
+        return ", ".join(phrases[:most]) + more
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the rules as plain values, for another table (:meth:`from_plain`)."""
+        words = None if self.null_values is None else list(self.null_values)
+        rules = [asdict(rule) for rule in self.rules]
+        read = {"null_values": words, "delimiter": self.delimiter, "decimal": self.decimal}
+        return {"format": "graphveil-columns", "rules": rules, **read}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Read what :meth:`as_plain` gave.
+
+        Raises:
+            ArtifactError: it is something else.
+        """
+        try:
+            words = plain.get("null_values")
+            rules = tuple(map(_rule, plain["rules"]))
+            return cls(
+                rules=rules,
+                null_values=None if words is None else tuple(map(str, words)),
+                delimiter=plain.get("delimiter"),
+                decimal=plain.get("decimal"),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise ArtifactError("the rules of a run's columns are damaged; name them with flags") from None
+
+
+def encode(columns: Iterable[Column], rules: tuple[ColumnRule, ...], rows: int) -> Matrix:
+    """Return the features of a table, its columns in the order of the rules.
+
+    Raises:
+        GraphError: they take more memory than is free, or a value cannot be read.
+    """
+    width = sum(rule.columns for rule in rules)
+    check_room(
+        4.0 * rows * width,
+        f"{width:,} columns of features for {rows:,} nodes",
+        "leave columns out (--drop), or hash categories into fewer places (--categories NAME=hash:32)",
+    )
+    out = np.empty((rows, width), dtype=np.float32)
+    start = 0
+    for rule, column in zip(rules, columns, strict=True):
+        rule.write(column, out[:, start : start + rule.columns])
+        start += rule.columns
+    return out
+
+
+def missing_in(column: Column) -> npt.NDArray[np.bool_]:
+    """Return where a value is missing; NaN is how frames write that in a column of numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    empty = pc.is_null(column, nan_is_null=pa.types.is_floating(kind))
+    return np.asarray(empty.to_numpy(zero_copy_only=False))
+
+
+def as_numbers(column: Column, name: str) -> npt.NDArray[Any]:
+    """Return a column without missing values as a matrix, as its own type says."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _lists(column, name)
+    try:
+        if pa.types.is_date(kind):
+            whole = column.cast(pa.date32()).cast(pa.int32()).to_numpy(zero_copy_only=False)
+            days = np.asarray(whole, dtype=np.float64)
+            return ((days - EPOCH_DAYS) / _YEAR_DAYS).reshape(-1, 1)
+        if pa.types.is_timestamp(kind):
+            days = _microseconds(column, pa.timestamp("us", tz=kind.tz)) / _MICROSECONDS_A_DAY
+            return ((days - EPOCH_DAYS) / _YEAR_DAYS).reshape(-1, 1)
+        if pa.types.is_duration(kind):
+            return (_microseconds(column, pa.duration("us")) / _MICROSECONDS_A_DAY).reshape(-1, 1)
+        if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+            column = column.cast(pa.uint8())
+        elif pa.types.is_decimal(kind) or pa.types.is_large_string(kind):
+            column = column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        raise GraphError(
+            f"column {name!r} holds values that are no numbers or dates; correct or drop it"
+        ) from None
+    return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(-1, 1)
+
+
+def finite(numbers: npt.NDArray[Any], name: str) -> Matrix:
+    """Return numbers as float32, all of them finite."""
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused next
+        narrow = numbers.astype(np.float32, copy=False)
+    if not np.isfinite(narrow).all():
+        raise GraphError(f"column {name!r} {_NAN_WORDS}")
+    return narrow
+
+
+def _microseconds(column: Column, kind: Any) -> npt.NDArray[np.float64]:
+    import pyarrow as pa
+
+    return np.asarray(column.cast(kind, safe=False).cast(pa.int64()).to_numpy(), dtype=np.float64)
+
+
+def _lists(column: Column, name: str) -> npt.NDArray[Any]:
+    import pyarrow.compute as pc
+
+    widths = pc.unique(pc.list_value_length(column).drop_null())
+    if len(widths) > 1:
+        raise GraphError(f"column {name!r} holds lists of different lengths; give every row the same number")
+    if len(widths) == 0 or widths[0].as_py() == 0:
+        raise GraphError(f"column {name!r} is empty: no list of it holds a number; drop it (--drop)")
+    flat = column.flatten()
+    if flat.null_count:
+        raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
+    return as_numbers(flat, name).reshape(len(column), -1)
+
+
+def _hashed(name: str, places: int) -> int:
+    """Return the place of a value, which nothing but its text decides."""
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % places
+
+
+def _rule(plain: Mapping[str, Any]) -> ColumnRule:
+    known = {part.name for part in fields(ColumnRule)}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    if not set(given) <= known or given["kind"] not in get_args(Kind):
+        raise ValueError
+    return ColumnRule(**given)  # type: ignore[arg-type]

@@ -1,0 +1,718 @@
+"""Parquet and CSV files as checked columns, and back. Errors name columns, never values."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import re
+import shlex
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil._util.files import can_create, name_in_utf8, write_atomic
+from graphveil.errors import ConfigError, GraphError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Column: TypeAlias = "pa.Array"
+Table: TypeAlias = "pa.Table"
+
+PARQUET = (".parquet", ".pq")
+CSV = (".csv", ".csv.gz")
+DELIMITERS = {
+    ",": ",",
+    ";": ";",
+    "\t": "tab",
+    "|": "|",
+}  # that are recognized in a header, as flags name them
+WRITTEN = (".parquet", ".csv")
+MAX_ID_BYTES = 1000
+_LONGEST_HEADER = 1 << 20
+_UUID_BYTES = 16
+RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
+_DIGESTED = 1 << 16  # rows that are hashed at a time
+AS_WRITTEN = "large_string"  # the type of a CSV column whose values are not to be parsed
+NULL_VALUES = (  # words for a missing label or feature: those of pandas, and those of databases and of UCI
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
+    *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N", "?", "-"),
+)
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """What stands between the columns of a CSV, and before the decimals of a number."""
+
+    delimiter: str = ","
+    decimal: str = "."
+
+
+COMMAS = CsvFormat()
+
+
+def column_names(path: Path, wanted: Sequence[str], csv_format: CsvFormat = COMMAS) -> list[str]:
+    """Return the file's column names, each of which must be unique and among which all wanted ones must be.
+
+    Once all wanted names are there, the first row is known to be a header, and may be quoted.
+    """
+    names = _read_names(path, csv_format)
+    for name in wanted:
+        if name not in names:
+            raise GraphError(no_column(path.name, name, names))
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise GraphError(f"{path.name} has more than one column {repeated[0]!r}; rename or drop all but one")
+    return names
+
+
+def no_column(title: str, name: str, names: Sequence[str]) -> str:
+    """Return that a table has no such column, told by the number of its columns alone.
+
+    The first row of a CSV without a header is data, so no near name can be suggested.
+    """
+    own = "name a column of the file, spelt as in the file (a CSV needs a header row)"
+    if "." not in title:
+        own = (
+            "name one of its columns; an index of pandas is no column until frame.reset_index() makes it one"
+        )
+    how = commas(title, names) or own
+    return f"{title} has no column {name!r} among its {len(names)}; {how}"
+
+
+def commas(title: str, names: Sequence[str]) -> str:
+    """Return what a CSV of one column may lack; empty for any other table.
+
+    Only the delimiter that its first row seems to have is named: that row may be a secret edge.
+
+    >>> commas("edges.csv", ["from;to"]).partition(", or")[0]
+    "its columns seem to be separated by ';': add --delimiter ';'"
+    """
+    if len(names) > 1 or not title.lower().endswith(CSV):
+        return ""
+    header = "".join(names)
+    found = max(DELIMITERS, key=header.count)
+    if not header.count(found):
+        return "a CSV is read with commas between its columns: save it with commas, and with a header row"
+    word = DELIMITERS[found]
+    return (
+        f"its columns seem to be separated by {word!r}: add --delimiter {shlex.quote(word)}, or save both "
+        "tables with commas; without this option a CSV is read with commas between its columns"
+    )
+
+
+def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
+    """Return the file's column names as they stand there."""
+    return _read_names(path, csv_format)
+
+
+def read(
+    path: Path,
+    columns: Sequence[str],
+    types: Mapping[str, Any] | None = None,
+    null_values: Sequence[str] = NULL_VALUES,
+    csv_format: CsvFormat = COMMAS,
+) -> Table:
+    """Return the chosen columns of a parquet or CSV file.
+
+    A CSV has no types, and what is guessed from all rows may turn with one of them. Columns in ``types`` have
+    the type given there if all their values can be read as it; otherwise they come back as they are written,
+    for a reader that looks at each value by itself. Any other column of a CSV has the type of its values
+    that are not among ``null_values``.
+    """
+    import pyarrow as pa
+
+    name = name_in_utf8(path)
+    try:
+        table = (
+            _read_parquet(name, columns)
+            if _is_parquet(path)
+            else _read_csv(name, columns, types or {}, null_values, csv_format)
+        )
+        table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
+    except (OSError, ValueError, pa.ArrowException):  # Arrow's own messages quote the offending row
+        raise _unreadable(path, csv_format) from None
+    return table
+
+
+def with_record(table: Table, record: str) -> Table:
+    """Return a table of released edges with their record in its metadata, bound to these rows.
+
+    Args:
+        table: the edges; all its columns belong to what was released.
+        record: a JSON object that describes the release.
+    """
+    bound = json.loads(record) | _rows_of(table)
+    return table.replace_schema_metadata({RELEASED: json.dumps(bound, sort_keys=True)})
+
+
+def released(path: Path) -> str:
+    """Return the record of a table of released edges; empty for any other table, and for a CSV.
+
+    Tools that add, drop or change rows keep the metadata of a table, so the record counts only for the rows
+    that it was written with.
+
+    Raises:
+        GraphError: the rows are not those that were released.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if not _is_parquet(path):
+        return ""
+    name = name_in_utf8(path)
+    try:
+        metadata = pyarrow.parquet.read_schema(name).metadata or {}
+        record = bytes(metadata.get(RELEASED, b"")).decode()
+        if not record:
+            return ""
+        found = _rows_of(pyarrow.parquet.read_table(name))
+    except (OSError, ValueError, pa.ArrowException):
+        raise _unreadable(path) from None
+    if _bound_to(record) != found:
+        raise GraphError(
+            f"The rows of {path.name} are not the rows that were released with its record: rows or columns "
+            "were added, removed, changed or reordered. Use the file that `graphveil perturb` wrote. To use "
+            "these edges as private ones, write them to a new file without the schema metadata "
+            f"{RELEASED.decode()!r}."
+        )
+    return record
+
+
+def _bound_to(record: str) -> dict[str, Any]:
+    """Return the number of rows and the digest that a record names, nothing if it names none."""
+    try:
+        plain = json.loads(record)
+        return {name: plain[name] for name in ("rows", "sha256")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+
+
+def _rows_of(table: Table) -> dict[str, Any]:
+    """Return the number of rows of a table and a SHA-256 of their values, in order, without column names."""
+    import pyarrow as pa
+
+    digest = hashlib.sha256()
+    for values in table.columns:
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_string(values.type) or pa.types.is_string_view(values.type):
+            values = values.cast(pa.large_string())
+        digest.update(f"{values.type}\n".encode())
+        for start in range(0, len(values), _DIGESTED):
+            part = values.slice(start, _DIGESTED).to_pylist()
+            digest.update(json.dumps(part, ensure_ascii=True, default=repr).encode())
+    return {"rows": table.num_rows, "sha256": digest.hexdigest()}
+
+
+def has_rows(path: Path, csv_format: CsvFormat = COMMAS) -> bool:
+    """Whether a file that was read before has at least one row."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    name = name_in_utf8(path)
+    if _is_parquet(path):
+        return bool(pyarrow.parquet.read_metadata(name).num_rows)
+    with pyarrow.csv.open_csv(name, parse_options=_parse_options(csv_format)) as reader:
+        return any(batch.num_rows for batch in reader)
+
+
+def column(table: Table, name: str) -> Column:
+    """Return one column as a single array, dictionaries decoded and text in its 64-bit form."""
+    import pyarrow as pa
+
+    chunks = table.column(name)
+    if isinstance(chunks.type, pa.BaseExtensionType):
+        chunks = pa.chunked_array([part.storage for part in chunks.chunks], chunks.type.storage_type)
+    if pa.types.is_dictionary(chunks.type):
+        chunks = _decoded(chunks)
+    if pa.types.is_string(chunks.type) or pa.types.is_string_view(chunks.type):
+        chunks = chunks.cast(pa.large_string())  # one array may then hold more than 2 GiB of text
+    if _is_binary(chunks.type):
+        try:
+            chunks = chunks.cast(pa.large_binary()).cast(pa.large_string())
+        except pa.ArrowInvalid:
+            raise GraphError(
+                f"column {name!r} is not text in UTF-8; save the file in that encoding"
+            ) from None
+    return chunks.combine_chunks()
+
+
+def _decoded(chunks: Any) -> Any:
+    """Return a dictionary column as its values; Arrow cannot decode dictionaries of string views."""
+    import pyarrow as pa
+
+    kind = chunks.type.value_type
+    if not pa.types.is_string_view(kind):
+        return chunks.cast(kind)
+    parts = [
+        pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.large_string()))
+        for part in chunks.chunks
+    ]
+    return pa.chunked_array([part.dictionary_decode() for part in parts], pa.large_string())
+
+
+def _is_binary(kind: Any) -> bool:
+    """Whether a type holds bytes that may be text; 16 bytes of fixed width are a UUID."""
+    import pyarrow as pa
+
+    types = pa.types
+    variable = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return bool(variable or (types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES))
+
+
+def without_words(values: Column, words: Sequence[str]) -> Column:
+    """Return a column of text in which blanks and the given words are missing, each value by itself.
+
+    >>> import pyarrow as pa
+    >>> without_words(pa.array(["red", " NULL ", " "], pa.large_string()), ["", "NULL"]).to_pylist()
+    ['red', None, None]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_large_string(values.type):
+        return values
+    known = pa.array([*dict.fromkeys(("", *words))], pa.large_string())
+    return pc.if_else(pc.is_in(pc.utf8_trim_whitespace(values), value_set=known), None, values)
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a table is a CSV by its name."""
+    return path.name.lower().endswith(CSV)
+
+
+def id_types(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return that columns of ids are read as they are written in a CSV; a parquet file has types."""
+    return dict.fromkeys(names, AS_WRITTEN) if is_csv(path) else {}
+
+
+def keys(array: Column, name: str) -> Column:
+    """Return a column of ids as int64 or text, the two kinds that can be matched between files.
+
+    Whole numbers of up to 64 bits with a sign stay numbers. Larger ones, dates, times, decimals, bools and
+    UUIDs become text.
+    """
+    import pyarrow as pa
+
+    if array.null_count:
+        raise GraphError(
+            f"column {name!r} has missing values; every row needs an id: drop the rows without one"
+        )
+    if pa.types.is_null(array.type) or pa.types.is_integer(array.type):
+        try:
+            return array.cast(pa.int64())
+        except pa.ArrowInvalid:  # of 64 bits without a sign
+            return array.cast(pa.large_string())
+    text = as_text(array)
+    if text is None:
+        raise GraphError(
+            f"column {name!r} is of type {array.type}; ids must be whole numbers or text. "
+            f"{_conversion(array.type, name)}"
+        )
+    if too_long(text):
+        raise GraphError(
+            f"column {name!r} holds an id of more than {MAX_ID_BYTES:,} bytes; give the nodes shorter ids"
+        )
+    return text
+
+
+def as_text(array: Column) -> Column | None:
+    """Return ids as text, each value by itself; None for a type that has no one way to be written.
+
+    >>> import pyarrow as pa
+    >>> as_text(pa.array([7, 12])).to_pylist(), as_text(pa.array([0.5]))
+    (['7', '12'], None)
+    """
+    import pyarrow as pa
+
+    kind, types = array.type, pa.types
+    if types.is_large_string(kind):
+        return array
+    if types.is_fixed_size_binary(kind):
+        texts = [None if one is None else str(uuid.UUID(bytes=one)) for one in array.to_pylist()]
+        return pa.array(texts, pa.large_string())
+    tests = (types.is_integer, types.is_decimal, types.is_boolean, types.is_date, types.is_time)
+    if not any(test(kind) for test in tests):
+        return None
+    return array.cast(pa.date32() if types.is_date(kind) else kind).cast(pa.large_string())
+
+
+def _conversion(kind: Any, name: str) -> str:
+    """Return how a column of ids of an unsuitable type is converted."""
+    import pyarrow as pa
+
+    to = "int64" if pa.types.is_floating(kind) else "str"
+    return f"Convert it in both tables alike, for example table[{name!r}] = table[{name!r}].astype({to!r})."
+
+
+def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, written: bool = False) -> Column:
+    """Return a column of references as the type of the ids that they refer to; null where a value has none.
+
+    With ``each`` a value that is missing or no id is null by itself, for callers that leave such rows out.
+    ``written`` says that the references come from a CSV: blanks around them count only if ids have some.
+
+    The ids' type alone decides how a value is read, and each value by itself. A type that followed from the
+    references would let one of them, a secret edge, decide what becomes of the others.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if array.null_count and not each:
+        raise GraphError(f"column {name!r} has missing values; drop the rows that lack one")
+    if not len(array):
+        return pa.array([], ids.type)
+    if pa.types.is_int64(ids.type):
+        return _each_whole(array) if each else _whole(array)
+    text = as_text(array)
+    if text is None:
+        return pa.nulls(len(array), ids.type)
+    return pc.utf8_trim_whitespace(text) if written and not has_blanks(ids) else text
+
+
+def has_blanks(ids: Column) -> bool:
+    """Whether an id begins or ends with a blank."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.not_equal(ids, pc.utf8_trim_whitespace(ids))).as_py())
+
+
+def _whole(array: Column) -> Column:
+    """Return whole numbers as int64, all null if one is none: then a value is unknown, whichever it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_large_string(array.type):
+        array = pc.ascii_trim_whitespace(array)  # as numbers in a CSV are read
+    elif not pa.types.is_integer(array.type):
+        return pa.nulls(len(array), pa.int64())
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return pa.nulls(len(array), pa.int64())
+
+
+def _each_whole(array: Column) -> Column:
+    """Return whole numbers as int64, null where a value is none: no value decides about another."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_large_string(array.type):
+        trimmed = pc.ascii_trim_whitespace(array)
+        whole = pc.match_substring_regex(trimmed, r"^-?[0-9]{1,18}$")
+        array = pc.if_else(whole, trimmed, None)
+    elif pa.types.is_uint64(array.type):
+        array = pc.if_else(pc.less(array, pa.scalar(2**63, pa.uint64())), array, None)
+    elif not pa.types.is_integer(array.type):
+        return pa.nulls(len(array), pa.int64())
+    return array.cast(pa.int64())
+
+
+def too_long(ids: Column) -> bool:
+    """Whether one of the texts is longer than an id may be."""
+    import pyarrow.compute as pc
+
+    return (pc.max(pc.binary_length(ids)).as_py() or 0) > MAX_ID_BYTES
+
+
+def id_array(ids: Column) -> npt.NDArray[Any]:
+    """Return ids as an int64 array, or as text in an array of objects.
+
+    NumPy's own text has one width for all, so that one long id would cost its length for every node, and it
+    drops NULs at the end, which would make two ids one.
+    """
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(ids.type):
+        return np.asarray(ids.to_numpy(zero_copy_only=False))
+    distinct = np.array(ids.dictionary.to_pylist(), dtype=object)
+    texts: npt.NDArray[Any] = distinct[ids.indices.to_numpy(zero_copy_only=False)]
+    return texts
+
+
+def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
+    """Return the named columns side by side, float32 (rows, columns); a column of lists gives several."""
+    parts = [_numbers(column(table, name), name) for name in names]
+    out = np.empty((table.num_rows, sum(part.shape[1] for part in parts)), dtype=np.float32)
+    start = 0
+    for name, part in zip(names, parts, strict=True):
+        stop = start + part.shape[1]
+        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused next
+            out[:, start:stop] = part
+        if not np.isfinite(out[:, start:stop]).all():
+            raise GraphError(
+                f"column {name!r} holds NaN, infinite or larger than float32 values; fill or drop them"
+            )
+        start = stop
+    return out
+
+
+def vector(table: Table, name: str, *, written: bool) -> npt.NDArray[np.float32]:
+    """Return one number per row, of a column of numbers or of text that :func:`read` left as it is.
+
+    ``written`` says that the table comes from a CSV.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = column(table, name)
+    if pa.types.is_large_string(array.type):
+        try:
+            array = pc.ascii_trim_whitespace(array).cast(pa.float64())
+        except pa.ArrowInvalid:
+            how = "add --decimal ','" if written and decimal_commas(array) else "correct or drop it"
+            raise GraphError(f"column {name!r} holds text that is not a number; {how}") from None
+    if pa.types.is_nested(array.type):
+        raise GraphError(f"column {name!r} is of type {array.type}; give one number per row")
+    return matrix(pa.table({name: array}), [name])[:, 0]
+
+
+def encode(table: Table, suffix: str) -> bytes:
+    """Return the bytes of a parquet or CSV file; the same table gives the same bytes."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    sink = pa.BufferOutputStream()
+    if suffix == ".csv":
+        pyarrow.csv.write_csv(table, sink)
+    else:
+        pyarrow.parquet.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def check_output(path: Path) -> None:
+    """Refuse a path that says neither parquet nor CSV, or where no file can be written."""
+    if path.suffix not in WRITTEN:
+        raise ConfigError(f"{path.name} must end in {' or '.join(WRITTEN)}; rename the output file")
+    if path.is_dir() or not can_create(path):
+        raise ConfigError(f"cannot write {path}; choose another --out")
+
+
+def write(path: Path, table: Table) -> None:
+    """Write a table, whole or not at all, as the path's suffix says."""
+    check_output(path)
+    try:
+        write_atomic(path, encode(table, path.suffix))
+    except OSError as error:
+        raise ConfigError(f"cannot write {path} ({error.strerror}); choose another --out") from None
+
+
+def _numbers(array: Column, name: str) -> npt.NDArray[Any]:
+    """Return a numeric, bool or list column as a matrix with a row per entry."""
+    import pyarrow as pa
+
+    kind, is_list = array.type, pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type)
+    if not (is_list or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or _is_number(kind)):
+        raise GraphError(
+            f"column {name!r} is of type {kind}, not a number; drop it, or encode it as numbers "
+            "(one 0/1 column per category)"
+        )
+    if array.null_count:
+        raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
+    if is_list:
+        return _lists(array, name)
+    if not _is_number(kind):
+        array = array.cast(pa.uint8() if pa.types.is_boolean(kind) else pa.float64())
+    return np.asarray(array.to_numpy(zero_copy_only=False)).reshape(-1, 1)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _lists(array: Column, name: str) -> npt.NDArray[Any]:
+    import pyarrow.compute as pc
+
+    widths = pc.unique(pc.list_value_length(array))
+    if len(widths) != 1:
+        raise GraphError(f"column {name!r} holds lists of different lengths; give every row the same number")
+    return _numbers(array.flatten(), name).reshape(len(array), -1)
+
+
+def _is_parquet(path: Path) -> bool:
+    if path.name.lower().endswith(PARQUET):
+        return True
+    if path.name.lower().endswith(CSV):
+        return False
+    raise GraphError(
+        f"{path.name or path} must end in {', '.join(PARQUET + CSV)}; save the table as parquet or CSV"
+    )
+
+
+def _parse_options(csv_format: CsvFormat) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    return arrow_csv.ParseOptions(delimiter=csv_format.delimiter)
+
+
+def _read_names(path: Path, csv_format: CsvFormat) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if path.is_dir():
+        raise GraphError(f"{path} is a folder; name the table in it")
+    is_parquet = _is_parquet(path)
+    if not path.is_file():
+        raise GraphError(f"there is no file {path}; check the path")
+    name = name_in_utf8(path)
+    try:
+        if is_parquet:
+            return list(pyarrow.parquet.read_schema(name).names)
+        with pyarrow.csv.open_csv(name, parse_options=_parse_options(csv_format)) as reader:
+            return list(reader.schema.names)
+    except (OSError, ValueError, pa.ArrowException):
+        raise _unreadable(path, csv_format) from None
+
+
+def _read_parquet(name: str, columns: Sequence[str]) -> Table:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(name, columns=list(columns))
+
+
+def _read_csv(
+    name: str,
+    columns: Sequence[str],
+    types: Mapping[str, Any],
+    words: Sequence[str],
+    csv_format: CsvFormat,
+) -> Table:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    def table(types: Mapping[str, Any]) -> Table:
+        # Only an empty field is missing here: in a column of ids, "NA" is a name.
+        convert = arrow_csv.ConvertOptions(
+            include_columns=list(columns),
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            decimal_point=csv_format.decimal,
+        )
+        return arrow_csv.read_csv(name, parse_options=_parse_options(csv_format), convert_options=convert)
+
+    try:
+        found = table(types)
+    except pa.ArrowInvalid:  # a value of another type, or rows of different lengths: then it is raised again
+        found = table(dict.fromkeys(types, pa.large_string()))
+        for column in types:
+            if types[column] == pa.float64() and csv_format.decimal != ".":
+                place = found.column_names.index(column)
+                found = found.set_column(place, column, _points(found.column(place), csv_format.decimal))
+    for place, column in enumerate(found.column_names):
+        if column not in types and pa.types.is_string(found.schema.field(place).type):
+            found = found.set_column(
+                place, column, _typed(found.column(place).cast(pa.large_string()), words, csv_format.decimal)
+            )
+    return found
+
+
+def _points(values: Any, decimal: str) -> Any:
+    """Return text in which numbers with a decimal comma are written with a point; other text stays."""
+    import pyarrow.compute as pc
+
+    number = rf"^(\s*[+-]?[0-9]*){re.escape(decimal)}([0-9]+([eE][+-]?[0-9]+)?\s*)$"
+    return pc.replace_substring_regex(values, number, r"\1.\2")
+
+
+def decimal_commas(values: Any) -> bool:
+    """Whether a column of text holds numbers, some of them with a decimal comma.
+
+    >>> import pyarrow as pa
+    >>> decimal_commas(pa.array(["1,5", "2"])), decimal_commas(pa.array(["1,5", "red"]))
+    (True, False)
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_large_string(values.type) and not pa.types.is_string(values.type):
+        return False
+    there = pc.utf8_trim_whitespace(values.drop_null())
+    numbers = pc.match_substring_regex(there, r"^[+-]?[0-9]*(,[0-9]+)?([eE][+-]?[0-9]+)?$")
+    return bool(pc.all(numbers).as_py() and pc.any(pc.match_substring(there, ",")).as_py())
+
+
+def _typed(values: Any, words: Sequence[str], decimal: str) -> Any:
+    """Return a column of text as numbers, bools or dates if all values but the missing ones are such."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    there = without_words(values, words)
+    trimmed = pc.utf8_trim_whitespace(there)
+    for kind in (pa.int64(), pa.bool_(), pa.date32(), pa.timestamp("s"), pa.timestamp("ns"), pa.float64()):
+        point = pa.types.is_floating(kind) and decimal != "."
+        try:
+            return (_points(trimmed, decimal) if point else trimmed).cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return there
+
+
+def _unreadable(path: Path, csv_format: CsvFormat = COMMAS) -> GraphError:
+    if _is_parquet(path):
+        return GraphError(
+            f"{path.name} cannot be read as parquet; check the file, or save it again as parquet"
+        )
+    delimiter = csv_format.delimiter
+    between = "comma" if delimiter == "," else repr(DELIMITERS.get(delimiter, delimiter))
+    kind = f"CSV ({between}-separated, UTF-8, header row, equal row lengths)"
+    header = _header(path)
+    if delimiter not in header and any(mark in header for mark in DELIMITERS):
+        return GraphError(f"{path.name} cannot be read as {kind}: {commas(path.name, [header])}")
+    where = _bad_line(path, delimiter)
+    return GraphError(
+        f"{path.name} cannot be read as {kind}{where and f': {where}'}; check the file, or save it again as "
+        "parquet"
+    )
+
+
+def _opened(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb"))
+
+
+def _header(path: Path) -> str:
+    """Return the first row of a CSV, empty if it cannot be read."""
+    try:
+        with _opened(path) as file:
+            return file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
+    except (OSError, EOFError):
+        return ""
+
+
+def _bad_line(path: Path, delimiter: str) -> str:
+    """Return the first line of a CSV that cannot be read, by its number alone; empty if none is found."""
+    number = 1
+
+    def lines(file: BinaryIO) -> Iterator[str]:
+        nonlocal number
+        for number, line in enumerate(file, start=1):
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+
+    try:
+        with _opened(path) as file:
+            rows = csv.reader(lines(file), strict=True, delimiter=delimiter)
+            fields = len(next(rows, []))
+            start = number + 1
+            for row in rows:
+                if row and len(row) != fields:
+                    return f"line {start:,} has {len(row):,} fields, and the header has {fields:,}"
+                start = number + 1
+    except UnicodeDecodeError:
+        return f"line {number:,} is not text in UTF-8"
+    except csv.Error:
+        return f"line {number:,} has quotes that do not match"
+    except (OSError, EOFError):
+        pass
+    return ""

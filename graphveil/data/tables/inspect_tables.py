@@ -1,0 +1,389 @@
+"""One look at two tables: what each column is, everything that would be refused, and what would pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil.data.tables import edges as edge_tables
+from graphveil.data.tables import files, labels
+from graphveil.data.tables.choices import ADD, EncodingOptions
+from graphveil.data.tables.edges import Endpoints
+from graphveil.data.tables.encoding import CONSTANT_FEATURE, ColumnRule, Encoding, Matrix, encode
+from graphveil.data.tables.features import FeatureRuleBuilder, is_index, like_ids
+from graphveil.data.tables.files import Column, Table
+from graphveil.data.tables.roles import check_distinct, distinct_ids
+from graphveil.data.tables.table_source import TableSource, first_duplicate
+from graphveil.errors import ConfigError, GraphError, TableError
+
+SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+ADD_NEEDS_PUBLIC_IDS_MESSAGE = (
+    "unknown_ids='add' (--unknown-ids add) makes nodes of what edges name, and one secret edge would publish "
+    "a node: list the nodes in a public table (--node-ids FILE), or drop such edges (--unknown-ids drop)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """Which column is what; None for a part that no column plays."""
+
+    id: str
+    source: str
+    target: str
+    label: str | None = None
+    split: str | None = None
+    weight: str | None = None
+    aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
+
+    def check(self, classes: object = None) -> None:
+        """Require that columns and classes are named by text.
+
+        Raises:
+            ConfigError: one is not.
+        """
+        for role in ("id", "source", "target", "label", "split", "weight"):
+            name = getattr(self, role)
+            if not isinstance(name, str | None):
+                raise ConfigError(f"{role}= names a column by text, not by a {type(name).__name__}")
+        if classes is not None and (isinstance(classes, str) or not isinstance(classes, Iterable)):
+            raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
+
+    @property
+    def of_nodes(self) -> dict[str, str]:
+        """The columns of the table of nodes by role."""
+        named = {"id": self.id, "label": self.label, "split": self.split}
+        return {role: name for role, name in named.items() if name is not None}
+
+    @property
+    def of_edges(self) -> list[str]:
+        """The columns of the table of edges."""
+        return [name for name in (self.source, self.target, self.weight) if name is not None]
+
+
+@dataclass(frozen=True)
+class ColumnFact:
+    """What one column is, for people: its table, its name, its type, and what becomes of it."""
+
+    table: str
+    name: str
+    type: str
+    becomes: str
+
+
+@dataclass(kw_only=True)
+class TableInspection:
+    """What was found, and everything that was read; :meth:`raise_problems` raises what is wrong."""
+
+    choices: EncodingOptions
+    problems: list[str] = field(default_factory=list)
+    suggestion: EncodingOptions | None = None  # the choices that would pass; none if no choice mends it
+    columns: list[ColumnFact] = field(default_factory=list)
+    rules: tuple[ColumnRule, ...] = ()
+    features: list[Column] = field(default_factory=list)
+    like_ids: list[str] = field(
+        default_factory=list
+    )  # features that look like telephone numbers and the like
+    ids: Column | None = None
+    id_type: Any = None  # of the column of ids, before they were read
+    written: bool = False  # whether the ids come from a CSV
+    y: npt.NDArray[np.int64] | None = None
+    class_names: tuple[str, ...] = ()
+    parts: list[str | None] | None = None
+    ends: Endpoints | None = None
+    encoding: Encoding | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of nodes."""
+        return 0 if self.ids is None else len(self.ids)
+
+    def matrix(self) -> Matrix:
+        """Return the features of all nodes."""
+        return encode(self.features, self.rules, self.rows)
+
+    def raise_problems(self) -> None:
+        """Raise everything that is wrong, in one error.
+
+        Raises:
+            TableError: at least one problem was found.
+        """
+        if self.problems:
+            passing = self.suggestion
+            raise TableError(
+                self.problems,
+                None if passing is None else passing.flags(),
+                None if passing is None else passing.keywords(),
+            )
+
+
+def inspect_tables(
+    nodes: TableSource,
+    edges: TableSource,
+    roles: Roles,
+    choices: EncodingOptions,
+    *,
+    classes: Sequence[str] | None = None,
+    rules: tuple[ColumnRule, ...] | None = None,
+    listed: Column | None = None,
+    private_records: bool = False,
+    private_edges: bool = False,
+) -> TableInspection:
+    """Look at both tables once, and collect what is wrong with them.
+
+    Args:
+        nodes, edges: the tables.
+        roles: which column is what.
+        choices: what the caller chose about columns.
+        classes: the labels, where they are not to be read from the table.
+        rules: those of another table, which this one is to follow; choices of features then have no say.
+        listed: ids of a public list of nodes, all of which are nodes.
+        private_records: whether records are protected, so that no rule may be read from them.
+        private_edges: whether edges are, so that none may name a node that is on no list.
+    """
+    found = TableInspection(choices=choices, written=nodes.written)
+    try:
+        names = _names(nodes, list(roles.of_nodes.values()), found)
+        edge_names = _names(edges, roles.of_edges, found)
+    except GraphError as error:
+        found.problems.append(str(error))
+        return found
+    if names is None or edge_names is None:
+        return found
+    features = FeatureRuleBuilder(choices, rules, private_records=private_records, written=nodes.written)
+    _inspect_nodes(found, nodes, names, roles, features, classes, listed)
+    found.columns += [
+        ColumnFact("edges", name, "", part) for name, part in edge_tables.parts(edge_names, roles.of_edges)
+    ]
+    if private_edges and listed is None and choices.unknown_ids == ADD:
+        found.problems.append(ADD_NEEDS_PUBLIC_IDS_MESSAGE)
+        features.drop_unknown()
+    elif found.ids is not None:
+        _inspect_edges(found, edges, roles, features)
+    if found.problems:
+        found.suggestion = features.suggestion() if features.mended == len(found.problems) else None
+        return found
+    found.encoding = Encoding(
+        rules=found.rules,
+        ignored_nodes=tuple(name for name in names if name not in {*roles.of_nodes.values(), *_of(found)}),
+        ignored_edges=tuple(name for name in edge_names if name not in roles.of_edges),
+        unknown_ids=choices.unknown_ids,
+        null_values=choices.null_values,
+        delimiter=choices.delimiter,
+        decimal=choices.decimal,
+        like_ids=tuple(found.like_ids),
+        nodes_from_edges=choices.unknown_ids == ADD and listed is None,
+    )
+    return found
+
+
+def _of(found: TableInspection) -> list[str]:
+    return [rule.name for rule in found.rules]
+
+
+def _names(given: TableSource, wanted: list[str], found: TableInspection) -> list[str] | None:
+    """Return the columns of a table, among which each wanted one must be, once; collect what is not so."""
+    check_distinct(wanted)
+    names = given.names()
+    missing = [name for name in wanted if name not in names]
+    found.problems += [files.no_column(given.title, name, names) for name in missing]
+    if not missing and (twice := first_duplicate(names)) is not None:
+        # Only once all wanted names are there is it known to be a header, and may be quoted.
+        found.problems.append(f"{given.title} has more than one column {twice!r}; rename or drop all but one")
+        return None
+    return None if missing else names
+
+
+def _inspect_nodes(
+    found: TableInspection,
+    given: TableSource,
+    names: list[str],
+    roles: Roles,
+    features: FeatureRuleBuilder,
+    classes: Sequence[str] | None,
+    listed: Column | None,
+) -> None:
+    """Read the table of nodes, and collect what is wrong with each column."""
+    taken = {*roles.of_nodes.values(), *roles.aside}
+    try:
+        chosen = features.chosen(given.title, names, list(roles.of_nodes.values()), taken)
+        written = [*features.as_written(chosen), *roles.of_nodes.values()]
+        types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}
+        table = given.read([*roles.of_nodes.values(), *chosen], types, found.choices.words)
+        table = _without_words(table, chosen, features, found.choices.words)
+        if table.num_rows == 0:
+            raise GraphError(f"{given.title} has no rows, so the graph has no nodes; give at least one")
+    except GraphError as error:
+        found.problems.append(str(error))
+        return
+    found.id_type = files.column(table.slice(0, 0), roles.id).type
+    table = _with_listed(found, table, roles.id, listed)
+    _collect(found, lambda: _take_ids(found, table, roles.id))
+    _collect(found, lambda: _take_labels(found, table, roles.label, classes))
+    for role, name in roles.of_nodes.items():
+        words = (
+            role if role != "label" or not found.class_names else f"label: {labels.listed(found.class_names)}"
+        )
+        found.columns.append(ColumnFact("nodes", name, _type(table, name), words))
+    if roles.split is not None:
+        split = roles.split
+        _collect(found, lambda: _take_split(found, table, split))
+    rules = []
+    for name in chosen:
+        rule = features.rule(table, name, found.problems)
+        kind = _type(table, name)
+        becomes = "refused" if rule is None else f"feature: {rule.words()}"
+        found.columns.append(ColumnFact("nodes", name, kind, becomes))
+        if rule is not None:
+            rules.append(rule)
+            found.features.append(files.column(table, name))
+            if rule.kind == "number" and not features.private and like_ids(found.features[-1]):
+                found.like_ids.append(name)
+    if not chosen:
+        rules, found.features = [CONSTANT_FEATURE], [_nothing(table.num_rows)]
+        fact = ColumnFact("nodes", CONSTANT_FEATURE.name, "", f"feature: {CONSTANT_FEATURE.words()}")
+        found.columns.append(fact)
+    found.rules = tuple(rules)
+    for name in names:
+        if name not in {*roles.of_nodes.values(), *chosen}:
+            becomes = "ignored: the index of a pandas frame" if is_index(name) else "ignored"
+            found.columns.append(ColumnFact("nodes", name, "", becomes))
+
+
+def _without_words(
+    table: Table, chosen: Sequence[str], features: FeatureRuleBuilder, words: Sequence[str]
+) -> Table:
+    """Return the table with the words for a missing value removed from text that becomes features."""
+    import pyarrow as pa
+
+    for name in dict.fromkeys(chosen):
+        if not pa.types.is_string(table.schema.field(name).type) and not _may_be_text(table, name):
+            continue
+        known = features.named_values(name)
+        try:
+            values = files.column(table, name)
+        except GraphError:
+            continue  # reported when the column is looked at
+        kept = files.without_words(values, [word for word in words if word not in known])
+        table = table.set_column(table.column_names.index(name), name, pa.chunked_array([kept]))
+    return table
+
+
+def _nothing(rows: int) -> Column:
+    """Return a column without any value."""
+    import pyarrow as pa
+
+    return pa.nulls(rows)
+
+
+def _may_be_text(table: Table, name: str) -> bool:
+    import pyarrow as pa
+
+    kind, types = table.schema.field(name).type, pa.types
+    tests = (types.is_large_string, types.is_string_view, types.is_dictionary, types.is_binary)
+    return any(test(kind) for test in (*tests, types.is_large_binary))
+
+
+def _collect(found: TableInspection, step: Any) -> None:
+    try:
+        step()
+    except GraphError as error:
+        found.problems.append(str(error))
+
+
+def _take_ids(found: TableInspection, table: Table, name: str) -> None:
+    found.ids = distinct_ids(table, name)
+
+
+def _take_labels(
+    found: TableInspection, table: Table, name: str | None, classes: Sequence[str] | None
+) -> None:
+    found.y, found.class_names = labels.class_codes(table, name, classes, found.choices.words)
+
+
+def _take_split(found: TableInspection, table: Table, name: str) -> None:
+    """Read the parts of the split, none where a node has none."""
+    import pyarrow as pa
+
+    try:
+        texts = files.column(table, name).cast(pa.large_string())
+        words = files.without_words(texts, found.choices.words).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        words = [""]
+    parts = [None if word is None else SPLIT_WORDS.get(word.strip().lower(), "") for word in words]
+    if "" in parts:
+        raise GraphError(f"column {name!r} may hold train, val (valid, validation), test or nothing only")
+    if "train" not in parts:
+        raise GraphError(f"column {name!r} puts no node into train; mark the nodes to learn from")
+    # A member without a label is no error: under a unit of records that is what a null record looks like.
+    found.parts = parts
+
+
+def _with_listed(found: TableInspection, table: Table, id: str, listed: Column | None) -> Table:
+    """Return the table with a row of nothing for each listed node that has none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if listed is None:
+        return table
+    try:
+        ids = files.keys(files.column(table, id), id)
+        extra = pc.unique(files.keys_like(listed, id, ids))
+    except GraphError:
+        return table  # said when the ids are looked at
+    new = extra.filter(pc.invert(pc.is_in(extra, value_set=ids))).drop_null()
+    return _with_rows(table.set_column(table.column_names.index(id), id, pa.chunked_array([ids])), id, new)
+
+
+def _with_rows(table: Table, id: str, ids: Column) -> Table:
+    import pyarrow as pa
+
+    rows = {
+        name: ids if name == id else pa.nulls(len(ids), table.schema.field(name).type)
+        for name in table.column_names
+    }
+    return pa.concat_tables([table, pa.table(rows, schema=table.schema)])
+
+
+def _inspect_edges(
+    found: TableInspection, given: TableSource, roles: Roles, features: FeatureRuleBuilder
+) -> None:
+    """Read the ends of all edges as places of nodes, and collect what is wrong with them."""
+    assert found.ids is not None
+    try:
+        nodes = edge_tables.NodeIds(found.ids, roles.id, found.id_type, found.written)
+        ends, problems, dropping = edge_tables.read_endpoints(
+            given, roles.of_edges, nodes, found.choices.unknown_ids
+        )
+    except GraphError as error:
+        found.problems.append(str(error))
+        return
+    for words in problems:
+        found.problems.append(words)
+        if dropping:
+            features.drop_unknown()
+    found.ends = ends
+    if ends.added is not None and len(ends.added):
+        _add_rows(found, features, ends.added)
+
+
+def _add_rows(found: TableInspection, features: FeatureRuleBuilder, added: Column) -> None:
+    """Give the nodes that edges alone name a row of nothing."""
+    import pyarrow as pa
+
+    found.ids = pa.concat_arrays([found.ids, added])
+    assert found.y is not None
+    found.y = np.concatenate([found.y, np.full(len(added), labels.UNLABELED)])
+    if found.parts is not None:
+        found.parts = [*found.parts, *[None] * len(added)]
+    found.features = [pa.concat_arrays([one, pa.nulls(len(added), one.type)]) for one in found.features]
+    for rule in found.rules:
+        if rule.fill is None and rule.kind != "category":
+            found.problems.append(features.without_row(rule.name))
+
+
+def _type(table: Table, name: str) -> str:
+    return str(table.schema.field(name).type).partition("[")[0]

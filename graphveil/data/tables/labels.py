@@ -1,0 +1,109 @@
+"""Labels as class numbers: each label is read by itself, so that none decides how the others are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil.data.tables import files
+from graphveil.data.tables.files import AS_WRITTEN, NULL_VALUES, Column, Table
+from graphveil.errors import GraphError
+
+__all__ = ["AS_WRITTEN", "CLASSES_FROM_LABELS", "UNLABELED", "class_codes", "listed", "text"]
+
+UNLABELED = -1
+CLASSES_FROM_LABELS = (
+    "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
+    "that somebody has its label, which classes named beforehand would not"
+)
+
+_WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
+
+
+def class_codes(
+    table: Table,
+    name: str | None,
+    classes: Sequence[str] | None,
+    null_values: Sequence[str] = NULL_VALUES,
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return the class of every node, -1 where there is none, and the class names.
+
+    Labels outside ``classes``, if these are given, are like missing ones. Text among ``null_values`` is a
+    missing label, unless ``classes`` names it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if name is None:
+        return np.full(table.num_rows, UNLABELED), tuple(dict.fromkeys(map(str, classes or ())))
+    words = [word for word in null_values if word not in map(str, classes or ())]
+    column = files.without_words(_labels(files.column(table, name), name), words)
+    if classes is None and pa.types.is_large_string(column.type) and files.too_long(column):
+        raise GraphError(f"column {name!r} holds a label of more than 1,000 bytes; is it the label column?")
+    # Distinct values alone go through Python: there are as many as classes, and not as many as nodes.
+    found = [value for value in pc.unique(column).to_pylist() if value is not None]
+    names = [text(value) for value in found]
+    order = _sorted(names) if classes is None else list(dict.fromkeys(map(str, classes)))
+    place = {name: number for number, name in enumerate(order)}
+    codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
+    codes = pc.fill_null(codes, UNLABELED).to_numpy(zero_copy_only=False)
+    if len(order) < 2:
+        raise GraphError(
+            f"column {name!r} holds labels of fewer than two classes, so there is nothing to learn; name "
+            "another column (--label), or all classes beforehand (--classes)"
+        )
+    # One place more than there are names, so that the code -1 stays -1.
+    places = np.array([*(place.get(name, UNLABELED) for name in names), UNLABELED], dtype=np.int64)
+    return places[codes], tuple(order)
+
+
+def _labels(column: Column, name: str) -> Column:
+    """Return a column of text, whole numbers, float32 or float64 without NaN, decimals or bools."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_date(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_float16(kind):
+        column = column.cast(pa.float32())
+    if pa.types.is_floating(kind):
+        return pc.if_else(pc.is_nan(column), None, column)
+    tests = (pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal)
+    if not (pa.types.is_null(kind) or any(test(kind) for test in tests)):
+        raise GraphError(
+            f"column {name!r} is of type {str(kind).partition('[')[0]}, which cannot be a label; give one "
+            "number or text per node"
+        )
+    return column
+
+
+def text(value: object) -> str:
+    """Return a label as text; whole numbers lose the point that writers give them beside gaps."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else str(value)
+    whole = _WHOLE.fullmatch(value) if isinstance(value, str) else None
+    return whole[1] if whole else str(value)
+
+
+def _sorted(names: list[str]) -> list[str]:
+    """Return the distinct names in order: as numbers if all are, and NaN is none; else as text."""
+    numbers = [name for name in dict.fromkeys(names) if name.strip().lower() != "nan"]
+    if all(_NUMBER.fullmatch(name) for name in numbers):
+        return sorted(numbers, key=lambda name: (Decimal(name), name))
+    return sorted(set(names))
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return the classes, the first of them where there are many.
+
+    >>> listed(["blue", "red"])
+    '2 classes: blue, red'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{len(names):,} class{'es' * (len(names) != 1)}: {', '.join(names[:most])}{more}"

@@ -1,0 +1,128 @@
+"""What ClassCode asks at edge level, from public sizes alone: of the graph of a fit, and of another one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from graphveil.estimators.classcode.edge.groups import PARTITION, RANKS
+from graphveil.estimators.classcode.edge.queries import BudgetAllocation
+from graphveil.estimators.edge_weighting import EdgeWeighting
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.sizes import PublicSizes
+from graphveil.privacy import UndirectedEdge
+from graphveil.release import NeighborCountQuery, ReleasePlan, calibrate_plan
+from graphveil.release.plan import Query
+from graphveil.release.rows.neighbor_counts import MAX_EPSILON, MIN_EPSILON
+
+Noise = Literal["auto", "laplace", "gaussian"]
+_BOTH_ENDS = 4.0  # epsilon from which edges of graphs of two classes count at both ends
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeReleaseConfig:
+    """The public choices behind a release at edge level.
+
+    Args:
+        count_share: share of a labeled pair's budget that goes to class-pair counts (rho).
+        few_labels: whether the variant for few labels is used; None decides by how many nodes have one.
+        reverse_weight: weight from targets back to labeled nodes in that variant (b).
+        edge_weighting: what weighs messages; None for weights of one.
+        noise: ``"laplace"`` for counts of neighbors under pure noise, ``"gaussian"`` for sums of codes, or
+            ``"auto"``: counts where labels are not few, and nothing weighs messages.
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> privacy_config = PrivacyConfig(unit=UndirectedEdge(), epsilon=1.0)
+    >>> sizes = PublicSizes(nodes=1000, classes=3, labeled=100)
+    >>> [query.kind for query in EdgeReleaseConfig().fit_plan(privacy_config, sizes).queries]
+    ['counts', 'rows', 'rows']
+    >>> [query.kind for query in EdgeReleaseConfig(few_labels=False).fit_plan(privacy_config, sizes).queries]
+    ['neighbor_counts']
+    >>> [query.kind for query in EdgeReleaseConfig(few_labels=False,
+    ...     noise="gaussian").prediction_plan(privacy_config, sizes).queries]
+    ['rows']
+    """
+
+    count_share: float = 0.05
+    few_labels: bool | None = None
+    reverse_weight: float = 0.3
+    edge_weighting: EdgeWeighting | None = None
+    noise: Noise = "auto"
+
+    @property
+    def reads_previous(self) -> bool:
+        """Whether the weights of a second round read what the first one said."""
+        return self.edge_weighting is not None and self.edge_weighting.rows == "previous"
+
+    def has_few_labels(self, sizes: PublicSizes) -> bool:
+        """Whether labels are few: as configured, or where under half of the nodes are known to have one."""
+        if self.few_labels is not None:
+            return self.few_labels
+        return sizes.labeled is not None and 2 * sizes.labeled < sizes.nodes
+
+    def counts_neighbors(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> bool:
+        """Whether neighbors are counted by class, instead of codes summed: pure noise fits whole numbers."""
+        if self.noise != "auto":
+            return self.noise == "laplace"
+        return (
+            self.edge_weighting is None
+            and not self.has_few_labels(sizes)
+            and privacy_config.budget >= MIN_EPSILON
+        )
+
+    def fit_plan(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
+        """Return all that a fit asks, as one release."""
+        if self.counts_neighbors(privacy_config, sizes):
+            return neighbor_count_query(privacy_config, sizes)
+        return _calibrated(
+            privacy_config, sizes, self._allocation(privacy_config, sizes, self.count_share).queries
+        )
+
+    def prediction_plan(self, privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
+        """Return rounds of rows alone: what a fit learns from counts holds for other graphs, too."""
+        if self.counts_neighbors(privacy_config, sizes):
+            return neighbor_count_query(privacy_config, sizes)
+        return _calibrated(privacy_config, sizes, self._allocation(privacy_config, sizes, 0.0).rows)
+
+    def _allocation(
+        self, privacy_config: PrivacyConfig, sizes: PublicSizes, count_share: float
+    ) -> BudgetAllocation:
+        similarity = None if self.edge_weighting is None else self.edge_weighting.similarity
+        return BudgetAllocation.choose(
+            privacy_config.unit, count_share, self.has_few_labels(sizes), self.reverse_weight, similarity
+        )
+
+
+def neighbor_count_query(privacy_config: PrivacyConfig, sizes: PublicSizes) -> ReleasePlan:
+    """Return one query for counts of neighbors, which spends epsilon, or the most that is of any use.
+
+    Two classes make short rows, and long before noise is small they fail by how little training nodes hear:
+    from epsilon 4 an edge between two nodes counts at both, at half the epsilon each
+    (``docs/decisions/028-both-ends.md``).
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> plan = neighbor_count_query(PrivacyConfig(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000,
+    ...     classes=2))
+    >>> plan.queries[0].ranks, plan.queries[0].epsilon, round(plan.epsilon, 3)
+    (None, 2.0, 4.0)
+    """
+    both = (
+        isinstance(privacy_config.unit, UndirectedEdge)
+        and sizes.classes == 2
+        and privacy_config.budget >= _BOTH_ENDS
+    )
+    ranks, epsilon = (None, privacy_config.budget / 2) if both else (RANKS, privacy_config.budget)
+    query = NeighborCountQuery(PARTITION, ranks, min(epsilon, MAX_EPSILON), sizes.classes)
+    return ReleasePlan(privacy_config.unit, (query,), privacy_config.delta_for(sizes.nodes))
+
+
+def _calibrated(
+    privacy_config: PrivacyConfig, sizes: PublicSizes, queries: Callable[[float, int], tuple[Query, ...]]
+) -> ReleasePlan:
+    """Return the plan of these queries, which are of a total mu and of C classes."""
+    return calibrate_plan(
+        privacy_config.unit,
+        privacy_config.budget,
+        privacy_config.delta_for(sizes.nodes),
+        lambda mu: queries(mu, sizes.classes),
+        num_nodes=sizes.nodes,
+    )

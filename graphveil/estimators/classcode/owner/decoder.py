@@ -1,0 +1,236 @@
+"""What a published row says about its node's class: a mixture fitted to the published rows alone.
+
+Nothing here reads a label, a feature or an edge, so all of it is post-processing. Which component is which
+class is known from the codes that the nodes sent.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+STRENGTHS = 10
+_LOG_STRENGTH_RANGE = (-2.2, 1.4)  # of the strengths' logarithms
+_LENGTH, _SPREAD = 0.5, 0.03  # of the start: mean profiles rho0 M_k with covariance 0.03 I
+_TIES = 50.0  # pseudo-nodes that hold profiles, covariances and class shares at the start
+_BLOCK = 1 << 14  # rows at a time: their joint posteriors stay in the cache
+_MIN_BLOCK = 1 << 8  # below that a block's products wait for the weights that it is multiplied with
+_NEAR = 1 << 22  # bytes of one array of some classes' covariances at all strengths
+_MAX_STORED_BYTES = 1 << 28  # bytes of rows' moments that are there at once
+_COPIES = 4  # of what there is a moment of for each component: its weights, and sums while they add up
+
+
+@dataclass(frozen=True)
+class DecodedRows:
+    """What the rows say of each node.
+
+    Shapes: ``log_likelihoods`` (n, C), zero in the mean over classes; ``strengths`` and ``uncertainties``
+        (n): the
+    expected strength of a row, and the entropy of its class posterior as a share of the largest possible.
+    """
+
+    log_likelihoods: Tensor
+    strengths: Tensor
+    uncertainties: Tensor
+
+
+def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> DecodedRows:
+    """Fit the mixture to rows (n, C-1) with noise of standard deviation sigma, and read every row by it.
+
+    A row of class k and strength s is N(s h_k, sigma^2 I + s^2 S_k): its neighbors' codes have the mean
+    profile h_k, which varies from node to node with covariance S_k. Ten strengths span the rows' lengths.
+    EM starts from h_k = codes_k / 2, which assumes that friends are alike, and is held near it by 50
+    pseudo-nodes per class. The log-likelihood leaves the classes' shares out.
+
+    >>> from graphveil.estimators.classcode.codes import simplex_codes
+    >>> codes = simplex_codes(3)
+    >>> decode(4 * codes, 0.1, codes).log_likelihoods.argmax(dim=1).tolist()
+    [0, 1, 2]
+    """
+    mixture = _Mixture.start(rows, sigma, codes)
+    blocks = _Moments.of(rows.to(torch.float64))
+    for _ in range(iterations):
+        mixture = mixture.updated(sum((mixture.joint(block).T @ block for block in blocks), torch.zeros(())))
+    parts = [mixture.read(block) for block in blocks]
+    return DecodedRows(*(torch.cat(kind) for kind in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class _Mixture:
+    """The mixture's parameters: J strengths (public grid), C profiles and covariances, and two priors."""
+
+    codes: Tensor
+    variance: float
+    strengths: Tensor  # (J)
+    profiles: Tensor  # h, (C, d)
+    covariances: Tensor  # S, (C, d, d)
+    strength_prior: Tensor  # (J), logarithms
+    class_prior: Tensor  # (C), logarithms
+
+    @classmethod
+    def start(cls, rows: Tensor, sigma: float, codes: Tensor) -> "_Mixture":
+        """Return the start: strengths around the rows' own length beyond the noise."""
+        classes, dim = codes.shape
+        noise = dim * sigma**2
+        squared = float(rows.to(torch.float64).square().sum(dim=1).mean()) if len(rows) else noise
+        length = math.sqrt(max(squared - noise, 0.05 * noise))
+        grid = torch.linspace(*_LOG_STRENGTH_RANGE, STRENGTHS, dtype=torch.float64).exp()
+        return cls(
+            codes,
+            sigma**2,
+            grid * length / _LENGTH,
+            _LENGTH * codes,
+            _SPREAD * torch.eye(dim, dtype=torch.float64).repeat(classes, 1, 1),
+            torch.full((STRENGTHS,), -math.log(STRENGTHS), dtype=torch.float64),
+            torch.full((classes,), -math.log(classes), dtype=torch.float64),
+        )
+
+    def log_densities(self, block: Tensor) -> Tensor:
+        """Return log N(row; strength, class), shape (n, J, C): one product with the rows' moments."""
+        densities: Tensor = block @ self.weights.flatten(0, 1).T
+        return densities.reshape(-1, STRENGTHS, len(self.codes))
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """What each component's log-density is of a row's moments, shape (J, C, 1 + d + d^2)."""
+        classes, dim = self.codes.shape
+        weights = self.codes.new_empty(STRENGTHS, classes, moments_of(dim))
+        for part in self.parts:
+            total = self.totals(part)
+            inverse = total.inverse()
+            mean = self.strengths[:, None, None] * self.profiles[part]
+            linear = (inverse @ mean[..., None])[..., 0]
+            constant = (linear * mean).sum(dim=-1) + total.logdet() + dim * math.log(2 * math.pi)
+            weights[:, part, 0] = -0.5 * constant
+            weights[:, part, 1 : dim + 1] = linear
+            weights[:, part, dim + 1 :] = -0.5 * inverse.flatten(2)
+        return weights
+
+    @property
+    def parts(self) -> tuple[slice, ...]:
+        """Some classes at a time: what is computed of each on its own then stays near the processor."""
+        classes, dim = self.codes.shape
+        each = max(1, _NEAR // (STRENGTHS * 8 * dim**2))
+        return tuple(slice(first, first + each) for first in range(0, classes, each))
+
+    def totals(self, part: slice) -> Tensor:
+        """Return the covariance of a row of each strength and class, noise included, (J, part, d, d)."""
+        s = self.strengths[:, None, None, None]
+        eye = torch.eye(self.codes.shape[1], dtype=torch.float64)
+        return self.variance * eye + s**2 * self.covariances[part]
+
+    def joint(self, block: Tensor) -> Tensor:
+        """Return the posterior of strength and class, shape (n, J C)."""
+        prior = self.strength_prior[:, None] + self.class_prior
+        return (self.log_densities(block) + prior).flatten(1).softmax(dim=1)
+
+    def read(self, block: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return centered log-likelihoods (n, C), expected strengths (n) and doubts (n)."""
+        weighted = self.log_densities(block) + self.strength_prior[:, None]
+        likely = weighted.logsumexp(dim=1)
+        posterior = (likely + self.class_prior).softmax(dim=1)
+        entropy = -torch.xlogy(posterior, posterior).sum(dim=1) / math.log(len(self.codes))
+        strength = self.joint(block).reshape(-1, STRENGTHS, len(self.codes))
+        return (
+            likely - likely.mean(dim=1, keepdim=True),
+            strength.sum(dim=2) @ self.strengths,
+            entropy.clamp(0, 1),
+        )
+
+    def updated(self, moments: Tensor) -> "_Mixture":
+        """Return the parameters after one EM step, from the rows' weighted moments, (J C, 1 + d + d^2)."""
+        shaped = moments.reshape(STRENGTHS, len(self.codes), -1)
+        each = [self._updated(part, shaped[:, part]) for part in self.parts]
+        count, profiles, covariances = (torch.cat(kind) for kind in zip(*each, strict=True))
+        return _Mixture(
+            self.codes,
+            self.variance,
+            self.strengths,
+            profiles,
+            covariances,
+            _log_shares(shaped[..., 0].sum(dim=1) + 1),
+            _log_shares(count + _TIES),
+        )
+
+    def _updated(self, part: slice, moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return some classes' counts, profiles and covariances after the step."""
+        count, total, square = (sums.sum(dim=0) for sums in _latent_moments(self, part, moments))
+        weight = (count + _TIES)[:, None]
+        h = (total + _TIES * _LENGTH * self.codes[part]) / weight
+        cross = h[:, :, None] * total[:, None, :]
+        around = square - cross - cross.mT + count[:, None, None] * h[:, :, None] * h[:, None, :]
+        flat = _SPREAD * torch.eye(h.shape[1], dtype=torch.float64)
+        covariances = (around + _TIES * flat) / weight[..., None]
+        return count, h, (covariances + covariances.mT) / 2
+
+
+def _latent_moments(mixture: _Mixture, part: slice, moments: Tensor) -> tuple[Tensor, ...]:
+    """Return the moments of the nodes' own profiles f, given their rows: counts, sums and squares.
+
+    Given a row z, f is N(h + G (z - s h), S - s G S) with the gain G = s S (s^2 S + sigma^2 I)^-1.
+    """
+    s = mixture.strengths[:, None, None]
+    h, S = mixture.profiles[part], mixture.covariances[part]
+    dim = h.shape[1]
+    n, first = moments[..., 0], moments[..., 1 : dim + 1]
+    second = moments[..., dim + 1 :].reshape(*n.shape, dim, dim)
+    gain = s[..., None] * S @ mixture.totals(part).inverse()
+    mean = s * h
+    off = first - n[..., None] * mean  # sum of z - s h
+    cross = first[..., :, None] * mean[..., None, :]
+    spread = second - cross - cross.mT + n[..., None, None] * mean[..., :, None] * mean[..., None, :]
+    moved = (gain @ off[..., None])[..., 0]
+    cross = h[:, :, None] * moved[..., None, :]
+    left = n[..., None, None] * (h[:, :, None] * h[:, None, :] + S - s[..., None] * gain @ S)
+    return n, n[..., None] * h + moved, left + cross + cross.mT + gain @ spread @ gain.mT
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """The moments of rows, a block at a time: kept if they are few bytes, else made whenever they are read.
+
+    There are d^2 numbers for each row, so that all of them would be far more than what they are made of.
+    """
+
+    blocks: tuple[Tensor, ...]
+    made: tuple[Tensor, ...] | None
+
+    @classmethod
+    def of(cls, rows: Tensor) -> "_Moments":
+        """Choose the blocks by public sizes."""
+        each = rows.element_size() * moments_of(rows.shape[1])
+        blocks = torch.split(rows, min(_BLOCK, max(_MIN_BLOCK, _MAX_STORED_BYTES // each)))
+        return cls(blocks, tuple(map(_moments, blocks)) if each * len(rows) <= _MAX_STORED_BYTES else None)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.made) if self.made is not None else map(_moments, self.blocks)
+
+
+def room(classes: int) -> float:
+    """Return about how many bytes decoding takes besides its rows, by public sizes.
+
+    >>> round(room(500) / 2**30)
+    37
+    """
+    return 8 * _COPIES * STRENGTHS * classes * moments_of(classes - 1) + _MAX_STORED_BYTES
+
+
+def moments_of(dim: int) -> int:
+    """Return how many moments a row of so many numbers has."""
+    return 1 + dim + dim**2
+
+
+def _moments(rows: Tensor) -> Tensor:
+    """Return [1, z, z z^T] of every row, shape (n, 1 + d + d^2)."""
+    dim = rows.shape[1]
+    found = rows.new_ones(len(rows), moments_of(dim))
+    found[:, 1 : dim + 1] = rows
+    torch.mul(rows[:, :, None], rows[:, None, :], out=found[:, dim + 1 :].view(len(rows), dim, dim))
+    return found
+
+
+def _log_shares(counts: Tensor) -> Tensor:
+    return (counts / counts.sum()).log()

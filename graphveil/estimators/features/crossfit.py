@@ -1,0 +1,331 @@
+"""Public class posteriors from the nodes' own features, cross-fitted: no node's label informs its own.
+
+Why so: everything that comes later weighs these posteriors against noisy rows, and learns to do so on nodes
+with a label, to do it on nodes without one. A network is surer of the nodes that it was trained on, and right
+more often, than of any others. Posteriors in sample would teach likelihood, heads and gate that features know
+the answer and that rows add nothing, which is wrong where it counts. So each labeled node is judged by the
+one of five networks that did not see it, and a target by the mean of all five, whose errors are of the same
+kind. Out of fold, validation labels may teach too, and stay fit for choosing the gate. Candidates are
+compared on one held-out fold, at one network each, and a network keeps its last epoch, at a step size that
+has fallen to nothing: to choose the best one would take labels that are neither learned from nor used to
+judge later. The chosen candidate's network stays, and the other folds' are trained side by side: all of them
+read every batch, and each counts the nodes outside of its own fold. So a held-out node's features are in the
+batch norm of its network, and its label is nowhere. No edge is read, so all of it is free. What each part
+brings is measured in ``docs/decisions/007-classcode-choices.md``, ``018-quick-posteriors.md`` and
+``041-few-labels.md``.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from graphveil.data import Features, Graph
+from graphveil.estimators.features.cached_tensors import cached_tensors, public_digest
+from graphveil.estimators.features.rows import densify_if_dense, iter_row_blocks, unit_rows
+from graphveil.estimators.features.similarity import blend_similar_nodes
+from graphveil.estimators.membership import nodes_of
+from graphveil.estimators.method import State
+from graphveil.estimators.parts import networks_state, part_of
+from graphveil.estimators.session import Session
+from graphveil.estimators.training.sample import MAX_TRAINING_NODES, sample_training_nodes
+from graphveil.nn.batched import BatchedFeedForward
+from graphveil.nn.layers import FeedForward, batch_of
+from graphveil.training import EpochRecord, TrainingSchedule, train
+
+FOLDS = 5
+_BATCH, _RATE = 512, 0.01
+_MAX_LATE_GAIN = 3.0  # times what a candidate's second quarter gained, it may at most gain in its second half
+_VERSION = 2  # of the recipe: another one gives other posteriors, and no older ones may be taken from a cache
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to train the feature network; the best one is chosen on held-out public labels."""
+
+    epochs: int
+    hidden: int = 128
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    weight_decay: float = 0.0
+    unit_rows: bool = False  # features scaled to rows of norm one, as suits bags of words of unequal length
+    labels_below: int | None = None  # tried only with fewer public labels
+
+    @property
+    def schedule(self) -> TrainingSchedule:
+        """The training schedule; the last epoch is kept, since the choice is made between candidates."""
+        return TrainingSchedule(
+            epochs=self.epochs,
+            learning_rate=_RATE,
+            weight_decay=self.weight_decay,
+            batch_size=_BATCH,
+            decay="cosine",
+            select="last",
+        )
+
+
+CANDIDATES = (
+    Candidate(5),
+    Candidate(20, hidden=256, dropout=0.3, input_dropout=0.4, unit_rows=True),
+    Candidate(15, input_dropout=0.4, weight_decay=5e-3, unit_rows=True),
+    # Few labels and many features are soon learned by heart: stop before (decision 041).
+    Candidate(5, unit_rows=True, labels_below=5000),
+)
+
+
+@dataclass(frozen=True)
+class CrossFitPosteriors:
+    """Log-posteriors of all nodes (N, C), the candidate that was chosen, and the networks behind them."""
+
+    log: Tensor
+    candidate: Candidate
+    networks: tuple[FeedForward, ...]
+
+    def state(self) -> State:
+        """Return them as tensors by name."""
+        number = torch.tensor(CANDIDATES.index(self.candidate))
+        return {"log": self.log, "candidate": number, **networks_state("network", self.networks)}
+
+    @classmethod
+    def restore(cls, state: State) -> "CrossFitPosteriors":
+        """Return what :meth:`state` was taken from."""
+        networks = tuple(restore_network(part_of(state, f"network/{k}/")) for k in range(FOLDS))
+        return cls(state["log"], CANDIDATES[int(state["candidate"])], networks)
+
+
+def public_posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
+    """Return posteriors cross-fitted on the public labels: training and validation, no edges.
+
+    They depend on the graph's features, its public labels and the session's seed: in a session that has a
+    cache they are learned once, whoever asks.
+    """
+    if session.cache is None or session.streams.seed is None:  # no two sessions without a seed are alike
+        return _posteriors(graph, session)
+    sampled = (
+        (MAX_TRAINING_NODES,)
+        if int((graph.mask("train") | graph.mask("val")).sum()) > MAX_TRAINING_NODES
+        else ()
+    )
+    recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, session.device.type, *sampled))
+    digest = public_digest(graph, recipe, session.streams.derive("posterior"))
+    path = session.cache / f"posteriors-{digest}.safetensors"
+    if path.exists():
+        session.on_progress("posteriors from the cache", 1, 1)
+    state = cached_tensors(
+        path, lambda: _posteriors(graph, session).state(), lambda state: _fits(state, graph)
+    )
+    return CrossFitPosteriors.restore(state)
+
+
+def _posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
+    nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))
+    trained = CrossFit(graph, session, "posterior", nodes, graph.y).best()
+    return replace(trained, log=blend_similar_nodes(trained.log, graph))
+
+
+def _fits(state: State, graph: Graph) -> bool:
+    """Whether these are posteriors of so many nodes, features and classes."""
+    try:
+        posteriors = CrossFitPosteriors.restore(state)
+        ends = [input_output_widths(network) for network in posteriors.networks]
+    except (KeyError, IndexError, RuntimeError):  # a part is missing, or has another shape
+        return False
+    shape = (graph.num_nodes, graph.num_classes)
+    return posteriors.log.shape == shape and ends == [(graph.num_features, graph.num_classes)] * FOLDS
+
+
+def prepared(x: Features, candidate: Candidate) -> Features:
+    """Return the features as the candidate's network takes them."""
+    return unit_rows(densify_if_dense(x)) if candidate.unit_rows else densify_if_dense(x)
+
+
+@torch.no_grad()
+def log_posterior(network: FeedForward, x: Features) -> Tensor:
+    """Return one network's log-posteriors, shape (N, C)."""
+    device = next(network.parameters()).device
+    network.eval()
+    parts = [network(batch_of(part, device=device)).log_softmax(dim=1).cpu() for part in iter_row_blocks(x)]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) -> Tensor:
+    """Return the networks' mean log-posteriors, normalized, shape (N, C); ``unit`` asks for unit rows."""
+    fast = unit_rows(densify_if_dense(x)) if unit else densify_if_dense(x)
+    return torch.stack([log_posterior(network, fast) for network in networks]).mean(dim=0).log_softmax(dim=1)
+
+
+def restore_network(state: State) -> FeedForward:
+    """Return a trained feature network from its weights."""
+    widths = [len(state["_layers.0.weight"]), *(len(state[f"_layers.{k}.bias"]) for k in (0, 1))]
+    network = FeedForward(widths, generator=torch.Generator(), batch_norm=True)
+    network.load_state_dict(state)
+    network.eval()
+    return network
+
+
+def restore_networks(state: State, part: str) -> tuple[FeedForward, ...]:
+    """Return the feature networks of one kind from all weights of a fit; there may be none."""
+    parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
+    return tuple(restore_network(one) for one in parts if one)
+
+
+def fits(networks: Sequence[FeedForward], features: int, classes: int) -> bool:
+    """Whether these are one network a fold, for so many features and classes."""
+    return len(networks) == FOLDS and all(
+        input_output_widths(network) == (features, classes) for network in networks
+    )
+
+
+def input_output_widths(network: FeedForward) -> tuple[int, int]:
+    """Return how many features a feature network reads, and how many classes it tells apart."""
+    first, *_, last = network.affines()
+    return first.weight.shape[0], last.weight.shape[1]
+
+
+class CrossFit:
+    """Feature networks, each trained without one fold of the nodes.
+
+    A node of a fold takes the posterior of the network that did not see it; every other node the mean of all.
+    """
+
+    def __init__(self, graph: Graph, session: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
+        """Split ``nodes`` in folds; ``targets`` are classes (N) or probabilities (N, C)."""
+        self._graph, self._session, self._name, self._nodes = graph, session, name, nodes
+        # A class may be unknown, which a target's number says; it is nowhere counted.
+        wanted = targets if targets.ndim == 2 else one_hot(targets.clamp_min(0), graph.num_classes)
+        self._targets = wanted.to(session.device, torch.float32)
+        shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
+        self._fold_of = shuffled % FOLDS
+
+    def best(self) -> CrossFitPosteriors:
+        """Return the posteriors of the candidate that explains the first fold best."""
+        chosen = self._session.load_or_compute(f"{self._name}-choice", self._choose)
+        return self.posteriors(CANDIDATES[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
+
+    def posteriors(self, candidate: Candidate, first: State | None = None) -> CrossFitPosteriors:
+        """Return the cross-fitted posteriors of all nodes.
+
+        Args:
+            candidate: how networks are trained.
+            first: the weights of the first fold's network, if it is trained.
+        """
+        done = [] if first is None else [restore_network(first)]
+        folds = range(len(done), FOLDS)
+        stage = f"{self._name}, folds {len(done) + 1} to {FOLDS}"
+        state = self._session.load_or_compute(
+            f"{self._name}-folds", lambda: networks_state("fold", self._train(folds, candidate, stage)[0])
+        )
+        trained = [restore_network(part_of(state, f"fold/{k}/")) for k in range(len(folds))]
+        networks = tuple(done + trained)
+        x = prepared(self._graph.x, candidate)
+        each = torch.stack([log_posterior(network.to(self._session.device), x) for network in networks])
+        log = each.mean(dim=0).log_softmax(dim=1)
+        log[self._nodes] = each[self._fold_of, self._nodes]
+        return CrossFitPosteriors(log, candidate, networks)
+
+    def _choose(self) -> State:
+        """Return the number of the candidate that explains the first fold's classes best, and its network."""
+        held_out = self._nodes[self._fold_of == 0]
+        best: State = {}
+        least = math.inf
+        usual = sum(candidate.labels_below is None for candidate in CANDIDATES)
+        for number, candidate in enumerate(CANDIDATES):
+            if candidate.labels_below is not None and len(self._nodes) >= candidate.labels_below:
+                continue
+            # What a stage is called is what it draws from: one candidate more must not move the others.
+            which = f"{number + 1} of {usual}" if number < usual else "for few labels"
+            stage = f"{self._name} candidate {which}"
+            behind = partial(is_clearly_worse, epochs=candidate.epochs, least=least)
+            networks, history = self._train(range(1), candidate, stage, held_out, behind)
+            if history[-1].val_loss < least or not best:
+                best = {"candidate": torch.tensor(number), **networks_state("network", networks)}
+                least = history[-1].val_loss
+        return best
+
+    def _train(
+        self,
+        folds: range,
+        candidate: Candidate,
+        stage: str,
+        scored_nodes: Tensor | None = None,
+        should_stop: Callable[[list[EpochRecord]], bool] = lambda history: False,
+    ) -> tuple[tuple[FeedForward, ...], list[EpochRecord]]:
+        """Return the networks that do not see one fold each, trained side by side, and how that went.
+
+        Args:
+            folds: which networks.
+            candidate: how they are trained.
+            stage: names the progress and the randomness.
+            scored_nodes: nodes whose likelihood the history tells.
+            should_stop: whether to leave off.
+        """
+        graph, session = self._graph, self._session
+        generator = session.streams.torch(stage)
+        networks = BatchedFeedForward(
+            [graph.num_features, candidate.hidden, graph.num_classes],
+            len(folds),
+            generator=generator,
+            dropout=candidate.dropout,
+            input_dropout=candidate.input_dropout,
+        ).to(session.device)
+        x, counts = prepared(graph.x, candidate), self._counts(folds)
+
+        def log_posteriors(batch: Tensor) -> Tensor:
+            scores: Tensor = networks(batch_of(x, batch, session.device))
+            return scores.log_softmax(dim=2)
+
+        history = train(
+            networks,
+            lambda batch: log_posteriors(batch).mean(dim=0),
+            self._targets,
+            self._nodes,
+            self._nodes[:0] if scored_nodes is None else scored_nodes,
+            candidate.schedule,
+            generator=generator,
+            on_epoch=session.epochs(stage, candidate.epochs),
+            loss=lambda batch: mean_losses(
+                log_posteriors(batch), self._targets[batch], counts[:, batch]
+            ).sum(),
+            should_stop=should_stop,
+        )
+        return networks.networks(), history
+
+    def _counts(self, folds: range) -> Tensor:
+        """Return how much each node counts in the network of each fold: not at all in its own, (folds, N)."""
+        counts = torch.zeros(len(folds), self._graph.num_nodes)
+        counts[:, self._nodes] = (self._fold_of != torch.tensor(folds)[:, None]).to(torch.float32)
+        return counts.to(self._session.device)
+
+
+def is_clearly_worse(history: list[EpochRecord], *, epochs: int, least: float) -> bool:
+    """Return whether a candidate is hopeless when half of its epochs are over.
+
+    It is if it is further behind the best one than three times what its second quarter gained. As the step
+    size falls, no candidate was seen to gain as much in its second half.
+
+    >>> losses = [2.0, 1.9, 1.8, 1.7]
+    >>> history = [EpochRecord(epoch, 0.0, loss, 0.0) for epoch, loss in enumerate(losses)]
+    >>> [is_clearly_worse(history, epochs=8, least=least) for least in (1.2, 0.9)]
+    [False, True]
+    """
+    if len(history) != epochs // 2 or epochs < 4:
+        return False
+    quarter, half = history[epochs // 4 - 1].val_loss, history[-1].val_loss
+    return half - least > _MAX_LATE_GAIN * max(0.0, quarter - half)
+
+
+def mean_losses(log: Tensor, targets: Tensor, counts: Tensor) -> Tensor:
+    """Return each network's mean cross entropy over the rows that count, (...).
+
+    Shapes: log-posteriors (..., B, C), targets (B, C), counts (..., B).
+
+    >>> log, targets = torch.tensor([[[0.0, -3.0], [-1.0, -2.0]]]), torch.eye(2)
+    >>> mean_losses(log, targets, torch.tensor([[0.0, 1.0]])).tolist()
+    [2.0]
+    """
+    losses = -(log * targets).sum(dim=-1)
+    return (losses * counts).sum(dim=-1) / counts.sum(dim=-1).clamp_min(1.0)

@@ -1,0 +1,128 @@
+"""Softmax regression on protected records: noisy descent on all of them at once, and honestly unsure of it.
+
+A linear model of rows with one length is what little budget carries farthest. The noise in a logit depends on
+the row's length alone, not on how many features there are, and every step is one exact Gaussian.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.data import Features
+from graphveil.estimators.method import State
+from graphveil.training.descent import DescentNoise, DescentSchedule, Inputs, OnStep, descend
+from graphveil.training.devices import CPU
+
+STEPS = 60
+ROW_NORM = 5.0
+_RATE, _USUAL, _POWER = 5.0, 900.0, 1.1
+_SLOWEST, _FASTEST, _CROWDED = 2.0, 80.0, 20.0
+
+
+@dataclass(frozen=True)
+class NoisySoftmax:
+    """A linear classifier of scaled feature rows, and the public noise of its weights.
+
+    Shapes: ``weights`` (f + 1, C), the last row the bias.
+    """
+
+    weights: Tensor
+    weight_noise: float
+
+    def state(self) -> State:
+        """Return both as tensors."""
+        return {"encoder": self.weights, "noise": torch.tensor(self.weight_noise, dtype=torch.float64)}
+
+    @classmethod
+    def restore(cls, state: State) -> "NoisySoftmax":
+        """Return the model from its tensors."""
+        return cls(state["encoder"], float(state["noise"]))
+
+    def log_posteriors(self, x: Features) -> Tensor:
+        """Return log-posteriors (N, C), float64: logits shrunk by what the weights' noise adds to them.
+
+        A logit's noise has standard deviation sqrt(|x|^2 + 1) s_w; the mean of a softmax over it is close
+        to the softmax of the logits divided by sqrt(1 + pi/8 (|x|^2 + 1) s_w^2).
+        """
+        inputs, weights = scaled_rows(x), self.weights.numpy()
+        logits = inputs @ weights[:-1] + weights[-1]
+        lengths = inputs * inputs if isinstance(inputs, np.ndarray) else inputs.multiply(inputs)
+        variance = (np.asarray(lengths.sum(axis=1)).ravel() + 1) * self.weight_noise**2
+        shrunk = logits / np.sqrt(1 + math.pi / 8 * variance)[:, None]
+        return torch.from_numpy(shrunk).log_softmax(dim=1)
+
+
+def softmax_schedule(
+    noise_multiplier: float, records: int, features: int, steps: int = STEPS
+) -> DescentSchedule:
+    """Return the schedule; the step size follows from how loud the noise is, by public figures alone.
+
+    rate = max(2, min(5 (m / 900)^1.1, 80, 20 n / f)) with m = n sqrt(T) / z, the descent's mu times the n
+    records, and f features: with few records a feature, long steps learn records by heart, and noise.
+
+    >>> [round(softmax_schedule(z, 14000, 500).rate, 1) for z in (28.9, 8.37, 2.67)]
+    [24.0, 80.0, 80.0]
+    """
+    loudness = records * math.sqrt(steps) / noise_multiplier
+    fastest = min(_FASTEST, _CROWDED * records / features)
+    rate = max(_SLOWEST, min(_RATE * math.pow(loudness / _USUAL, _POWER), fastest))
+    return DescentSchedule(steps=steps, rate=rate, records=records)
+
+
+def fit_softmax(
+    x: Features,
+    labels: Tensor,
+    labeled: Tensor,
+    classes: int,
+    *,
+    descent: DescentSchedule,
+    noise_multiplier: float,
+    noise: DescentNoise,
+    device: torch.device = CPU,
+    on_step: OnStep = lambda done: None,
+) -> NoisySoftmax:
+    """Train on the labeled nodes; ``labeled`` is public, and a member without a label (-1) is null.
+
+    Args:
+        x: features (N, f).
+        labels: class numbers (N); those outside ``labeled`` are not read.
+        labeled: bool (N).
+        classes: C.
+        descent: the schedule, for as many records as are labeled.
+        noise_multiplier: of the query that ``noise`` belongs to.
+        noise: the randomness of the steps.
+        device: where gradients of dense features are formed.
+        on_step: called after each step with the number done.
+    """
+    nodes = np.flatnonzero(labeled.numpy())
+    start = np.zeros((x.shape[1] + 1, classes))
+    inputs = scaled_rows(x if len(nodes) == len(labeled) else x[nodes])
+    weights = descend(inputs, labels.numpy()[nodes], start, descent, noise, on_step, device)
+    return NoisySoftmax(
+        torch.from_numpy(weights), noise_multiplier / descent.records * descent.averaged_noise
+    )
+
+
+def scaled_rows(x: Features) -> Inputs:
+    """Return the features in float64 with every row scaled to norm 5, each by its own values; zeros stay.
+
+    >>> scaled_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[3.0, 4.0], [0.0, 0.0]]
+    """
+    if isinstance(x, Tensor):
+        dense = x.to(torch.float64, copy=True).numpy()
+        dense *= _scales(np.einsum("nf,nf->n", dense, dense))[:, None]  # in place: they may be large
+        return dense
+    rows = x.astype(np.float64)
+    scales = _scales(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    values = rows.data * np.repeat(scales, np.diff(rows.indptr))
+    return sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def _scales(squared: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.divide(ROW_NORM, np.sqrt(squared), out=np.zeros_like(squared), where=squared > 0)

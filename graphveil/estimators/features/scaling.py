@@ -1,0 +1,275 @@
+"""Scaling of feature columns: one unscaled column would otherwise dominate every row.
+
+Where features are public (edge units, or no unit), each column of large values is centered by its median and
+divided by a robust spread of the training graph. Where records are protected nothing may be read from the
+data for free. There, a column with a public range (``feature_range``) is mapped to [-1, 1].
+Every other value beyond ``BOUND`` is compressed to little more than the largest other value of its own
+record, so that it does not dominate the record. No other record is read.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.data import Features, Graph
+from graphveil.data.features import Sparse, columns_beyond
+from graphveil.errors import ConfigError, GraphError
+
+FeatureScalingMode = Literal["auto", "none"]
+MODES: tuple[FeatureScalingMode, ...] = ("auto", "none")
+MAX_UNSCALED = 10.0  # columns whose values all lie within this keep them
+LIMIT = 2.0  # scaled values are clipped here
+BOUND = 3.0  # under units that protect records: values within this are kept, larger ones are compressed
+_LEAST = 1.0  # from here on compressed values grow, where a record's own values are smaller
+_GROWTH = 0.05  # by which a compressed value grows per power of ten
+_SHOWN = 6  # columns that a plan names
+_KEPT_CENTER, _KEPT_SPREAD = 3.0, (0.1, 3.0)  # of a column that only has outliers, which are clipped at SANE
+
+Values: TypeAlias = npt.NDArray[np.float64]
+Range: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledColumn:
+    """One column: ``v`` becomes ``clip((v - center) / scale, low, high)``.
+
+    Args:
+        column: its position among the features, from 0.
+        center, scale, low, high: see above.
+        public: whether the numbers come from ``feature_range`` and not from the training graph.
+    """
+
+    column: int
+    center: float
+    scale: float
+    low: float
+    high: float
+    public: bool = False
+
+    def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the scaled values, in the same type."""
+        scaled = (values.astype(np.float64) - self.center) / self.scale
+        return np.clip(scaled, self.low, self.high).astype(values.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureScaling:
+    """How the feature columns of every graph are scaled before a model reads them.
+
+    Args:
+        columns: the columns with numbers of their own.
+        bound: all other values beyond it are compressed, each record's by its own; None leaves them.
+
+    >>> salaries = torch.tensor([[1.0, 52_000.0], [0.0, 48_000.0], [1.0, 50_000.0], [0.0, 50_000.0]])
+    >>> scaling = FeatureScaling.from_public_features(salaries)
+    >>> [column.column for column in scaling.columns], bool(scaling.apply(salaries).abs().max() <= LIMIT)
+    ([1], True)
+    """
+
+    columns: tuple[ScaledColumn, ...] = ()
+    bound: float | None = None
+
+    @classmethod
+    def from_public_features(cls, x: Features, ranges: dict[int, Range] | None = None) -> "FeatureScaling":
+        """Fit the scaling on public features; columns in ``ranges`` use their public range instead.
+
+        Privacy:
+            Reads all features. Only for units under which features are public.
+        """
+        given = ranges or {}
+        filled = isinstance(x, Tensor)
+        found = [_ranged(column, one, filled=filled) for column, one in given.items()]
+        large = [column for column in columns_beyond(x, MAX_UNSCALED) if column not in given]
+        found += [_fitted(column, _values(x, column), filled=filled) for column in large]
+        return cls(columns=tuple(sorted(found, key=lambda one: one.column)))
+
+    @classmethod
+    def from_public_ranges(cls, x: Features, ranges: dict[int, Range] | None = None) -> "FeatureScaling":
+        """Return the scaling for protected records: public ranges and constants; no value is read."""
+        filled = isinstance(x, Tensor)
+        given = sorted((ranges or {}).items())
+        return cls(columns=tuple(_ranged(*one, filled=filled) for one in given), bound=BOUND)
+
+    def apply(self, x: Features) -> Features:
+        """Return the scaled features, in the same form. Features that do not change are not copied."""
+        known = [one for one in self.columns if one.column < x.shape[1]]
+        if isinstance(x, Tensor):
+            if not known and not (self.bound is not None and x.numel() and _largest(x) > self.bound):
+                return x
+            dense = x.clone()
+            for one in known:
+                dense[:, one.column] = torch.from_numpy(one.of(x[:, one.column].numpy()))
+            return dense if self.bound is None else compressed(dense, self.bound)
+        if not known and (self.bound is None or not x.nnz or np.abs(x.data).max() <= self.bound):
+            return x
+        data = x.data.copy()
+        for one in known:
+            places = x.indices == one.column
+            data[places] = one.of(x.data[places])
+        scaled: Sparse = sparse.csr_array((data, x.indices, x.indptr), shape=x.shape)
+        return scaled if self.bound is None else compressed(scaled, self.bound)
+
+    def graph(self, graph: Graph) -> Graph:
+        """Return a graph with scaled features; the same object if they do not change."""
+        x = self.apply(graph.x)
+        return graph if x is graph.x else graph.replace(x=x)
+
+    def as_plain(self) -> dict[str, Any] | None:
+        """Return it as plain values, for files; None if nothing is scaled."""
+        return asdict(self) if self.columns or self.bound is not None else None
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any] | None) -> "FeatureScaling":
+        """Return what :meth:`as_plain` gave."""
+        if plain is None:
+            return cls()
+        return cls(columns=tuple(ScaledColumn(**one) for one in plain["columns"]), bound=plain["bound"])
+
+    def words(self, names: Sequence[str] = ()) -> str:
+        """Return which columns are scaled and how, for plans; empty if all values are used as they are."""
+        fitted = [one.column for one in self.columns if not one.public]
+        ranged = [one.column for one in self.columns if one.public]
+        parts = []
+        if fitted:
+            parts.append(f"{_named(fitted, names)} by median and spread, outliers clipped")
+        if ranged:
+            parts.append(f"{_named(ranged, names)} by the public range")
+        if self.bound is not None:
+            rest = "all other values" if ranged else "values"
+            parts.append(
+                f"{rest} beyond {self.bound:g} compressed, each record by its own values alone "
+                "(set feature_range for columns of large values)"
+            )
+        return "; ".join(parts)
+
+
+def compressed(x: Features, bound: float) -> Features:
+    """Return features in which values beyond the bound have about the size of the others in their own row.
+
+    That is the largest one within the bound, at least 1, and a small step more per power of ten.
+
+    >>> compressed(torch.tensor([[0.0, 1.0, -3e5], [-2.0, 3.0, 3e10]]), 3.0)
+    tensor([[ 0.0000,  1.0000, -1.2500],
+            [-2.0000,  3.0000,  3.5000]])
+    """
+    if isinstance(x, Tensor):
+        return _compressed(x, _own_size(x, bound).amax(dim=1, keepdim=True), bound)
+    stored = torch.from_numpy(x.data)
+    own = sparse.csr_array((_own_size(stored, bound).numpy(), x.indices, x.indptr), shape=x.shape)
+    largest = torch.from_numpy(np.repeat(own.max(axis=1).toarray().ravel(), np.diff(x.indptr)))
+    data = _compressed(stored, largest, bound).numpy()
+    return sparse.csr_array((data, x.indices, x.indptr), shape=x.shape)
+
+
+def _own_size(values: Tensor, bound: float) -> Tensor:
+    """Return the sizes of values within the bound, 0 for larger ones."""
+    size = values.abs()
+    return torch.where(size <= bound, size, 0.0)
+
+
+def _compressed(values: Tensor, largest: Tensor, bound: float) -> Tensor:
+    size = values.abs()
+    beyond = largest.clamp_min(_LEAST) + _GROWTH * torch.log10(size.clamp_min(bound) / bound)
+    return torch.where(size <= bound, values, values.sign() * beyond)
+
+
+def parse_range(text: str) -> dict[str, Range]:
+    """Read ``feature_range``: ``LOW:HIGH`` for all columns (key ``""``), or ``NAME=LOW:HIGH,...``.
+
+    Raises:
+        ConfigError: it is written in another way, or a range is empty.
+
+    >>> parse_range("salary=0:2e5,born=1900:2020"), parse_range("0:255")
+    ({'salary': (0.0, 200000.0), 'born': (1900.0, 2020.0)}, {'': (0.0, 255.0)})
+    """
+    found: dict[str, Range] = {}
+    for part in text.split(","):
+        name, _, both = part.rpartition("=")
+        low, _, high = both.partition(":")
+        try:
+            one = float(low), float(high)
+        except ValueError:
+            one = math.nan, math.nan
+        if name.strip() in found or not all(map(math.isfinite, one)) or not one[0] < one[1]:
+            raise ConfigError(
+                f"feature_range={text!r} is not a list of ranges. Write LOW:HIGH for all columns, or "
+                "NAME=LOW:HIGH,NAME=LOW:HIGH with LOW below HIGH."
+            )
+        found[name.strip()] = one
+    return found
+
+
+def ranges_of(text: str | None, names: Sequence[str], columns: int) -> dict[int, Range]:
+    """Return the public range of each column that has one, by position.
+
+    Args:
+        text: ``feature_range``.
+        names: the columns' names; empty where they have none, and positions count from 0.
+        columns: how many there are.
+
+    Raises:
+        GraphError: a name is not the name of a column.
+    """
+    if text is None:
+        return {}
+    known = parse_range(text)
+    called = list(names) if names else [str(number) for number in range(columns)]
+    unknown = [name for name in known if name and name not in called]
+    if unknown:
+        how = "columns have no names here: use their positions, from 0" if not names else "check its spelling"
+        raise GraphError(f"feature_range names the column {unknown[0]!r}, which the graph lacks; {how}.")
+    whole = known.get("")
+    found = {at: known.get(name, whole) for at, name in enumerate(called)}
+    return {at: one for at, one in found.items() if one is not None}
+
+
+def _values(x: Features, column: int) -> Values:
+    """Return a column's values; of sparse features those that are stored and not zero."""
+    if isinstance(x, Tensor):
+        return np.asarray(x[:, column].numpy(), dtype=np.float64)
+    stored: Values = x.data[x.indices == column].astype(np.float64)
+    return np.asarray(stored[stored != 0], dtype=np.float64)
+
+
+def _fitted(column: int, values: Values, *, filled: bool) -> ScaledColumn:
+    """Fit one column; sparse ones are not centered, so that zeros stay zeros."""
+    center = float(np.median(values)) if filled else 0.0
+    if filled:
+        low, high = np.quantile(values, (0.25, 0.75))
+        spread = float(high - low)
+    else:
+        spread = float(np.median(np.abs(values)))
+    if spread <= 0:  # most values are the same: the others decide
+        others = np.abs(values - center)
+        others = others[others > 0]
+        spread = float(np.median(others)) if len(others) else 1.0
+    within = _KEPT_SPREAD[0] <= spread <= _KEPT_SPREAD[1]
+    if within and abs(center) <= _KEPT_CENTER:
+        return ScaledColumn(column=column, center=0.0, scale=1.0, low=-MAX_UNSCALED, high=MAX_UNSCALED)
+    return ScaledColumn(column=column, center=center, scale=spread, low=-LIMIT, high=LIMIT)
+
+
+def _ranged(column: int, given: Range, *, filled: bool) -> ScaledColumn:
+    low, high = given
+    center = low / 2 + high / 2 if filled else 0.0
+    scale = high / 2 - low / 2 if filled else max(abs(low), abs(high))
+    ends = (low - center) / scale, (high - center) / scale
+    return ScaledColumn(column=column, center=center, scale=scale, low=ends[0], high=ends[1], public=True)
+
+
+def _largest(x: Tensor) -> float:
+    return max(map(abs, torch.aminmax(x))).item()
+
+
+def _named(columns: list[int], names: Sequence[str]) -> str:
+    called = [names[at] if at < len(names) else f"column {at}" for at in columns]
+    called = list(dict.fromkeys(called))
+    more = f" and {len(called) - _SHOWN:,} more" if len(called) > _SHOWN else ""
+    return ", ".join(called[:_SHOWN]) + more

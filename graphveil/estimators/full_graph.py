@@ -1,0 +1,195 @@
+"""What the methods have in common that send messages along the exact edges in every training step."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
+from graphveil.data import Graph
+from graphveil.errors import NotImplementedGuaranteeError
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.requirements import check_local
+from graphveil.estimators.session import Session
+from graphveil.estimators.sizes import PublicSizes
+from graphveil.estimators.training.nonprivate import fit_nonprivate
+from graphveil.nn.layers import ACTIVATIONS, batch_of
+from graphveil.privacy import NoUnit, parse_unit
+from graphveil.release import ReleasePlan
+from graphveil.training import TrainingSchedule
+from graphveil.training.heads import MULTICLASS, TaskHead
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FullGraphKeywords:
+    """Keywords of the non-private reference models: full batches over the whole graph, on the CPU.
+
+    They read the exact edges again in every step, so no single noisy release covers them; a private unit is
+    refused.
+
+    Args:
+        hidden: width of the hidden layers.
+        layers: number of message-passing layers; None for 2.
+        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
+        batch_norm: whether hidden layers normalize over the nodes; None for yes.
+        dropout: share of hidden entries dropped while training.
+        epochs: training epochs; None for 100.
+        learning_rate: the step size of Adam.
+        weight_decay: the penalty on squared weights.
+        patience: stop after so many epochs without a better validation accuracy; None never stops.
+        perturb: the name of a mechanism that releases a noisy graph first (``"edge-rand"``, ``"lap-graph"``,
+            ``"arr"``, ``"priv-hrg"``, ``"edge-rr"``), under a unit of edges, with its settings in brackets if
+            need be: ``"edge-rr(structure=lazy_audited, rounds=50)"``. The model is trained on that graph and
+            sees no other where it predicts. Under unit ``"edge-subset"`` the graph says which edges are
+            public (``Graph.with_public``), and they are kept.
+        max_edges: with ``perturb``: the most edges that may be expected to come out; None for 20 million.
+    """
+
+    hidden: int = 16
+    layers: int | None = None
+    activation: str = "selu"
+    batch_norm: bool | None = None
+    dropout: float = 0.0
+    epochs: int | None = None
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    patience: int | None = None
+    perturb: str | None = None
+    max_edges: int | None = None
+
+    @property
+    def distinguishes_private_edges(self) -> bool:
+        """Whether private edges are told from public ones: where a graph is released."""
+        return self.perturb is not None
+
+
+def reject_private_units(model: Estimator) -> None:
+    """Refuse every unit that protects something."""
+    if model.unit != NoUnit.name:
+        check_local(model, parse_unit(model.unit, max_degree=model.max_degree))
+        raise NotImplementedGuaranteeError(
+            f"{model.method} reads the exact edges in every training step and is available with unit "
+            f"'none' only, got unit {model.unit!r}; use 'classcode' or 'gap' for private edges, or train on "
+            "a released graph (perturb=, --perturb)"
+        )
+
+
+def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
+    """Return the keywords of hidden layers, checked, with batch norm unless it is said otherwise."""
+    checks.width(hidden=given.hidden)
+    checks.one_of(ACTIVATIONS, activation=given.activation)
+    checks.within(0, 0.99, dropout=given.dropout)
+    norm = normed if given.batch_norm is None else given.batch_norm
+    return {"activation": given.activation, "batch_norm": norm, "dropout": given.dropout}
+
+
+def resolve_depth(given: FullGraphKeywords, default: int = 2) -> int:
+    """Return the number of rounds of messages, checked."""
+    depth = default if given.layers is None else given.layers
+    checks.depth(layers=depth)
+    return depth
+
+
+def resolve_schedule(given: FullGraphKeywords) -> TrainingSchedule:
+    """Return the schedule of a training in the clear, checked."""
+    return TrainingSchedule(
+        epochs=100 if given.epochs is None else given.epochs,
+        learning_rate=given.learning_rate,
+        weight_decay=given.weight_decay,
+        patience=given.patience,
+    )
+
+
+class NetworkArchitecture(Protocol):
+    """The shape of a network whose messages go along the exact edges: one of a file in ``networks/``."""
+
+    def build(self, features: int, classes: int, *, generator: torch.Generator) -> nn.Module:
+        """Return an untrained network that maps a batch of all nodes and an adjacency to logits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonPrivateFullGraph(Method):
+    """A network over the exact edges, in the clear.
+
+    Args:
+        shape: what is trained.
+        schedule: epochs, rates.
+    """
+
+    shape: NetworkArchitecture
+    schedule: TrainingSchedule
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph without the labels that are learned."""
+        super().check(graph)
+        self.head.labels(graph)
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return what a plan for this graph depends on, with as many classes as there are logits."""
+        return replace(super().sizes_of(graph), classes=self.head.width(graph))
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing is protected."""
+        return None
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Train in full batches, and keep the best epoch."""
+        generator = session.streams.torch(self.name)
+        network = self.shape.build(graph.num_features, self.head.width(graph), generator=generator)
+        everything = batch_of(graph.x)
+        with session.stage("classifier"):
+            fit_nonprivate(
+                network,
+                lambda index: network(everything, graph.adjacency)[index],
+                graph,
+                self.schedule,
+                session,
+                stage="classifier",
+                generator=generator,
+                head=self.head,
+                every=True,
+            )
+        trained = TrainedFullGraph(network, head=self.head)
+        return FitResult(trained=trained, proba=trained.proba(graph))
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
+        """Return the network with these weights."""
+        return TrainedFullGraph(restored(self.shape, state, sizes), head=self.head)
+
+
+def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn.Module:
+    """Return a network of a shape with these weights, ready to predict."""
+    generator = PublicStreams(0).torch("restore")
+    network = shape.build(sizes.width, sizes.classes, generator=generator)
+    network.load_state_dict(state)
+    return network.eval()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedFullGraph(TrainedModel):
+    """A trained network: a prediction reads the exact edges."""
+
+    network: nn.Module
+    head: TaskHead = field(default=MULTICLASS, kw_only=True)
+
+    @torch.no_grad()
+    def proba(self, graph: Graph) -> Tensor:
+        """Return probabilities (N, C)."""
+        logits: Tensor = self.network(batch_of(graph.x), graph.adjacency)
+        return self.head.proba(logits)
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing is protected."""
+        return None
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict from the exact edges."""
+        return CachedPrediction(None, (), self.proba(graph))
+
+    def state(self) -> State:
+        """Return the weights."""
+        return dict(self.network.state_dict())

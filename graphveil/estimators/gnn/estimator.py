@@ -1,0 +1,259 @@
+"""PrivateGNN: a message-passing module of the user's own, trained with a guarantee for whole records."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from graphveil._util import checks
+from graphveil.errors import ConfigError, UnitError
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.fitted_attributes import FittedAttribute, none_before_fit
+from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.gnn.method import OneHopGNN
+from graphveil.estimators.gnn.multi_hop_method import MultiHopGNN, TrainedMultiHopGNN
+from graphveil.estimators.gnn.trained import TrainedOneHopGNN
+from graphveil.estimators.own.code import Factory, check_factory
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, NodeUnit
+from graphveil.privacy.events import MAX_ROOTS
+from graphveil.release.steps.tree_steps import Reach
+from graphveil.training import PrivateSchedule
+
+_MIN_SHARE, _MIN_AGGREGATION_SHARE, _MAX_SUGGESTED_SHARE = 0.001, 0.05, 0.4
+_LEAVES, _MAX_LEAVES_PER_SLOT = 128, 4  # leaves of a star, and of a tree for each slot
+_AVERAGED = 0.3  # of the steps, whose iterates are averaged
+
+
+def _module_of(fit: FittedModel) -> nn.Module | None:
+    """Return the trained module, None where a file was read."""
+    return fit.trained.module if isinstance(fit.trained, TrainedOneHopGNN | TrainedMultiHopGNN) else None
+
+
+@dataclass(kw_only=True, eq=False)
+class PrivateGNN(Estimator):
+    """Any message-passing module, trained on protected records: publish once, then each node's own star.
+
+    ``module`` is a class, or a function, of two public sizes: ``module(inputs, classes)`` is a torch module
+    that maps rows (n, inputs) and ``edge_index`` (2, k) to logits (n, classes), such as layers of
+    torch_geometric.
+
+    1. An encoder (softmax regression on own features) is trained by 60 noisy steps.
+    2. One noisy push is published: labeled nodes send the code of their label along their own edges, others
+       the mean code under the encoder's posterior; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I).
+    3. The star of v is v and at most ``leaves`` nodes of v's *own* list. Its root holds [posterior of v,
+       Z_v, 1], a leaf u holds sqrt(k) (Z_u - what v wrote there) for k leaves, and edges lead from leaves
+       to the root: a mean over them is their sum over sqrt(k), whose noise does not depend on k. ``inputs``
+       is 2 C.
+    4. The module is trained on the stars of labeled nodes by DP-Adam: Poisson batches, every star's gradient
+       clipped on its own. The logits at v's root, on v's star, are the prediction for v, after a public start
+       is added to them: what the codes themselves say of v's class if friends resemble each other
+       (:class:`~graphveil.estimators.gnn.code_prior.CodePriorModule`). ``module_`` is the module without it.
+
+    Guarantee: unit ``node-record``. Encoder, rows, the module's weights of all steps, and the predictions
+    for all nodes but q are (epsilon, delta)-indistinguishable for the record of q, for any module that
+    keeps no record outside its own process (each star runs on a fresh copy of it): a record is in one
+    example only, since a star reads its root's own list and *published* rows. The
+    prediction for q reads q's features and list, and is for those entitled to both. Proof:
+    ``docs/guarantees.md``, section 9.
+
+    **Private weights** (``neighborhood="neighbors"``): the module is trained on trees of exact neighbors, of
+    ``layers`` levels. Every node keeps D = ``max_out_edges`` of its own list by its own coins, again for each
+    pass, and each node then hears at most M of those that kept it. One record reaches N = 1 + D + ... + D^r
+    roots, and the noise pays for all (Theorem A; ``node-bounded-degree`` has a larger N). The guarantee
+    covers the weights and nothing else: a prediction would read other people's exact records, so there are
+    none, and ``module_`` is for those who may read these records, such as on a graph of their own.
+
+    A module that mixes the rows of a batch, draws at random, changes as it runs, fails in its backward pass,
+    or holds long tensors that are not trained is refused before anything is charged (``docs/own_models.md``
+    lists what, and what to use instead). A function that closes over a tensor of the graph cannot be seen: do
+    not write one.
+
+    Args:
+        module: builds the module; or the name that it was registered under (:func:`graphveil.register`).
+        neighborhood: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbors"``,
+            which covers the weights alone (see below).
+        encoder_share: the encoder's share of mu^2; None for what budget and public sizes suggest.
+        module_share: the module's; the push has the rest.
+        leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins. None is 128,
+            and under ``neighborhood="neighbors"`` four times ``max_out_edges``.
+        start: on stars: ``"codes"``, or ``"none"`` for the module's logits alone.
+        layers, max_out_edges: r and D of ``neighborhood="neighbors"``.
+        allow_high_noise: train two layers and more although each node fills more than two slots, which takes
+            the noise for seven roots and more.
+        epochs: expected passes of the module over labeled records.
+        batch_size: labeled records expected in a batch; None for a twentieth of them.
+        clip: the norm that a star's gradient is clipped to.
+        learning_rate: of the module's first step; it falls along a cosine, and the last 30 % of the iterates
+            are averaged.
+
+    Raises:
+        ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
+        UnitError: the unit does not go with ``neighborhood``; it says what to use. On ``predict`` and
+            the like after ``neighborhood="neighbors"``: no guarantee covers a prediction.
+
+    >>> import torch
+    >>> from graphveil.data import RECIPES, synthetic
+    >>> class MyGNN(torch.nn.Module):
+    ...     def __init__(self, inputs, classes):
+    ...         super().__init__()
+    ...         self.own, self.heard = torch.nn.Linear(inputs, 8), torch.nn.Linear(inputs, 8)
+    ...         self.out = torch.nn.Linear(8, classes)
+    ...     def forward(self, x, edge_index):
+    ...         source, target = edge_index
+    ...         heard = torch.zeros_like(x).index_add(0, target, x[source])
+    ...         return self.out(torch.relu(self.own(x) + self.heard(heard)))
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> model = PrivateGNN(module=MyGNN, unit="node-record", epsilon=8, seed=0, epochs=2, leaves=8).fit(graph)
+    >>> model.guarantee.valid, model.guarantee.epsilon <= 8, len(model.plan_.queries)
+    (True, True, 3)
+    """
+
+    method: ClassVar[str] = "gnn"
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+
+    module: Factory | str = ""
+    neighborhood: Literal["published", "neighbors"] = "published"
+    encoder_share: float | None = None
+    module_share: float = 0.15
+    leaves: int | None = None
+    start: Literal["codes", "none"] = "codes"
+    layers: int = 1
+    max_out_edges: int = 1
+    allow_high_noise: bool = False
+    epochs: int = 10
+    batch_size: int | None = None
+    clip: float = 1.0
+    learning_rate: float = 0.02
+
+    module_ = FittedAttribute[nn.Module | None](_module_of, none_before_fit)
+
+    def _check_config(self) -> None:
+        self._check_unit()
+        super()._check_config()
+        if self.mode == "paper":
+            raise ConfigError("gnn has no paper to reproduce and so no paper mode: use mode='strict'")
+        if not self.module:
+            raise ConfigError(
+                "gnn trains a module of your own: pass module=, a class that is built as module(inputs, "
+                "classes) and called as module(x, edge_index) (--module FILE.py:NAME)"
+            )
+        check_factory(self.module)
+        if self.leaves is not None:
+            checks.integer_at_least(1, leaves=self.leaves)
+        checks.integer_at_least(1, layers=self.layers, max_out_edges=self.max_out_edges)
+        if self.neighborhood == "neighbors":
+            self._check_multi_hop()
+        else:
+            self._check_one_hop()
+        self._build_method()
+
+    def _check_one_hop(self) -> None:
+        """Refuse shares that leave too little, and what has no meaning on stars."""
+        if self.layers > 1 or self.max_out_edges > 1:
+            raise ConfigError(
+                f"layers={self.layers} and max_out_edges={self.max_out_edges} are for "
+                "neighborhood='neighbors'; on "
+                "a star "
+                "every layer of the module reads the same leaves"
+            )
+        encoder = _MAX_SUGGESTED_SHARE if self.encoder_share is None else self.encoder_share
+        checks.within(_MIN_SHARE, 0.9, encoder_share=encoder, module_share=self.module_share)
+        if encoder + self.module_share > 1 - _MIN_AGGREGATION_SHARE:
+            raise ConfigError(
+                f"encoder_share={encoder:g} and module_share={self.module_share:g} leave the push "
+                f"less than {_MIN_AGGREGATION_SHARE:g} of mu^2; make them smaller"
+            )
+
+    def _check_multi_hop(self) -> None:
+        """Refuse what would predict, and noise that leaves nothing to learn."""
+        if self.private_metrics:
+            raise ConfigError(
+                "private_metrics counts correct predictions, and under neighborhood='neighbors' those of "
+                "others "
+                "read a record with all of its edges, so that nothing bounds what it changes; drop it"
+            )
+        if self.out_degree_bound is not None or self.encoder_share is not None:
+            raise ConfigError(
+                "neighborhood='neighbors' pushes nothing and has no encoder: drop out_degree_bound and "
+                "encoder_share; "
+                "max_out_edges is how many of its own list a node tells"
+            )
+        self._check_reach()
+        if self.layers > 1 and self.max_out_edges > 2 and not self.allow_high_noise:
+            raise ConfigError(
+                f"with layers={self.layers} and max_out_edges={self.max_out_edges} one record reaches "
+                f"{sum(self.max_out_edges**level for level in range(self.layers + 1))} roots, and the noise "
+                "grows like twice that; take max_out_edges=1 or 2, or pass allow_high_noise=True"
+            )
+
+    def _check_reach(self) -> None:
+        """Refuse trees in which one record reaches more roots than noise could cover and leave anything."""
+        unit = self.protected_unit
+        assert isinstance(unit, NodeUnit)  # the unit was checked first
+        roots = Reach.from_unit(unit, slots=self.max_out_edges, depth=self.layers).roots
+        if roots <= MAX_ROOTS:
+            return
+        if isinstance(unit, NodeBoundedDegree):
+            why = f"an asserted degree of {unit.max_degree}"
+            way = "use unit 'node-record', under which a node tells max_out_edges of its own list, or gap"
+        else:
+            why, way = (
+                f"layers={self.layers} and max_out_edges={self.max_out_edges}",
+                "take fewer slots or layers",
+            )
+        raise ConfigError(
+            f"with {why} one record reaches {roots} roots, and beyond {MAX_ROOTS} the noise would leave "
+            f"nothing to learn; {way}"
+        )
+
+    def _check_unit(self) -> None:
+        """Refuse a unit under which what is read has no proof, with the reason."""
+        unit = self.protected_unit
+        checks.one_of(("published", "neighbors"), neighborhood=self.neighborhood)
+        checks.one_of(("codes", "none"), start=self.start)
+        if isinstance(unit, NodeBoundedDegree) and self.neighborhood == "published":
+            raise UnitError(
+                "gnn reads each node's own list, and under unit 'node-bounded-degree' an edge belongs to "
+                "both of "
+                "its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
+                "'node-record', or gap; or neighborhood='neighbors', whose guarantee covers the weights alone"
+            )
+        if not isinstance(unit, NodeUnit):
+            raise UnitError(
+                f"gnn protects records, and unit {unit.name!r} leaves features and labels public: publish "
+                "rows once (graphveil.private_hops) and train any module on them in the clear, or pass it to "
+                f"GAP(head=...); for whole records use unit {NodeRecord.name!r}"
+            )
+
+    def _build_method(self) -> OneHopGNN | MultiHopGNN:
+        schedule = PrivateSchedule(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            clip=self.clip,
+            learning_rate=self.learning_rate,
+            decay="cosine",
+            average=_AVERAGED,
+        )
+        privacy_config = self._build_privacy_config()
+        if self.neighborhood == "neighbors":
+            return MultiHopGNN(
+                name=self.method,
+                privacy_config=privacy_config,
+                device=self.device,
+                module=self.module,
+                schedule=schedule,
+                layers=self.layers,
+                slots=self.max_out_edges,
+                cap=self.leaves or _MAX_LEAVES_PER_SLOT * self.max_out_edges,
+            )
+        return OneHopGNN(
+            name=self.method,
+            privacy_config=privacy_config,
+            device=self.device,
+            module=self.module,
+            schedule=schedule,
+            shares=(self.encoder_share, self.module_share),
+            leaves=self.leaves or _LEAVES,
+            out_degree_bound=self.out_degree_bound or 1,
+            use_code_prior=self.start == "codes",
+        )

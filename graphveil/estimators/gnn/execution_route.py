@@ -1,0 +1,198 @@
+"""How a module is run on one star at a time: many at once where it can be, one after the other elsewhere."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from graphveil.errors import ConfigError
+from graphveil.estimators.gnn.code_prior import CodePriorModule
+from graphveil.estimators.own.module_checks import check_deterministic, random_tree, training_error_message
+from graphveil.training.devices import CPU
+from graphveil.training.ego_graphs import EgoGraphClippedSum, Route, ego_graph_logits
+from graphveil.training.module_copies import ModuleCopies
+from graphveil.training.null_records import synthetic_records
+from graphveil.training.receptive_field import random_full_trees
+
+_TOLERANCE, _LOOSE_TOLERANCE = 1e-9, 1e-4
+_BATCHED_ROUTES: tuple[Route, ...] = ("ghost", "vmap")
+_STARS, _LEAVES, _SEED = 6, 4, 11
+
+
+class ExecutionRoute(NamedTuple):
+    """The route, what the module makes of fixed random stars, and what it computes in."""
+
+    route: Route
+    code: Tensor
+    dtype: torch.dtype
+
+
+def choose_route(module: nn.Module, inputs: int, classes: int, device: torch.device = CPU) -> ExecutionRoute:
+    """Return the route for a module, and what it makes of fixed random stars: a fingerprint of its code.
+
+    The quickest is taken that gives the sums of clipped gradients and the logits that a loop gives. Some
+    modules cannot be run at once (self-loops that are added by a mask), and their steps are many times
+    slower; some read the weights of an affine map besides it, and their gradients are all formed.
+
+    It computes in float32 if it can, and comes to much the same there. On another device it must come to what
+    a loop on the CPU does, twice to the same bits, and one record's numbers may not move another's by a bit.
+
+    Raises:
+        ConfigError: no route does on this device.
+    """
+    with ModuleCopies(module).run() as fresh:
+        return _choose_route(fresh.to(torch.float64).eval(), inputs, classes, device)
+
+
+def _choose_route(probe: nn.Module, inputs: int, classes: int, device: torch.device) -> ExecutionRoute:
+    looped = _probed(probe, inputs, classes, "loop")
+    for route in _BATCHED_ROUTES:
+        try:
+            together = _probed(probe, inputs, classes, route, device=device)
+        except Exception:  # whatever a user's module or torch raises under vmap: it can be run in a loop
+            continue
+        if torch.allclose(looped, together, rtol=_TOLERANCE, atol=_TOLERANCE):
+            return _in_dtype(probe, inputs, classes, route, together, device)
+    if device != CPU:
+        check_deterministic(
+            probe, looped, lambda: _probed(probe, inputs, classes, "loop", device=device), device
+        )
+    return _in_dtype(probe, inputs, classes, "loop", looped, device)
+
+
+def check_trainable(
+    module: nn.Module, inputs: int, classes: int, parents: Tensor, device: torch.device = CPU
+) -> None:
+    """Train and predict as a fit does, on synthetic records of the shapes that the fit has.
+
+    Args:
+        module: not changed.
+        inputs: numbers that a node has.
+        classes: C.
+        parents: the place above each place but the root's.
+        device: where gradients are formed.
+
+    Raises:
+        ConfigError: the module fails in its forward or its backward pass.
+    """
+    try:
+        execution_route = choose_route(module, inputs, classes, device)
+        _run_once(module, inputs, classes, parents, execution_route, device)
+    except ConfigError:
+        raise
+    except Exception as error:
+        inner = module.module if isinstance(module, CodePriorModule) else module
+        raise ConfigError(training_error_message(inner, error)) from error
+
+
+def _run_once(
+    module: nn.Module,
+    inputs: int,
+    classes: int,
+    parents: Tensor,
+    execution_route: ExecutionRoute,
+    device: torch.device,
+) -> None:
+    x, edges = random_full_trees(parents, inputs, torch.float64)
+    labels = torch.arange(len(x)) % classes
+
+    def stars(index: Tensor) -> tuple[Tensor, Tensor]:
+        return x[index], edges[index]
+
+    with synthetic_records():
+        gradients = EgoGraphClippedSum(
+            module,
+            stars,
+            labels,
+            x.shape[1],
+            route=execution_route.route,
+            parents=parents,
+            dtype=execution_route.dtype,
+            device=device,
+        )
+        gradients.add(torch.arange(2), 1.0)
+        ego_graph_logits(module, stars, 2, x.shape[1], classes, route=execution_route.route, device=device)
+
+
+def _in_dtype(
+    module: nn.Module, inputs: int, classes: int, route: Route, wide: Tensor, device: torch.device
+) -> ExecutionRoute:
+    """Return how the module is run: in float32 unless it fails there, or comes to something else."""
+    try:
+        narrow = _probed(module, inputs, classes, route, torch.float32, device=device)
+    except Exception:  # a module that makes float64 numbers of its own
+        return ExecutionRoute(route, wide, torch.float64)
+    alike = torch.allclose(wide, narrow, rtol=_LOOSE_TOLERANCE, atol=_LOOSE_TOLERANCE)
+    if device != CPU:
+        _check_record_isolation(
+            module, inputs, classes, route, torch.float32 if alike else torch.float64, device
+        )
+    # The fingerprint tells the two apart: a run is not resumed in the other.
+    return (
+        ExecutionRoute(route, torch.cat([wide, narrow]), torch.float32)
+        if alike
+        else ExecutionRoute(route, wide, torch.float64)
+    )
+
+
+def _check_record_isolation(
+    module: nn.Module, inputs: int, classes: int, route: Route, dtype: torch.dtype, device: torch.device
+) -> None:
+    """Refuse a device on which a star that teaches nothing moves the others' gradients by a bit."""
+    sums = [
+        _probed(module, inputs, classes, route, dtype, device, null_records=scale)
+        for scale in (1.0, 1.0, 1e3)
+    ]
+    if not all(torch.equal(sums[0], other) for other in sums[1:]):
+        raise ConfigError(
+            f"{type(module).__name__} rounds one record's gradient by the others' numbers on "
+            f"device={device.type!r}, or not the same twice; use device='cpu'"
+        )
+
+
+def _probed(
+    module: nn.Module,
+    inputs: int,
+    classes: int,
+    route: Route,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device = CPU,
+    null_records: float | None = None,
+) -> Tensor:
+    """Return a sum of clipped gradients and all logits on random stars of different lengths.
+
+    With ``null_records`` the last star has no label, and its numbers are multiplied by it: the sum alone is
+    told.
+    """
+    x, edges = _random_ego_graphs(inputs)
+    labels = torch.arange(_STARS) % classes
+    if null_records is not None:
+        x[-1] *= null_records
+        labels[-1] = -1
+
+    def stars(index: Tensor) -> tuple[Tensor, Tensor]:
+        return x[index], edges[index]
+
+    with torch.random.fork_rng(devices=[]), synthetic_records():
+        gradients = EgoGraphClippedSum(
+            module, stars, labels, _LEAVES + 2, route=route, dtype=dtype, device=device
+        )
+        gradients.add(torch.arange(_STARS), 1.0)
+        if null_records is not None:
+            return gradients.sums
+        logits = ego_graph_logits(module, stars, _STARS, _LEAVES + 2, classes, route=route, device=device)
+    return torch.cat([gradients.sums, logits.flatten()])
+
+
+def _random_ego_graphs(inputs: int) -> tuple[Tensor, Tensor]:
+    import numpy as np
+
+    rng = np.random.default_rng(_SEED)
+    x = torch.zeros(_STARS, _LEAVES + 2, inputs, dtype=torch.float64)
+    edges = torch.full((_STARS, 2, _LEAVES), _LEAVES + 1)
+    for number in range(_STARS):
+        star = random_tree(rng, inputs, depth=1)
+        leaves = min(number, len(star.x) - 1, _LEAVES)  # the first star has none
+        x[number, : leaves + 1] = star.x[: leaves + 1]
+        edges[number, 0, :leaves], edges[number, 1, :leaves] = torch.arange(1, leaves + 1), 0
+    return x, edges

@@ -1,0 +1,70 @@
+"""What a module reads on bounded trees: the exact features of every node in them."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from graphveil.data import Features
+from graphveil.estimators.training.dpsgd import tensors_of
+from graphveil.release.steps.bounded_lists import NO_NODE
+from graphveil.release.steps.bounded_trees import BoundedTrees
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MultiHopInputs:
+    """The trees of those who teach, made when they are needed.
+
+    Shapes: a tree has its places, and one node more for the edges that nobody is at the end of: W rows of d
+    numbers, and W - 2 edges from a place to the one above it.
+
+    Args:
+        x: features (N, d).
+        nodes: who teaches.
+        trees: everybody's.
+    """
+
+    x: Features
+    nodes: Tensor
+    trees: BoundedTrees
+    _kept: list[Tensor] = field(default_factory=list, init=False)
+
+    @property
+    def width(self) -> int:
+        """W, the public number of nodes of a tree."""
+        return self.trees.places + 1
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that the trees are made of."""
+        return [*tensors_of(self.x), *self.trees.tensors]
+
+    def of(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return some teachers' trees: rows (B, W, d), float32 as features are, and edges (B, 2, W - 2).
+
+        The next call overwrites the rows.
+        """
+        nodes = self.trees.of_roots(self.nodes[index])
+        there = nodes != NO_NODE
+        places = nn.functional.pad(nodes, (0, 1), value=NO_NODE).flatten()  # the last is where nobody ever is
+        x = self._picked(places.clamp_min(0))
+        x.index_fill_(0, (places == NO_NODE).nonzero()[:, 0], 0)
+        x = x.view(len(nodes), self.width, -1)
+        nowhere, below = self.width - 1, there[:, 1:]
+        source = torch.where(below, torch.arange(1, nowhere), nowhere)
+        return x, torch.stack([source, torch.where(below, self.trees.parents, nowhere)], dim=1)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self.x.dtype if isinstance(self.x, Tensor) else torch.float32
+
+    def _picked(self, nodes: Tensor) -> Tensor:
+        """Return the features of some nodes, in memory that is used again: fresh memory costs more."""
+        shape = (len(nodes), self.x.shape[1])
+        if not self._kept or len(self._kept[0]) < shape[0]:
+            self._kept[:] = [torch.empty(shape, dtype=self._dtype)]
+        out = self._kept[0][: shape[0]]
+        if isinstance(self.x, Tensor):
+            return torch.index_select(self.x, 0, nodes, out=out)
+        self.x[nodes.numpy()].toarray(out=out.numpy())
+        return out

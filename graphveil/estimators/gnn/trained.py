@@ -1,0 +1,52 @@
+"""A fit of a private GNN, as a value: the encoder of features, and the user's module."""
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from torch import Tensor, nn
+
+from graphveil.data import Graph
+from graphveil.errors import NotImplementedGuaranteeError
+from graphveil.estimators.features.noisy_softmax import NoisySoftmax
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.method import State, TrainedModel
+from graphveil.estimators.session import Session
+from graphveil.estimators.sizes import PublicSizes
+
+MODULE = "module."
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedOneHopGNN(TrainedModel):
+    """Public weights: of the encoder, and of the module by the names that it has for them.
+
+    ``module`` is the module itself, None where a file was read whose code nobody named.
+    """
+
+    encoder: NoisySoftmax
+    weights: State
+    module: nn.Module | None = None
+
+    def plan_for(self, sizes: PublicSizes) -> NoReturn:
+        """Refuse: the push of another graph needs to know who teaches there.
+
+        Raises:
+            NotImplementedGuaranteeError: always.
+        """
+        raise NotImplementedGuaranteeError(
+            "gnn with unit 'node-record' asks by who has a public label, which another graph need not say, "
+            "and does not yet predict one; fit it on that graph (its own release and budget), or use gap"
+        )
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
+        """Refuse, as :meth:`plan_for` does."""
+        self.plan_for(PublicSizes.from_graph(graph))
+
+    def state(self) -> State:
+        """Return the weights."""
+        return {**self.encoder.state(), **{f"{MODULE}{name}": part for name, part in self.weights.items()}}
+
+
+def weights_of(state: State) -> dict[str, Tensor]:
+    """Return the module's part of a state."""
+    return {name.removeprefix(MODULE): part for name, part in state.items() if name.startswith(MODULE)}

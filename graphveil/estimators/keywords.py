@@ -1,0 +1,150 @@
+"""Constructor keywords that several estimators share, and what they come to for a unit and a mode."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from graphveil._util import checks
+from graphveil.errors import ConfigError
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.training.node_level import CheckpointSelection
+from graphveil.nn.layers import ACTIVATIONS
+from graphveil.training import PrivateSchedule, TrainingSchedule
+
+_PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: docs/decisions/008-node-level-gap.md
+_PAPER_EPOCHS, _PAPER_BATCH = 10, 256
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NetworkKeywords:
+    """How networks learn from records, without the edges: keywords of MLP and GAP.
+
+    Where labels and features are public, networks are trained by Adam, and the epoch of the best validation
+    accuracy is kept. Under a node unit they are trained by DP-Adam on the training nodes' records, without
+    batch norm or dropout, and the last weights are kept: validation records are secret, too.
+
+    Args:
+        hidden: width of the hidden layers.
+        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
+        batch_norm: whether hidden layers normalize over the batch; None for yes, but under node units no.
+        dropout: share of hidden entries dropped while training.
+        epochs: passes over the training nodes; None for 100, under node units 60, in paper mode there 10.
+        learning_rate: the step size of Adam; None for 0.01, under node units 0.03, in paper mode there 0.01.
+        weight_decay: the penalty on squared weights.
+        batch_size: nodes in a batch, expected ones under node units; None for all of them at once, in paper
+            mode under node units 256.
+        patience: stop after so many epochs without a better validation accuracy; None never stops.
+        clip: under node units: the norm that a record's gradient is clipped to.
+        selection: under node units: ``"last"`` keeps the last weights; ``"private"`` chooses among ten by
+            noisy counts of correct validation nodes, for which validation records pay.
+    """
+
+    hidden: int = 16
+    activation: str = "selu"
+    batch_norm: bool | None = None
+    dropout: float = 0.0
+    epochs: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float = 0.0
+    batch_size: int | None = None
+    patience: int | None = None
+    clip: float = 1.0
+    selection: Literal["last", "private"] = "last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How the networks of one configuration learn, resolved for its terms; see :class:`NetworkKeywords`."""
+
+    hidden: int
+    layers: dict[str, Any]  # keywords of networks: activation, batch norm, dropout
+    epochs: int
+    rate: float
+    weight_decay: float
+    batch_size: int | None
+    patience: int | None
+    clip: float
+    selection: CheckpointSelection
+
+    @classmethod
+    def from_keywords(
+        cls, given: NetworkKeywords, privacy_config: PrivacyConfig, device: str
+    ) -> "TrainingConfig":
+        """Check the keywords for these terms, and fill in what they leave open."""
+        checks.width(hidden=given.hidden)
+        checks.one_of(ACTIVATIONS, activation=given.activation)
+        checks.within(0, 0.99, dropout=given.dropout)
+        checks.one_of(("last", "private"), selection=given.selection)
+        if privacy_config.on_records:
+            _refuse_for_records(given, privacy_config)
+        elif given.selection != "last":
+            raise ConfigError(
+                f"selection={given.selection!r} is for node units; under unit {privacy_config.unit.name!r} "
+                "validation "
+                "labels are public, and the best epoch is chosen at no cost; drop it"
+            )
+        paper = privacy_config.on_records and privacy_config.paper
+        normed = not privacy_config.on_records if given.batch_norm is None else given.batch_norm
+        found = cls(
+            hidden=given.hidden,
+            layers={"activation": given.activation, "batch_norm": normed, "dropout": given.dropout},
+            epochs=_epochs(privacy_config) if given.epochs is None else given.epochs,
+            rate=_rate(privacy_config) if given.learning_rate is None else given.learning_rate,
+            weight_decay=given.weight_decay,
+            batch_size=_PAPER_BATCH if paper and given.batch_size is None else given.batch_size,
+            patience=given.patience,
+            clip=given.clip,
+            selection=CheckpointSelection("exact" if paper else given.selection),
+        )
+        if not privacy_config.on_records:  # whose batches may be of one record: nothing mixes them
+            found.nonprivate_schedule()
+        found.private()
+        return found
+
+    def nonprivate_schedule(self, epochs: int | None = None) -> TrainingSchedule:
+        """Return the schedule of a training in the clear, by default of all epochs."""
+        return TrainingSchedule(
+            epochs=self.epochs if epochs is None else epochs,
+            learning_rate=self.rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            patience=self.patience,
+        )
+
+    def private(self, epochs: int | None = None) -> PrivateSchedule:
+        """Return the schedule of a training on protected records, by default of all epochs."""
+        return PrivateSchedule(
+            epochs=self.epochs if epochs is None else epochs,
+            batch_size=self.batch_size,
+            clip=self.clip,
+            learning_rate=self.rate,
+            weight_decay=self.weight_decay,
+        )
+
+
+def _epochs(privacy_config: PrivacyConfig) -> int:
+    if not privacy_config.on_records:
+        return 100
+    return _PAPER_EPOCHS if privacy_config.paper else _PRIVATE_EPOCHS
+
+
+def _rate(privacy_config: PrivacyConfig) -> float:
+    return _PRIVATE_RATE if privacy_config.on_records and not privacy_config.paper else 0.01
+
+
+def _refuse_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
+    """Refuse what mixes records, or asks validation records without paying."""
+    if given.batch_norm:
+        raise ConfigError(
+            f"batch_norm mixes the records of a batch, and unit {privacy_config.unit.name!r} protects each "
+            "of them; "
+            "use LayerNorm or GroupNorm in networks of your own, and here leave batch_norm out"
+        )
+    if given.dropout:
+        raise ConfigError(f"dropout={given.dropout:g} is not available under node units; set it to 0")
+    if given.patience is not None:
+        raise ConfigError(
+            "patience asks validation records after every epoch, which node units protect; drop it, or "
+            "choose weights once with selection='private'"
+        )
+    if privacy_config.paper and (given.selection == "private" or privacy_config.private_metrics):
+        raise ConfigError("papers select and report in the clear; drop selection and private_metrics")

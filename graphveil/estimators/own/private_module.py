@@ -1,0 +1,221 @@
+"""PrivateModule: a torch module of the user's own on protected records, without the edges."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from graphveil._util.random import PublicStreams
+from graphveil.data import Features, Graph, rows, to_dense
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.membership import members, record_groups
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.own.code import Factory, build_module, check_factory, check_registered
+from graphveil.estimators.own.layer_checks import reject_unsupported_types
+from graphveil.estimators.own.module_checks import check_deterministic, reject_mixing, training_error_message
+from graphveil.estimators.session import Session
+from graphveil.estimators.sizes import PublicSizes
+from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
+from graphveil.estimators.training.node_level import plan_node_level
+from graphveil.estimators.training.record_plan import RecordPlan, release_accuracies
+from graphveil.privacy import NodeUnit
+from graphveil.release import ReleasePlan
+from graphveil.training import PrivateSchedule, clipped_sum
+from graphveil.training.devices import CPU, private_device
+from graphveil.training.null_records import synthetic_records
+from graphveil.training.per_sample import per_record_logits
+
+_STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLevelModule(Method):
+    """A module that learns from protected records by noisy steps, one question of a release.
+
+    Args:
+        module: builds it from two public sizes, or the name of what does.
+        schedule: of its steps.
+    """
+
+    reads_edges: ClassVar[bool] = False
+
+    module: Factory | str = field(repr=False)
+    schedule: PrivateSchedule
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
+        super().check(graph)
+        sizes = self.sizes_of(graph)
+        module = self.build_module(sizes, PublicStreams(0))
+        reject_unsupported_types(module)
+        reject_mixing(module, sizes.width, sizes.classes, edges=False)
+        try:
+            found = _fingerprint(module, sizes)
+        except Exception as error:
+            raise ConfigError(training_error_message(module, error)) from error
+        if (device := private_device(self.device)) != CPU:
+            check_deterministic(module, found, lambda: _fingerprint(module, sizes, device), device)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the training, and the counts that are paid for beside it."""
+        unit = self.privacy_config.unit
+        assert isinstance(unit, NodeUnit)
+        metrics, training = self.privacy_config.private_metrics, self.training(sizes)
+        record_plan = RecordPlan(unit=unit, trainings=(training,), shares=(1.0,), metrics=metrics)
+        return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
+
+    def training(self, sizes: PublicSizes) -> DPSGDTraining:
+        """Return the steps, before the size of their noise is chosen."""
+        module = self.build_module(sizes, PublicStreams(0))
+        count = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
+        return DPSGDTraining(schedule=self.schedule, parameters=count, records=sizes.records)
+
+    def build_module(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
+        """Return the module with new weights."""
+        return build_module(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Train by noisy steps, and release the accuracies that were planned."""
+        sizes = self.sizes_of(graph)
+        module = self.build_module(sizes, session.streams)
+        release = session.open(graph, record_groups(graph))
+        with session.stage("classifier"):
+            nodes = members(graph, "train")
+            x, labels = to_dense(rows(graph.x, nodes)), graph.y[nodes]
+            bound = (x, labels, _fingerprint(module, sizes))
+            training = self.training(sizes)
+            fit_dpsgd_from_sums(
+                _STAGE,
+                module,
+                lambda: clipped_sum(module, x, labels, session.private_device),
+                bound,
+                training,
+                release,
+                session,
+            )
+        trained = TrainedModule(module, sizes.classes)
+        proba, accuracy = trained.proba(graph.x), dict[str, float]()
+        if self.privacy_config.private_metrics:
+            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+        release.close()
+        return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedModule":
+        """Return the module with these weights."""
+        check_registered(self.module)
+        module = self.build_module(sizes, PublicStreams(0))
+        module.load_state_dict(state)
+        return TrainedModule(module, sizes.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModule(TrainedModel):
+    """Released weights: a prediction reads its node's own features, and nothing else that is protected."""
+
+    module: nn.Module
+    classes: int
+
+    def proba(self, x: Features) -> Tensor:
+        """Return probabilities (N, C), every record on its own."""
+        parts = torch.split(to_dense(x), _AT_ONCE)
+        found = [per_record_logits(self.module, part, self.classes) for part in parts]
+        return torch.cat(found).softmax(dim=1).to(torch.float32)
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict from features alone."""
+        return CachedPrediction(None, (), self.proba(graph.x))
+
+    def state(self) -> State:
+        """Return the weights."""
+        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+
+
+def _fingerprint(module: nn.Module, sizes: PublicSizes, device: torch.device = CPU) -> Tensor:
+    """Return what the module makes of fixed random records, which its noise is bound to."""
+    x = torch.randn(_PROBES, sizes.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with torch.random.fork_rng(devices=[]), synthetic_records():
+        gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes, device)
+        gradients.add(torch.arange(_PROBES), 1.0)
+        return torch.cat([gradients.sums, TrainedModule(module, sizes.classes).proba(x).flatten().double()])
+
+
+@dataclass(kw_only=True, eq=False)
+class PrivateModule(Estimator):
+    """Any torch module of rows, trained on protected records by DP-Adam: DP-SGD with exact noise.
+
+    ``module(inputs, classes)`` builds a module that maps features (B, inputs) to logits (B, classes), each
+    row on its own. Every training record's gradient is formed by ``vmap(grad)`` and clipped on its own.
+
+    Guarantee: units of records, as for :class:`~graphveil.estimators.mlp.MLP` under them: the steps are one
+    question, calibrated exactly; a prediction reads its node's own features and released weights alone. No
+    edge is read. Modules that mix records are refused before anything is booked (``docs/own_models.md``).
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Args:
+        module: builds the module; or the name that it was registered under.
+        epochs: expected passes over the training records.
+        batch_size: training records expected in a batch; None for all of them in every step.
+        clip: the norm that a record's gradient is clipped to.
+        learning_rate: the step size of Adam.
+
+    Raises:
+        ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
+        NotImplementedGuaranteeError: the unit does not protect records, and the module can be trained in the
+            clear.
+
+    >>> import torch
+    >>> from graphveil.data import RECIPES, synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> model = PrivateModule(module=torch.nn.Linear, unit="node-record", epsilon=4, seed=0, epochs=5)
+    >>> model = model.fit(graph)
+    >>> model.guarantee.valid, model.guarantee.epsilon <= 4
+    (True, True)
+    """
+
+    method: ClassVar[str] = "module"
+    reads_edges: ClassVar[bool] = False
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+
+    module: Factory | str = ""
+    epochs: int = 60
+    batch_size: int | None = None
+    clip: float = 1.0
+    learning_rate: float = 0.03
+
+    def _check_config(self) -> None:
+        super()._check_config()
+        if not isinstance(self.protected_unit, NodeUnit):
+            raise NotImplementedGuaranteeError(
+                f"unit {self.unit!r} leaves features and labels public, so a module on them can be trained "
+                "in the clear, by torch itself; use 'node-record' or 'node-bounded-degree' to protect records"
+            )
+        if self.mode == "paper":
+            raise ConfigError("module has no paper mode; use mode='strict'")
+        if not self.module:
+            raise ConfigError("pass module=, a class that is built as module(inputs, classes)")
+        check_factory(self.module)
+        self._build_method()
+
+    def _build_method(self) -> NodeLevelModule:
+        schedule = PrivateSchedule(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            clip=self.clip,
+            learning_rate=self.learning_rate,
+        )
+        privacy_config = self._build_privacy_config()
+        return NodeLevelModule(
+            name=self.method,
+            privacy_config=privacy_config,
+            device=self.device,
+            module=self.module,
+            schedule=schedule,
+        )

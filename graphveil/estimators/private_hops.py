@@ -1,0 +1,245 @@
+"""Noisy sums over in-neighbors of rows that everybody may know: what any model of your own can learn
+from."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.files import as_path, atomic_folder, writing_folder
+from graphveil._util.random import PublicStreams
+from graphveil._util.tensors import load_checked, save_checked
+from graphveil._util.threads import one_thread
+from graphveil.data import Graph, to_dense
+from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
+from graphveil.estimators.features.scaling import FeatureScaling
+from graphveil.estimators.guarantee_notes import SEEDED, data_notes, with_undirected_edge_deviation
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.requirements import as_graph, check_unit
+from graphveil.estimators.session import Session
+from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, parse_unit
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.propagation import safe_unit, shrink_unit
+from graphveil.release import NeighborSumData, Query, ReleasePlan, calibrate_plan
+from graphveil.release.plan import hops as equal_hops
+
+_ROWS, _GUARANTEE, _PAGE, _FORMAT = "rows.safetensors", "guarantee.json", "RELEASED.md", "graphveil-rows"
+_EDGE_UNITS = (UndirectedEdge, DirectedEdge)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedRows:
+    """Noisy rows that may be published, and the guarantee that goes with them.
+
+    Whatever is computed from the rows, and from what was public before, costs nothing more.
+
+    Args:
+        hops: the answers r_1 to r_K, each float32 (N, d).
+        noise: the standard deviation of the noise in each of them.
+        guarantee: that of the rows.
+        sent: the rows that the first hop was sent, of norm at most one, float64 (N, d).
+    """
+
+    hops: tuple[Tensor, ...]
+    noise: tuple[float, ...]
+    guarantee: Guarantee
+    sent: Tensor
+
+    @property
+    def rows(self) -> Tensor:
+        """The last hop."""
+        return self.hops[-1]
+
+    def formal_statement(self) -> str:
+        """Return the guarantee in words."""
+        return self.guarantee.formal_statement()
+
+    def __repr__(self) -> str:
+        """Show what it is in one line."""
+        count, dim = self.rows.shape
+        kept = self.guarantee
+        return f"ReleasedRows({len(self.hops)} of {count}x{dim}, {kept.unit}, epsilon={kept.epsilon:.4g})"
+
+    def save(self, folder: Path | str) -> Path:
+        """Write rows, guarantee and a page in words to a new folder, whole or not at all.
+
+        Raises:
+            ConfigError: the folder exists, or cannot be written.
+        """
+        path = as_path(folder, "folder")
+        if path.exists():
+            raise ConfigError(f"{path} exists, and released rows go to a new folder; choose another")
+        with writing_folder(path), atomic_folder(path) as work:
+            tensors = {f"hop{number}": hop for number, hop in enumerate(self.hops, 1)} | {"sent": self.sent}
+            save_checked(work / _ROWS, {name: part.contiguous() for name, part in tensors.items()})
+            record = {"format": _FORMAT, "noise": self.noise, "guarantee": guarantee_to_plain(self.guarantee)}
+            (work / _GUARANTEE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            (work / _PAGE).write_text(f"# Released rows\n\n{self.formal_statement()}\n", encoding="utf-8")
+        return path
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "ReleasedRows":
+        """Return what :meth:`save` wrote; its guarantee is accounted for again, never believed.
+
+        Raises:
+            ArtifactError: the folder holds no such rows, or they are damaged.
+        """
+        path = as_path(folder, "folder")
+        try:
+            record = json.loads((path / _GUARANTEE).read_text(encoding="utf-8"))
+            if record["format"] != _FORMAT:
+                raise ValueError
+            noise = tuple(float(value) for value in record["noise"])
+            guarantee = guarantee_from_plain(record["guarantee"])
+            tensors = load_checked(path / _ROWS)[0]
+            hops = tuple(tensors[f"hop{number}"] for number in range(1, len(noise) + 1))
+            return cls(hops, noise, guarantee, tensors["sent"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise ArtifactError(
+                f"{path} holds no released rows, or they are damaged; take the folder that save() wrote"
+            ) from error
+
+
+@one_thread()
+def private_hops(
+    graph: Graph,
+    x: Tensor | npt.NDArray[Any] | None = None,
+    *,
+    unit: str,
+    epsilon: float,
+    delta: float | str = "auto",
+    hops: int = 1,
+    normalize: bool = True,
+    max_units: int | None = None,
+    unsafe_noise_seed: int | None = None,
+) -> ReleasedRows:
+    """Return noisy sums of rows over in-neighbors, as one release: a model of your own goes on from them.
+
+        r_k = A^T x_{k-1} + N(0, s^2),    x_k = max(0, 1 - d s^2 / |r_k|^2) r_k / |r_k|,
+
+    with x_0 the rows of ``x`` at norm one, or as they are at norm at most one (``normalize=False``).
+
+    Guarantee: edge units. Each hop moves by D = 1 if one stored edge is toggled, and by D = sqrt(2) for an
+    undirected one; K hops at noise s = sqrt(K) D / mu are one Gaussian of mu = mu*(epsilon, delta), recorded
+    in the ledger of the graph's edges before they are read. ``x`` must be known without the edges:
+    features, labels of the training part, what a network that never saw an edge makes of them, or rows that
+    were released before. Under edge units anything may then be trained on rows, features and labels, in any
+    way and as often as you like (``docs/guarantees.md``, section 5).
+
+    Shapes: ``x`` (N, d) to ``hops`` times (N, d).
+
+    Args:
+        graph: whose edges are asked.
+        x: rows that everybody may know; None for the graph's features, with columns of large values scaled.
+        unit: ``"undirected-edge"`` or ``"directed-edge"``.
+        epsilon, delta: the budget of all hops together.
+        hops: K.
+        normalize: whether every row is scaled to norm one.
+        max_units: public bound on the number of edges protected, for ``delta="auto"``.
+        unsafe_noise_seed: makes the noise reproducible, for tests, and voids the guarantee.
+
+    Raises:
+        UnitError: the unit protects no edges, or not those of the graph.
+        GraphError: the rows do not fit the graph, are longer than one, or not finite.
+        BudgetError: the ledger of the edges refuses.
+
+    >>> from graphveil.data import synthetic
+    >>> aggregates = private_hops(synthetic("tiny"), unit="undirected-edge", epsilon=1.0, delta=1e-6)
+    >>> aggregates.rows.shape == aggregates.sent.shape
+    True
+    >>> aggregates.guarantee.releases, aggregates.guarantee.epsilon <= 1.0
+    (1, True)
+    """
+    graph = as_graph(graph, directed=unit == DirectedEdge.name)
+    epsilon, delta, hops, max_units = map(checks.plain, (epsilon, delta, hops, max_units))
+    privacy_config = _build_privacy_config(unit, epsilon, delta, max_units, unsafe_noise_seed)
+    checks.depth(hops=hops)
+    check_unit(privacy_config, graph, reads_edges=True)
+    sent = _rows(graph, x, normalize=normalize)
+    plan = plan_hops(privacy_config, graph.num_nodes, hops, sent.shape[1])
+    guarantee = _guarantee(privacy_config, plan, graph)
+    session = Session(
+        streams=PublicStreams(0), plan=plan, guarantee=guarantee, label="hops", noise_seed=unsafe_noise_seed
+    )
+    release, aggregates, rows = session.open(graph), list[Tensor](), sent
+    for std in plan.noise_std:
+        aggregates.append(release.answer(NeighborSumData(rows)))
+        rows = shrink_unit(aggregates[-1], std)
+    release.close()
+    return ReleasedRows(tuple(aggregates), tuple(plan.noise_std), guarantee, sent)
+
+
+def _build_privacy_config(
+    unit: str, epsilon: float, delta: float | str, max_units: int | None, unsafe_noise_seed: int | None
+) -> PrivacyConfig:
+    """Return the terms of a release, refusing a unit that rows have no bound under."""
+    found = parse_unit(unit)
+    if not isinstance(found, _EDGE_UNITS):
+        raise UnitError(
+            f"private_hops sums rows that are public along edges that are not, and unit {found.name!r} "
+            "protects something else: use 'undirected-edge' or 'directed-edge'; records are protected by "
+            "'classcode' and 'gap' with unit='node-record'"
+        )
+    checks.positive(epsilon=epsilon)
+    if max_units is not None:
+        checks.integer_at_least(1, max_units=max_units)
+    return PrivacyConfig(
+        unit=found,
+        epsilon=float(epsilon),
+        delta=delta,
+        max_units=max_units,
+        unsafe_noise_seed=unsafe_noise_seed,
+    )
+
+
+def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) -> Tensor:
+    """Return what the first hop is sent."""
+    given = (
+        to_dense(FeatureScaling.from_public_features(graph.x).apply(graph.x))
+        if x is None
+        else torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
+    )
+    if given.ndim != 2 or len(given) != graph.num_nodes or not given.shape[1]:
+        raise GraphError(
+            f"x has shape {tuple(given.shape)}, and one row is needed for each of {graph.num_nodes} nodes"
+        )
+    rows = given.detach().to(torch.float64)
+    if not bool(rows.isfinite().all()):
+        raise GraphError("x holds numbers that are not finite; give every node a finite row")
+    if normalize:
+        return safe_unit(rows)
+    if bool((rows.norm(dim=1) > 1).any()):
+        raise GraphError("x has rows longer than one, which would be summed as zeros; use normalize=True")
+    return rows
+
+
+def plan_hops(privacy_config: PrivacyConfig, nodes: int, hops: int, dim: int) -> ReleasePlan:
+    """Return what :func:`private_hops` asks of a graph of so many nodes, for rows of this width."""
+
+    def queries(mu: float) -> tuple[Query, ...]:
+        return equal_hops(mu, hops, dim, privacy_config.unit)
+
+    return calibrate_plan(
+        privacy_config.unit, privacy_config.budget, privacy_config.delta_for(nodes), queries, num_nodes=nodes
+    )
+
+
+def _guarantee(privacy_config: PrivacyConfig, plan: ReleasePlan, graph: Graph) -> Guarantee:
+    seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
+    guarantee = Guarantee.from_event(
+        privacy_config.unit,
+        plan.event,
+        delta=plan.delta,
+        releases=1,
+        slack=plan.slack,
+        deviations=(*seeded, *graph.deviations),
+        notes=data_notes(privacy_config, graph),
+        linear_group_scaling=plan.linear_group_scaling,
+    )
+    return with_undirected_edge_deviation(guarantee, graph)

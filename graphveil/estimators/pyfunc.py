@@ -1,0 +1,84 @@
+"""A release folder as a model of MLflow: what ``mlflow.pyfunc.load_model(release)`` calls.
+
+MLflow reads ``MLmodel`` in the folder, and imports this module; nothing here imports MLflow.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphveil.artifacts.predictions import NODE, predictions_table
+from graphveil.artifacts.snapshot import no_predictions_note
+from graphveil.errors import ConfigError
+from graphveil.estimators.saved import load_model
+
+if TYPE_CHECKING:
+    from graphveil.estimators.base import Estimator
+
+_IDS = ("id", NODE)  # what a question calls them, here and to `graphveil serve`
+
+
+class ReleasedModel:
+    """The stored predictions of a release: the same question has the same answer, and costs nothing.
+
+    A question about ids that are not in the release would need a fresh one, and is refused. Under units of
+    records a release has no predictions, and there is no answer at all.
+
+    Args:
+        model: read from the folder.
+    """
+
+    def __init__(self, model: "Estimator") -> None:
+        """Take a loaded model."""
+        self.model = model
+
+    def predict(self, model_input: Any = None, params: dict[str, Any] | None = None) -> Any:
+        """Return a data frame: node, prediction, one probability a class.
+
+        Args:
+            model_input: the ids to answer for, in a column or key ``id`` or ``node``, or a list; None: all.
+            params: none are known.
+
+        Raises:
+            ConfigError: an id is not in the release, or the input names none.
+            ArtifactError: the unit withholds predictions from the release.
+        """
+        if params:
+            raise ConfigError(f"a release takes no parameters, and was given {', '.join(sorted(params))}")
+        model = self.model
+        if model.proba_ is None:
+            raise no_predictions_note(model.guarantee)
+        table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
+        if model_input is not None:
+            table = table.take(_row_positions(table.column(NODE).to_pylist(), _ids(model_input)))
+        return table.to_pandas()
+
+
+def _ids(model_input: Any) -> list[Any]:
+    """Return the ids in a data frame, a mapping, an array or a list."""
+    columns = getattr(model_input, "columns", model_input if isinstance(model_input, dict) else None)
+    if columns is not None:
+        named = [name for name in _IDS if name in columns]
+        if not named:
+            raise ConfigError(
+                f"the ids to answer for are in a column {_IDS[0]!r} or {_IDS[1]!r}, which the input lacks"
+            )
+        model_input = model_input[named[0]]
+    return list(np.asarray(model_input).reshape(-1).tolist())
+
+
+def _row_positions(nodes: list[Any], requested: list[Any]) -> list[int]:
+    """Return the rows of ids; a number and its digits are the same one."""
+    places = {str(node): place for place, node in enumerate(nodes)}
+    if any(str(one) not in places for one in requested):
+        raise ConfigError(
+            "an id is not in this release; a node that it does not hold needs a release of its own "
+            "(graphveil predict RUN --nodes FILE --edges FILE)"
+        )
+    return [places[str(one)] for one in requested]
+
+
+def _load_pyfunc(path: str) -> ReleasedModel:
+    """Return the model in a folder, as MLflow asks for it."""
+    return ReleasedModel(load_model(Path(path)))

@@ -1,0 +1,308 @@
+"""What a unit demands of a configuration and of a graph: refused here, before anything is spent."""
+
+from typing import Any, Protocol
+
+import torch
+
+from graphveil.data import Graph
+from graphveil.data.features import columns_beyond
+from graphveil.data.graph import check_kind
+from graphveil.data.tables.split_parts import SINGLE_TRAIN_NODE_MESSAGE, empty_part_message
+from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
+from graphveil.estimators.membership import check_members
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.privacy import (
+    DirectedEdge,
+    EdgeSubset,
+    LocalAttributes,
+    NodeBoundedDegree,
+    NodeRecord,
+    NodeUnit,
+    NoUnit,
+    UndirectedEdge,
+    Unit,
+)
+from graphveil.privacy.calibration import auto_delta
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
+from graphveil.privacy.gaussian import epsilon_of, mu_of
+
+MAX_MAGNITUDE = 2.0**63  # of public features: whole numbers of 64 bits are at most that
+_SHOWN = 5  # columns that a refusal names
+
+
+class EstimatorConfig(Protocol):
+    """What is asked of a configuration here; every estimator has it."""
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it learns from randomized records."""
+
+    @property
+    def node_units(self) -> tuple[str, ...]:
+        """Units of records that it protects."""
+
+    @property
+    def needs_out_degree_bound(self) -> bool:
+        """Whether unit ``node-record`` needs one."""
+
+    @property
+    def reads_edges(self) -> bool:
+        """Whether it reads edges at all."""
+
+    @property
+    def distinguishes_private_edges(self) -> bool:
+        """Whether it tells private edges from public ones."""
+
+    out_degree_bound: int | None
+    max_degree: int | None
+    private_metrics: bool
+
+
+def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
+    """Refuse a unit that the method cannot protect, and a parameter that the unit has no use for.
+
+    A parameter without effect would be believed to protect something.
+
+    Raises:
+        NotImplementedGuaranteeError: the method does not protect this unit.
+        UnitError: a parameter belongs to another unit, or one that the unit needs is missing.
+        ConfigError: private metrics are asked for where accuracies need none.
+    """
+    check_local(model, unit)
+    if isinstance(unit, NodeUnit) and unit.name not in model.node_units:
+        raise NotImplementedGuaranteeError(
+            f"{model.method} does not yet protect {unit.name!r}: it would train on records in the clear; "
+            "use an edge unit, or another method"
+        )
+    if model.out_degree_bound is not None and not isinstance(unit, NodeRecord):
+        raise UnitError(
+            f"out_degree_bound={model.out_degree_bound} divides one record among the edges that it declares, "
+            "and "
+            f"unit {unit.name!r} protects no such record; drop it (--out-degree-bound), or use unit "
+            "'node-record'"
+        )
+    if model.max_degree is not None and not isinstance(unit, NodeBoundedDegree):
+        raise UnitError(
+            f"max_degree={model.max_degree} is an assumption that unit {unit.name!r} does "
+            "not rest on; drop it (--max-degree), or use unit 'node-bounded-degree'"
+        )
+    if model.private_metrics and not isinstance(unit, NodeUnit):
+        why = "test labels" if isinstance(unit, LocalAttributes) else "labels"
+        raise ConfigError(
+            f"private_metrics makes noisy counts of correct predictions, and unit {unit.name!r} does not "
+            f"protect {why}, so exact accuracies cost nothing; drop it (--private-metrics)"
+        )
+    if model.needs_out_degree_bound and isinstance(unit, NodeRecord) and model.out_degree_bound is None:
+        raise UnitError(
+            f"{model.method} with unit 'node-record' needs a degree budget D, which a node of more than D "
+            "edges shares among them: pass out_degree_bound= (--out-degree-bound). Any D keeps the "
+            "guarantee; "
+            "about half of the expected degree serves accuracy"
+        )
+
+
+def check_local(model: EstimatorConfig, unit: Unit) -> None:
+    """Refuse randomized records for a method that reads raw ones, and other units for one that does not.
+
+    Raises:
+        UnitError: the two do not fit.
+        NotImplementedGuaranteeError: the unit is for released graphs.
+    """
+    if (
+        isinstance(unit, EdgeSubset)
+        and not model.local
+        and model.reads_edges
+        and not model.distinguishes_private_edges
+    ):
+        raise NotImplementedGuaranteeError(
+            f"{model.method} does not tell private edges from public ones, so unit {unit.name!r} is not "
+            "available for it: train 'gcn', 'sage' or 'gat' on a released graph (perturb=, --perturb), or "
+            "use 'undirected-edge'"
+        )
+    if isinstance(unit, LocalAttributes) and not model.local:
+        raise UnitError(
+            f"{model.method} reads everybody's features and labels in one place, and under {unit.name!r} "
+            "they are randomized before anybody sees them: use 'lpgnn' or 'simgat', which learn from such "
+            "records, 'label-posterior', which learns from labels alone, or another unit"
+        )
+    if model.local and not isinstance(unit, LocalAttributes | NoUnit):
+        raise UnitError(
+            f"{model.method} learns from records that each node randomizes, over public edges, so it "
+            f"protects 'local-attributes' and not {unit.name!r}: pass unit='local-attributes' with eps_x and "
+            "eps_y, or use 'classcode' or 'gap'"
+        )
+
+
+def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
+    """Refuse a graph that the unit or the training cannot use, before anything is spent.
+
+    Under a node unit labels are secret, so membership in the split is all that may be asked about them.
+    """
+    check_unit(privacy_config, graph, reads_edges=reads_edges)
+    if privacy_config.on_records:
+        check_members(graph, "train", *(("val", "test") if privacy_config.private_metrics else ()))
+        return
+    if torch.unique(graph.y[graph.labeled]).numel() < 2:
+        raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
+    for split in ("train", "val"):
+        if not bool(graph.mask(split).any()):
+            raise GraphError(empty_part_message(split))
+    if int(graph.mask("train").sum()) == 1:  # batch norm has nothing to divide by
+        raise GraphError(SINGLE_TRAIN_NODE_MESSAGE)
+
+
+def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
+    """Refuse a graph whose edges are not what the unit protects; one that is not read is never refused."""
+    if not reads_edges:
+        return
+    unit = privacy_config.unit
+    if isinstance(unit, DirectedEdge) and not graph.directed and not privacy_config.paper:
+        _refuse_directed(privacy_config, graph)
+    if isinstance(unit, UndirectedEdge) and graph.directed:
+        raise UnitError(
+            "the graph is directed and unit 'undirected-edge' protects friendships: use "
+            "unit='directed-edge', or load the graph with directed=False (without --directed)"
+        )
+    check_max_degree(graph, unit)
+    if graph.adjacency.weights is not None and isinstance(unit, NoUnit | NodeUnit | LocalAttributes):
+        raise NotImplementedGuaranteeError(
+            f"weights of edges are not yet read under unit {unit.name!r}; drop them "
+            "(adjacency.without_weights(), or no --weight)"
+        )
+
+
+def check_features(graph: Graph, features: int) -> None:
+    """Refuse a graph whose rows the fitted networks cannot read."""
+    if graph.num_features != features:
+        raise GraphError(
+            f"the graph has {counted(graph.num_features, 'feature')} and the model was trained on {features};"
+            " give it the same columns"
+        )
+
+
+def check_magnitudes(graph: Graph) -> None:
+    """Refuse features whose squares are beyond a float32: networks learn nothing of them, or no numbers.
+
+    Raises:
+        GraphError: some are; it names the columns.
+    """
+    beyond = columns_beyond(graph.x, MAX_MAGNITUDE)
+    if beyond:
+        raise GraphError(
+            "features hold numbers beyond 2^63, whose squares, which training forms, do not fit float32: "
+            f"column {_columns(graph, beyond)}; scale them, such as by their largest, or drop them (--drop)"
+        )
+
+
+def column_names(graph: Graph) -> tuple[str, ...]:
+    """Return the name of the table column behind each feature; empty where the graph has none."""
+    rules = () if graph.encoding is None else graph.encoding.rules
+    names = tuple(rule.name for rule in rules for _ in range(rule.columns))
+    return names if len(names) == graph.num_features else ()
+
+
+def _columns(graph: Graph, features: list[int]) -> str:
+    """Return features as their columns are called in the table, or by their place where there is none."""
+    names = column_names(graph)
+    named = bool(names)
+    found = list(dict.fromkeys(repr(names[at]) if named else str(at) for at in features))
+    more = [f"and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
+    return ", ".join(found[:_SHOWN] + more) + ("" if named else ", counted from 0")
+
+
+def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
+    """Refuse a claim about stored edges where every friendship is stored as two of them."""
+    if privacy_config.epsilon is None:
+        return
+    delta = privacy_config.delta_for(graph.num_nodes) or auto_delta(
+        privacy_config.unit, graph.num_nodes
+    )  # to compare at
+    actual = epsilon_of(2**0.5 * mu_of(privacy_config.epsilon, delta), delta)
+    raise UnitError(
+        f"unit 'directed-edge' at epsilon {format_upper_bound(privacy_config.epsilon)} protects one stored "
+        "edge, and this "
+        "graph is undirected: every friendship is stored as two edges, which are protected together at "
+        f"epsilon {format_upper_bound(actual)} (delta {format_delta(delta)}) only. Use "
+        "unit='undirected-edge' (--unit "
+        "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
+        "listed"
+    )
+
+
+def check_on_cpu(name: str, device: str) -> None:
+    """Refuse a GPU for a method that has no use for one."""
+    if device == "cuda":
+        raise ConfigError(
+            f"{name} runs on the CPU: its work over edges is done there in every step, and has no form for a "
+            "GPU; pass device='cpu' or 'auto'"
+        )
+
+
+def as_graph(graph: Any, *, directed: bool) -> Graph:
+    """Return a graph, or what stands for one: a ``Data`` of torch_geometric, with its edges as the unit says.
+
+    Raises:
+        GraphError: it is neither.
+    """
+    if isinstance(graph, Graph):
+        return graph
+    kinds = [kind.__module__ for kind in type(graph).__mro__]  # a Batch is made on the fly, of several
+    listed = isinstance(graph, list | tuple) and graph and hasattr(graph[0], "edge_index")
+    if listed or any(kind.startswith("torch_geometric.data") for kind in kinds):
+        return Graph.from_pyg(graph, directed=directed)
+    check_kind(graph)  # which refuses it
+    raise AssertionError
+
+
+def check_encoding(graph: object, unit: Unit, *, protects_records: bool) -> None:
+    """Refuse features or nodes that were read from what is protected, before anything is spent.
+
+    Raises:
+        UnitError: the values of a category or the median of a column were read from all records, of which
+            the unit protects each, or nodes were added because an edge names them, and edges are protected.
+    """
+    encoding = graph.encoding if isinstance(graph, Graph) else None
+    if encoding is None:
+        return
+    if protects_records and encoding.fitted:
+        raise UnitError(
+            f"the features of {', '.join(map(repr, encoding.fitted[:3]))} were made from what all records "
+            f"hold (the categories that occur, or a median), and unit {unit.name!r} protects each record: "
+            "name the categories (categories='plan=free|pro'), or hash them ('country=hash:32'), and use "
+            "missing='indicator'"
+        )
+    if encoding.nodes_from_edges and not isinstance(unit, NoUnit | LocalAttributes):
+        raise UnitError(
+            f"nodes were added because an edge names them (unknown_ids='add'), and unit {unit.name!r} "
+            "protects edges, so one of them would publish a node: read the graph with node_ids=, a public "
+            "list, or with unknown_ids='drop'"
+        )
+
+
+def check_max_degree(graph: Graph, unit: Unit) -> None:
+    """Refuse a graph in which some node has more edges than the data owner asserted.
+
+    The refusal names no number and no node. That there is one is itself something about the graph, which is
+    why the guarantee is conditional on the assumption.
+
+    >>> path = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
+    >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
+    """
+    if isinstance(unit, NodeBoundedDegree) and bool((_degrees(graph) > unit.max_degree).any()):
+        raise UnitError(
+            f"the graph violates the assumption that no node has a degree above {unit.max_degree}, so there "
+            "is no guarantee to give: correct max_degree (--max-degree) from what is known "
+            "about the data, or use unit 'node-record', which needs no such assumption"
+        )
+
+
+def _degrees(graph: Graph) -> torch.Tensor:
+    """Return each node's number of edges; directed ones count at both of their ends."""
+    degrees = graph.adjacency.indptr.diff()
+    if not graph.directed:
+        return degrees
+    return degrees + torch.bincount(graph.adjacency.indices, minlength=graph.num_nodes)

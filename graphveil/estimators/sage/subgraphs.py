@@ -1,0 +1,275 @@
+"""Clipped gradients over the subgraphs of roots and their in-neighbors: what SAGE-NDP sums.
+
+A root's loss reads its own record and those of its neighbors. :class:`RootClippedSum` clips the gradient of
+each root's loss, as the theory has it. :class:`RowClippedSum` clips what each node's row contributes to the
+gradient of the whole batch, as the reference does.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.data import Adjacency, Features
+from graphveil.data import rows as rows_of
+from graphveil.nn.sage import AffineMaps
+from graphveil.training import Activation, ClippedSum
+from graphveil.training.clipped_sums import clip_factors, targets_of
+
+_ROOTS = 32  # at a time: their rows stay in the cache
+_TINY = 1e-12  # a shorter row is divided by this instead of its norm
+
+Rows = list[Tensor]
+RowPairs = list[tuple[Tensor, Tensor]]
+Pairs = Sequence[tuple[Features, Tensor]]  # a map's rows, and the gradient by its output
+
+
+def neighbor_table(adjacency: Adjacency, roots: Tensor, max_sampled_degree: int) -> Tensor:
+    """Return each root followed by its in-neighbors, int64 (B, 1 + most), padded with -1.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> neighbor_table(path, torch.tensor([1, 2]), 2).tolist()
+    [[1, 0, 2], [2, 1, -1]]
+    """
+    begin, end = adjacency.indptr[roots], adjacency.indptr[roots + 1]
+    place = begin[:, None] + torch.arange(max_sampled_degree)
+    inside = place < end[:, None]
+    last = max(0, len(adjacency.indices) - 1)
+    sources = adjacency.indices[place.clamp_max(last)].to(torch.int64) if len(adjacency.indices) else place
+    return torch.cat([roots[:, None], torch.where(inside, sources, -1)], dim=1)
+
+
+class SubgraphClippedSum(ClippedSum):
+    """A sum of clipped gradients of roots' losses by all weights.
+
+    The logits of root v are those of
+
+        after(act(unit(W_own h_v + W_in sum_{u -> v} h_u + b))),    h_u = unit(before(x_u)),
+
+    every map but the last followed by the activation. Shapes: x (N, d), table (n, 1 + D) with the roots in
+    front, labels (n).
+    """
+
+    def __init__(self, maps: AffineMaps, activation: str, x: Features, table: Tensor, labels: Tensor) -> None:
+        """Copy the weights, and find their places."""
+        self._depth = len(maps.before)
+        linears = [*maps.before, maps.own, maps.incoming, *maps.after]
+        sources = [part.detach() for one in linears for part in (one.weight, one.bias)]
+        super().__init__(sources, labels, len(table))
+        wide = x.to(torch.float64) if isinstance(x, Tensor) else x.astype(np.float64)
+        self._x = cast(Features, wide)
+        self._table, self._activation = table, Activation(activation)
+        weights, sums = self._views(self.weights), self._views(self.sums)
+        self._maps = list(zip(weights[::2], weights[1::2], strict=True))
+        self._map_sums = list(zip(sums[::2], sums[1::2], strict=True))
+
+    @abstractmethod
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Add these roots' clipped gradients at the current weights to ``sums``."""
+
+    def _encode(self, x: Features) -> Rows:
+        """Return what the layers before the sum make of some rows, each (n, width)."""
+        found: Rows = []
+        for weight, bias in self._maps[: self._depth]:
+            product = found[-1] @ weight if found else _times(x, weight)
+            found.append(self._activation.forward(product + bias)[0])
+        return found
+
+    def _read(self, own: Tensor, total: Tensor, labels: Tensor) -> tuple[RowPairs, Tensor]:
+        """Return (rows, gradient) of each map from the sum on, and the gradient by the mixed rows."""
+        (own_map, incoming_map), after = (
+            self._maps[self._depth : self._depth + 2],
+            self._maps[self._depth + 2 :],
+        )
+        mixed = own @ own_map[0] + own_map[1] + total @ incoming_map[0] + incoming_map[1]
+        unit, norm = _unit(mixed)
+        inputs = [self._activation.forward(unit)[0]]
+        for weight, bias in after[:-1]:
+            inputs.append(self._activation.forward(inputs[-1] @ weight + bias)[0])
+        logits = inputs[-1] @ after[-1][0] + after[-1][1]
+        targets = targets_of(labels, logits.shape[1]).t()
+        delta = logits.softmax(dim=1) * targets.sum(dim=1, keepdim=True) - targets
+        pairs: RowPairs = []
+        for rows, (weight, _) in zip(inputs[::-1], after[::-1], strict=True):
+            pairs.append((rows, delta))
+            delta = self._activation_backward(rows, delta @ weight.t())
+        delta = _normalization_backward(unit, norm, delta)
+        return [(own, delta), (total, delta), *pairs[::-1]], delta
+
+    def _activation_backward(self, out: Tensor, gradient: Tensor) -> Tensor:
+        """Return the gradient by an activation's input."""
+        return self._activation.backward(out, gradient.contiguous(), [], inputs=True)
+
+
+class RootClippedSum(SubgraphClippedSum):
+    """The sum over roots v of g_v min(1, C / |g_v|), g_v the gradient of the loss of v.
+
+    Layers behind the sum see one row a root, and there g_v is an outer product; before the sum a root has D +
+    1 rows, and its gradient is formed.
+    """
+
+    @torch.inference_mode()
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Encode all nodes once, then add the roots in parts."""
+        if len(index):
+            encoded = self._encode(self._x)
+            for part in torch.split(index, _ROOTS):
+                self._add_roots(part, encoded, clip)
+
+    def _add_roots(self, part: Tensor, encoded: Rows, clip: float) -> None:
+        table = self._table[part]
+        inside, nodes = table >= 0, table.clamp_min(0)
+        rows = [values[nodes] for values in encoded]
+        unit, norm = _unit(rows[-1])
+        unit = unit * inside[..., None]
+        own, total = unit[:, 0], unit[:, 1:].sum(dim=1)
+        pairs, delta = self._read(own, total, self._labels[part])
+        own_weight, incoming_weight = (self._maps[self._depth + k][0] for k in range(2))
+        back = (delta @ incoming_weight.t())[:, None].repeat(1, table.shape[1], 1)
+        back[:, 0] = delta @ own_weight.t()
+        formed = self._form(nodes, rows, _normalization_backward(unit, norm, back) * inside[..., None])
+        squares = torch.stack(
+            [(rows.square().sum(dim=1) + 1) * delta.square().sum(dim=1) for rows, delta in pairs]
+            + [weight.flatten(1).square().sum(dim=1) + bias.square().sum(dim=1) for weight, bias in formed]
+        ).sum(dim=0)
+        factors, bad = clip_factors(squares, clip)
+        if bad is not None:  # what is not finite contributes nothing
+            self._add_roots(part[~bad], encoded, clip)
+            return
+        for (weight_sum, bias_sum), (weights, biases) in zip(self._map_sums, formed, strict=False):
+            weight_sum.add_(torch.tensordot(factors, weights, dims=1))
+            bias_sum.add_(factors @ biases)
+        for (weight_sum, bias_sum), (rows_in, out) in zip(self._map_sums[self._depth :], pairs, strict=True):
+            scaled = out * factors[:, None]
+            weight_sum.addmm_(rows_in.t(), scaled)
+            bias_sum.add_(scaled.sum(dim=0))
+
+    def _form(self, nodes: Tensor, rows: Rows, gradient: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return the roots' gradients by each map before the sum: (B, inputs, outputs) and (B, outputs)."""
+        formed: list[tuple[Tensor, Tensor]] = []
+        for depth in range(self._depth - 1, -1, -1):
+            delta = self._activation_backward(rows[depth], gradient)
+            if depth:
+                weights = torch.bmm(rows[depth - 1].transpose(1, 2), delta)
+                gradient = delta @ self._maps[depth][0].t()
+            else:
+                weights = self._of_features(nodes, delta)
+            formed.append((weights, delta.sum(dim=1)))
+        return formed[::-1]
+
+    def _of_features(self, nodes: Tensor, delta: Tensor) -> Tensor:
+        """Return sum_u x_u outer delta_u for every root, (B, d, width)."""
+        if isinstance(self._x, Tensor):
+            return torch.bmm(self._x[nodes].transpose(1, 2), delta)
+        roots, each, width = delta.shape
+        picked: Any = self._x[nodes.reshape(-1).numpy()]
+        features = picked.shape[1]
+        shift = np.repeat(np.arange(roots) * features, picked.indptr[::each][1:] - picked.indptr[::each][:-1])
+        blocks = sparse.csr_array(
+            (picked.data, picked.indices + shift, picked.indptr), shape=(roots * each, roots * features)
+        )
+        product = np.asarray(blocks.T @ delta.reshape(-1, width).numpy())
+        return torch.from_numpy(product).view(roots, features, width)
+
+
+class RowClippedSum(SubgraphClippedSum):
+    """The sum over nodes u of r_u min(1, C / |r_u|), r_u what the row of u adds to the batch's gradient.
+
+    Through every map, and whatever loss it is that comes back to it: a root's row passes all maps, and a row
+    that is sent passes those before the sum. The loss is N times the mean over the batch of B roots. So a row
+    of the N in the graph is scaled as if all of them were in the batch, as per-sample gradients are when a
+    whole graph is passed to hooks that take rows for samples.
+
+    Shapes: r_u is a sum of outer products, one a map, and |r_u|^2 of products of norms.
+    """
+
+    @torch.inference_mode()
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Pass the rows of roots and senders, each once."""
+        if len(index):
+            table = self._table[index]
+            inside = table >= 0
+            nodes, place = map(torch.from_numpy, np.unique(table[inside].numpy(), return_inverse=True))
+            first = torch.zeros_like(inside)
+            first[:, 0] = True
+            target = torch.arange(len(index))[:, None].expand_as(table)[inside]
+            is_root = first[inside]
+            self._add_rows(index, nodes, place[is_root], place[~is_root], target[~is_root], clip)
+
+    def _add_rows(
+        self, index: Tensor, nodes: Tensor, roots: Tensor, sent: Tensor, target: Tensor, clip: float
+    ) -> None:
+        """Add rows of ``nodes``; roots and senders by place in them, targets by place in the roots."""
+        x = rows_of(self._x, nodes)
+        rows = self._encode(x)
+        unit, norm = _unit(rows[-1])
+        own, total = unit[roots], torch.zeros(len(index), unit.shape[1], dtype=unit.dtype)
+        total.index_add_(0, target, unit[sent])
+        pairs, delta = self._read(own, total, self._labels[index])
+        scale = self._x.shape[0] / len(index)
+        own_weight, incoming_weight = (self._maps[self._depth + k][0] for k in range(2))
+        back = torch.zeros_like(unit).index_add_(0, roots, delta @ own_weight.t())
+        back.index_add_(0, sent, (delta @ incoming_weight.t())[target])
+        before = self._before(x, rows, _normalization_backward(unit, norm, back))
+        squares = _squares(before).index_add_(0, roots, _squares(pairs)).mul_(scale**2)
+        factors, bad = clip_factors(squares, clip)
+        good = torch.ones(len(nodes), dtype=torch.bool) if bad is None else ~bad
+        factors = factors * scale
+        self._add_products(self._map_sums[: self._depth], before, factors, good)
+        self._add_products(self._map_sums[self._depth :], pairs, factors[roots], good[roots])
+
+    def _before(self, x: Features, rows: Rows, gradient: Tensor) -> Pairs:
+        """Return (rows, gradient) of each map before the sum."""
+        found: list[tuple[Features, Tensor]] = []
+        for depth in range(self._depth - 1, -1, -1):
+            delta = self._activation_backward(rows[depth], gradient)
+            found.append((rows[depth - 1] if depth else x, delta))
+            gradient = delta @ self._maps[depth][0].t() if depth else delta
+        return found[::-1]
+
+    def _add_products(
+        self, sums: list[tuple[Tensor, Tensor]], pairs: Pairs, factors: Tensor, good: Tensor
+    ) -> None:
+        """Add sum_u f_u x_u outer delta_u; rows that are not good may hold anything, and are left out."""
+        kept = good.nonzero().flatten()
+        for (weight_sum, bias_sum), (x, delta) in zip(sums, pairs, strict=True):
+            scaled = (delta * factors[:, None])[kept]
+            weight_sum.add_(_transposed_times(rows_of(x, kept), scaled))
+            bias_sum.add_(scaled.sum(dim=0))
+
+
+def _unit(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows of norm one, and the norms."""
+    norm = rows.norm(dim=-1, keepdim=True).clamp_min(_TINY)
+    return rows / norm, norm
+
+
+def _normalization_backward(unit: Tensor, norm: Tensor, gradient: Tensor) -> Tensor:
+    """Return the gradient by rows from the one by rows of norm one."""
+    return (gradient - unit * (unit * gradient).sum(dim=-1, keepdim=True)) / norm
+
+
+def _times(x: Features, weight: Tensor) -> Tensor:
+    """Return X W."""
+    return x @ weight if isinstance(x, Tensor) else torch.from_numpy(x @ weight.numpy())
+
+
+def _squares(pairs: Pairs) -> Tensor:
+    """Return the sum of (|x_u|^2 + 1) |delta_u|^2 over maps: a bias sees a one."""
+    return torch.stack([(_norms(x) + 1) * delta.square().sum(dim=1) for x, delta in pairs]).sum(dim=0)
+
+
+def _norms(x: Features) -> Tensor:
+    """Return |x_u|^2."""
+    if isinstance(x, Tensor):
+        return x.square().sum(dim=1)
+    return torch.from_numpy(np.asarray(x.multiply(x).sum(axis=1)).reshape(-1))
+
+
+def _transposed_times(x: Features, delta: Tensor) -> Tensor:
+    """Return X^T delta."""
+    return x.t() @ delta if isinstance(x, Tensor) else torch.from_numpy(x.T @ delta.numpy())

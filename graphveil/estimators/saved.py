@@ -1,0 +1,154 @@
+"""Estimators from release folders."""
+
+import dataclasses
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphveil._util.files import as_path
+from graphveil.artifacts.files import INFINITE, MAX_INTEGER, first_complaint, refusing
+from graphveil.artifacts.release_folder import (
+    INTERNAL,
+    MODEL,
+    PRIVACY,
+    WEIGHTS,
+    find_release,
+    read_release,
+)
+from graphveil.artifacts.snapshot import Snapshot
+from graphveil.errors import ArtifactError, GraphveilError
+from graphveil.estimators import METHODS
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.features.scaling import FeatureScaling
+from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
+from graphveil.estimators.sizes import PublicSizes
+
+_UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
+_EXTRA_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its own weights
+
+
+def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Estimator:
+    """Read a saved model from a run folder, or from its ``release`` part alone.
+
+    A run folder lets the model recognize the graph that it was fitted on; a release alone does not.
+
+    Its guarantee and statement are there without the graph, and so are its predictions, where the unit lets
+    them be published; otherwise they are read from ``per_node``, by default the run folder's own, and missing
+    if there is none. Predicting another graph works where the method can, and is charged to that graph's
+    ledger.
+
+    Raises:
+        ArtifactError: the folder holds no model, is damaged, or does not agree with itself.
+    """
+    root = as_path(folder, "folder")
+    release = find_release(root)
+    rows = None if per_node is None else as_path(per_node, "per_node")
+    snapshot = read_release(root, release, rows)
+    model = _unfitted(snapshot, release / MODEL)
+    if snapshot.guarantee.protected != model.protected_unit:
+        raise ArtifactError(f"{MODEL} and {PRIVACY} name two units; take the folder from the original run")
+    own = GraphFingerprint.read(root / INTERNAL) if release != root else None
+    return model._set_fit(_fitted(snapshot, model, release / WEIGHTS), own=own)
+
+
+def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
+    """Return the fit that a snapshot was taken of."""
+    method, state, released = model._build_method(), dict(snapshot.state), dict(snapshot.released)
+    sizes = PublicSizes(
+        nodes=snapshot.nodes or 1,
+        classes=snapshot.classes,
+        features=snapshot.features,
+        train_records=snapshot.train_records,
+    )
+    with refusing(weights), _AllocationLimit(sum(tensor.numel() for tensor in state.values())):
+        trained = method.restore(state, sizes, released)
+    return FittedModel(
+        method=method,
+        parameters=model.recorded_params(),
+        sizes=sizes,
+        guarantee=snapshot.guarantee,
+        trained=trained,
+        proba=snapshot.proba,
+        released=released,
+        rows=snapshot.rows,
+        sampler=snapshot.sampler,
+        class_names=snapshot.named_classes,
+        ids=snapshot.ids,
+        scaling=FeatureScaling.from_plain(snapshot.scaling),
+        encoding=snapshot.encoding,
+    )
+
+
+def _unfitted(snapshot: Snapshot, path: Path) -> Estimator:
+    """Return an estimator with the stored configuration."""
+    if snapshot.method not in METHODS:
+        raise ArtifactError(
+            f"{path.name} names a method that this version does not have; it has {', '.join(METHODS)}"
+        )
+    return build(METHODS[snapshot.method], dict(snapshot.parameters), path)
+
+
+@cache
+def parameter_types(cls: type[Estimator]) -> dict[str, Any]:
+    """Return the type of every constructor keyword of a method that a result may depend on."""
+    hints = get_type_hints(cls)
+    named = [field.name for field in dataclasses.fields(cls) if field.init]
+    return {name: hints[name] for name in named if name != "backend"}
+
+
+def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estimator:
+    """Return an unfitted model from stored parameters: all present, none unknown, each of its type."""
+    try:
+        checked = dict(_parameters_of(cls).model_validate_json(json.dumps(_with_infinities(cls, parameters))))
+    except ValidationError as error:
+        raise ArtifactError(
+            f"{path.name}: parameters.{first_complaint(error)}; take it from the original run"
+        ) from None
+    for name, value in checked.items():
+        if isinstance(value, int) and abs(value) > MAX_INTEGER and name not in _UNBOUNDED:
+            raise ArtifactError(f"{path.name}: parameters.{name} is above {MAX_INTEGER}, which no model's is")
+    try:
+        return cls(**checked)
+    except GraphveilError as error:
+        raise ArtifactError(f"{path.name}: {error}") from None
+
+
+def _with_infinities(cls: type[Estimator], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return stored parameters with the infinities of numbers that may be infinite."""
+    hints = parameter_types(cls)
+    texts = {name for name, hint in hints.items() if str in (hint, *get_args(hint))}
+    return {
+        name: math.inf if value == INFINITE and name not in texts else value
+        for name, value in parameters.items()
+    }
+
+
+@cache
+def _parameters_of(cls: type[Estimator]) -> type[BaseModel]:
+    """Return the checked form of a method's parameters."""
+    fields: dict[str, Any] = {name: (hint, ...) for name, hint in parameter_types(cls).items()}
+    config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+    return create_model(f"{cls.__name__}Parameters", __config__=config, **fields)
+
+
+class _AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no annotation for it
+    """Refuses to create tensors that the weights in the file do not account for, before they exist."""
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # nor for this
+        self._left = 4 * elements + _EXTRA_ELEMENTS
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Charge a factory call, whose first argument is a size."""
+        size = args[0] if args else None
+        if isinstance(size, list | tuple) and all(isinstance(edge, int) for edge in size):
+            self._left -= math.prod(size)
+            if self._left < 0:
+                raise ArtifactError(f"{MODEL} describes a larger network than {WEIGHTS} holds")
+        return func(*args, **(kwargs or {}))

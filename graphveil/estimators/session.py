@@ -1,0 +1,153 @@
+"""What a fit needs besides the data: its plan and its books, named randomness, progress, and a workspace."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphveil._util.random import PublicStreams
+from graphveil._util.tensors import load_checked, save_checked
+from graphveil.data import Graph
+from graphveil.errors import ConfigError
+from graphveil.privacy import Guarantee, PrivacyLedger, ledger_of
+from graphveil.release import (
+    AggregationBackend,
+    FolderJournal,
+    Journal,
+    MemoryJournal,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+)
+from graphveil.release.backends.named import backend_for
+from graphveil.release.backends.row_range import RowRange
+from graphveil.training import EpochRecord
+
+OnProgress = Callable[[str, int, int], None]
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Show no progress."""
+
+
+def no_op() -> None:
+    """Tell nobody."""
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One fit under way, or one prediction of another graph.
+
+    Args:
+        streams: public randomness by name.
+        plan: what is asked of the protected data; None for nothing.
+        guarantee: that of the plan, known before anything is asked; None where nothing is.
+        label: what the ledger calls the release.
+        noise_seed: makes the noise reproducible, which voids the guarantee; None for a fresh key.
+        ledger: where the release is recorded, by default the ledger of the edges that it asks.
+        backend: what schedules blocks of edges; by default whatever fits where they are.
+        on_recorded: called when the release is recorded.
+        on_progress: told of stages and epochs.
+        workspace: holds a fit's checkpoints; a second fit there resumes the first.
+        cache: a folder, shared by fits, of what follows from public data alone.
+        configuration: the public parameters as text: private training binds its noise to them.
+        device: where networks are trained in the clear.
+        private_device: where gradients of protected records are formed.
+        collection_index: the number of this prediction of another graph: no two have the same noise, whatever
+            the seed. None in a fit.
+    """
+
+    streams: PublicStreams
+    plan: ReleasePlan | None = None
+    guarantee: Guarantee | None = None
+    label: str = "rows"
+    noise_seed: int | None = None
+    ledger: PrivacyLedger | None = None
+    backend: AggregationBackend | None = None
+    on_recorded: Callable[[], None] = no_op
+    on_progress: OnProgress = no_progress
+    workspace: Path | None = None
+    cache: Path | None = None
+    configuration: str = ""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    private_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    seconds: dict[str, float] = field(default_factory=dict)
+    history: list[tuple[str, EpochRecord]] = field(default_factory=list)
+    collection_index: int | None = None
+    reproducible: bool = False  # whether noise was drawn from a seed, if only by the run that is resumed
+
+    def open(self, graph: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:
+        """Open the plan's release on a graph: recorded here, before its edges are read.
+
+        Rows before ``first`` are known, and not asked for.
+        A release that was begun with a seed stays reproducible in a fit that resumes it without one.
+        """
+        if self.plan is None:
+            raise ConfigError("this session has no plan, so there is nothing that it could release")
+        seeded = None if self.noise_seed is None else ReleaseKey.from_seed(self.noise_seed, self.label)
+        release = Release.open(
+            self.plan,
+            graph.adjacency,
+            groups,
+            budget=self.ledger or ledger_of(graph.edge_set),
+            key=seeded,
+            backend=self.backend
+            if not first
+            else RowRange(first, backend_for(self.backend, graph.adjacency)),
+            journal=self.journal(),
+            label=self.label,
+        )
+        self.on_recorded()
+        self.reproducible |= release.reproducible
+        return release
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage; times of equal names add up."""
+        start = time.perf_counter()
+        self.on_progress(name, 0, 1)
+        yield
+        self.on_progress(name, 1, 1)
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def checkpoint(self, name: str) -> Path | None:
+        """Return where the named training loop keeps its state, if there is a workspace."""
+        return None if self.workspace is None else self.workspace / f"{name}.checkpoint.safetensors"
+
+    def journal(self) -> Journal:
+        """Return the release journal: on disk if there is a workspace."""
+        return MemoryJournal() if self.workspace is None else FolderJournal(self.workspace / "release")
+
+    def load_or_compute(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """Return a finished stage's tensors from the workspace, or compute and keep them."""
+        if self.workspace is None:
+            return compute()
+        path = self.workspace / f"{name}.safetensors"
+        if not path.exists():
+            save_checked(path, compute())
+        return load_checked(path)[0]
+
+    def epochs(self, stage: str, total: int) -> Callable[[int], None]:
+        """Return a callback that reports epochs of a stage."""
+        return lambda epoch: self.on_progress(stage, epoch, total)
+
+    def record(self, stage: str, epochs: list[EpochRecord]) -> None:
+        """Keep a stage's training history."""
+        self.history += [(stage, row) for row in epochs]
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of this name; ``auto`` takes a GPU if there is one.
+
+    Raises:
+        ConfigError: a GPU is asked for, and torch finds none.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device='cuda' needs a GPU, and torch finds none here; use device='auto' or 'cpu'")
+    return torch.device(name)

@@ -1,0 +1,199 @@
+"""Spectral as a frozen method: features, one released graph, and votes of those who are listed alike."""
+
+import dataclasses
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphveil.data import Adjacency, Graph
+from graphveil.errors import ArtifactError, GraphError
+from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.membership import check_classes, nodes_of
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.parts import networks_state
+from graphveil.estimators.perturbed import GRAPH_INPUT_NOTE, plan_of, released, with_protected_pairs
+from graphveil.estimators.session import Session
+from graphveil.estimators.sizes import PublicSizes
+from graphveil.estimators.spectral.embedding import spectral_rows
+from graphveil.estimators.spectral.votes import VotingRule, best_rule
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.nn.layers import FeedForward
+from graphveil.perturb import EdgeRand
+from graphveil.perturb.mechanism import domain_of
+from graphveil.privacy import Guarantee, UndirectedEdge, Unit
+from graphveil.release import ReleasePlan
+
+_FEATURES, _UNIT_ROWS, _RULE = "features", "unit_rows", "rule"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighborListSource:
+    """Where lists of neighbors are read: the edges as they are, or one graph that is released of them.
+
+    Args:
+        unit: what is protected.
+        response: releases the graph; None where nothing is protected.
+        rank: the most directions that tell lists apart.
+    """
+
+    unit: Unit
+    response: EdgeRand | None
+    rank: int
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the release of the graph."""
+        return None if self.response is None else plan_of(self.response, self.unit, sizes)
+
+    def sizes(self, sizes: PublicSizes, graph: Graph) -> PublicSizes:
+        """Return the sizes with the slots that are protected, where any are."""
+        return sizes if self.response is None else with_protected_pairs(sizes, graph, self.unit)
+
+    def rows(self, graph: Graph, session: Session) -> tuple[State, Tensor]:
+        """Return what was released, and the rows of nodes that are read from it."""
+        released_state: State = {}
+        flip, edges = 0.0, graph.adjacency
+        if self.response is not None:
+            released_state["graph"], noisy = released(graph, self.response, self.unit, session)
+            flip, edges = EdgeRandomizedResponse(self.response.epsilon).flip, noisy.adjacency
+        with session.stage("embedding"):
+            return released_state, self._rows(edges, flip, session)
+
+    def _rows(self, edges: Adjacency, flip: float, session: Session) -> Tensor:
+        return spectral_rows(edges, flip, self.rank, session.streams.torch("spectral"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralMethod(Method):
+    """Votes of labeled nodes with alike lists, beside features.
+
+    Args:
+        list_source: where lists are read.
+    """
+
+    list_source: NeighborListSource
+
+    def check(self, graph: Graph) -> None:
+        """Refuse directed edges, and a graph that noise would fill, before anything is spent."""
+        super().check(graph)
+        if graph.directed:
+            raise GraphError(
+                "spectral reads whom a node is listed with, and this graph's edges are directed; use "
+                "'classcode', or read them as undirected (directed=False, no --directed)"
+            )
+        if self.list_source.response is not None:
+            self.list_source.response.check(
+                graph, self.privacy_config.unit, domain_of(graph, self.privacy_config.unit)
+            )
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return what a plan for this graph depends on, its slots included."""
+        return self.list_source.sizes(super().sizes_of(graph), graph)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the release of the graph."""
+        return self.list_source.plan(sizes)
+
+    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+        """Return the guarantee of the released graph, with all that follows from it."""
+        return replace(super().guarantee(plan, graph), graph=plan is not None)
+
+    def notes(self, graph: Graph) -> tuple[str, ...]:
+        """Return what is said besides: what the model sees."""
+        response = self.list_source.response
+        released_state = () if response is None else (GRAPH_INPUT_NOTE.format(mechanism=response.name),)
+        return (*super().notes(graph), *released_state)
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Learn from features, release the graph, and choose how votes and features go together."""
+        with session.stage("encoder"):
+            public = public_posteriors(graph, session)
+        released_state, rows = self.list_source.rows(graph, session)
+        known = nodes_of(graph.mask("train") | graph.mask("val"))
+        with session.stage("classifier"):
+            rule, log = best_rule(public.log, rows, known, graph.y[known])
+        trained = TrainedSpectral(
+            self.list_source, rule, graph.num_classes, public.networks, public.candidate.unit_rows
+        )
+        return FitResult(trained=trained, proba=log.exp().to(torch.float32), released=released_state)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSpectral":
+        """Return the fit with these weights.
+
+        Raises:
+            ArtifactError: they are not those of so many features and classes, or the rule is none of ours.
+        """
+        networks, numbers = restore_networks(state, _FEATURES), state[_RULE].tolist()
+        rule = VotingRule(int(numbers[0]), int(numbers[1]), *numbers[2:])
+        if not fits(networks, sizes.width, sizes.classes) or not rule.known:
+            raise ArtifactError(
+                f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
+                "take them from the original run"
+            )
+        return TrainedSpectral(self.list_source, rule, sizes.classes, networks, bool(state[_UNIT_ROWS]))
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedSpectral(TrainedModel):
+    """What a fit leaves: feature networks, and how much they and the voters of a graph are worth.
+
+    Voters are of the graph that is predicted, so another graph needs public labels of its own.
+
+    Args:
+        list_source: where lists are read.
+        rule: how votes and features are put together.
+        classes: C.
+        networks: the feature networks.
+        unit_rows: whether they take features scaled to rows of norm one.
+    """
+
+    list_source: NeighborListSource
+    rule: VotingRule
+    classes: int
+    networks: tuple[FeedForward, ...]
+    unit_rows: bool
+
+    def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
+        """Refuse a graph in which nobody can vote.
+
+        Raises:
+            GraphError: it has no labeled nodes, or its classes are others.
+        """
+        if not graph.has_split or not bool((graph.mask("train") | graph.mask("val")).any()):
+            raise GraphError(
+                "spectral predicts a node from labeled nodes of the same graph, and this one has none; give "
+                "it a split with public labels, or use 'classcode', which needs none"
+            )
+        check_classes(graph, class_names, self.classes)
+
+    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+        """Return what the plan for another graph depends on: its own slots."""
+        return self.list_source.sizes(super().sizes_for(graph, fitted), graph)
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the release of the other graph."""
+        return self.list_source.plan(sizes)
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Release the other graph, and let its labeled nodes vote."""
+        released_state, rows = self.list_source.rows(graph, session)
+        known = nodes_of(graph.mask("train") | graph.mask("val"))
+        votes = self.rule.votes(rows, known, graph.y[known], self.classes)
+        log = self.rule.decided(mean_posterior(self.networks, graph.x, unit=self.unit_rows), votes)
+        return CachedPrediction(session.plan, tuple(released_state.values()), log.exp().to(torch.float32))
+
+    def state(self) -> State:
+        """Return the weights and the rule."""
+        return {
+            **networks_state(_FEATURES, self.networks),
+            _UNIT_ROWS: torch.tensor(self.unit_rows),
+            _RULE: torch.tensor(dataclasses.astuple(self.rule), dtype=torch.float64),
+        }
+
+
+def neighbor_list_source(unit: Unit, epsilon: float, rank: int, max_edges: int) -> NeighborListSource:
+    """Return where lists are read under a unit."""
+    private = isinstance(unit, UndirectedEdge)
+    response = EdgeRand(epsilon=epsilon, max_edges=max_edges) if private else None
+    return NeighborListSource(unit=unit, response=response, rank=rank)

@@ -1,0 +1,154 @@
+"""One budget over a method's questions to records: training steps, hops, and counts for reporting."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphveil.data import Graph
+from graphveil.data.tables.labels import UNLABELED
+from graphveil.estimators.membership import GROUPS, OTHER, PARTITION, VAL, members
+from graphveil.estimators.training.dpsgd import DPSGDTraining
+from graphveil.privacy import NodeRecord, NodeUnit
+from graphveil.release import (
+    AccuracyCountData,
+    AccuracyCountQuery,
+    GroupWeights,
+    NeighborSumQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+    OutEdgeSumQuery,
+    Query,
+    Release,
+)
+
+_ACCURACY_GROUPS = {
+    "val": VAL,
+    "test": OTHER,
+}  # parts of the split whose accuracy can be released, and their groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordPlan:
+    """What a method asks of records, and how the questions share one budget.
+
+    In order: the first training if there are two, the hops, the last training, the counts for a selection,
+    and the counts of the validation and of the test accuracy. At a scale m the trainings cost mu = m
+    sqrt(share), each, and the hops together what is left of m^2. Records of the groups that train nothing
+    have the trainings' part to spare, which pays for the counts about them.
+
+    Args:
+        unit: whose records.
+        trainings: one or two, the last of them after the hops.
+        shares: of mu^2, one a training.
+        multiplier: the noise multiplier of all trainings instead; the scale is then the hops' mu.
+        hops: K.
+        dim: the width of their rows.
+        out_degree_bound: D, for unit ``node-record``.
+        candidates: how many counts of correct validation nodes a selection asks for; 0 for none.
+        metrics: whether accuracies are released.
+    """
+
+    unit: NodeUnit
+    trainings: tuple[DPSGDTraining, ...]
+    shares: tuple[float, ...]
+    multiplier: float | None = None
+    hops: int = 0
+    dim: int = 1
+    out_degree_bound: int | None = None
+    candidates: int = 0
+    metrics: bool = False
+
+    def queries(self, scale: float) -> tuple[Query, ...]:
+        """Return the questions, which cost more the larger the scale is."""
+        steps = [
+            training.query(self.multiplier or training.multiplier(scale * math.sqrt(share), self.unit))
+            for training, share in zip(self.trainings, self.shares, strict=True)
+        ]
+        spare = math.hypot(
+            *(
+                training.mu(query.noise_multiplier, self.unit)
+                for training, query in zip(self.trainings, steps, strict=True)
+            )
+        )
+        left = scale if self.multiplier else scale * math.sqrt(1 - sum(self.shares))
+        return (*steps[:-1], *self._hops(left), *steps[-1:], *self._accuracy_count_queries(spare))
+
+    def equal_queries(self, multiplier: float) -> tuple[Query, ...]:
+        """Return the questions when each hop has the trainings' noise multiplier, as in the papers."""
+        return replace(self, multiplier=multiplier).queries(
+            math.sqrt(self.hops) * self.unit.change / multiplier
+        )
+
+    def _hops(self, mu: float) -> tuple[Query, ...]:
+        if not self.hops:
+            return ()
+        sigma = math.sqrt(self.hops) / mu  # for a change of one
+        if isinstance(self.unit, NodeRecord):
+            push = OutEdgeSumQuery(
+                dim=self.dim, sigma=sigma * self.unit.change, out_degree_bound=self.out_degree_bound or 1
+            )
+            return (push,) * self.hops
+        weights = GroupWeights.unit_weights()
+        return (NeighborSumQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
+
+    def _accuracy_count_queries(self, spare: float) -> tuple[Query, ...]:
+        each = {group: spare / math.sqrt(self._counted(group) or 1) for group in _ACCURACY_GROUPS.values()}
+        chosen = (_selection(self.candidates, each[VAL]),) if self.candidates else ()
+        counts = tuple(
+            accuracy_count_query(self.unit, group, mu) for group, mu in each.items() if self.metrics
+        )
+        return chosen + counts
+
+    def _counted(self, group: int) -> int:
+        """Return how many counts the records of a group that trains nothing pay for."""
+        return int(self.metrics) + (group == VAL and self.candidates > 0)
+
+
+def accuracy_count_query(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQuery:
+    """Return the question behind a released accuracy, which costs the records of a group this mu."""
+    change = OutcomeCountQuery(sigma=1.0).sensitivity(unit)
+    return OutcomeCountQuery(sigma=change / mu, partition=PARTITION, pays=_only(group))
+
+
+def _selection(candidates: int, mu: float) -> AccuracyCountQuery:
+    """Return the question that chooses among candidates, which costs validation records this mu."""
+    sigma = math.sqrt(candidates) / mu
+    return AccuracyCountQuery(candidates=candidates, sigma=sigma, partition=PARTITION, pays=_only(VAL))
+
+
+def _only(group: int) -> tuple[bool, ...]:
+    return tuple(group == other for other in range(GROUPS))
+
+
+def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dict[str, float]:
+    """Return the accuracy on validation and test nodes from noisy counts, the release's next two questions.
+
+    It is that of the nodes that have a label. How many have one is secret, so that the counts are of correct
+    and of wrong ones; the number of members, which is public, bounds their sum.
+    """
+    found = {}
+    for split in _ACCURACY_GROUPS:
+        nodes = members(graph, split)
+        correct, labeled = predicted[nodes] == graph.y[nodes], graph.y[nodes] != UNLABELED
+        counts = release.answer(OutcomeCountData(correct, labeled & ~correct))
+        found[split] = accuracy_from_counts(counts, len(nodes))
+    return found
+
+
+def accuracy_from_counts(counts: Tensor, most: int) -> float:
+    """Return the accuracy from noisy counts of correct and wrong ones, of which there are at most so many.
+
+    >>> accuracy_from_counts(torch.tensor([30.0, 10.0]), 50), accuracy_from_counts(torch.tensor([3.0, -9.0]),
+    ...     50)
+    (0.75, 1.0)
+    """
+    correct, wrong = map(float, counts)
+    labeled = min(max(1.0, correct + wrong), max(1, most))
+    return min(1.0, max(0.0, correct / labeled))
+
+
+def choose_candidate(release: Release, correct: Tensor) -> int:
+    """Return the candidate with the largest noisy count, from a table (M, candidates), the next question."""
+    return int(torch.argmax(release.answer(AccuracyCountData(correct))))

@@ -1,0 +1,61 @@
+"""Which nodes a network learns from in the clear: all of them, or of very many a sample, chosen by their ids.
+
+Why so: a network of some ten thousand weights learns nothing more from the second hundred thousand nodes, and
+every epoch pays for them. The rule is public, holds in every training of a fit, and asks for a node's id
+alone: neither the order of a table nor which other nodes there are decides whether a node is among the first
+of a list. It is for public nodes; where records are protected, noisy steps sample by themselves.
+"""
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.data import Graph
+
+MAX_TRAINING_NODES = 1 << 17
+
+_UInt64Array = npt.NDArray[np.uint64]
+
+
+def sample_training_nodes(graph: Graph, nodes: Tensor, max_nodes: int = MAX_TRAINING_NODES) -> Tensor:
+    """Return the nodes if there are no more than so many, or else those whose ids have the least hashes.
+
+    >>> graph = Graph.from_edges(torch.eye(9), [0, 1, 2] * 3, [0], [1], directed=False)
+    >>> sample_training_nodes(graph, torch.arange(9), max_nodes=4).tolist()
+    [3, 4, 5, 7]
+    """
+    if len(nodes) <= max_nodes:
+        return nodes
+    hashes = _hashes(nodes.numpy() if graph.ids is None else graph.ids[nodes.numpy()])
+    chosen = np.argsort(hashes, kind="stable")[:max_nodes]
+    return nodes[torch.from_numpy(np.sort(chosen))]
+
+
+def training_sample_description(graph: Graph) -> str:
+    """Return what a plan says of the sample; empty where all nodes are learned from."""
+    training = int(graph.mask("train").sum())
+    if training <= MAX_TRAINING_NODES:
+        return ""
+    return (
+        f"networks learn from {MAX_TRAINING_NODES:,} of the {training:,} labeled training nodes, "
+        "chosen by their ids"
+    )
+
+
+def _hashes(ids: npt.NDArray[np.generic]) -> _UInt64Array:
+    """Return a number of 64 bits for each id, which nothing but the id decides."""
+    if ids.dtype.kind in "iu":
+        return _splitmix64(ids.astype(np.int64).view(np.uint64))
+    digests = (hashlib.blake2b(str(one).encode(), digest_size=8).digest() for one in ids.tolist())
+    return np.frombuffer(b"".join(digests), dtype="<u8")
+
+
+def _splitmix64(values: _UInt64Array) -> _UInt64Array:
+    """Return Steele, Lea and Flood's SplitMix64 of each word."""
+    mixed = values + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))

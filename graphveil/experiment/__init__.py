@@ -1,1 +1,0 @@
-"""From a data set to a run folder: train, measure, summarise, write."""

@@ -1,0 +1,1 @@
+"""Attacks, fidelity, broken published mechanisms, and papers: the core never imports them."""

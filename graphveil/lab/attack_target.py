@@ -1,0 +1,131 @@
+"""A finished run under attack: the model that was published, on the data that it was fitted on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil._util.files import write_atomic
+from graphveil._util.templates import render
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.runs.artifacts import RunFolder, read_json, write_json
+from graphveil.runs.experiment import Experiment
+from graphveil.runs.inputs.source import Source
+from graphveil.runs.pages.charts import MIN_RATE, PlotLine, inline_svg, line_chart
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+    from graphveil.estimators.base import Estimator
+    from graphveil.lab.attacks import ReconstructionReport
+
+INTERNAL = "Internal: an attack is scored by the very secrets that it is after. Do not publish its figures."
+_DATA = "data."
+
+
+@dataclass(frozen=True, eq=False)
+class AttackTarget:
+    """What an attack is about.
+
+    Args:
+        folder: of the run.
+        model: as it was saved.
+        graph: as it was fitted, split by the run's first seed.
+        experiment: how it came about.
+    """
+
+    folder: RunFolder
+    model: "Estimator"
+    graph: "Graph"
+    experiment: Experiment
+
+    def write(self, attack: str, figures: Mapping[str, Any], curves: Sequence[PlotLine] = ()) -> Path:
+        """Write an attack's figures under ``internal/``, and a page with its ROC curves if there are any."""
+        folder = self.folder.internal / "attacks"
+        path = folder / f"{attack}.json"
+        write_json(path, figures)
+        if curves:
+            title = f"{attack}: {self.experiment.method} on {self.experiment.source.name}"
+            write_atomic(folder / f"{attack}.html", roc_page(title, curves).encode())
+        return path
+
+
+def roc_page(title: str, curves: Sequence[PlotLine]) -> str:
+    """Return a page with ROC curves on logarithmic axes, complete in itself."""
+    chart = inline_svg(
+        lambda: line_chart(
+            curves,
+            x_label="false-positive rate",
+            y_label="true-positive rate",
+            limits=(MIN_RATE, 1.0),
+            log=True,
+        ),
+        f"ROC of {title}",
+    )
+    return render("chart_page.html", title=title, lede=INTERNAL, chart=chart, caption="", not_examined=())
+
+
+def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarget:
+    """Read a run and its data once more, from where they were or from where the overrides say.
+
+    Raises:
+        ArtifactError: the folder holds no finished run with its internal part.
+        ConfigError: the data are not those that the run was fitted on.
+    """
+    from graphveil.estimators.saved import load_model
+
+    folder = RunFolder(place)
+    if not folder.lock.is_file():
+        raise ArtifactError(
+            f"{place} has no internal/ part, which says what data the run was fitted on; an attack is "
+            "measured on them, so name the whole run folder"
+        )
+    model = load_model(place)
+    locked = read_json(folder.lock)["configuration"]
+    data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
+    data |= {name: value for name, value in overrides.items() if value is not None}
+    parameters = {name: value for name, value in model.recorded_params().items() if name != "seed"}
+    source = Source.from_dict(data)
+    experiment = Experiment(
+        model.method,
+        source,
+        parameters,
+        locked["recipe"],
+        seed=int(locked["seed"]),
+        compare=False,
+    )
+    graph = experiment.split(experiment.load(), 0)
+    if graph.num_nodes != model.fitted.sizes.nodes or graph.num_features != model.fitted.sizes.features:
+        raise ConfigError(
+            "the data that were read have another size than those that the run was fitted on; name the run's "
+            "own data (--root, --nodes, --edges)"
+        )
+    return AttackTarget(folder, model, graph, experiment)
+
+
+def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionReport":
+    """Return how well the features of a run's nodes are reconstructed: half of them are the attacker's own.
+
+    Raises:
+        ConfigError: features do not leave their nodes in randomized form in this run.
+    """
+    import numpy as np
+
+    from graphveil._util.random import PublicStreams
+    from graphveil.data import to_dense
+    from graphveil.lab.attacks import attack_records
+    from graphveil.local.lpgnn.method import LocalMethod
+
+    method, graph = attack_target.model.fitted.method, attack_target.graph
+    mechanism = (
+        method.report_config.mechanism(graph.num_features) if isinstance(method, LocalMethod) else None
+    )
+    if mechanism is None:
+        raise ConfigError(
+            "reconstruction is of features that nodes randomize themselves (unit 'local-attributes', methods "
+            f"lpgnn and simgat), and in this run of {attack_target.model.method} none are sent"
+        )
+    bounds, x = mechanism.bounds, to_dense(graph.x).double().numpy()
+    cut = np.asarray(bounds.real(bounds.unit(x)), dtype=np.float64)  # to the public range, as nodes do
+    order = PublicStreams(seed).numpy("halves").permutation(len(x))
+    public, secret = (cut[half] for half in np.array_split(order, 2))
+    return attack_records(public, secret, mechanism, seed=seed)

@@ -1,0 +1,280 @@
+"""Poisoning of a collection: false clients who choose what they send, and what they cost."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
+from graphveil._util.typed import checked
+from graphveil.data import Graph
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.lab.attacks.secret_edges import SecretEdges
+from graphveil.local.lpgnn import LPGNN
+from graphveil.local.lpgnn.inductive import TrainedOnReports
+from graphveil.local.lpgnn.method import ReceivedReports
+from graphveil.local.lpgnn.randomized_records import UNKNOWN, RandomizedRecords, known
+from graphveil.mechanisms import LabelMechanism, LocalHashing
+from graphveil.nn.inputs import FeatureEstimates
+from graphveil.privacy import Guarantee
+
+PoisoningStrategy = Literal["random", "label", "same", "deny", "feature", "unbounded"]
+POISONING_STRATEGIES: tuple[PoisoningStrategy, ...] = (
+    "random",
+    "label",
+    "same",
+    "deny",
+    "feature",
+    "unbounded",
+)
+_ABOUT_LABELS = ("label", "same", "deny")
+_POSTERIOR_STEPS = 16  # of robust decoding, where the model heeds no posterior itself
+_UNBOUNDED_FACTOR = 100.0  # times the largest honest LDP report, of one that nobody checks
+
+
+@checked
+@dataclass(frozen=True)
+class PoisoningReport:
+    """Test accuracies of one collection, with and without false clients. Internal.
+
+    Args:
+        strategy: what they send.
+        share: of all nodes, how many they are.
+        unpoisoned: nobody lies.
+        poisoned: they lie, and the server takes it.
+        checked: the server's checks refuse LDP reports that no device can send.
+        robust: besides, the server decodes as :func:`attack_collection` says.
+        unpoisoned_robust: nobody lies, and the server decodes as if some did.
+    """
+
+    strategy: str
+    share: float
+    unpoisoned: float
+    poisoned: float
+    checked: float
+    robust: float
+    unpoisoned_robust: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``graphveil attack poisoning --json`` prints."""
+        found = dict(vars(self))
+        lost = {f"lost_{name}": self.unpoisoned - found[name] for name in ("poisoned", "checked")}
+        lost["lost_robust"] = self.unpoisoned_robust - self.robust
+        return {"internal": True, "attack": "poisoning", **found, **lost}
+
+
+@dataclass(frozen=True, eq=False)
+class PoisonedCollection:
+    """One collection of honest records, whose server's answers are measured once.
+
+    Args:
+        model: the LPGNN that asked.
+        graph: whose records were randomized.
+        reports_sent: what its nodes sent.
+        guarantee: their guarantee.
+        unpoisoned: test accuracy.
+    """
+
+    model: LPGNN
+    graph: Graph
+    reports_sent: RandomizedRecords
+    guarantee: Guarantee
+    unpoisoned: float
+
+    @classmethod
+    def from_model(cls, model: LPGNN, graph: Graph) -> "PoisonedCollection":
+        """Have the nodes of a graph randomize their records, and learn from them.
+
+        Raises:
+            NotImplementedGuaranteeError: the model tells several classes, or features of another kind than
+                the collection's.
+        """
+        if model.unit != "local-attributes":
+            raise ConfigError(
+                "poisoning is of a collection of records, which unit 'local-attributes' has, and not "
+                f"{model.unit!r}"
+            )
+        fitted = LPGNN(**model.get_params()).fit(graph)
+        return cls(fitted, graph, _reports_of(fitted), fitted.guarantee, fitted.score(graph))
+
+    def accuracy(self, reports: RandomizedRecords, **changes: Any) -> float:
+        """Return the test accuracy of the model, with other keywords perhaps, from some reports."""
+        fresh = LPGNN(**{**self.model.get_params(), **changes})
+        received = ReceivedReports(records=reports, guarantee=self.guarantee)
+        return fresh.fit_from_reports(self.graph, received).score(self.graph)
+
+    def robust(self, reports: RandomizedRecords) -> float:
+        """Return the test accuracy of robust decoding from some reports."""
+        steps = self.model.posterior_steps or _POSTERIOR_STEPS
+        return self.accuracy(reports, posterior_steps=steps, prior="robust", posterior_use="evidence")
+
+    @cached_property
+    def unpoisoned_robust(self) -> float:
+        """The test accuracy of robust decoding where nobody lies."""
+        return self.robust(self.reports_sent)
+
+    def with_malicious_clients(
+        self, strategy: PoisoningStrategy, *, share: float, hubs: bool = False, seed: int = 0
+    ) -> PoisoningReport:
+        """Return what false clients cost, see :func:`attack_collection`."""
+        checks.one_of(POISONING_STRATEGIES, strategy=strategy)
+        checks.within(0, 0.5, share=share)
+        checks.switch(hubs=hubs)
+        clients = _malicious_clients(self.graph, share, hubs=hubs, seed=seed)
+        law = self.model.label_mechanism(self.graph.num_classes)
+        sent = _poison_reports(
+            self.reports_sent, self.graph, law, clients, strategy, PublicStreams(seed).numpy("lies")
+        )
+        poisoned = self.accuracy(sent)
+        refused = strategy == "unbounded"
+        kept = _drop_reports(self.reports_sent, clients) if refused else sent
+        return PoisoningReport(
+            strategy=strategy,
+            share=share,
+            unpoisoned=self.unpoisoned,
+            poisoned=poisoned,
+            checked=self.accuracy(kept) if refused else poisoned,
+            robust=self.robust(kept),
+            unpoisoned_robust=self.unpoisoned_robust,
+        )
+
+
+@checked
+def attack_collection(
+    model: LPGNN,
+    graph: Graph,
+    *,
+    strategy: PoisoningStrategy = "random",
+    share: float = 0.05,
+    hubs: bool = False,
+    seed: int = 0,
+) -> PoisoningReport:
+    """Return what false clients cost LPGNN, and what checks and robust decoding win back.
+
+    All fits learn from one collection: the same noise, of which false clients replace their own part. What
+    they may send: ``"random"``, any LDP report there is; about their label with honest features ``"label"``,
+    the class after their own, ``"same"``, all of them the rarest class, or ``"deny"``, anything but theirs;
+    ``"feature"``, the largest value about every feature that they are asked for; ``"unbounded"``, a hundred
+    times that, which a server takes only if it checks nothing (the collector of ``graphveil.local.collect``
+    refuses it). Which features a client tells about follows from a hash of its id, and so does with
+    ``labels="hashing"`` which classes stand together: it knows them and cannot choose them, and says the
+    group of the class that it wants to be heard.
+
+    Robust decoding: the network, the posterior of labels told around each node, or their product, whichever
+    foretells best what it was not told (``prior="robust"``, ``posterior_use="evidence"``): a network that
+    fits lies foretells badly. Classes that more people claim than their neighbors bear out are not taken to
+    be more common (decision 084). It has to know nothing about liars. What it costs where nobody lies is
+    measured on the same collection. What liars say of each class cannot be had from what was said (decision
+    045).
+
+    Args:
+        model: an unfitted LPGNN of unit ``local-attributes``, or a fitted one, whose keywords are taken.
+        graph: its records, which are randomized anew.
+        lie, share: what false clients send, and how many of all nodes they are.
+        hubs: whether they are the nodes of most neighbors, instead of any.
+        seed: of who lies, and of random lies.
+
+    Raises:
+        NotImplementedGuaranteeError: the model tells several classes, or features of another kind than the
+            collection's.
+    """
+    checks.one_of(POISONING_STRATEGIES, strategy=strategy)
+    return PoisonedCollection.from_model(model, graph).with_malicious_clients(
+        strategy, share=share, hubs=hubs, seed=seed
+    )
+
+
+def _reports_of(fitted: LPGNN) -> RandomizedRecords:
+    """Return the reports that a model was fitted to."""
+    trained = fitted.fitted.trained
+    reports = trained.reports if isinstance(trained, TrainedOnReports) else None
+    if reports is None or (reports.labels.ndim != 1 and fitted.labels != "hashing"):
+        raise NotImplementedGuaranteeError(
+            "poisoning is measured where each node says one class or one group of classes; use labels='rr' "
+            "or 'hashing'"
+        )
+    return reports
+
+
+def _malicious_clients(graph: Graph, share: float, *, hubs: bool, seed: int) -> Tensor:
+    """Return who lies, ascending."""
+    count = round(share * graph.num_nodes)
+    if hubs:
+        order = np.argsort(-SecretEdges.from_adjacency(graph.adjacency).degrees, kind="stable")
+    else:
+        order = PublicStreams(seed).numpy("false-clients").permutation(graph.num_nodes)
+    return torch.from_numpy(np.sort(order[:count]))
+
+
+def _poison_reports(
+    reports_sent: RandomizedRecords,
+    graph: Graph,
+    law: LabelMechanism,
+    clients: Tensor,
+    strategy: PoisoningStrategy,
+    rng: np.random.Generator,
+) -> RandomizedRecords:
+    """Return the reports with what false clients send in the place of their own."""
+    labels = reports_sent.labels.clone()
+    reporting = clients[known(reports_sent.labels)[clients]]
+    if strategy == "random" or strategy in _ABOUT_LABELS:
+        labels[reporting] = _poisoned_labels(graph, law, reporting, strategy, rng)
+    if strategy in _ABOUT_LABELS:
+        return dataclasses.replace(reports_sent, labels=labels)
+    signs = rng.choice([-1.0, 1.0], size=reports_sent.features.stored) if strategy == "random" else 1.0
+    factor = _UNBOUNDED_FACTOR if strategy == "unbounded" else 1.0
+    features = _replace_rows(reports_sent.features, clients, lambda values: factor * np.abs(values) * signs)
+    return dataclasses.replace(reports_sent, labels=labels, features=features)
+
+
+def _poisoned_labels(
+    graph: Graph, law: LabelMechanism, clients: Tensor, strategy: PoisoningStrategy, rng: np.random.Generator
+) -> Tensor:
+    """Return what false clients say about their label: a class, or the classes of a group of their hash."""
+    own, classes, all_clients = graph.y[clients].clamp_min(0).numpy(), law.classes, np.arange(len(clients))
+    hashes, count = np.tile(np.arange(classes), (len(clients), 1)), classes  # a class is a group of its own
+    if isinstance(law, LocalHashing):
+        hashes, count = law.hashes_of_rows(clients.numpy()), law.groups
+    if strategy == "random":
+        reported_labels = rng.integers(count, size=len(clients))
+    elif strategy == "deny":
+        reported_labels = (hashes[all_clients, own] + rng.integers(1, count, size=len(clients))) % count
+    else:
+        rarest = int(torch.bincount(graph.y[graph.y >= 0], minlength=classes).argmin())
+        aim = np.full(len(clients), rarest) if strategy == "same" else (own + 1) % classes
+        reported_labels = hashes[all_clients, aim]
+    return torch.from_numpy(
+        law.classes_of_groups(hashes, reported_labels) if isinstance(law, LocalHashing) else reported_labels
+    )
+
+
+def _drop_reports(reports_sent: RandomizedRecords, clients: Tensor) -> RandomizedRecords:
+    """Return the reports without those of some nodes, of whom nothing is known then."""
+    labels = reports_sent.labels.clone()
+    labels[clients] = UNKNOWN
+    features = _replace_rows(reports_sent.features, clients, np.zeros_like)
+    return dataclasses.replace(reports_sent, labels=labels, features=features)
+
+
+def _replace_rows(
+    features: FeatureEstimates, clients: Tensor, change: Callable[[Any], Any]
+) -> FeatureEstimates:
+    """Return estimates of which some rows' deviations from the middle are others."""
+    chosen = np.zeros(features.deviations.shape[0], dtype=bool)
+    chosen[clients.numpy()] = True
+    if isinstance(features.deviations, Tensor):
+        dense = features.deviations.numpy()
+        middle = 0.5 if features.middle is None else 0.0  # dense estimates are no deviations
+        moved = middle + change((dense - middle).ravel()).reshape(dense.shape)
+        reports_sent = np.where(chosen[:, None], moved, dense)
+        return FeatureEstimates(torch.from_numpy(reports_sent.astype(np.float32)), features.middle)
+    sparse = features.deviations.copy()
+    rows = np.repeat(chosen, np.diff(sparse.indptr))
+    sparse.data = np.where(rows, change(sparse.data), sparse.data).astype(np.float32)
+    return FeatureEstimates(sparse, features.middle)

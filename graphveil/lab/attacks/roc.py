@@ -1,0 +1,155 @@
+"""How well scores put what is there above what is not: ROC, average precision, and decisions at a budget."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil._util import checks
+from graphveil._util.typed import checked
+from graphveil.errors import ConfigError
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@checked
+@dataclass(frozen=True, eq=False, repr=False)
+class RocCurve:
+    """Scores of things that are there or not, best first, with ties counted together.
+
+    An attacker cannot tell ties apart, so between two thresholds the curve is straight: a coin decides.
+
+    Args:
+        tp: how many that are there have a score of at least each threshold, ascending to all of them.
+        fp: how many that are not there.
+
+    >>> ranking = RocCurve.from_scores([0.9, 0.8, 0.8, 0.1], [True, True, False, False])
+    >>> ranking.auc, round(ranking.average_precision, 4), ranking.tpr(0.5)
+    (0.875, 0.8333, 1.0)
+    """
+
+    tp: Floats
+    fp: Floats
+
+    @classmethod
+    @checked
+    def from_scores(
+        cls, scores: npt.ArrayLike, labels: npt.ArrayLike, weights: npt.ArrayLike | None = None
+    ) -> "RocCurve":
+        """Rank scores; ``weights`` count each of them more than once, or not at all.
+
+        Raises:
+            ConfigError: all of it is there, or none of it, so that no order can be wrong.
+        """
+        values, truth = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=bool)
+        checks.shape((-1,), scores=values)
+        checks.shape(values.shape, labels=truth, **({} if weights is None else {"weights": weights}))
+        counted = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
+        order = np.argsort(-values, kind="stable")
+        values, tp_steps, fp_steps = values[order], (truth * counted)[order], (~truth * counted)[order]
+        last = np.append(np.flatnonzero(np.diff(values)), len(values) - 1)  # of each group of ties
+        tp, fp = np.cumsum(tp_steps)[last], np.cumsum(fp_steps)[last]
+        if not len(tp) or tp[-1] <= 0 or fp[-1] <= 0:
+            raise ConfigError(
+                "an attack is measured on both kinds, and one is missing among what was drawn; draw more"
+            )
+        return cls(np.append(0.0, tp), np.append(0.0, fp))
+
+    @cached_property
+    def rates(self) -> tuple[Floats, Floats]:
+        """False-positive and true-positive rates, from (0, 0) to (1, 1)."""
+        return self.fp / self.fp[-1], self.tp / self.tp[-1]
+
+    @cached_property
+    def auc(self) -> float:
+        """The area under the ROC curve: how often one that is there beats one that is not; ties are half."""
+        return float(np.trapezoid(self.rates[1], self.rates[0]))
+
+    @cached_property
+    def average_precision(self) -> float:
+        """The mean precision at each that is found, of groups of ties at their end."""
+        gained = np.diff(self.tp)
+        precision = self.tp[1:] / (self.tp + self.fp)[1:]
+        return float((gained * precision).sum() / self.tp[-1])
+
+    @checked
+    def tpr(self, fpr: float) -> float:
+        """Return the share found at a rate of false positives."""
+        checks.within(0, 1, fpr=fpr)
+        fpr_steps, tpr_steps = self.rates
+        reached = np.flatnonzero(fpr_steps <= fpr)[-1]  # the best of several at one rate
+        if reached == len(fpr_steps) - 1:
+            return 1.0
+        part = (fpr - fpr_steps[reached]) / (fpr_steps[reached + 1] - fpr_steps[reached])
+        return float(tpr_steps[reached] + part * (tpr_steps[reached + 1] - tpr_steps[reached]))
+
+    @checked
+    def at_top(self, most: float) -> tuple[float, float, float]:
+        """Return precision, recall and F1 of taking so many of the best, ties by chance."""
+        checks.non_negative(most=most)
+        taken = self.tp + self.fp
+        tp_steps = float(np.interp(min(most, taken[-1]), taken, self.tp))
+        precision, recall = tp_steps / max(most, 1e-300), tp_steps / self.tp[-1]
+        both = precision + recall
+        return precision, float(recall), float(2 * precision * recall / both) if both else 0.0
+
+    @checked
+    def curve(self, points: int = 200) -> list[tuple[float, float]]:
+        """Return rates to draw, at false-positive rates that are even on a logarithmic axis."""
+        checks.integer_at_least(1, points=points)
+        least = 1 / self.fp[-1]
+        grid = np.unique(np.append(np.geomspace(least, 1.0, points), 1.0))
+        return [(float(rate), self.tpr(float(rate))) for rate in grid]
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures that every attack prints."""
+        return {
+            "auc": self.auc,
+            "average_precision": self.average_precision,
+            "tpr_at_01pct_fpr": self.tpr(0.001),
+            "max_tpr_at_1pct_fpr": self.tpr(0.01),
+        }
+
+
+@checked
+def roc_auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """Return the area under the ROC curve.
+
+    >>> roc_auc([3.0, 1.0, 2.0], [True, False, False])
+    1.0
+    """
+    return RocCurve.from_scores(scores, labels).auc
+
+
+@checked
+@dataclass(frozen=True)
+class MeanInterval:
+    """A mean over runs, its standard error and its 99 % interval by Student's t.
+
+    >>> MeanInterval.from_values([1.0, 2.0, 3.0]).mean
+    2.0
+    """
+
+    mean: float
+    error: float
+    low: float
+    high: float
+    runs: int
+
+    @classmethod
+    @checked
+    def from_values(cls, values: Sequence[float]) -> "MeanInterval":
+        """Take one value a run; the interval of a single run is everything."""
+        from scipy.stats import t
+
+        runs = len(values)
+        mean = float(np.mean(values))
+        if runs < 2:
+            return cls(mean, float("inf"), -float("inf"), float("inf"), runs)
+        error = float(np.std(values, ddof=1) / np.sqrt(runs))
+        reach = float(t.ppf(0.995, runs - 1)) * error
+        return cls(mean, error, mean - reach, mean + reach, runs)

@@ -1,0 +1,121 @@
+"""What a deployed model answers to features that somebody sends, and what it reads for that."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from graphveil._util.random import PublicStreams
+from graphveil._util.typed import checked
+from graphveil.data import Adjacency, Graph
+from graphveil.data.domain import Domain
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.features.scaling import FeatureScaling
+from graphveil.estimators.full_graph import TrainedFullGraph
+from graphveil.estimators.perturbed import TrainedPerturbed
+from graphveil.estimators.session import Session
+from graphveil.lab.attacks.influence import Predict
+from graphveil.lab.attacks.matrices import Matrix, float64_batch, is_sparse
+from graphveil.lab.attacks.roc import Floats
+from graphveil.perturb.mechanism import adjacency_of
+from graphveil.privacy import NoUnit
+
+EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "released rows"
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A fitted model as its users meet it.
+
+    Args:
+        predict: probabilities for features that are sent; the server holds the edges.
+        edge_source: what an answer is computed from: exact edges, a released graph, or released rows. In the
+            last case answers are stored, and other features are another question at a price of its own: no
+            nudge moves anybody's answer, and every influence is zero by construction.
+        proba: the probabilities of the graph's own features.
+        released: what was published besides, rows by name.
+    """
+
+    predict: Predict
+    edge_source: str
+    proba: Floats
+    released: dict[str, Floats]
+
+    @property
+    def responds_to_features(self) -> bool:
+        """Whether anything that is sent can move the answer of another node."""
+        return self.edge_source != RELEASED_ROWS
+
+
+@checked
+def serve_model(model: Estimator, graph: Graph) -> ServedModel:
+    """Return how a fitted model answers about the graph that it was fitted on.
+
+    A network over edges is asked in float64, in evaluation mode. Features are sent as they are, and scaled as
+    the model's own predictions scale them.
+
+    >>> import graphveil as gv
+    >>> graph = gv.load_dataset("synthetic/tiny")
+    >>> model = gv.ClassCode(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph)
+    >>> serve_model(model, graph).edge_source
+    'released rows'
+    """
+    fitted = model.fitted
+    proba = fitted.own_proba.to(torch.float64).numpy()
+    trained = fitted.trained
+    if isinstance(trained, TrainedFullGraph):
+        noisy = isinstance(trained, TrainedPerturbed)
+        edges = released_adjacency(fitted.released["graph"], graph) if noisy else graph.adjacency
+        answered = network_predict(trained.network, edges)
+
+        def predict(x: Matrix) -> Floats:
+            return answered(_scaled(fitted.scaling, x))
+
+        return ServedModel(predict, RELEASED_GRAPH if noisy else EXACT, proba, {})
+    if isinstance(model.protected_unit, NoUnit) and fitted.method.reads_edges:
+
+        def recomputed(x: Matrix) -> Floats:
+            sent = _scaled(fitted.scaling, x)
+            queried_graph = graph.replace(x=sent if is_sparse(sent) else torch.from_numpy(np.asarray(sent)))
+            session = Session(streams=PublicStreams(fitted.method.privacy_config.seed))
+            return trained.answer(queried_graph, session, None).proba.to(torch.float64).numpy()
+
+        return ServedModel(recomputed, EXACT, proba, {})
+    rows = {name: part.to(torch.float64).numpy() for name, part in fitted.released.items()}
+    return ServedModel(lambda x: proba, RELEASED_ROWS, proba, _one_per_node(rows, graph))
+
+
+def released_adjacency(slots: Tensor, graph: Graph) -> Adjacency:
+    """Return the edges that a mechanism released, from the slots that a fit keeps of them."""
+    domain = Domain.whole(graph.num_nodes, directed=graph.directed)
+    return adjacency_of(slots, domain, None, "")
+
+
+@checked
+def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
+    """Return what a trained network over some edges answers, in float64."""
+    exact = copy.deepcopy(network).double().eval()
+
+    @torch.no_grad()
+    def predict(x: Matrix) -> Floats:
+        logits: Tensor = exact(float64_batch(x), adjacency)
+        return logits.softmax(dim=1).numpy()
+
+    return predict
+
+
+def _scaled(scaling: FeatureScaling, x: Matrix) -> Matrix:
+    """Return features as the networks of a fitted model read them, in their own precision."""
+    if is_sparse(x):
+        return scaling.apply(sparse.csr_array(x))
+    scaled: Any = scaling.apply(torch.from_numpy(np.asarray(x)))
+    return np.asarray(scaled.numpy())
+
+
+def _one_per_node(rows: dict[str, Floats], graph: Graph) -> dict[str, Floats]:
+    return {name: part for name, part in rows.items() if part.ndim == 2 and len(part) == graph.num_nodes}

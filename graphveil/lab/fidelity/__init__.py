@@ -1,0 +1,39 @@
+"""How faithful a released graph is to the true one. Everything here reads true edges, and is internal."""
+
+from graphveil.lab.fidelity.centrality import eigenvector_centrality
+from graphveil.lab.fidelity.communities import communities, modularity
+from graphveil.lab.fidelity.comparison import HEAD, StructuralComparison, StructuralQuery, compare
+from graphveil.lab.fidelity.degrees import assortativity, average_degree, degree_counts, degree_variance
+from graphveil.lab.fidelity.measures import (
+    kl_divergence,
+    mean_absolute_error,
+    normalized_mutual_information,
+    relative_error,
+)
+from graphveil.lab.fidelity.paths import PathLengths, path_lengths, sample_sources
+from graphveil.lab.fidelity.simple_graph import SimpleGraph
+from graphveil.lab.fidelity.triangles import Clustering, clustering
+
+__all__ = [
+    "HEAD",
+    "Clustering",
+    "PathLengths",
+    "SimpleGraph",
+    "StructuralComparison",
+    "StructuralQuery",
+    "assortativity",
+    "average_degree",
+    "clustering",
+    "communities",
+    "compare",
+    "degree_counts",
+    "degree_variance",
+    "eigenvector_centrality",
+    "kl_divergence",
+    "mean_absolute_error",
+    "modularity",
+    "normalized_mutual_information",
+    "path_lengths",
+    "relative_error",
+    "sample_sources",
+]

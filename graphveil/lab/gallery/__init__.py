@@ -1,0 +1,16 @@
+"""Published mechanisms, restated: those whose claims break, each with its counterexample, and sound ones.
+
+>>> from graphveil.lab.gallery import BROKEN
+>>> BROKEN["one direction"].run_neighbor_test(pairs=100).kinds
+('change',)
+"""
+
+from graphveil.lab.gallery import edges, records, sound, trees
+from graphveil.lab.gallery.published_mechanism import PublishedMechanism, PublishedValue
+
+BROKEN: dict[str, PublishedMechanism] = {
+    exhibit.name: exhibit for exhibit in (*edges.BROKEN, *trees.BROKEN, *records.BROKEN)
+}
+SOUND: dict[str, PublishedMechanism] = {exhibit.name: exhibit for exhibit in sound.SOUND}
+
+__all__ = ["BROKEN", "SOUND", "PublishedMechanism", "PublishedValue"]

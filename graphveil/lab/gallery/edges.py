@@ -1,0 +1,280 @@
+"""Published mechanisms that protect edges, or people by their edges, and do not."""
+
+import math
+
+import numpy as np
+
+from graphveil.audit.laws import FlipLaw, Floats
+from graphveil.audit.neighbor_test import neighbor_test
+from graphveil.audit.noise import NoiseRecorder
+from graphveil.audit.small_graphs import NO_LABEL, SmallGraph
+from graphveil.lab.gallery.published_mechanism import PublishedMechanism, PublishedValue
+from graphveil.privacy.gaussian import epsilon_of, mu_of
+
+EPSILON, DELTA = 1.0, 1e-5
+
+
+def renyi_sigma(epsilon: float, delta: float) -> float:
+    """Return the noise s of one hop by the source: 1 / (2 s^2) + sqrt(2 ln(1 / delta)) / s = epsilon."""
+    root = math.sqrt(2 * math.log(1 / delta))
+    return (root + math.sqrt(root**2 + 2 * epsilon)) / (2 * epsilon)
+
+
+def sampled_sums(graph: SmallGraph, noise: NoiseRecorder) -> None:
+    """GAP at node level with D = 1: every node keeps one random edge, and sums get noise for one."""
+    degree = graph.a.sum(axis=1).astype(np.int64)
+    last = np.cumsum(degree)
+    first = last - degree
+    picked = (first + noise.hidden.random(graph.nodes) * (last - first)).astype(np.int64)
+    targets = np.nonzero(graph.a)[1]
+    kept = np.bincount(targets[picked[last > first]], minlength=graph.nodes)
+    noise.gaussian(kept, renyi_sigma(EPSILON, DELTA))
+
+
+def sums(graph: SmallGraph) -> Floats:
+    """Sums over neighbors of rows of norm one; a null record's row is zero."""
+    return np.asarray(graph.a.T @ np.eye(4)[graph.y + 1][:, 1:])
+
+
+def noise_for_one_direction(graph: SmallGraph, noise: NoiseRecorder) -> None:
+    """GAP at edge level, one hop: noise for one stored edge, where a friendship stores two."""
+    noise.gaussian(sums(graph), renyi_sigma(EPSILON, DELTA))
+
+
+def moved_by_a_stored_edge() -> float:
+    """Return the most that one stored edge moves the sums."""
+    return neighbor_test(sums, unit="directed-edge", sensitivity=1.0, pairs=60).largest_mu
+
+
+def all_rows_at_node_level(graph: SmallGraph, noise: NoiseRecorder) -> None:
+    """GAP at node level, one hop: noise for D friends' rows on every row, degrees being D at most."""
+    most = max(1, graph.nodes - 1)  # a degree that no node can pass
+    noise.gaussian(sums(graph), math.sqrt(most) * renyi_sigma(EPSILON, DELTA))
+
+
+def moved_by_a_hub(degree: int, *, own: bool) -> float:
+    """Return the squared change by a node of so many friends: of its own row, or of all others."""
+    hub = SmallGraph.from_edges(degree + 1, [(0, v) for v in range(1, degree + 1)], directed=False)
+    changed = sums(hub) - sums(hub.with_edges(set()).with_record(0, 0.0, NO_LABEL))
+    return float(np.square(changed[:1] if own else changed[1:]).sum())
+
+
+def aggregated_after_noise(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
+    """A noisy hop, and then an exact one."""
+    noisy = noise.gaussian(graph.a.T @ np.eye(3)[graph.y], math.sqrt(2) / mu_of(EPSILON, DELTA))
+    return np.asarray(graph.a.T @ noisy)
+
+
+def response(
+    graph: SmallGraph, noise: NoiseRecorder, epsilon: float, stream: str | None = None
+) -> np.ndarray:
+    """Randomized response on every slot u < v."""
+    upper = np.triu_indices(graph.nodes, 1)
+    return noise.flip(graph.a[upper] > 0, epsilon, stream=stream)
+
+
+def one_seed_for_two_graphs(graph: SmallGraph, noise: NoiseRecorder) -> None:
+    """EdgeRand on the graph among training nodes, and on the whole graph, from one seed."""
+    training = np.arange(graph.nodes) % 2 == 0
+    among = graph.a * np.outer(training, training)
+    upper = np.triu_indices(graph.nodes, 1)
+    noise.flip(among[upper] > 0, EPSILON, stream="seed")
+    noise.flip(graph.a[upper] > 0, EPSILON, stream="seed")
+
+
+def density_scale(nodes: int, epsilon: float) -> float:
+    """Return the program's noise for a density: Laplace, for a sensitivity of 1 / n^2, at 0.1 epsilon."""
+    return 1 / (nodes**2 * 0.1 * epsilon)
+
+
+def density_cost(nodes: int, chunk: int, epsilon: float) -> float:
+    """Return how much epsilon a chunk's density really costs: an edge moves it by 1 / (chunk n)."""
+    return 1 / (chunk * nodes) / density_scale(nodes, epsilon)
+
+
+def density_of_chunks(graph: SmallGraph, noise: NoiseRecorder, chunk: int = 1) -> None:
+    """ARR whose density is asked chunk by chunk of rows, with noise for the density of the whole matrix."""
+    n = graph.nodes
+    for start in range(0, n, chunk):
+        rows = np.triu(graph.a)[start : start + chunk]
+        noise.laplace(rows.sum() / (chunk * n), density_scale(n, EPSILON))
+    response(graph, noise, 0.9 * EPSILON)
+
+
+def both_directions_apart(graph: SmallGraph, noise: NoiseRecorder) -> None:
+    """ARR that randomizes (u, v) and (v, u) independently: a friendship is asked twice."""
+    edges = np.triu(graph.a).sum()
+    noise.laplace(edges, 1 / (0.1 * EPSILON))
+    noise.flip(graph.a[~np.eye(graph.nodes, dtype=bool)] > 0, 0.9 * EPSILON)
+
+
+def kept_by_a_slot() -> float:
+    """Return the probability that a slot keeps its answer, by the law that is drawn from."""
+    noise = NoiseRecorder(np.random.default_rng(0))
+    both_directions_apart(SmallGraph.from_edges(3, [(0, 1)], directed=False), noise)
+    law = noise.steps[-1].law
+    assert isinstance(law, FlipLaw)
+    return 1 - float(law.flip)
+
+
+def sampling_times_epsilon(graph: SmallGraph, noise: NoiseRecorder, rate: float = 0.1) -> None:
+    """A count of a sample of edges at epsilon 4, sold as rate * 4."""
+    edges = int(np.triu(graph.a).sum())
+    noise.laplace((noise.hidden.random(edges) < rate).sum(), 1 / 4.0)
+
+
+BROKEN = (
+    PublishedMechanism(
+        name="sampled neighbors",
+        source="GAP at node level (Sajadmanesh et al., USENIX Security 2023)",
+        explanation="Every node keeps D random neighbors, so that one node is said to change D messages. A "
+        "hub that everybody knows is drawn in half of the samples of people with one other friend, and "
+        "takes the place of their other messages. Mend: weigh messages by their sender's own list, "
+        "and protect lists (unit node-record).",
+        unit="node",
+        claim={"epsilon": EPSILON, "delta": DELTA},
+        mechanism=sampled_sums,
+        kind="mixture",
+        figure=PublishedValue(
+            what="noise of one hop at epsilon 1, delta 1e-5",
+            location="formula of Proposition 2",
+            published=4.9006,
+            restated=lambda: renyi_sigma(1.0, 1e-5),
+            tolerance=1e-5,
+        ),
+        search={"nodes": 150},
+    ),
+    PublishedMechanism(
+        name="one direction",
+        source="GAP at edge level, on friendships (ibid., Lemma 1 and Proposition 2)",
+        explanation="Noise for one stored edge. A friendship is stored in both directions and moves two "
+        "rows, which even the loose noise of the proposition does not cover. Mend: sqrt(2) times the noise.",
+        unit="undirected-edge",
+        claim={"epsilon": EPSILON, "delta": DELTA},
+        mechanism=noise_for_one_direction,
+        kind="change",
+        figure=PublishedValue(
+            what="sensitivity of the sums to one stored edge",
+            location="Lemma 1",
+            published=1.0,
+            restated=moved_by_a_stored_edge,
+            tolerance=1e-9,
+        ),
+        cost=PublishedValue(
+            what="epsilon of a friendship where one direction is sold at 1, delta 1e-5",
+            location="the least noise that one direction needs",
+            published=1.465,
+            restated=lambda: epsilon_of(math.sqrt(2) * mu_of(1.0, 1e-5), 1e-5),
+        ),
+    ),
+    PublishedMechanism(
+        name="a node's own row",
+        source="GAP at node level (ibid., Lemmas 2 and 3)",
+        explanation="A node of D friends is charged for the D rows that it is part of. Its own row, the sum "
+        "over all its friends, is given out too and may move by D alone, however well degrees are bounded. "
+        "Mend: withhold a node's own row from everybody else (unit node-bounded-degree), or protect lists.",
+        unit="node",
+        claim={"epsilon": EPSILON, "delta": DELTA},
+        mechanism=all_rows_at_node_level,
+        kind="change",
+        figure=PublishedValue(
+            what="squared change of the others' rows by a node of D = 100 friends",
+            location="Lemma 3, D alpha / (2 sigma^2), at the D = 100 of section 7.3",
+            published=100.0,
+            restated=lambda: moved_by_a_hub(100, own=False),
+            tolerance=1e-9,
+        ),
+        cost=PublishedValue(
+            what="squared change of its own row, which nothing is paid for",
+            location="D^2, a sum of D equal rows",
+            published=10_000.0,
+            restated=lambda: moved_by_a_hub(100, own=True),
+            tolerance=1e-9,
+        ),
+    ),
+    PublishedMechanism(
+        name="after the last noise",
+        source="an edge-level system of 2026",
+        explanation="Noisy rows are aggregated once more over the exact edges, and that is given out: two "
+        "leaves of one node get proportional rows, and one more edge ends that with certainty. "
+        "Mend: noise on every aggregation.",
+        unit="undirected-edge",
+        claim={"epsilon": EPSILON, "delta": DELTA},
+        mechanism=aggregated_after_noise,
+        kind="exact output",
+    ),
+    PublishedMechanism(
+        name="one seed for two graphs",
+        source="EdgeRand and LapGraph as released (Wu et al., S&P 2022)",
+        explanation="The training graph and the whole graph are randomized from one seed. A slot whose two "
+        "answers differ tells that it is an edge of one graph only, with certainty. Mend: fresh "
+        "noise.",
+        unit="undirected-edge",
+        claim={"epsilon": 2 * EPSILON},
+        mechanism=one_seed_for_two_graphs,
+        kind="reused noise",
+        figure=PublishedValue(
+            what="probability that a slot is told so at epsilon 1, 1 - 2 q",
+            location="formula: 1 less the share 2 / (1 + e) of slots that are drawn again",
+            published=0.462,
+            restated=lambda: 1 - 2 / (1 + math.exp(1.0)),
+        ),
+    ),
+    PublishedMechanism(
+        name="density by chunks",
+        source="ARR in the repository of GAP",
+        explanation="The density is asked for every 1,000 rows, with noise for the density of all n^2 cells. "
+        "Mend: ask once.",
+        unit="undirected-edge",
+        claim={"epsilon": EPSILON},
+        mechanism=density_of_chunks,
+        kind="change",
+        figure=PublishedValue(
+            what="scale of the noise on a density at epsilon 1, n = 19,717 (PubMed)",
+            location="program: AsymmetricRandResponse.perturb",
+            published=2.57228e-8,
+            restated=lambda: density_scale(19_717, 1.0),
+            tolerance=1e-5,
+        ),
+        cost=PublishedValue(
+            what="epsilon of the density of PubMed (n = 19,717) where 0.1 is sold",
+            location="the program's scale, and chunks of 1,000 rows",
+            published=1.97,
+            restated=lambda: density_cost(19_717, 1000, 1.0),
+            tolerance=2e-3,
+        ),
+    ),
+    PublishedMechanism(
+        name="both directions apart",
+        source="ARR in the repository of GAP",
+        explanation="(u, v) and (v, u) are randomized independently, so a friendship is asked twice, and "
+        "what comes out is not symmetric. Mend: one answer a pair.",
+        unit="undirected-edge",
+        claim={"epsilon": EPSILON},
+        mechanism=both_directions_apart,
+        kind="change",
+        figure=PublishedValue(
+            what="probability that a slot keeps its answer at epsilon 1",
+            location="program: AsymmetricRandResponse.perturb, 1 / (1 + exp(-0.9 epsilon))",
+            published=0.7109495026,
+            restated=kept_by_a_slot,
+            tolerance=1e-9,
+        ),
+        cost=PublishedValue(
+            what="epsilon of the links of a friendship, and of the density, where 1 is sold",
+            location="the shares 0.9 and 0.1 in the program",
+            published=1.8 + 0.1,
+            restated=lambda: 2 * 0.9 + 0.1,
+        ),
+    ),
+    PublishedMechanism(
+        name="rate times epsilon",
+        source="accounting that multiplies by the sampling rate",
+        explanation="A sample at rate q of what costs epsilon 4 is sold at 4 q. A sample costs ln(1 + q (e^4 "
+        "- 1)). Mend: that formula.",
+        unit="undirected-edge",
+        claim={"epsilon": 0.1 * 4.0},
+        mechanism=sampling_times_epsilon,
+        kind="mixture",
+    ),
+)

@@ -1,0 +1,193 @@
+"""Figures of a target, one for each data set, as SVG and PDF: the same results have the same bytes."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphveil.lab.papers.results import Point
+from graphveil.lab.papers.target import ReproductionTarget
+from graphveil.runs.pages.charts import COLORS, INK, chart_style, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LINE_COLORS = (*COLORS, "#7f7f7f")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "-.")  # where there are more lines than colors
+_LETTERS = 14  # of a title, to an inch
+_WIDTH, _HEIGHT, _ROW = 4.6, 3.4, 0.36  # inches: of a panel, and of a row of a table
+_KEY = 0.19  # inches of a row of the legend
+_STYLE: Any = {  # where it differs from that of other charts
+    "font.size": 9,
+    "axes.labelcolor": INK,
+    "axes.labelsize": "medium",
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.autolimit_mode": "data",
+    "axes.xmargin": 0.05,
+    "axes.ymargin": 0.05,
+    "axes.grid.axis": "y",
+    "lines.linewidth": 1.7,
+    "lines.markersize": 4.5,
+    "xtick.bottom": True,
+    "ytick.left": True,
+    "legend.labelcolor": "None",
+    "text.parse_math": True,
+}
+FORMATS = ("svg", "pdf")
+
+
+def figures_of(
+    target: ReproductionTarget, points: Sequence[Point], formats: Sequence[str] = FORMATS
+) -> dict[str, bytes]:
+    """Return the figures by file name."""
+    found = dict[str, bytes]()
+    for dataset in dict.fromkeys(point.place[0] for point in points):
+        there = [point for point in points if point.place[0] == dataset and point.mean is not None]
+        if not there:
+            continue
+        with chart_style(_STYLE):
+            places = {point.place[3] for point in there} - {None}
+            figure = _panels(target, there) if len(places) > 1 else _table(target, there)
+            _title(figure, target, dataset)
+            for form in formats:
+                name = f"{dataset.replace('/', '-')}.{form}"
+                found[name] = save(figure, form, dpi=110, bbox_inches="tight")
+    return found
+
+
+def _title(figure: "Figure", target: ReproductionTarget, dataset: str) -> None:
+    """Write above the figure what is shown, where, and what hollow marks are."""
+    reference = target.published_dataset(dataset)
+    where = "the same data" if reference == dataset else reference
+    known = "" if reference is None else f"; hollow marks: published, on {where}"
+    width = round(_LETTERS * figure.get_figwidth())
+    lines = [*textwrap.wrap(target.title, width), *textwrap.wrap(f"{dataset}{known}", width)]
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10)
+
+
+def _figure(columns: int, rows: int, width: float, height: float) -> tuple["Figure", list["Axes"]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    return figure, list(axes.flat)
+
+
+def _panels(target: ReproductionTarget, points: list[Point]) -> "Figure":
+    """Return curves, a panel of the target a panel here."""
+    panels = list(dict.fromkeys(point.place[1] for point in points))
+    columns = min(2, len(panels))
+    figure, axes = _figure(columns, -(-len(panels) // columns), _WIDTH, _HEIGHT)
+    names = list(dict.fromkeys(line.name for line in target.lines))  # of one color on all data sets
+    for place, panel in zip(axes, panels, strict=False):
+        _curves(place, target, [point for point in points if point.place[1] == panel], names)
+        place.set_title(panel)
+    for place in axes[::columns]:
+        place.set_ylabel(target.metrics[target.metric])
+    for spare in axes[len(panels) :]:
+        spare.set_visible(False)
+    legends = [zip(*place.get_legend_handles_labels(), strict=True) for place in axes]
+    shown = {label: line for legend in legends for line, label in legend}
+    ordered = [name for name in names if name in shown]
+    keys = min(2 * columns, len(ordered))  # in a row
+    figure.legend(
+        [shown[name] for name in ordered],
+        ordered,
+        loc="outside lower left",
+        ncols=keys,
+        frameon=False,
+    )
+    figure.set_figheight(figure.get_figheight() + -(-len(ordered) // keys) * _KEY)  # curves keep their room
+    return figure
+
+
+def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], names: list[str]) -> None:
+    axis, scale = target.axis, 100 if target.percent else 1
+    assert axis is not None
+    xs = sorted({point.place[3] for point in points if point.place[3] is not None and point.place[3] < 1e9})
+    endless = any(point.place[3] == float("inf") for point in points)
+    beyond = _beyond(xs, log=axis.log) if endless and xs else None
+    for name in dict.fromkeys(point.place[2] for point in points):
+        number = names.index(name)
+        own = [point for point in points if point.place[2] == name]
+        style: dict[str, Any] = {"color": LINE_COLORS[number % len(LINE_COLORS)], "zorder": 3}
+        if own[0].place[3] is None:
+            place.axhline(scale * (own[0].mean or 0), label=name, linestyle="--", linewidth=1.2, **style)
+            continue
+        style["linestyle"] = LINES[number // len(LINE_COLORS) % len(LINES)]
+        own.sort(key=lambda point: point.place[3] or 0)
+        there = [_x(point, beyond) for point in own]
+        means = [scale * (point.mean or 0) for point in own]
+        place.plot(there, means, marker=MARKERS[number % len(MARKERS)], label=name, **style)
+        _intervals(place, there, own, scale, style["color"])
+        known = [(x, point.published) for x, point in zip(there, own, strict=True) if point.published]
+        place.plot(
+            [x for x, _ in known],
+            [one.value for _, one in known if one],
+            marker=MARKERS[number % len(MARKERS)],
+            markerfacecolor="none",
+            linewidth=1.1,
+            alpha=0.75,
+            **{**style, "linestyle": ":", "zorder": 2},
+        )
+    if axis.log:
+        place.set_xscale("log")
+    ticks = [*xs, *([beyond] if beyond else [])]
+    place.set_xticks(ticks, [f"{x:g}" for x in xs] + (["∞"] if beyond else []))
+    place.minorticks_off()
+    place.set_xlabel(axis.label)
+    place.tick_params(labelleft=True)
+
+
+def _beyond(xs: list[float], *, log: bool) -> float:
+    """Return where infinity stands: a step after the last place."""
+    if len(xs) < 2:
+        return xs[-1] * 2 if log else xs[-1] + 1
+    return xs[-1] ** 2 / xs[-2] if log else 2 * xs[-1] - xs[-2]
+
+
+def _x(point: Point, beyond: float | None) -> float:
+    x = point.place[3]
+    assert x is not None
+    return beyond if beyond is not None and x == float("inf") else x
+
+
+def _intervals(place: "Axes", there: list[float], points: list[Point], scale: float, color: str) -> None:
+    ends = [(x, point.interval) for x, point in zip(there, points, strict=True) if point.interval]
+    for x, (low, high) in ((x, end) for x, end in ends if end):
+        place.plot([x, x], [scale * low, scale * high], color=color, linewidth=1.1, zorder=2)
+
+
+def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
+    """Return a row a line: our mean with its interval, and the published figure beside it.
+
+    It is for targets without an axis, and for a single place on it.
+    """
+    scale = 100 if target.percent else 1
+    figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 3) * _ROW)
+    panels = list(dict.fromkeys(point.place[1] for point in points))
+    for row, point in enumerate(points):
+        color = LINE_COLORS[panels.index(point.place[1]) % len(LINE_COLORS)]
+        mean, ends, known = scale * (point.mean or 0), point.interval, point.published
+        if ends:
+            place.plot([scale * end for end in ends], [row, row], color=color, linewidth=1.6, zorder=2)
+        place.plot([mean], [row], "o", color=color, markersize=6, zorder=3)
+        if known:
+            place.plot([known.value], [row], "D", color=color, markerfacecolor="none", markersize=6, zorder=3)
+    place.set_yticks(range(len(points)), [_row_name(point) for point in points])
+    place.tick_params(axis="y", length=0, labelcolor=INK)
+    place.set_ylim(len(points) - 0.5, -0.5)
+    place.grid(axis="x")
+    place.grid(visible=False, axis="y")
+    where = "".join(
+        f", at {target.axis.label} {x:g}" for x in {p.place[3] for p in points} - {None} if target.axis
+    )
+    place.set_xlabel(f"{target.metrics[target.metric]}{where}")
+    return figure
+
+
+def _row_name(point: Point) -> str:
+    _, panel, line, _ = point.place
+    return f"{line}   ({panel})" if panel else line

@@ -1,0 +1,386 @@
+"""What a data set has spent, kept so that neither its size nor its price grows with the number of releases.
+
+Gaussian releases add up in mu squared, equal ones of any other kind are counted, and both sums are exact:
+fractions, never floats that are compared with floats. A figure that was given as a decimal counts as that
+decimal, so that 0.0245 fits into 0.0245 and three times 0.1 into 0.3.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+from graphveil.privacy import Entry, compose, privacy_curve
+from graphveil.privacy.events import (
+    ApproximateDP,
+    ByGroup,
+    Event,
+    Gaussian,
+    LocalReport,
+    NonPrivate,
+    OneOf,
+    PairwiseGaussian,
+    PoissonGaussian,
+    PoissonRoots,
+    PureDP,
+)
+from graphveil.privacy.serialization import events_from_plain, events_to_plain
+
+_HALVINGS = 80  # of a release, until it fits or counts as none
+_SEARCHES = 12  # halvings between the largest release that was seen to fit and twice as much
+_FEW_SEARCHES = 6  # of kinds that take long to compose: their room is short by up to a percent
+_MAX_RELEASES = 10**7  # of one kind in an account
+_LARGEST = float(1 << 40)  # size of a release that is searched for
+
+
+def exact(figure: float | str | Decimal) -> Fraction:
+    """Return a figure as the decimal that it is written as.
+
+    >>> exact(0.1) * 3 == exact(0.3), exact("0.0245") == exact(0.0245)
+    (True, True)
+    """
+    return Fraction(Decimal(repr(figure) if isinstance(figure, float) else figure))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What may be spent at most, as decimals: they are written down and read again as they were given."""
+
+    epsilon: Decimal
+    delta: Decimal
+
+
+@dataclass(frozen=True)
+class PrivacyCost:
+    """A composition of releases: mu squared of the Gaussian ones, and how many there are of each other kind.
+
+    Args:
+        mu_squared: of all Gaussian releases together.
+        slack: the part of delta that the finite resolution of noise has cost.
+        others: each event that is no Gaussian, as canonical JSON, and how often it happened.
+
+    >>> from graphveil.privacy.events import PureDP
+    >>> third = PrivacyCost.from_entry(Entry("a", "rows", PureDP(0.1)))
+    >>> PrivacyCost().plus(third, 3).fits(Limit(Decimal("0.3"), Decimal(0)))
+    True
+    """
+
+    mu_squared: Fraction = Fraction(0)
+    slack: Fraction = Fraction(0)
+    others: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_entry(cls, entry: Entry) -> "PrivacyCost":
+        """Return what one release costs."""
+        mu_squared, others = Fraction(0), dict[str, int]()
+        for part in compose(entry.event).events:
+            if isinstance(part, Gaussian):
+                mu_squared += Fraction(part.mu) ** 2
+            else:
+                others[_kind(part)] = others.get(_kind(part), 0) + 1
+        return cls(mu_squared, exact(float(entry.slack)), others)
+
+    def plus(self, other: "PrivacyCost", copies: int = 1) -> "PrivacyCost":
+        """Return this total and so many copies of another."""
+        others = dict(self.others)
+        for kind, count in other.others.items():
+            others[kind] = others.get(kind, 0) + copies * count
+        return PrivacyCost(
+            self.mu_squared + copies * other.mu_squared, self.slack + copies * other.slack, others
+        )
+
+    def minus(self, other: "PrivacyCost") -> "PrivacyCost":
+        """Return what is left when a release that never drew is given back."""
+        left = {kind: count - other.others.get(kind, 0) for kind, count in self.others.items()}
+        return PrivacyCost(
+            self.mu_squared - other.mu_squared,
+            self.slack - other.slack,
+            {kind: count for kind, count in left.items() if count},
+        )
+
+    def fits(self, limit: Limit) -> bool:
+        """Whether all of it keeps within a limit.
+
+        A bound that adds up decides where it can, and then a composition of somewhat more than all of it, at
+        somewhat less of delta, which stays the same for many bookings and is kept. All is composed again
+        only where the limit is near.
+        """
+        left = exact(limit.delta) - self.slack
+        if left < 0:
+            return False
+        if self.fits_basic_composition(limit):
+            return True
+        epsilon = exact(limit.epsilon)
+        larger = _epsilon_of_larger(*self._rounded_up, _rounded(left, up=False))
+        return larger <= epsilon or self._composed(left) <= epsilon
+
+    def fits_basic_composition(self, limit: Limit) -> bool:
+        """Whether all of it keeps within a limit by adding up alone, which takes no time."""
+        left = exact(limit.delta) - self.slack
+        return left >= 0 and self._sum_of_epsilons(left) <= exact(limit.epsilon)
+
+    def epsilon(self, delta: Decimal | float) -> float:
+        """Return the smallest epsilon that all of it keeps at this delta; infinity if there is none."""
+        left = exact(delta) - self.slack
+        if left not in self._known:
+            found = min(self._sum_of_epsilons(left), self._composed(left)) if left >= 0 else math.inf
+            self._known[left] = float(found)
+        return self._known[left]
+
+    def remaining_epsilon(self, limit: Limit, like: Entry | None = None) -> float:
+        """Return an epsilon, at the limit's delta, of a release that still fits; 0 if none does.
+
+        The release is composed with the total by the same rule that admits it, so a release with this epsilon
+        is admitted. It is the largest such epsilon, up to four digits.
+
+        Args:
+            limit: what may be spent.
+            like: the release whose noise is scaled until it fits. Without one the release is pure if
+                everything recorded adds up, and Gaussian otherwise.
+        """
+        one = (
+            PrivacyCost.from_entry(like)
+            if like is not None
+            else _PURE
+            if self._has_pure_epsilon and not self.mu_squared
+            else _MU
+        )
+        if one._has_pure_epsilon and not one.mu_squared:
+            return self._remaining_bounded_epsilon(limit, one)
+        share = self._largest(one._scaled, limit, start=1.0, slow=not one._has_pure_epsilon)
+        return _round_down(one._scaled(share).epsilon(limit.delta)) if share else 0.0
+
+    def _remaining_bounded_epsilon(self, limit: Limit, one: "PrivacyCost") -> float:
+        """Return the room for releases whose epsilons add up: for one whose epsilon is their sum."""
+        lost = sum(getattr(_parsed(kind), "delta", 0.0) * n for kind, n in one.others.items())
+        pure = all(map(_is_pure, one.others))
+
+        def bounded(epsilon: float) -> PrivacyCost:
+            event = PureDP(epsilon) if pure else ApproximateDP(epsilon, min(lost, 1.0))
+            return PrivacyCost(Fraction(0), one.slack, {_kind(event): 1})
+
+        left = exact(limit.delta) - self.slack - one.slack - exact(lost)
+        spent = self._sum_of_epsilons(left)
+        rest = float(exact(limit.epsilon) - spent) if left >= 0 and spent <= limit.epsilon else 0.0
+        if rest and not self.plus(bounded(rest)).fits(limit):  # its last digit was rounded up
+            rest = _round_down(rest)
+        if not pure and not self.mu_squared and self._has_pure_epsilon:
+            return rest
+        found = self._largest(bounded, limit, start=rest or float(limit.epsilon))
+        near = [float(f"{found:.4g}"), _round_down(found)]
+        return max(rest, next((one for one in near if one and self.plus(bounded(one)).fits(limit)), 0.0))
+
+    def _largest(
+        self, release: Callable[[float], "PrivacyCost"], limit: Limit, start: float, *, slow: bool = False
+    ) -> float:
+        """Return nearly the largest size of a release that fits, from a size to begin with; 0 for none."""
+
+        def fits(size: float) -> bool:
+            return self.plus(release(size)).fits(limit)
+
+        low = start
+        if not low:
+            return 0.0
+        if fits(low):
+            while low < _LARGEST and fits(2 * low):
+                low *= 2
+        else:
+            halved = (start / 2**n for n in range(1, _HALVINGS))
+            low = next((size for size in halved if fits(size)), 0.0) if fits(0.0) else 0.0
+        high = 2 * low
+        for _ in range((_FEW_SEARCHES if slow else _SEARCHES) if low else 0):
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    def _scaled(self, share: float) -> "PrivacyCost":
+        """Return releases of the same kinds, each with its noise divided by this share."""
+        scaled, others = Fraction(share) ** 2 * self.mu_squared, dict[str, int]()
+        for kind, count in self.others.items():
+            for part in compose(_scale_loss(_parsed(kind), share)).events:
+                others[_kind(part)] = others.get(_kind(part), 0) + count
+        return PrivacyCost(scaled, self.slack, others)
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the total as plain JSON values; fractions are text."""
+        return {"mu_squared": str(self.mu_squared), "slack": str(self.slack), "others": dict(self.others)}
+
+    @classmethod
+    def from_plain(cls, record: Mapping[str, Any]) -> "PrivacyCost":
+        """Return what :meth:`as_plain` wrote; raises ValueError for what it did not write."""
+        found = cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), dict(record["others"]))
+        sums = all(0 <= float(each) < math.inf for each in (found.mu_squared, found.slack))
+        counts = all(type(n) is int and 0 < n <= _MAX_RELEASES for n in found.others.values())
+        if not sums or not counts or any(_kind(_parsed(kind)) != kind for kind in found.others):
+            raise ValueError("a total is sums and counts of events")
+        return found
+
+    @cached_property
+    def event(self) -> Event:
+        """All releases as one event that costs the same."""
+        mu = math.sqrt(self.mu_squared)
+        gaussian = [Gaussian(mu)] if mu else []
+        parts = [part for kind, n in self.others.items() for part in _repeated(kind, n)]
+        if gaussian or not all(isinstance(part, LocalReport) for part in parts):
+            parts = [_bounded(part) if isinstance(part, LocalReport) else part for part in parts]
+        return compose(*gaussian, *parts)
+
+    @cached_property
+    def _known(self) -> dict[Fraction, float]:
+        """Results of :meth:`epsilon` by what was left of delta: to compose many kinds takes seconds."""
+        return {}
+
+    @property
+    def _rounded_up(self) -> tuple[Fraction, tuple[tuple[str, int], ...]]:
+        """Squares and counts, each rounded up to four bits: they change a few times in a doubling."""
+        counts = sorted((kind, math.ceil(_rounded(Fraction(n), up=True))) for kind, n in self.others.items())
+        return _rounded(self.mu_squared, up=True), tuple(counts)
+
+    @property
+    def _has_pure_epsilon(self) -> bool:
+        """Whether all of it, or all but Gaussian releases, has an epsilon of its own at delta 0."""
+        return all(isinstance(_parsed(kind), PureDP | ApproximateDP | LocalReport) for kind in self.others)
+
+    def _sum_of_epsilons(self, delta: Fraction) -> Fraction | float:
+        """Return a bound by adding up: pure epsilons, and at a share of delta each, what Gaussians have."""
+        pure, lost = Fraction(0), Fraction(0)
+        for kind, count in self.others.items():
+            part = _parsed(kind)
+            if isinstance(part, LocalReport | ApproximateDP) and part.epsilon < math.inf:
+                pure, lost = pure + count * exact(part.epsilon), lost + count * exact(part.delta)
+            elif isinstance(part, PureDP):
+                pure += count * exact(part.epsilon)
+            else:
+                return math.inf
+        left = float(delta - lost)
+        if left < 0:
+            return math.inf
+        if not self.mu_squared:
+            return pure
+        found = _gaussian_epsilon(math.sqrt(self.mu_squared), left) if left else math.inf
+        return exact(found) + pure if found < math.inf else math.inf
+
+    def _composed(self, delta: Fraction) -> Fraction | float:
+        if not delta and (self.mu_squared or not self._has_pure_epsilon):
+            return math.inf
+        found = privacy_curve(self.event).epsilon(float(delta))
+        return exact(found) if found < math.inf else math.inf
+
+
+def total_of(entries: Iterable[Entry]) -> PrivacyCost:
+    """Return the total of some releases."""
+    total = PrivacyCost()
+    for entry in entries:
+        total = total.plus(PrivacyCost.from_entry(entry))
+    return total
+
+
+@lru_cache(maxsize=1024)
+def _epsilon_of_larger(
+    mu_squared: Fraction, counts: tuple[tuple[str, int], ...], delta: Fraction
+) -> Fraction | float:
+    """Return the composed epsilon of a total that is rounded up, at least that of what it came from."""
+    return PrivacyCost(mu_squared, others=dict(counts))._composed(delta)
+
+
+def _rounded(value: Fraction, *, up: bool) -> Fraction:
+    """Return a number with four significant bits, at most an eighth above or below it.
+
+    >>> [float(_rounded(Fraction(17), up=up)) for up in (False, True)]
+    [16.0, 18.0]
+    """
+    if not value:
+        return value
+    unit = Fraction(2) ** (value.numerator.bit_length() - value.denominator.bit_length() - 3)
+    return unit * (math.ceil(value / unit) if up else math.floor(value / unit))
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_epsilon(mu: float, delta: float) -> float:
+    return privacy_curve(Gaussian(mu)).epsilon(delta)
+
+
+@lru_cache(maxsize=1 << 14)
+def _parsed(kind: str) -> Event:
+    return events_from_plain(json.loads(kind)).events[0]
+
+
+def _kind(part: Event) -> str:
+    """Return the text that stands for a plain event."""
+    return json.dumps(events_to_plain(part), sort_keys=True)
+
+
+def _is_pure(kind: str) -> bool:
+    return isinstance(_parsed(kind), PureDP)
+
+
+def _bounded(report: LocalReport) -> Event:
+    """Return an event that composes with events of other kinds and costs what a report does."""
+    return ApproximateDP(report.epsilon, report.delta) if report.epsilon < math.inf else NonPrivate()
+
+
+def _scale_loss(event: Event, share: float) -> Event:
+    """Return an event of the same kind whose loss is about this share: its noise is divided by the share."""
+    if isinstance(event, Gaussian):
+        return Gaussian(share * event.mu)
+    if isinstance(event, PairwiseGaussian):
+        table = tuple(tuple(share * share * value for value in row) for row in event.mu_squared)
+        return PairwiseGaussian(event.partition, table)
+    if isinstance(event, PoissonGaussian | PoissonRoots):
+        return replace(event, noise_multiplier=event.noise_multiplier / share) if share else compose()
+    if isinstance(event, PureDP | ApproximateDP | LocalReport):
+        return replace(event, epsilon=share * event.epsilon if share else 0.0)
+    if isinstance(event, ByGroup):
+        return ByGroup(event.partition, tuple(_scale_loss(part, share) for part in event.events))
+    if isinstance(event, OneOf):
+        return OneOf(tuple(_scale_loss(case, share) for case in event.cases))
+    if isinstance(event, NonPrivate):
+        return event
+    return compose(*(_scale_loss(part, share) for part in compose(event).events))
+
+
+def _round_down(value: float) -> float:
+    """Return a figure with four digits, rounded down."""
+    return float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(value))
+
+
+_PURE, _MU = PrivacyCost(others={_kind(PureDP(1.0)): 1}), PrivacyCost(Fraction(1))
+
+
+def _repeated(kind: str, count: int) -> list[Event]:
+    """Return an event that happened so often, as few events as there can be."""
+    part = _parsed(kind)
+    if isinstance(part, PoissonGaussian | PoissonRoots):
+        return [_repeat_steps(part, count)]
+    if isinstance(part, PairwiseGaussian):
+        table = tuple(tuple(count * value for value in row) for row in part.mu_squared)
+        return [PairwiseGaussian(part.partition, table)]
+    if isinstance(part, NonPrivate):
+        return [part]
+    if isinstance(part, ByGroup):
+        return [ByGroup(part.partition, tuple(_repeat_event(event, count) for event in part.events))]
+    assert isinstance(part, PureDP | LocalReport | ApproximateDP | OneOf)
+    return [part] * count
+
+
+def _repeat_event(event: Event, count: int) -> Event:
+    """Return a plain event of one group, so often."""
+    parts = [
+        Gaussian(part.mu * math.sqrt(count))
+        if isinstance(part, Gaussian)
+        else _repeat_steps(part, count)
+        if isinstance(part, PoissonGaussian | PoissonRoots)
+        else None
+        for part in compose(event).events
+    ]
+    if None in parts:
+        return compose(*[event] * count)
+    return compose(*(part for part in parts if part is not None))
+
+
+def _repeat_steps(part: PoissonGaussian | PoissonRoots, count: int) -> Event:
+    return replace(part, steps=part.steps * count)

@@ -1,0 +1,159 @@
+"""Where a ledger lies: a database's URL, a file, or the user's own; and whether a file can be locked."""
+
+import fcntl
+import os
+import struct
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import unquote
+
+from graphveil.errors import ConfigError, LedgerError
+
+VARIABLE = "GRAPHVEIL_LEDGER"
+_FILE = "sqlite:///"
+_SCHEMES = (_FILE, "postgresql://", "postgresql+psycopg://")
+_MISSPELT = ("sqlite:", "postgresql:", "postgresql+psycopg:")  # no name of a file, unless a slash is missing
+_REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.sshfs", "davfs")
+
+
+def default_location() -> str:
+    """Return where the user's own ledger lies: what GRAPHVEIL_LEDGER names, or a file in the data folder."""
+    named = os.environ.get(VARIABLE)
+    return url_of(named or _data_folder() / "graphveil" / "ledger.sqlite")
+
+
+def url_of(location: str | Path) -> str:
+    """Return the URL of a database; a path is a file of SQLite.
+
+    What stands behind ``sqlite:///`` in it is an absolute path to the letter, which :func:`file_of` reads.
+
+    >>> url_of("/data/ledger.sqlite"), url_of("postgresql://db/team")
+    ('sqlite:////data/ledger.sqlite', 'postgresql+psycopg://db/team')
+
+    Raises:
+        ConfigError: it is another kind of database, or one of SQLite that is no plain file.
+    """
+    text = str(location)
+    if "://" not in text and not text.startswith(_MISSPELT):
+        return f"{_FILE}{Path(text).expanduser().absolute()}"
+    if text.startswith(_FILE):
+        return f"{_FILE}{_named_file(text.removeprefix(_FILE))}"
+    if not text.startswith(_SCHEMES):
+        raise ConfigError(
+            "a ledger lies in SQLite or PostgreSQL: give sqlite:////path/to/file, "
+            f"postgresql+psycopg://user@host/database, or a path, and not {text.partition(':')[0]}:..."
+        )
+    return text.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+def _named_file(text: str) -> Path:
+    """Return the file that a URL of SQLite names.
+
+    A book in memory forgets, and options can switch off its locks or name another file: neither is one.
+    """
+    if not text or text == ":memory:" or "?" in text:
+        raise ConfigError(
+            "a ledger in SQLite lies in a file, and its URL takes no options; give sqlite:////path/to/file, "
+            "or a path"
+        )
+    return Path(unquote(text)).absolute()
+
+
+def split_name(text: str) -> tuple[str | None, str | None]:
+    """Return the URL and the name in ``NAME``, ``URL`` or ``URL#NAME``; what is not there is None.
+
+    The name follows the last ``#``, unless that stands before the server: then it is a password's.
+
+    >>> split_name("friends"), split_name("postgresql://db/team#friends")
+    ((None, 'friends'), ('postgresql://db/team', 'friends'))
+    >>> split_name("sqlite:////data/ledger.sqlite")
+    ('sqlite:////data/ledger.sqlite', None)
+    >>> split_name("postgresql://me:pass#word@db/team#friends")[1]
+    'friends'
+    """
+    if "://" not in text and not text.startswith(_MISSPELT):
+        return None, text
+    url, mark, name = text.rpartition("#")
+    if not mark or ("@" in name and "/" not in url.partition("://")[2]):
+        return text, None
+    return url, name or None
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file of a SQLite ledger; None for a server's."""
+    return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
+
+
+def check_locks(file: Path) -> None:
+    """Refuse a folder in which a lock that one process holds does not keep another one out.
+
+    Two bookings at once would then both see the old total. Network file systems are refused by their kind:
+    a test on one machine cannot tell what another one sees.
+
+    Raises:
+        ConfigError: the folder's file system has no locks that can be relied on.
+        LedgerError: the folder cannot be written.
+    """
+    kind = _file_system(file.parent)
+    if kind in _REMOTE or not _lock_excludes(file.parent):
+        raise ConfigError(
+            f"the file system of {file.parent} ({kind or 'unknown'}) has no locks that a ledger could rely "
+            "on: two runs could spend one budget twice. Use a local disk, or PostgreSQL for several machines"
+        )
+
+
+def _lock_excludes(folder: Path) -> bool:
+    """Whether a second open file is kept from a lock that a first one holds."""
+    if not hasattr(fcntl, "F_OFD_SETLK"):  # locks of an open file, as Linux has them
+        return True
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        number, name = tempfile.mkstemp(prefix=".graphveil-lock-", dir=folder)  # a name of no other process
+    except OSError as error:
+        raise LedgerError(
+            f"the folder {folder} of the ledger cannot be written ({error.strerror}), and the ledger keeps a "
+            "journal there. Let GRAPHVEIL_LEDGER name a file in a folder that can be written."
+        ) from None
+    path = Path(name)
+    try:
+        with os.fdopen(number, "wb") as first, path.open("wb") as second:
+            fcntl.fcntl(first, fcntl.F_OFD_SETLK, lock)
+            try:
+                fcntl.fcntl(second, fcntl.F_OFD_SETLK, lock)
+            except BlockingIOError:
+                return True
+            return False
+    except OSError:
+        return False
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _file_system(folder: Path) -> str:
+    """Return the kind of the file system that a folder lies on, where the system tells."""
+    mounts = Path("/proc/self/mounts")
+    if not mounts.is_file():
+        return ""
+    kind, longest = "", -1
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        _, location, found, *_ = line.split(" ")
+        where = location.replace("\\040", " ")
+        if folder.is_relative_to(where) and len(where) > longest:
+            kind, longest = found, len(where)
+    return kind
+
+
+def _data_folder() -> Path:
+    """Return the user's folder for data that programs keep."""
+    named = os.environ.get("XDG_DATA_HOME")
+    try:
+        if named:
+            return Path(named)
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Application Support"
+        return Path.home() / ".local" / "share"
+    except RuntimeError:
+        raise ConfigError(
+            f"there is no home directory to keep the ledger in; let {VARIABLE} name a file or a database"
+        ) from None

@@ -1,0 +1,425 @@
+"""Bookings: a release is reserved, then committed before its noise is first drawn, or given back before that.
+
+A reservation counts as spent. It can be given back only while it is not committed, and what was given back
+can no longer be committed: so whoever gives a reservation back has proved that nothing was drawn under it,
+and will not be. A process that is killed at any moment leaves the reservation, which its own resumption finds
+again by reference, written down before, and does not pay twice.
+
+Every transaction locks one data set, reads its head and its account, and adds one entry: a booking costs the
+same whether it is the first or the hundred-thousandth.
+"""
+
+import hmac
+import json
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from shlex import quote
+from typing import Any
+
+import sqlalchemy as sa
+
+from graphveil.errors import BudgetError, ConfigError
+from graphveil.ledger.chain import canonical
+from graphveil.ledger.costs import PrivacyCost
+from graphveil.ledger.rows import (
+    COMMIT,
+    NODE_IDS,
+    REFUND,
+    RESERVE,
+    SKETCH,
+    Account,
+    HashChain,
+    Row,
+    Tags,
+    account_in,
+    account_of,
+    add_version,
+    body_of,
+    entry_of,
+    is_bound_to,
+    name_of,
+    open_account_in,
+    reservation,
+    rows_of,
+    states_of,
+    unit_key,
+    update_account,
+    versions,
+)
+from graphveil.ledger.sketch import sketch_of
+from graphveil.ledger.store import Store, accounts, data_sets, lock_names
+from graphveil.privacy import Entry
+from graphveil.privacy.formatting import format_delta, format_upper_bound
+from graphveil.privacy.serialization import events_to_plain
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a run keeps of a booking: its reference, its place in the chain, and the chain's head there."""
+
+    data_set: str
+    unit: str
+    release: str
+    entry: int
+    head: str
+
+
+class DataSetLedger:
+    """The ledger of one registered data set, as a release asks it: under each unit against its own limit.
+
+    What it keeps of what it recorded itself are receipts.
+    """
+
+    def __init__(
+        self, store: Store, name: str, data: Tags | None = None, *, named: bool = True, apart: bool = False
+    ) -> None:
+        """Take the database, and the name of a data set.
+
+        Args:
+            store: the database.
+            name: of a data set that is registered there, or the next free one.
+            data: fingerprints of data that the data set is bound to with the first release, not before.
+            named: whether the name was given; otherwise the data are recognized, or get a name of their own.
+            apart: whether the user states that the data share nothing with others but equal parts.
+        """
+        self._store, self.name = store, name
+        self._lock = threading.Lock()
+        self._receipts: dict[str, Receipt] = {}
+        self._data, self._named, self._apart = data, named, apart
+
+    def __repr__(self) -> str:
+        """Show the name and the place."""
+        return f"DataSetLedger({self.name!r}, {self.location!r})"
+
+    def record(self, entry: Entry) -> None:
+        """Reserve the entry, or raise :class:`BudgetError` and record nothing; the same one costs once."""
+        receipt = reserve(self._store, self._bind_in_transaction, entry)
+        self.name, self._data = receipt.data_set, None
+        self._keep(receipt)
+
+    def check(self, entry: Entry) -> None:
+        """Raise what :meth:`record` would, and record nothing."""
+        if not self._new:
+            check_reservation(self._store, self.name, entry)
+
+    def bind_data(self) -> None:
+        """Bind the data set to its data, or register them, before anything is released."""
+        self.name, self._data = self._store.write(self._bind_in_transaction), None
+
+    @property
+    def _new(self) -> bool:
+        """Whether the data would be registered with the first release."""
+        return self._data is not None and not self._named and self._store.read(self._known) is None
+
+    def _known(self, connection: sa.Connection) -> str | None:
+        assert self._data is not None
+        return name_of(connection, self._data, apart=self._apart)
+
+    def _bind_in_transaction(self, connection: sa.Connection) -> str:
+        """Bind the data set to its data in this transaction; return its name."""
+        name = self.name
+        if self._data is not None:
+            if not self._named:
+                lock_names(connection)
+                name = self._known(connection) or next_unnamed_data_set(connection)
+            chain = HashChain.locked(connection, name, make=not self._named)
+            if self._named:
+                check_binding(connection, name, self._data)
+            add_version(chain, self._data)
+        return name
+
+    def contains(self, release_id: str) -> bool:
+        """Whether a release is booked here, and was not given back."""
+        receipt = self._store.read(lambda connection: _live(connection, self.name, release_id))
+        if receipt is not None:
+            self._keep(receipt)
+        return receipt is not None
+
+    def commit(self, release_id: str) -> None:
+        """Note that noise is about to be drawn: from now on the release cannot be given back."""
+        commit(self._store, self.name, release_id)
+
+    def refund(self, release_id: str) -> bool:
+        """Give a release back for which nothing was drawn; whether that could be done."""
+        refunded = refund(self._store, self.name, release_id)
+        if refunded:
+            with self._lock:
+                self._receipts.pop(release_id, None)
+        return refunded
+
+    def __len__(self) -> int:
+        """Return how many releases are booked, without reading them."""
+        return sum(account.releases for account in self.accounts)
+
+    def __bool__(self) -> bool:
+        """A ledger is there even if nothing is booked."""
+        return True
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything booked so far and not given back, in order."""
+
+        def task(connection: sa.Connection) -> tuple[Entry, ...]:
+            rows = rows_of(connection, self.name)
+            gone = {row.reference for row in rows if row.kind == REFUND}
+            live = (row for row in rows if row.kind == RESERVE and row.reference not in gone)
+            return tuple(entry_of(body_of(row)) for row in live)
+
+        return self._store.read(task)
+
+    @property
+    def accounts(self) -> list[Account]:
+        """What is spent under each unit."""
+        return accounts_of(self._store, self.name)
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """Of what was booked, or found booked, through this object."""
+        with self._lock:
+            return tuple(self._receipts.values())
+
+    def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
+        """Return keyed fingerprints, as :meth:`graphveil.ledger.Ledger.fingerprints` does."""
+        return fingerprints_of(self._store, parts)
+
+    @property
+    def location(self) -> str:
+        """Where the ledger lies, without a password."""
+        return self._store.display_url
+
+    def _keep(self, receipt: Receipt) -> None:
+        with self._lock:
+            self._receipts[receipt.release] = receipt
+
+
+def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
+    """Return fingerprints of data under the ledger's key, which does not leave it."""
+    key = store.read(store.key)
+    found = {}
+    for part, chunks in parts.items():
+        mac, people = hmac.new(key, part.encode(), "sha256"), []
+        for chunk in chunks:
+            mac.update(chunk)
+            if part == NODE_IDS:
+                people.append(chunk)
+        found[part] = mac.hexdigest()
+        if part == NODE_IDS:
+            found[SKETCH] = sketch_of(b"".join(people), key)
+    return found
+
+
+def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
+    """Refuse data that are not those of a data set.
+
+    Raises:
+        ConfigError: the data set is bound to other data.
+    """
+    known = versions(connection, name)
+    if known and not is_bound_to(data, known):
+        raise ConfigError(
+            f"these are not the data that {name!r} was registered with, so its budget is not theirs; give "
+            "the files as they were, or, if the data have grown, register the new version: graphveil "
+            f"ledger init {quote(name)} --unit UNIT --nodes FILE --edges FILE ..."
+        )
+
+
+def next_unnamed_data_set(connection: sa.Connection) -> str:
+    """Return the next name for data that nobody has named."""
+    taken = set(connection.execute(sa.select(data_sets.c.name)).scalars())
+    return next(name for number in count(1) if (name := f"data-{number}") not in taken)
+
+
+def accounts_of(store: Store, name: str | None = None) -> list[Account]:
+    """Return what is spent, for each data set and unit, or for those of one data set."""
+    query = sa.select(accounts).order_by(accounts.c.data_set, accounts.c.unit)
+    if name is not None:
+        query = query.where(accounts.c.data_set == name)
+    return store.read(lambda connection: [account_of(row) for row in connection.execute(query)])
+
+
+class _NeedsCompositionError(Exception):
+    """A release does not fit by adding up alone: ends the transaction, in which nothing is to be changed."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account.unit)
+        self.account = account
+
+
+def reserve(store: Store, settled: Callable[[sa.Connection], str], entry: Entry) -> Receipt:
+    """Book a release in the data set that ``settled`` returns, in one transaction with what it does."""
+    found = _attempt(store.write, settled, entry, recording=True)
+    assert found is not None
+    return found
+
+
+def check_reservation(store: Store, name: str, entry: Entry) -> None:
+    """Raise what booking a release would raise."""
+    _attempt(store.read, lambda connection: name, entry, recording=False)
+
+
+def _attempt(
+    run: Callable[[Callable[[sa.Connection], Receipt | None]], Receipt | None],
+    settled: Callable[[sa.Connection], str],
+    entry: Entry,
+    *,
+    recording: bool,
+) -> Receipt | None:
+    """Book a release, or only see whether it could be."""
+    if entry.unit is None:
+        raise ConfigError("a release that is recorded has a unit; this one does not say what it protects")
+    unit, cost = unit_key(entry.unit), PrivacyCost.from_entry(entry)
+    body = {
+        "unit": unit,
+        "reference": entry.release_id,
+        "label": entry.label,
+        "max_degree": getattr(entry.unit, "max_degree", None),
+        "events": events_to_plain(entry.event),
+        "slack": entry.slack,
+    }
+
+    def task(connection: sa.Connection, *, composing: bool) -> Receipt | None:
+        name = settled(connection)
+        chain = HashChain.read(connection, name, lock=recording)
+        known = reservation(connection, name, entry.release_id)
+        if known is not None:
+            if REFUND in states_of(connection, name, entry.release_id):
+                raise BudgetError(
+                    f"release {entry.release_id} was given back before anything was drawn, and stays so; "
+                    "start a new run"
+                )
+            return _repeated_receipt(known, body, name)
+        account = account_in(connection, name, unit)
+        if account is None:
+            _check_unlimited(chain, unit)
+            account = Account(name, unit, None, 0, PrivacyCost())
+            if recording:
+                open_account_in(chain, unit, None)
+        after = account.total.plus(cost)
+        fits = account.limit is None or after.fits_basic_composition(account.limit)
+        if not fits and not (composing and account.limit is not None and after.fits(account.limit)):
+            raise _NeedsCompositionError(account)
+        if not recording:
+            return None
+        number, head = chain.add(RESERVE, body)
+        update_account(
+            connection, name, unit, releases=account.releases + 1, total=canonical(after.as_plain())
+        )
+        return Receipt(name, unit, entry.release_id, number, head)
+
+    try:
+        try:
+            return run(partial(task, composing=False))
+        except (
+            _NeedsCompositionError
+        ) as near:  # composed while nobody is locked out, and kept for the next try
+            limit = near.account.limit
+            if limit is None or not near.account.total.plus(cost).fits(limit):
+                raise
+            return run(partial(task, composing=True))
+    except _NeedsCompositionError as near:
+        raise BudgetError(_budget_error(near.account, entry, cost)) from None
+
+
+def commit(store: Store, name: str, reference: str) -> None:
+    """Note that noise is about to be drawn."""
+
+    def task(connection: sa.Connection) -> None:
+        chain = HashChain.locked(connection, name)
+        states = states_of(connection, name, reference)
+        if REFUND in states or RESERVE not in states:
+            raise BudgetError(
+                f"release {reference} is not recorded any more, so no noise may be drawn; start a new run"
+            )
+        if COMMIT not in states:
+            chain.add(COMMIT, {"reference": reference})
+
+    store.write(task)
+
+
+def refund(store: Store, name: str, reference: str) -> bool:
+    """Give back a release that was never committed; whether that could be done."""
+
+    def task(connection: sa.Connection) -> bool:
+        chain = HashChain.locked(connection, name)
+        states = states_of(connection, name, reference)
+        if COMMIT in states or RESERVE not in states:
+            return False
+        if REFUND in states:
+            return True
+        known = reservation(connection, name, reference)
+        if (
+            known is None
+            or (account := account_in(connection, name, (body := body_of(known))["unit"])) is None
+        ):
+            raise LookupError("an account is lost")  # of a damaged ledger
+        chain.add(REFUND, {"reference": reference})
+        left = account.total.minus(PrivacyCost.from_entry(entry_of(body)))
+        update_account(
+            connection, name, body["unit"], releases=account.releases - 1, total=canonical(left.as_plain())
+        )
+        return True
+
+    return store.write(task)
+
+
+def _live(connection: sa.Connection, name: str, reference: str) -> Receipt | None:
+    row = (
+        None if REFUND in states_of(connection, name, reference) else reservation(connection, name, reference)
+    )
+    return None if row is None else Receipt(name, body_of(row)["unit"], reference, row.number, row.hash)
+
+
+def _repeated_receipt(known: Row, body: Mapping[str, Any], name: str) -> Receipt:
+    """Return the receipt of a release that is booked already: whoever asks again pays nothing."""
+    before = body_of(known)
+    if any(before[part] != value for part, value in json.loads(canonical(body)).items()):
+        raise BudgetError(
+            f"release {known.reference} is recorded already, at another price; a new release needs a new id"
+        )
+    return Receipt(name, before["unit"], known.reference, known.number, known.hash)
+
+
+def _check_unlimited(chain: HashChain, unit: str) -> None:
+    """Let a unit go without a limit where none has one; else a budget is for the data's owner to decide."""
+    query = sa.select(accounts.c.unit).where(
+        accounts.c.data_set == chain.name, accounts.c.epsilon.is_not(None)
+    )
+    if limited := sorted(chain.connection.execute(query).scalars()):
+        raise BudgetError(
+            f"data set {chain.name!r} has a budget under {', '.join(limited)} and none under unit {unit!r}, "
+            "whose costs are no part of it; register one: graphveil ledger init "
+            f"{quote(chain.name)} --unit {unit} --epsilon E --delta D"
+        )
+
+
+def _budget_error(account: Account, entry: Entry, cost: PrivacyCost) -> str:
+    """Return why a release does not fit, and the largest one of its kind that does."""
+    limit = account.limit
+    assert limit is not None
+    delta = format_delta(float(limit.delta))
+    message = (
+        f"data set {account.data_set!r} refuses the release {entry.label!r}: it asks for epsilon "
+        f"{format_upper_bound(cost.epsilon(limit.delta))}, and "
+        f"{format_upper_bound(account.total.epsilon(limit.delta))} of "
+        f"{limit.epsilon} at delta {delta} are spent under unit {account.unit!r}. "
+    )
+    remaining_epsilon = account.total.remaining_epsilon(limit, entry)
+    if remaining_epsilon:
+        return message + (
+            f"For a release like it, epsilon {remaining_epsilon:g} at that delta would still fit. Reduce "
+            "epsilon, or "
+            "raise the limit (graphveil ledger raise). No privacy budget was spent."
+        )
+    if math.isinf(account.total.plus(cost).epsilon(limit.delta)):
+        return message + (
+            "Together they have no epsilon at that delta, so no smaller epsilon would fit. Raise the limit's "
+            "delta (graphveil ledger raise). No privacy budget was spent."
+        )
+    return message + (
+        "Nothing is left for a release like it. Raise the limit (graphveil ledger raise). No privacy budget "
+        "was spent."
+    )

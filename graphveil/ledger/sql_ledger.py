@@ -1,0 +1,441 @@
+"""The durable ledger: what was ever released of each data set, and how much more may be."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import sqlalchemy as sa
+
+from graphveil.errors import ArtifactError, ConfigError, LedgerError
+from graphveil.ledger.high_water_mark import HighWaterMark
+from graphveil.ledger.locations import default_location, file_of, url_of
+from graphveil.ledger.reservations import (
+    DataSetLedger,
+    Receipt,
+    accounts_of,
+    check_binding,
+    fingerprints_of,
+    next_unnamed_data_set,
+)
+from graphveil.ledger.rows import (
+    NODE_IDS,
+    RAISE_LIMIT,
+    REFUND,
+    RESERVE,
+    SKETCH,
+    UNBIND,
+    Account,
+    HashChain,
+    Tags,
+    account_in,
+    add_version,
+    body_of,
+    limit_of,
+    limit_plain,
+    limit_words,
+    name_of,
+    names_of,
+    open_account_in,
+    rows_of,
+    shared_with,
+    unit_key,
+    update_account,
+    versions,
+)
+from graphveil.ledger.sketch import overlap
+from graphveil.ledger.store import Store, copy_file, data_sets, entries, move_aside
+from graphveil.ledger.verify import (
+    IntegrityViolation,
+    find_key_violations,
+    find_violations,
+    stored_data_set_names,
+)
+from graphveil.privacy.unit import NoUnit, Unit
+
+
+class Ledger:
+    """A ledger in a database: SQLite in a file, or PostgreSQL for several machines.
+
+    Args:
+        location: a path, or a URL; by default the user's own ledger (GRAPHVEIL_LEDGER, else a file in the
+            data folder).
+
+    Raises:
+        ConfigError: it lies on a file system without locks, or its URL is of another kind of database.
+        LedgerError: the database cannot be used.
+
+    >>> import tempfile
+    >>> from graphveil.privacy import Entry, UndirectedEdge
+    >>> from graphveil.privacy.events import PureDP
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger(folder.name + "/ledger.sqlite")
+    >>> ledger.init("friends", "undirected-edge", epsilon="0.3", delta="1e-7")
+    >>> friends = ledger.data_set("friends")
+    >>> for name in ("a", "b", "c"):
+    ...     friends.record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
+    >>> friends.record(Entry("d", "rows", PureDP(0.1), unit=UndirectedEdge()))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    graphveil.errors.BudgetError: data set 'friends' refuses the release 'rows': it asks for epsilon 0.1...
+    >>> ledger.verify()
+    []
+    >>> ledger.close(); folder.cleanup()
+    """
+
+    def __init__(self, location: str | Path | None = None, *, create: bool = True) -> None:
+        """Open the ledger; ``create`` makes an empty one where there is none."""
+        self._store = Store(default_location() if location is None else url_of(location), create=create)
+
+    def __repr__(self) -> str:
+        """Show where it lies, without a password."""
+        return f"Ledger({self._store.display_url!r})"
+
+    @property
+    def location(self) -> str:
+        """Where it lies, without a password."""
+        return self._store.display_url
+
+    def close(self) -> None:
+        """Close the connections of this process."""
+        self._store.close()
+
+    def init(
+        self,
+        name: str,
+        unit: Unit | str,
+        *,
+        epsilon: str | float | Decimal | None = None,
+        delta: str | float | Decimal | None = None,
+        tags: Tags | None = None,
+    ) -> None:
+        """Register a data set, or one more unit of it, with what may be spent under the unit.
+
+        Args:
+            name: what the data set is called.
+            unit: what is protected.
+            epsilon, delta: the limit, both or neither for none.
+            tags: keyed fingerprints of its data (:meth:`fingerprints`); without them the first run that names
+                the data set binds it. Given once more they register a later version of data that grew, whose
+                releases add to the same limits.
+
+        Raises:
+            ConfigError: the unit is registered already with another limit or protects nothing, or the figures
+                are no budget.
+        """
+        _check_name(name)
+        unit, limit = unit_key(unit), limit_of(epsilon, delta)
+        if unit == NoUnit.name:
+            raise ConfigError(
+                "unit 'none' protects nothing, so nothing is recorded under it; name another unit"
+            )
+
+        def task(connection: sa.Connection) -> None:
+            chain = HashChain.locked(connection, name, make=True)
+            known = account_in(connection, name, unit)
+            if known is None:
+                open_account_in(chain, unit, limit)
+            elif limit is not None and limit != known.limit:
+                raise ConfigError(
+                    f"data set {name!r} is registered under unit {unit!r} with {limit_words(known.limit)}; "
+                    "change that with `graphveil ledger raise`, which keeps the reason"
+                )
+            elif not tags:
+                raise ConfigError(f"data set {name!r} is registered under unit {unit!r} already")
+            if tags:
+                add_version(chain, tags)
+
+        self._store.write(task)
+
+    def other_names(self, name: str, tags: Tags) -> list[str]:
+        """Return the other data sets of the same data, whose releases do not count under this name."""
+        return sorted({*self._store.read(lambda connection: list(names_of(connection, tags)))} - {name})
+
+    def shared_nodes(self, tags: Tags) -> dict[str, float]:
+        """Return the part of the people in some data that each data set was bound with, where there is any.
+
+        Of large data sets it is an estimate, from keyed hashes of some of the ids.
+        """
+
+        def task(connection: sa.Connection) -> dict[str, float]:
+            found = dict[str, float]()
+            for name in shared_with(connection, tags):
+                known = versions(connection, name)
+                sketches = [one[SKETCH] for one in known if SKETCH in one]
+                if any(NODE_IDS in one and one[NODE_IDS] == tags.get(NODE_IDS) for one in known):
+                    found[name] = 1.0
+                elif share := overlap(tags.get(SKETCH, ""), sketches).first:
+                    found[name] = share
+            return found
+
+        return self._store.read(task)
+
+    def data_set(self, name: str, data: Tags | None = None) -> DataSetLedger:
+        """Return the ledger of a registered data set, to attach to a graph.
+
+        Args:
+            name: of the data set.
+            data: fingerprints of the data, which it is bound to with the first release.
+
+        Raises:
+            ConfigError: there is none of that name, or it is bound to other data.
+        """
+
+        def task(connection: sa.Connection) -> None:
+            HashChain.read(connection, name)
+            if data is not None:
+                check_binding(connection, name, data)
+
+        self._store.read(task)
+        return DataSetLedger(self._store, name, data)
+
+    def find_or_create(self, fingerprints: Tags, *, apart: bool = False) -> DataSetLedger:
+        """Return the ledger of the data set that these are data of, or a new one for them.
+
+        Data are those of a data set if they have its edges, its records, its features or its people, or at
+        least half of the people of the smaller of the two. Nothing is registered before the first release.
+
+        Args:
+            fingerprints: of the data.
+            apart: whether the user states that they share no edges, or no people, with data sets that have
+                other edges and records.
+        """
+
+        def task(connection: sa.Connection) -> str:
+            return name_of(connection, fingerprints, apart=apart) or next_unnamed_data_set(connection)
+
+        name = self._store.read(task)
+        return DataSetLedger(self._store, name, fingerprints, named=False, apart=apart)
+
+    def bind(self, name: str, fingerprints: Tags) -> None:
+        """Let a data set be the one with these fingerprints, or make sure that it is.
+
+        Raises:
+            ConfigError: the data set is bound to other data.
+        """
+        self.data_set(name, fingerprints).bind_data()
+
+    def unbind(self, name: str) -> None:
+        """Let go of the data that a data set is bound to; the next run that names it binds it again.
+
+        Raises:
+            ConfigError: there is no such data set, it is bound to nothing, or it has releases.
+        """
+
+        def task(connection: sa.Connection) -> None:
+            chain = HashChain.locked(connection, name)
+            if not versions(connection, name):
+                raise ConfigError(f"data set {name!r} is bound to no data, so there is nothing to unbind.")
+            kinds = [row.kind for row in rows_of(connection, name)]
+            if kinds.count(RESERVE) > kinds.count(REFUND):
+                raise ConfigError(
+                    f"data set {name!r} has releases, and they stay those of its data. Register other "
+                    "data under another name: graphveil ledger init NAME --unit UNIT --epsilon E --delta D"
+                )
+            chain.add(UNBIND, {})
+
+        self._store.write(task)
+
+    def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
+        """Return keyed fingerprints of data; without the ledger's key they tell nothing of them."""
+        return fingerprints_of(self._store, parts)
+
+    def names(self) -> list[str]:
+        """Return the registered data sets, in alphabetical order."""
+        query = sa.select(data_sets.c.name).order_by(data_sets.c.name)
+        return self._store.read(lambda connection: list(connection.execute(query).scalars()))
+
+    def accounts(self, name: str | None = None) -> list[Account]:
+        """Return what is spent, for each data set and unit."""
+        if name is not None:
+            self.data_set(name)
+        return accounts_of(self._store, name)
+
+    def raise_limit(
+        self,
+        name: str,
+        unit: Unit | str,
+        *,
+        epsilon: str | float | Decimal,
+        delta: str | float | Decimal,
+        reason: str,
+    ) -> None:
+        """Change the limit of a data set under a unit, for a reason that stays in the chain.
+
+        Raises:
+            ConfigError: there is no reason, no such account, or the limit is below the one that holds.
+        """
+        key, limit = unit_key(unit), limit_of(epsilon, delta)
+        if limit is None:
+            raise ConfigError("a limit is raised to figures; give both of them (--epsilon, --delta)")
+        if not reason.strip():
+            raise ConfigError("a limit is raised for a reason, which is kept; give one (--reason)")
+
+        def task(connection: sa.Connection) -> None:
+            chain = HashChain.locked(connection, name)
+            known = account_in(connection, name, key)
+            if known is None:
+                raise _no_account(name, key)
+            if known.limit is not None and (
+                limit.epsilon < known.limit.epsilon or limit.delta < known.limit.delta
+            ):
+                raise ConfigError(
+                    f"the limit is {limit_words(known.limit)}; a limit is raised, never lowered"
+                )
+            chain.add(RAISE_LIMIT, limit_plain(limit) | {"unit": key, "reason": reason.strip()})
+            update_account(connection, name, key, **limit_plain(limit))
+
+        self._store.write(task)
+
+    def export(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the entries of a data set in order, as plain values with their hashes."""
+        self.data_set(name)
+
+        def task(connection: sa.Connection) -> list[dict[str, Any]]:
+            return [{**body_of(row), "hash": row.hash} for row in rows_of(connection, name)]
+
+        yield from self._store.read(task)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the ledger to a new file, of one moment, while others may write to it.
+
+        Raises:
+            ConfigError: the file exists, or the ledger lies in PostgreSQL (use pg_dump).
+            LedgerError: the file cannot be written.
+        """
+        self._store.back_up(Path(path))
+
+    def missing_receipts(self, receipts: Iterable[Mapping[str, Any]]) -> list[IntegrityViolation]:
+        """Return which receipts name an entry that this ledger does not have, or has with another hash.
+
+        Raises:
+            ArtifactError: a receipt cannot be read.
+        """
+        found = list[IntegrityViolation]()
+        for one in receipts:
+            try:
+                receipt = Receipt(**{name: one[name] for name in Receipt.__dataclass_fields__})
+                fits = all(
+                    isinstance(value, int if name == "entry" else str) and not isinstance(value, bool)
+                    for name, value in vars(receipt).items()
+                )
+            except (KeyError, TypeError):
+                fits = False
+            if not fits:
+                raise ArtifactError("a receipt is damaged: it has no data set, entry, release and head")
+            row = self._store.read(partial(_entry_at, name=receipt.data_set, number=receipt.entry))
+            if row is None:
+                found.append(
+                    IntegrityViolation(receipt.data_set, receipt.entry, "the ledger has no such entry")
+                )
+            elif (row.hash, row.reference) != (receipt.head, receipt.release):
+                why = "the ledger has another entry there than the run was recorded with"
+                found.append(IntegrityViolation(receipt.data_set, receipt.entry, why))
+        return found
+
+    def verify(self, name: str | None = None) -> list[IntegrityViolation]:
+        """Return where a chain or a total does not hold; an empty list if all do.
+
+        Every hash is computed again, and every total and limit from the entries.
+        """
+        names = self._store.read(stored_data_set_names)
+        if name is not None:
+            names = [name] if name in names else [self.data_set(name).name]
+        found = self._store.read(find_key_violations)
+        return found + [
+            each for one in names for each in self._store.read(partial(find_violations, name=one))
+        ]
+
+
+def _entry_at(connection: sa.Connection, *, name: str, number: int) -> sa.Row[Any] | None:
+    if not name.isprintable() or not 0 < number < 1 << 31:
+        return None  # no database takes some of them
+    return connection.execute(
+        sa.select(entries).where(entries.c.data_set == name, entries.c.number == number)
+    ).one_or_none()
+
+
+def restore(
+    backup: str | Path,
+    location: str | Path | None = None,
+    *,
+    receipts: Iterable[Mapping[str, Any]] = (),
+    force: bool = False,
+) -> "Ledger":
+    """Put a backup in the place of a ledger in a file; what was there is kept beside it.
+
+    Args:
+        backup: a file that :meth:`Ledger.backup` wrote.
+        location: where the ledger lies; by default the user's own.
+        receipts: of runs, which the backup has to know.
+        force: whether to accept a backup that is older than the ledger, its mark or the receipts say. The
+            releases that it lacks are not counted any more.
+
+    Returns:
+        The restored ledger.
+
+    Raises:
+        ConfigError: there is no such backup, the ledger lies in PostgreSQL, or the backup is older.
+        LedgerError: the backup is damaged.
+    """
+    url = default_location() if location is None else url_of(location)
+    file, source = file_of(url), Path(backup)
+    if file is None:
+        raise ConfigError("a ledger in PostgreSQL is backed up and restored with pg_dump and pg_restore")
+    if not source.is_file():
+        raise ConfigError(f"there is no backup at {source}")
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with TemporaryDirectory(prefix=".graphveil-restore-", dir=file.parent) as folder:
+        fresh = Path(folder) / file.name
+        copy_file(source, fresh)
+        kept = Ledger(fresh, create=False)
+        breaks = kept.verify()
+        if breaks:
+            raise LedgerError(
+                f"{source} is no whole ledger: {breaks[0].data_set}, entry {breaks[0].entry}: "
+                f"{breaks[0].why}. Take another backup."
+            )
+        older = _older(kept, file, kept.missing_receipts(receipts))
+        if older and not force:
+            raise ConfigError(
+                f"{source} is older than the ledger was: {older}. Take a newer backup, or accept that these "
+                "releases are not counted any more (--force)."
+            )
+        kept.close()
+        move_aside(file)
+        fresh.replace(file)
+    HighWaterMark(file).path.unlink(missing_ok=True)
+    return Ledger(file)
+
+
+def _older(kept: Ledger, file: Path, missing_receipts: list[IntegrityViolation]) -> str:
+    """Return what a backup lacks of a ledger that was there, or of receipts; empty if nothing."""
+    if missing_receipts:
+        first = missing_receipts[0]
+        return f"it lacks {first.data_set}, entry {first.entry}, which a run has a receipt of"
+    seen, (ident, count) = HighWaterMark(file).read(), kept._store.size
+    if seen is not None and (seen[0] != ident or seen[1] > count):
+        what = "another ledger" if seen[0] != ident else f"{seen[1]:,} entries, and this one has {count:,}"
+        return f"there was {what}"
+    return ""
+
+
+def _check_name(name: str) -> None:
+    if (
+        not name
+        or len(name) > 100
+        or name != name.strip()
+        or "#" in name
+        or "://" in name
+        or not name.isprintable()
+    ):
+        raise ConfigError("a data set's name is 1 to 100 printable characters, without '#' and '://'")
+
+
+def _no_account(name: str, unit: str) -> ConfigError:
+    return ConfigError(
+        f"data set {name!r} has no budget under unit {unit!r}; register one: graphveil ledger init "
+        f"{quote(name)} --unit {unit} --epsilon E --delta D"
+    )

@@ -1,0 +1,1 @@
+"""Local privacy: each node randomizes its own record."""

@@ -1,0 +1,267 @@
+"""The label posterior: classes from public edges and one noisy label a person, with no features at all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+from weakref import ReferenceType, ref
+
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
+from graphveil.data import Graph
+from graphveil.data.identity import AdjacencyVersion
+from graphveil.errors import ConfigError
+from graphveil.estimators.fitted_attributes import FittedAttribute
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.inference.requests import (
+    PredictionOptions,
+    PredictionRequest,
+    PredictionState,
+    RequestFactory,
+)
+from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.session import Session
+from graphveil.estimators.sizes import PublicSizes
+from graphveil.local.collect import CollectionProtocol, Collector
+from graphveil.local.lpgnn.collected_reports import complete_label_from_protocol
+from graphveil.local.lpgnn.inductive import TrainedOnReports
+from graphveil.local.lpgnn.local_estimator import LocalEstimator
+from graphveil.local.lpgnn.method import LocalMethod
+from graphveil.local.lpgnn.noisy_labels import NoisyLabels
+from graphveil.local.lpgnn.posterior_mixture import (
+    PRIORS,
+    GraphContext,
+    PosteriorMixture,
+    Prior,
+    mixed_posterior,
+)
+from graphveil.local.lpgnn.randomized_records import extend_without_labels, reported_nodes
+from graphveil.local.lpgnn.report_config import ReportConfig
+from graphveil.nn.inputs import FeatureEstimates
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LabelPosterior(LocalEstimator):
+    """The posterior of each node's class, given public edges and one noisy label a person.
+
+    Every training and validation node randomizes its label at ``eps_y``, and nothing else leaves it: features
+    are not read, and their budget is not spent. What is around a node then says which class it has,
+
+        P(y_v | what was told) by the exact law of the noise,
+
+    in several ways: a guess from afar and its neighbors, belief propagation, and either with communities of
+    the public edges as a prior. They are mixed by how likely each makes told labels that it was not told
+    (:func:`~graphveil.local.lpgnn.posterior_mixture.mixed_posterior`), so that what does not fit a graph
+    loses its weight. There is no network, and nothing to fit but these weights (``weights_``).
+
+    Guarantee, unit ``local-attributes``: eps_y-LDP for each node's label; nothing is told about its features.
+    Unit ``none`` is the reference without noise.
+
+    Shapes: labels (N) to probabilities (N, C).
+
+    Args:
+        eps_x: 0: nothing is told about features. It is there so that budgets are compared by name.
+        eps_y, labels: see :class:`~graphveil.local.lpgnn.keywords.LabelKeywords`.
+        prior: how a node's surroundings are heeded: ``"mixture"``, ``"robust"`` (the same, and classes that
+            false clients claim are not taken to be more common), ``"diffusion"`` (the guess from afar and its
+            neighbors alone) or ``"nothing"`` (its own label alone: what edges add shows beside it).
+        posterior_steps: how many hops away the guess from afar listens: 16 for sparse graphs, 8 for denser.
+        missing_labels: the share of training and validation nodes without a label, who say a class at random:
+            public, since it cannot be told from what is said.
+
+    Raises:
+        UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
+
+    >>> from graphveil.data.recipes import RECIPES
+    >>> from graphveil.data import synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> model = LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0).fit(graph)
+    >>> model.guarantee.epsilon, model.guarantee.local_budgets
+    (2.0, (0.0, 2.0))
+    """
+
+    method: ClassVar[str] = "label-posterior"
+    needs_features: ClassVar[bool] = False
+    report_parameters: ClassVar[tuple[str, ...]] = ("unit", "mode", "eps_y", "labels")
+
+    eps_x: float | None = 0.0
+    prior: Prior = "mixture"
+    posterior_steps: int = 16
+    missing_labels: float = 0.0
+
+    weights_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("weights", {})), dict)
+
+    def no_graph_baseline(self) -> "LabelPosterior":
+        """Return the unfitted baseline that reads no edge: the posterior of a node's own label.
+
+        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP
+        reports). A node that told nothing gets the most frequent class.
+
+        >>> LabelPosterior(unit="local-attributes", eps_y=1.0).no_graph_baseline().prior
+        'nothing'
+        """
+        return LabelPosterior(**{**self.get_params(), "prior": "nothing"})
+
+    @classmethod
+    def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
+        """Return an estimator for what devices answer to a survey, see :meth:`fit_from_collector`.
+
+        Raises:
+            ConfigError: a keyword contradicts the survey, or it asks for no label, or for features, which
+                would be told for nothing.
+
+        >>> from graphveil.mechanisms import SubsetSelection
+        >>> LabelPosterior.from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0,
+        ...     classes=7))).labels
+        'subset'
+        """
+        return cls(**complete_label_from_protocol(protocol, configuration))
+
+    def _build_method(self) -> "LabelPosteriorMethod":
+        checks.one_of(tuple(PRIORS), prior=self.prior)
+        checks.integer_at_least(1, posterior_steps=self.posterior_steps)
+        checks.within(0, 0.99, missing_labels=self.missing_labels)
+        if self.eps_x not in (None, 0):
+            raise ConfigError(
+                f"eps_x={self.eps_x!r}: {self.method} reads no features, so nothing is told about them; drop "
+                "it (0), or use 'lpgnn', which learns from both"
+            )
+        return LabelPosteriorMethod(
+            name=self.method,
+            privacy_config=self._build_privacy_config(),
+            device=self.device,
+            report_config=ReportConfig.from_label_keywords(self, self._build_privacy_config(), self.method),
+            prior=self.prior,
+            steps=self.posterior_steps,
+            missing_labels=self.missing_labels,
+        )
+
+    def _check_protocol(self, protocol: CollectionProtocol) -> None:
+        complete_label_from_protocol(protocol, {**self.get_params(), "eps_x": 0.0})
+
+    def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
+        """Return zeros in the place of features, which are not read."""
+        if given is not None:
+            raise ConfigError(f"{self.method} reads no features; drop public_features (--nodes)")
+        return FeatureEstimates(torch.zeros(collector.nodes, 1))
+
+    def _request_factory(self) -> RequestFactory:
+        """Return that other graphs are asked nothing: there are no features to tell."""
+        return _no_requests
+
+
+def _no_requests(
+    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
+) -> Sequence[PredictionRequest]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPosteriorMethod(LocalMethod):
+    """The label posterior as a frozen method.
+
+    Args:
+        prior: how a node's surroundings are heeded.
+        steps: how far the guess from afar listens.
+        missing_labels: the share of those asked that has no label.
+    """
+
+    prior: Prior
+    steps: int
+    missing_labels: float
+
+    def __post_init__(self) -> None:
+        """Refuse a share of missing labels where nobody randomizes one, and missing ones are left out."""
+        if self.missing_labels and not self.protects_labels:
+            raise ConfigError(
+                f"missing_labels={self.missing_labels:g} is for labels that are randomized, which without a "
+                "finite eps_y none is; drop it"
+            )
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Have labels randomized, and infer classes from what was told."""
+        with session.stage("randomize"):
+            records = self.collected(graph, session).records
+        with session.stage("classifier"):
+            found = self.inferred(graph, records.labels)
+        agreement = {
+            part: self.noisy(graph, records.labels).agreement(
+                found.held_out, reported_nodes(graph, records.labels, part)
+            )
+            for part in ("train", "val")
+        }
+        return FitResult(
+            trained=TrainedLabelPosterior(reports=records, method=self, of=ref(graph.adjacency.version)),
+            proba=found.log_proba.exp(),
+            released={"labels": records.labels} if self.privacy_config.protects else {},
+            learned={"agreement": agreement, "weights": found.weights},
+        )
+
+    def inferred(self, graph: Graph, labels: Tensor) -> PosteriorMixture:
+        """Return the posterior of all nodes; the seed deals what is held out, so answers can be repeated."""
+        return mixed_posterior(
+            self.noisy(graph, labels),
+            self._transition(graph),
+            GraphContext(graph.adjacency, self.steps),
+            PublicStreams(self.privacy_config.seed or 0).torch("held-out labels"),
+            names=PRIORS[self.prior],
+            robust=self.prior == "robust",
+        )
+
+    def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
+        """Return what is known about a graph's randomized labels."""
+        label = self.report_config.label(graph.num_classes)
+        return NoisyLabels(
+            labels=labels,
+            classes=graph.num_classes,
+            train=reported_nodes(graph, labels, "train"),
+            val=reported_nodes(graph, labels, "val"),
+            keep=label.keep_with(self.missing_labels),
+            blind=label.blind,
+            transition=self._transition(graph),
+        )
+
+    def _transition(self, graph: Graph) -> Tensor:
+        label = self.report_config.label(graph.num_classes)
+        return torch.from_numpy(label.transition_with(self.missing_labels)).float()
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLabelPosterior":
+        """Return a posterior of edges that nobody here has; reports are not kept with it."""
+        return TrainedLabelPosterior(reports=None, method=self, of=None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedLabelPosterior(TrainedOnReports):
+    """What was told, and on which edges.
+
+    Args:
+        method: how it is heeded.
+        of: the version of the fitted edges; None for a model from a file.
+    """
+
+    method: LabelPosteriorMethod
+    of: "ReferenceType[AdjacencyVersion] | None"
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict the fitted graph with other features, or one that has grown from it, at no cost.
+
+        Raises:
+            ConfigError: nobody in the graph told anything.
+        """
+        grown = {step.base for step in graph.adjacency.history} | {graph.adjacency.version}
+        fitted = None if self.of is None else self.of()
+        if self.reports is None or fitted not in grown:
+            raise ConfigError(
+                f"{self.method.name} knows a class by labels that were told around a node, and nobody in "
+                "this graph told one: fit it there, which is a collection with a budget of its own. Graphs "
+                "that grow from the fitted one (Graph.grow) are predicted at no cost, in the process that "
+                "fitted it"
+            )
+        labels = extend_without_labels(self.reports.labels, graph.num_nodes)
+        return CachedPrediction(None, (), self.method.inferred(graph, labels).log_proba.exp())
+
+    def state(self) -> State:
+        """Return no weights: there is no network."""
+        return {}

@@ -1,5 +1,0 @@
-"""Any message-passing module, trained on protected records: each node's own star, with published leaves."""
-
-from graphveil.models.gnn.estimator import PrivateGNN
-
-__all__ = ["PrivateGNN"]

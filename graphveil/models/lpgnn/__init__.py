@@ -1,5 +1,0 @@
-"""LPGNN: graph neural networks on records that their own nodes randomised."""
-
-from graphveil.models.lpgnn.estimator import LPGNN
-
-__all__ = ["LPGNN"]

@@ -1,5 +1,0 @@
-"""Spectral: who is listed alike is alike; for graphs whose neighbours differ from each other."""
-
-from graphveil.models.spectral.estimator import Spectral
-
-__all__ = ["Spectral"]

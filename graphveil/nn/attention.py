@@ -1,0 +1,104 @@
+"""Attention over in-edges, as in graph attention networks: a node weighs its neighbors and itself."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag, leaky_relu
+
+from graphveil.data import Adjacency
+
+HEADS = 4  # side by side in a hidden layer
+_SLOPE = 0.2  # of the leaky relu, as in the paper
+
+
+@dataclass(frozen=True, eq=False)
+class InEdgeIndex:
+    """Edges in the order of their targets: target v has those from ``offsets[v]`` to ``offsets[v + 1]``.
+
+    Shapes: ``sources`` and ``targets`` int64 (E), ``offsets`` int64 (N + 1).
+    """
+
+    sources: Tensor
+    targets: Tensor
+    offsets: Tensor
+
+    @classmethod
+    def from_adjacency(cls, adjacency: Adjacency) -> Self:
+        """Return the edges of an adjacency."""
+        sources, targets = adjacency.edge_index()
+        return cls(sources, targets, adjacency.indptr)
+
+
+class GraphAttention(nn.Module):
+    """One round of attention, after the linear map that its ``weight`` is for:
+
+        h'_v = b + sum_u a_uv h_u,   a_uv = softmax over u of leaky_relu(s . h_u + g . h_v),
+
+    where u runs over the in-neighbors of v and v itself, for each head on its own. Not private.
+
+    Shapes: (N, heads width) -> (N, heads width).
+    """
+
+    def __init__(self, inputs: int, width: int, heads: int, generator: torch.Generator) -> None:
+        """Draw the weights, as Glorot and Bengio do."""
+        super().__init__()
+        self._heads, self._width = heads, width
+        bound = (6 / (inputs + heads * width)) ** 0.5
+        self.weight = nn.Parameter(_uniform((inputs, heads * width), bound, generator))
+        bound = (6 / (heads + width)) ** 0.5
+        self._sends = nn.Parameter(_uniform((heads, width), bound, generator))
+        self._gets = nn.Parameter(_uniform((heads, width), bound, generator))
+        self._bias = nn.Parameter(torch.zeros(heads * width))
+
+    def forward(self, rows: Tensor, edges: InEdgeIndex) -> Tensor:
+        """Return the weighted sums."""
+        h = rows.view(-1, self._heads, self._width)
+        source_logits, target_logits = (h * self._sends).sum(dim=2), (h * self._gets).sum(dim=2)
+        weights, own = _exponentials(source_logits, target_logits, edges)
+        total = own.index_add(0, edges.targets, weights)
+        sums = own[:, :, None] * h + _weighted_sums(weights, h, edges)
+        return (sums / total[:, :, None]).flatten(1) + self._bias
+
+
+def _exponentials(source_logits: Tensor, target_logits: Tensor, edges: InEdgeIndex) -> tuple[Tensor, Tensor]:
+    """Return what the softmax adds up, (E, heads) of edges and (N, heads) of nodes themselves."""
+    # Not sends[sources]: its gradient adds in the order in which threads come, so no two runs agree.
+    source_scores, target_scores = (
+        source_logits.index_select(0, edges.sources),
+        target_logits.index_select(0, edges.targets),
+    )
+    scores, own = (
+        leaky_relu(source_scores + target_scores, _SLOPE),
+        leaky_relu(source_logits + target_logits, _SLOPE),
+    )
+    with torch.no_grad():  # what is subtracted cancels
+        most = own.clone()
+        most.scatter_reduce_(0, edges.targets[:, None].expand_as(scores), scores, "amax")
+        lowered = most.index_select(0, edges.targets)
+    return (scores - lowered).exp(), (own - most).exp()
+
+
+def _weighted_sums(weights: Tensor, h: Tensor, edges: InEdgeIndex) -> Tensor:
+    """Return the sums over in-edges (N, heads, width).
+
+    Head by head as a weighted bag of rows, so that no row is ever copied to an edge: memory grows with
+    E heads, and not with E heads width.
+    """
+    sums = [
+        embedding_bag(
+            edges.sources,
+            h[:, head].contiguous(),
+            edges.offsets,
+            mode="sum",
+            per_sample_weights=weights[:, head].contiguous(),
+            include_last_offset=True,
+        )
+        for head in range(h.shape[1])
+    ]
+    return torch.stack(sums, dim=1)
+
+
+def _uniform(shape: tuple[int, int], bound: float, generator: torch.Generator) -> Tensor:
+    return torch.empty(shape).uniform_(-bound, bound, generator=generator)

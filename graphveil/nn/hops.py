@@ -1,0 +1,252 @@
+"""The networks around noisy hops: an encoder before them, a classifier after them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from graphveil.nn.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
+from graphveil.propagation import plain_unit
+from graphveil.training import Activation, GhostBranches, GhostModule, GhostSequential, UnitRows
+
+_BATCH_NORM_MOMENTUM = 0.1  # how far batch norm's running moments follow those of a batch
+
+
+class Encoder(nn.Module):
+    """An encoder and the head that it is trained with, on rows of norm one, as the hops will see them.
+
+    With ``plain_head`` classes have to differ by the rows' direction, which is what a sum of rows keeps. The
+    paper's encoder has batch norm between its rows and its head; ``activated`` rows are what its reference
+    has there under node units, where there is no batch norm.
+
+    Shapes: (B, widths[0]) -> (B, classes); ``rows`` stops at (B, widths[-1]).
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        classes: int,
+        *,
+        plain_head: bool,
+        activated: bool = False,
+        generator: torch.Generator,
+        activation: str,
+        batch_norm: bool,
+        dropout: float,
+    ) -> None:
+        """Draw the weights."""
+        super().__init__()
+        layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
+        self._base = FeedForward(widths, generator=generator, **layers)
+        normed = batch_norm and not plain_head
+        self._norm = nn.BatchNorm1d(widths[-1]) if normed else nn.Identity()
+        self._head = Linear(widths[-1], classes, generator=generator)
+        self._activation = activation if activated else None
+
+    def ghost(self) -> GhostModule:
+        """Return the network for private training."""
+        between = [Activation(self._activation)] if self._activation else []
+        return GhostSequential(self._base.ghost(), UnitRows(), *between, self._head.ghost())
+
+    def rows(self, x: Batch) -> Tensor:
+        """Return the encoded rows."""
+        return unit_rows(self._base(x))
+
+    @torch.no_grad()
+    def message(self, rows: Tensor, noisy: Sequence[Tensor]) -> Tensor:
+        """Return what a node can say about its class, as a vector to send: (N, d) float64, not scaled.
+
+        The head reads the sum of the node's own row and its noisy ones, z. What is sent is the mean of the
+        head's class directions under the probabilities that it finds, their common part left out:
+
+            p = softmax(z W + b),    m = sum_c p_c (w_c - mean of w).
+
+        That keeps of the noise what looks like a class, and is a function of the node's own record and of
+        what was released.
+        """
+        weight, bias = (part.to("cpu", torch.float64) for part in (self._head.weight, self._head.bias))
+        seen = sum((part.to(torch.float64) for part in noisy), start=rows.to(torch.float64))
+        return (seen @ weight + bias).softmax(dim=1) @ (weight - weight.mean(dim=1, keepdim=True)).t()
+
+    def forward(self, x: Batch) -> Tensor:
+        """Return the head's logits."""
+        rows = self._norm(self.rows(x))
+        return cast(Tensor, self._head(_activated(self._activation, rows) if self._activation else rows))
+
+
+@dataclass(frozen=True, eq=False)
+class FixedRows:
+    """Dense rows (B, d) that no gradient flows into, and their mean (d) and covariance (d, d)."""
+
+    values: Tensor
+
+    @cached_property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and covariance of the rows."""
+        mean = self.values.mean(dim=0)
+        centered = self.values - mean
+        return mean, centered.t() @ centered / len(self.values)
+
+
+class NormedLinear(nn.Module):
+    """A linear map and batch norm in one: batch norm as a factor on the weights.
+
+    Over rows with mean m and covariance C the map x W has mean m W and variance diag(W^T C W), so batch norm
+    needs no pass over the output, neither forward nor backward: it equals ``Linear`` and ``BatchNorm1d``.
+
+    Shapes: (B, inputs) -> (B, outputs).
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__()
+        self.weight = Linear(inputs, outputs, generator=generator).weight  # batch norm would undo a bias
+        self._norm = nn.BatchNorm1d(outputs, momentum=_BATCH_NORM_MOMENTUM)
+
+    def forward(self, x: FixedRows) -> Tensor:
+        """Return the normed map of the rows."""
+        mean, variance = self._moments(x) if self.training else self._running()
+        scale = self._norm.weight * torch.rsqrt(variance + self._norm.eps)
+        return torch.addmm(self._norm.bias - mean * scale, x.values, self.weight * scale)
+
+    def _moments(self, x: FixedRows) -> tuple[Tensor, Tensor]:
+        """Return the output's mean and variance over this batch, and let the running ones follow."""
+        mean, covariance = x.moments
+        moments = mean @ self.weight, (self.weight * (covariance @ self.weight)).sum(dim=0)
+        unbiased = len(x.values) / max(1, len(x.values) - 1)
+        with torch.no_grad():
+            running_mean, running_variance = self._running()
+            running_mean.lerp_(moments[0], _BATCH_NORM_MOMENTUM)
+            running_variance.lerp_(moments[1] * unbiased, _BATCH_NORM_MOMENTUM)
+        return moments
+
+    def _running(self) -> tuple[Tensor, Tensor]:
+        return cast(Tensor, self._norm.running_mean), cast(Tensor, self._norm.running_var)
+
+
+class Branch(nn.Module):
+    """What one hop's rows pass on their own: affine maps, each with batch norm and activation.
+
+    Shapes: (B, widths[0]) -> (B, widths[-1]).
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        generator: torch.Generator,
+        activation: str,
+        batch_norm: bool,
+        dropout: float,
+    ) -> None:
+        """Draw the weights."""
+        super().__init__()
+        style: dict[str, Any] = {"generator": generator, "activation": activation, "dropout": dropout}
+        self._first = (NormedLinear if batch_norm else Linear)(*widths[:2], generator=generator)
+        self._hidden = Hidden(widths[1], batch_norm=False, **style)
+        self._rest = FeedForward(widths[1:], batch_norm=batch_norm, plain_last=False, **style)
+
+    def ghost(self) -> GhostModule:
+        """Return the branch for private training."""
+        first = cast(Linear, self._first).ghost()
+        return GhostSequential(first, Activation(self._hidden.activation), self._rest.ghost())
+
+    def forward(self, x: FixedRows) -> Tensor:
+        """Return the hop's hidden rows."""
+        first = self._first(x if isinstance(self._first, NormedLinear) else x.values)
+        return cast(Tensor, self._rest(self._hidden(first)))
+
+
+class HopClassifier(nn.Module):
+    """A branch for each hop, their combination, and a head.
+
+    Shapes: ``hops`` times (B, base[0]) -> (B, head[-1]).
+    """
+
+    def __init__(
+        self,
+        hops: int,
+        base: Sequence[int],
+        head: Sequence[int],
+        combine: str,
+        *,
+        generator: torch.Generator,
+        activation: str,
+        batch_norm: bool,
+        dropout: float,
+    ) -> None:
+        """Draw the weights."""
+        super().__init__()
+        layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
+        self._branches = nn.ModuleList(Branch(base, generator=generator, **layers) for _ in range(hops))
+        self._combine = Combine(combine, hops, base[-1], generator=generator)
+        self._head = FeedForward([self._combine.outputs, *head], generator=generator, **layers)
+
+    def ghost(self) -> GhostModule:
+        """Return the network for private training, which takes the hops' rows as blocks side by side."""
+        branches = [cast(Branch, branch).ghost() for branch in self._branches]
+        return GhostSequential(GhostBranches(*branches), self._head.ghost())
+
+    def forward(self, views: Sequence[FixedRows]) -> Tensor:
+        """Return logits."""
+        parts = [branch(view) for branch, view in zip(self._branches, views, strict=True)]
+        return cast(Tensor, self._head(self._combine(parts)))
+
+
+class UnitHopClassifier(nn.Module):
+    """The reference's classifier under node units: affine branches, their combined row of norm one, a head.
+
+        y = head(act(unit(concat(base_0(x_0), ..., base_K(x_K)))))
+
+    Shapes: ``hops`` times (B, base[0]) -> (B, head[-1]).
+    """
+
+    def __init__(
+        self,
+        hops: int,
+        base: Sequence[int],
+        head: Sequence[int],
+        *,
+        generator: torch.Generator,
+        activation: str,
+    ) -> None:
+        """Draw the weights."""
+        super().__init__()
+        layers: dict[str, Any] = {"generator": generator, "activation": activation}
+        self._branches = nn.ModuleList(FeedForward(base, **layers) for _ in range(hops))
+        self._head = FeedForward([hops * base[-1], *head], **layers)
+        self._activation = activation
+
+    def ghost(self) -> GhostModule:
+        """Return the network for private training, which takes the hops' rows as blocks side by side."""
+        branches = [cast(FeedForward, branch).ghost() for branch in self._branches]
+        return GhostSequential(
+            GhostBranches(*branches), UnitRows(), Activation(self._activation), self._head.ghost()
+        )
+
+    def forward(self, views: Sequence[FixedRows]) -> Tensor:
+        """Return logits."""
+        parts = [branch(view.values) for branch, view in zip(self._branches, views, strict=True)]
+        combined = unit_rows(torch.cat(parts, dim=1))
+        return cast(Tensor, self._head(_activated(self._activation, combined)))
+
+
+def _activated(name: str, rows: Tensor) -> Tensor:
+    """Return the activation of rows that a gradient still needs."""
+    return ACTIVATIONS[name](rows.clone())
+
+
+def scaled_by_norm(noisy: Tensor, std: float) -> Tensor:
+    """Return log(1 + |r| / s) r / |r|: a noisy row's direction, longer where it stands out of the noise.
+
+    The direction alone would tell a row of many neighbors from one of pure noise no more.
+
+    >>> scaled_by_norm(torch.tensor([[0.0, 3.0]]), 1.0).round(decimals=3)
+    tensor([[0.0000, 1.3860]], dtype=torch.float64)
+    """
+    rows = noisy.to(torch.float64)
+    length = rows.norm(dim=1, keepdim=True)
+    return plain_unit(rows) * torch.log1p(length / std)

@@ -1,0 +1,316 @@
+"""Network parts with explicit randomness: each takes the generator that it draws from."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphveil.data import Features, rows
+from graphveil.training import Activation, Affine, GhostModule, GhostSequential
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each overwrites its argument
+    "relu": torch.relu_,
+    "selu": torch.selu_,
+    "tanh": torch.tanh_,
+}
+_TINY = 1e-12  # a shorter row is divided by this instead of its norm
+_NARROW = 12  # outputs below which a product is computed transposed
+COMBINATIONS = ("concat", "sum", "attention")
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """A batch of sparse rows: column indices and values, row r owning offsets[r] to offsets[r + 1].
+
+    Shapes: ``columns`` and ``values`` one entry a stored value, ``offsets`` (B + 1); the batch is (B, width).
+    """
+
+    columns: Tensor
+    values: Tensor
+    offsets: Tensor
+    width: int
+
+    @classmethod
+    def from_scipy(cls, matrix: "sparse.csr_array") -> "SparseRows":
+        """Take a SciPy matrix, sharing its arrays where the types allow."""
+        return cls(
+            torch.from_numpy(matrix.indices.astype("int32", copy=False)),
+            torch.from_numpy(matrix.data.astype("float32", copy=False)),
+            torch.from_numpy(matrix.indptr.astype("int32", copy=False)),
+            int(matrix.shape[1]),
+        )
+
+    def to(self, device: torch.device | str) -> "SparseRows":
+        """Return the rows on a device."""
+        columns, values, offsets = (part.to(device) for part in (self.columns, self.values, self.offsets))
+        return SparseRows(columns, values, offsets, self.width)
+
+    def with_values(self, values: Tensor) -> "SparseRows":
+        """Return rows with other values at the same places."""
+        changed = replace(self, values=values)
+        changed.__dict__["_by_column"] = self._by_column  # the places are the same, so is their order
+        return changed
+
+    def times(self, matrix: Tensor) -> Tensor:
+        """Return the product with a dense matrix (width, m): (B, m)."""
+        return _bag(self.columns, self.values, self.offsets, matrix)
+
+    def transposed_times(self, matrix: Tensor) -> Tensor:
+        """Return the transpose's product with a dense matrix (B, m): (width, m)."""
+        _, owner, offsets = self._by_column
+        return _bag(owner, self._values_by_column, offsets, matrix)
+
+    @cached_property
+    def _values_by_column(self) -> Tensor:
+        return self.values[self._by_column[0]]
+
+    @cached_property
+    def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the stored values' order by column, their rows in that order, and each column's range."""
+        order = self.columns.argsort(stable=True)
+        rows = torch.arange(len(self.offsets) - 1, dtype=torch.int32, device=self.columns.device)
+        owner = rows.repeat_interleave(self.offsets.diff())[order]
+        counts = torch.bincount(self.columns, minlength=self.width)
+        offsets = functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
+        return order, owner, offsets
+
+
+def _bag(columns: Tensor, values: Tensor, offsets: Tensor, matrix: Tensor) -> Tensor:
+    return functional.embedding_bag(
+        columns, matrix, offsets, mode="sum", per_sample_weights=values, include_last_offset=True
+    )
+
+
+class _SparseProduct(torch.autograd.Function):
+    """X W for sparse rows X. Its backward, X^T G, reads X by column: many times faster than a scatter."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, batch: SparseRows) -> Tensor:
+        ctx.batch = batch
+        return batch.times(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        batch: SparseRows = ctx.batch
+        return batch.transposed_times(grads[0].contiguous()), None
+
+
+def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
+    """Return X W for sparse rows X (B, width) and a dense W (width, m), with gradients in W.
+
+    >>> rows = SparseRows.from_scipy(sparse.csr_array([[0.0, 2.0], [0.0, 0.0]]))
+    >>> sparse_product(rows, torch.tensor([[1.0], [3.0]])).flatten().tolist()
+    [6.0, 0.0]
+    """
+    product: Tensor = _SparseProduct.apply(weight, x)  # type: ignore[no-untyped-call]  # torch's own
+    return product
+
+
+Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of columns, side by side
+
+
+def batch_of(x: Features, index: Tensor | None = None, device: torch.device | str = "cpu") -> Batch:
+    """Return some rows of the features as a network's input (all of them without an index)."""
+    picked = x if index is None else rows(x, index)
+    return (picked if isinstance(picked, Tensor) else SparseRows.from_scipy(picked)).to(device)
+
+
+def batches_of(x: Features, device: torch.device | str = "cpu") -> Callable[[Tensor], Batch]:
+    """Return :func:`batch_of` as a function of the index that remembers its last two answers.
+
+    A loop on full batches asks for the same two index tensors, training and validation, in every epoch.
+    """
+    return lru_cache(maxsize=2)(lambda index: batch_of(x, index, device))
+
+
+class Linear(nn.Module):
+    """Affine map of dense or sparse rows, or of blocks of columns; weights uniform in +-1/sqrt(inputs).
+
+    Shapes: (B, inputs) -> (B, outputs).
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__()
+        bound = 1 / math.sqrt(max(1, inputs))
+        # Stored as (inputs, outputs): a sparse row is then a bag of rows of the weight.
+        self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-bound, bound, generator=generator))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound, generator=generator))
+
+    def ghost(self) -> Affine:
+        """Return the map for private training."""
+        return Affine(self.weight, self.bias)
+
+    def forward(self, x: Batch) -> Tensor:
+        """Return x W + b."""
+        if not isinstance(x, SparseRows):
+            return self._dense((x,) if isinstance(x, Tensor) else x)
+        return sparse_product(x, self.weight) + self.bias
+
+    def _dense(self, blocks: Sequence[Tensor]) -> Tensor:
+        """Return the sum of the blocks' products: what the blocks side by side would give."""
+        weights = torch.split(self.weight, [block.shape[1] for block in blocks])
+        out: Tensor = self.bias
+        if len(out) >= _NARROW:
+            for block, weight in zip(blocks, weights, strict=True):
+                out = torch.addmm(out, block, weight)
+            return out
+        # A product with few columns is several times faster, forward and backward, computed as its transpose.
+        out = out[:, None]
+        for block, weight in zip(blocks, weights, strict=True):
+            out = torch.addmm(out, weight.t().contiguous(), block.t())
+        return out.t()
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Return the rows scaled to norm one, with a gradient that costs a third of ``normalize``'s.
+
+    >>> unit_rows(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    rows: Tensor = _UnitRows.apply(x)  # type: ignore[no-untyped-call]  # torch's own
+    return rows
+
+
+class _UnitRows(torch.autograd.Function):
+    """u = x / |x|; the gradient is what is left of g across u, over |x|."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        norm = x.square().sum(dim=1, keepdim=True).sqrt_().clamp_min_(_TINY)
+        unit = x / norm
+        ctx.save_for_backward(unit, norm)
+        return unit
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        unit, norm = ctx.saved_tensors
+        along = (unit * grads[0]).sum(dim=1, keepdim=True)
+        across: Tensor = torch.addcmul(grads[0], unit, along, value=-1).div_(norm)
+        return across
+
+
+class Dropout(nn.Module):
+    """Zeroes entries with probability p while training, from its own generator; stored entries if sparse."""
+
+    def __init__(self, p: float, *, generator: torch.Generator) -> None:
+        """Keep the generator to draw from."""
+        super().__init__()
+        self.p, self._generator = p, generator
+
+    def forward(self, x: Batch) -> Batch:
+        """Return x with entries dropped and the rest scaled up."""
+        if not self.training or self.p == 0:
+            return x
+        if isinstance(x, SparseRows):
+            return x.with_values(self._drop(x.values))
+        return self._drop(x) if isinstance(x, Tensor) else tuple(map(self._drop, x))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        keep = torch.empty(x.shape).bernoulli_(1 - self.p, generator=self._generator).div_(1 - self.p)
+        return x * keep.to(x.device)
+
+
+class Hidden(nn.Module):
+    """What follows a hidden layer's affine map: batch norm, activation, dropout. It may overwrite its input.
+
+    Shapes: (B, width) -> (B, width).
+    """
+
+    def __init__(
+        self, width: int, *, generator: torch.Generator, activation: str, batch_norm: bool, dropout: float
+    ) -> None:
+        """Build the parts that are asked for."""
+        super().__init__()
+        self.activation = activation
+        self._norm = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
+        self._activation = ACTIVATIONS[activation]
+        self._dropout = Dropout(dropout, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the hidden layer's output."""
+        return cast(Tensor, self._dropout(self._activation(self._norm(x))))
+
+
+class FeedForward(nn.Module):
+    """Affine maps, each followed by :class:`Hidden`; the last one plain unless told otherwise.
+
+    Shapes: (B, widths[0]) -> (B, widths[-1]).
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        generator: torch.Generator,
+        activation: str = "relu",
+        batch_norm: bool = False,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        plain_last: bool = True,
+    ) -> None:
+        """Draw the weights of all layers, in order."""
+        super().__init__()
+        self._input_dropout = Dropout(input_dropout, generator=generator)
+        self._layers = nn.ModuleList(Linear(i, o, generator=generator) for i, o in pairwise(widths))
+        self._hidden = nn.ModuleList(
+            Hidden(w, generator=generator, activation=activation, batch_norm=batch_norm, dropout=dropout)
+            for w in (widths[1:-1] if plain_last else widths[1:])
+        )
+
+    def affines(self) -> list[Linear]:
+        """Return the affine maps, in order."""
+        return [cast(Linear, layer) for layer in self._layers]
+
+    def ghost(self) -> GhostModule:
+        """Return the layers for private training, which takes neither batch norm nor dropout."""
+        parts: list[GhostModule] = []
+        for depth, layer in enumerate(self.affines()):
+            parts.append(layer.ghost())
+            if depth < len(self._hidden):
+                parts.append(Activation(cast(Hidden, self._hidden[depth]).activation))
+        return GhostSequential(*parts)
+
+    def forward(self, x: Batch) -> Tensor:
+        """Return the last layer's output."""
+        h: Batch = self._input_dropout(x)
+        for depth, layer in enumerate(self._layers):
+            h = layer(h)
+            if depth < len(self._hidden):
+                h = self._hidden[depth](h)
+        return cast(Tensor, h)
+
+
+class Combine(nn.Module):
+    """Combines k rows a node into one: side by side, summed, or in a sum whose weights are learned.
+
+    ``"attention"`` weighs row i by softmax over i of a^T tanh(W h_i + b).
+
+    Shapes: k times (B, width) -> (B, ``outputs``): k width for ``"concat"``, left in blocks, otherwise width.
+    """
+
+    def __init__(self, how: str, count: int, width: int, *, generator: torch.Generator) -> None:
+        """Draw the weights of the attention, if it is that."""
+        super().__init__()
+        self._how = how
+        self.outputs = count * width if how == "concat" else width
+        if how == "attention":
+            self._key = Linear(width, width, generator=generator)
+            self._score = Linear(width, 1, generator=generator)
+
+    def forward(self, parts: Sequence[Tensor]) -> Batch:
+        """Return the combined rows."""
+        if self._how == "concat":
+            return tuple(parts)  # for the next affine map: copying them together would cost more than it
+        stacked = torch.stack(list(parts))
+        if self._how == "sum":
+            return stacked.sum(dim=0)
+        scores = torch.stack([self._score(torch.tanh(self._key(part))) for part in parts])
+        return (scores.softmax(dim=0) * stacked).sum(dim=0)

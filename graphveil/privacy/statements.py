@@ -1,0 +1,249 @@
+"""The printed sentences of every guarantee: fixed words, with a figure only where the proof has one.
+
+Why each sentence stands there, and why it says no more: ``docs/guarantees.md``, section 7.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from graphveil._util.ldp_statements import RAW_DATA_HELD, exact_sum_text
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
+from graphveil.privacy.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
+
+EdgeUse = Literal["never", "queried", "read", "neighbors"]
+EDGE_USES: tuple[EdgeUse, ...] = (
+    "never",
+    "queried",
+    "read",
+    "neighbors",
+)  # each tells more than those before
+
+_ANSWERS = (
+    "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
+    "computed from them)"
+)
+_GRAPH = (
+    "the released graph and everything computed from it (weights trained on it, predictions for every node, "
+    "and scores)"
+)
+OUTPUTS = {False: _ANSWERS, True: _GRAPH}  # by whether a whole graph was released
+UNDIRECTED = (
+    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
+    "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases}; a "
+    "privacy ledger records each release as one entry. It does not hide whether a person is in the data, "
+    "their features or their labels; a person with k friendships is protected as a whole only at eps_k: "
+    "{eps_10} for k=10, {eps_100} for k=100."
+)
+DIRECTED = (
+    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
+    "stored directed edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers "
+    "{releases}; a privacy ledger records each release as one entry. It does not hide whether a person is in "
+    "the data, their features or their labels; a person with k friendships is protected as a whole only at "
+    "eps_k: {eps_10} for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at "
+    "eps = {mutual}."
+)
+PRIVATE_SLOT = (
+    "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
+    "differ in one pair inside that list and outside the public edges, the released graph and all computed "
+    "from it are ({epsilon}, {delta})-indistinguishable. Nothing else is hidden{by_this}."
+)
+SEVERAL = "Two guarantees, about different things: each holds on its own, and they are not added."
+_THIS_ONE = " by this one"
+FEATURES = (
+    "Each node's features are randomized on their own at eps_x = {epsilon}: for any two feature vectors of "
+    "one node, what leaves the randomizer and all that is computed from it are ({epsilon}, "
+    "{delta})-indistinguishable. Labels, edges and who is in the data are not hidden by this one. {where}"
+)
+FEATURES_NOT_RANDOMIZED = "Each node's features are used as they are (eps_x = inf), and nothing hides them."
+FEATURES_COVER = "each node's own features, randomized before anything else reads them"
+FEATURES_NOT_COVERED = "labels, the split, who is in the data; edges have a guarantee of their own"
+SLOTS_NOT_COVERED = (
+    "labels, who is in the data and how many, public edges, the list of nodes that may have private ones; "
+    "features have a guarantee of their own"
+)
+EDGES_NOT_READ = (
+    "The edges were never read: nothing that this object gives out depends on them. Node identities, "
+    "features and labels are treated as public and are not protected."
+)
+NONE = "No privacy: this object was computed from the raw graph, and anything it gives out may reveal it."
+
+PUBLIC = "Node identities and split membership are public."
+_RECORD = (
+    f"{PUBLIC} For any two data sets that differ in the record of one "
+    "node q (its features, its label and the list of edges q itself declares), "
+)
+_OTHERS = (
+    "Edges pointing to q that are declared by other nodes belong to those nodes' records and are not hidden "
+    "by this statement; if friendships are mutual they also stand in the friends' records"
+)
+_OWN_FEATURES = (
+    "The prediction for q uses q's own features and must only be shown to parties entitled to them."
+)
+_NODE_RECORD_QUERIED = (
+    f"{_RECORD}the released models, all noisy aggregates and the predictions for all nodes other than q are "
+    "({epsilon}, {delta})-indistinguishable. "
+    f"{_OTHERS}: q's friend list is then protected only edge by edge, {{edge}}. {_OWN_FEATURES}"
+)
+_NODE_RECORD_READ = (
+    f"{_RECORD}the released models, all published rows and the predictions for all nodes other than q are "
+    "({epsilon}, {delta})-indistinguishable. The prediction for q uses q's own features and q's own edge "
+    "list and must only be shown to parties entitled to both. "
+    f"{_OTHERS}, and a friend's prediction reads the friend's list: no separate figure is given for one "
+    "friendship."
+)
+_NODE_RECORD_NEVER = (
+    f"{_RECORD}the released models and the predictions for all nodes other than q are "
+    "({epsilon}, {delta})-indistinguishable. No edge was read: nothing that this object gives out depends on "
+    f"who declares which edges. {_OWN_FEATURES}"
+)
+_UNCOVERED = (
+    "The prediction for v would be computed from the exact records of v and of all nodes that reach v along "
+    "edges within the layers of the module: it is not covered by this statement, and may only be shown to "
+    "parties entitled to all of these records."
+)
+_NODE_RECORD_NEIGHBORS = (
+    f"{_RECORD}the released weights are ({{epsilon}}, {{delta}})-indistinguishable. {_UNCOVERED} {_OTHERS}, "
+    "and no separate figure is given for one friendship."
+)
+NODE_RECORD = {  # by what reads the edges
+    "never": _NODE_RECORD_NEVER,
+    "queried": _NODE_RECORD_QUERIED,
+    "read": _NODE_RECORD_READ,
+    "neighbors": _NODE_RECORD_NEIGHBORS,
+}
+EDGE_FIGURE = "at eps = {epsilon}"
+NO_EDGE_FIGURE = "and no separate figure is given for one friendship"
+BOUNDED_DEGREE = (
+    "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
+    "that differ in one node q with all its edges, features and label, everything except q's own row and "
+    "prediction is ({epsilon}, {delta})-indistinguishable. If the assurance is false there is no guarantee."
+)
+BOUNDED_DEGREE_NEIGHBORS = (
+    "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
+    "that differ in one node q with all its edges, features and label, the released weights are "
+    f"({{epsilon}}, {{delta}})-indistinguishable. {_UNCOVERED} If the assurance is false there is no "
+    "guarantee."
+)
+BOUNDED_DEGREE_NEVER = (
+    "For any two graphs that differ in one node q with all its edges, features and label, everything except "
+    "q's own prediction is ({epsilon}, {delta})-indistinguishable. No edge was read, so this rests on no "
+    "assurance about degrees."
+)
+NULLED = (
+    "To differ means here that q has its record in one of the two and a null record in the other: no "
+    "features, no label, no edges."
+)
+REPLACED = "To differ means here that q has two different records in the two, whatever they hold."
+SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
+COMPOSITION_NOTE = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
+PURE_COMPOSITION_NOTE = "Other releases of the same data add up: r equal ones have r times the epsilon."
+APPROXIMATE_COMPOSITION_NOTE = (
+    "Other releases of the same data add up: r equal ones have r times the epsilon, at r times the delta."
+)
+ONE_GRAPH = (
+    "One graph is released per budget: to read it again is free, and to draw another is a new release."
+)
+PURE = (
+    "All noise here has pure epsilon: at delta 0 it is {pure}, and k friendships of one person together cost "
+    "k times as much. Other runs on the same data add up: r equal releases have at most r times the epsilon."
+)
+
+LOCAL_COMPOSITION_NOTE = (
+    "Other releases that randomize the same records again add up: r of them have r times the budgets."
+)
+
+WEIGHTS_ALONE = (
+    "who is in the data, the split, edges that others declare towards the node, and all predictions, which "
+    "are computed from the exact records of other nodes"
+)
+LIST_NOT_COVERED = (
+    "who is in the data, the split, edges that others declare towards the node, and the node's own "
+    "prediction, which is for those entitled to its features and to its edge list"
+)
+
+
+def edge_statement(
+    unit: Unit,
+    epsilon: float,
+    delta: float,
+    releases: int,
+    *,
+    groups: dict[int, float],
+    mutual: float,
+    graph: bool = False,
+) -> str:
+    """Return the core of a statement about edges.
+
+    Args:
+        unit: which edges.
+        epsilon: of one edge.
+        delta: the statement's.
+        releases: how many releases it covers, as a privacy ledger counts them.
+        groups: epsilon of so many friendships together, for 10 and for 100.
+        mutual: epsilon of both stored directions of one friendship.
+        graph: whether a whole graph was released, from which everything else follows.
+    """
+    text = DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
+    figures = {f"eps_{count}": format_upper_bound(each) for count, each in groups.items()}
+    bound = {
+        "epsilon": format_upper_bound(epsilon),
+        "delta": format_delta(delta),
+        "mutual": format_upper_bound(mutual),
+    }
+    sentence = text.format(releases=counted(releases, "release"), outputs=OUTPUTS[graph], **bound, **figures)
+    return f"{sentence} {ONE_GRAPH}" if graph else sentence
+
+
+def edge_subset_statement(epsilon: float, delta: float, *, alone: bool = True) -> str:
+    """Return the core of a statement about private edges among public ones.
+
+    Args:
+        epsilon: of one slot.
+        delta: the statement's.
+        alone: whether no other guarantee stands beside it.
+    """
+    by_this = "" if alone else _THIS_ONE
+    sentence = PRIVATE_SLOT.format(
+        epsilon=format_upper_bound(epsilon), delta=format_delta(delta), by_this=by_this
+    )
+    return f"{sentence} {ONE_GRAPH}"
+
+
+def local_attributes_statement(budgets: Sequence[float], deltas: Sequence[float]) -> str:
+    """Return the core of a statement about features that are randomized while labels are public.
+
+    >>> local_attributes_statement([1.0], [0.0])[:66]
+    "Each node's features are randomized on their own at eps_x = 1: for"
+    """
+    if math.inf in budgets:
+        return FEATURES_NOT_RANDOMIZED
+    return FEATURES.format(
+        epsilon=exact_sum_text(*budgets), delta=exact_sum_text(*deltas), where=RAW_DATA_HELD
+    )
+
+
+def record_statement(
+    unit: NodeUnit, epsilon: float, delta: float, *, edge_use: EdgeUse, edge: float | None, sampled: bool
+) -> str:
+    """Return the core of a statement about records.
+
+    Args:
+        unit: whose records.
+        epsilon: of one record.
+        delta: the statement's.
+        edge_use: who reads the edges.
+        edge: epsilon of one mutual edge, None without a figure.
+        sampled: whether steps on samples are among the releases.
+    """
+    bound = {"epsilon": format_upper_bound(epsilon), "delta": format_delta(delta)}
+    if isinstance(unit, NodeBoundedDegree):
+        text = {"never": BOUNDED_DEGREE_NEVER, "neighbors": BOUNDED_DEGREE_NEIGHBORS}.get(
+            edge_use, BOUNDED_DEGREE
+        )
+        first = [text.format(degree=unit.max_degree, **bound), PUBLIC]
+    else:
+        words = NO_EDGE_FIGURE if edge is None else EDGE_FIGURE.format(epsilon=format_upper_bound(edge))
+        first = [NODE_RECORD[edge_use].format(edge=words, **bound)]
+    changes = REPLACED if unit.replace_one else NULLED
+    return " ".join([*first, changes, *([SAMPLED] if sampled else [])])

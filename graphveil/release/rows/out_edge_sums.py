@@ -1,0 +1,316 @@
+"""A push: every source writes along its own edges, with weights that share one budget a source."""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.data.adjacency import MAX_NODES
+from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.privacy import ByGroup, Event, Gaussian, NodeRecord, Unit
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import (
+    FLOAT32_EXACT,
+    MAX_DIM,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    QueryDescription,
+    are_numbers,
+    check_noise,
+    check_rows,
+    grid_steps,
+    outside,
+)
+from graphveil.release.rows.out_neighbors import Sizes, out_neighbor_sums
+from graphveil.release.rows.private_sums import NoisyRows, Sums
+from graphveil.release.rows.row_noise import RowNoise
+
+LEVEL = 16  # the squared weight of one
+MAX_LEVEL = 1 << 16  # squared weights up to here add up exactly
+_MIN_NOISE = 128  # grid steps: from here on the sampler's share of delta covers a billion coordinates
+_ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutEdgeSumData(QueryData[Tensor]):
+    """What each source writes: vectors c_u, of norm at most its group's bound, shape (N, d).
+
+    A longer one counts as zero. ``levels`` are each row's place in the query's ``levels``, whole numbers of
+    shape (N). They must be a public function of earlier answers, and are not needed where there is one level.
+    The answer is float32 noisy rows, shape (N, d).
+    """
+
+    vectors: Tensor
+    levels: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutEdgeSumQuery(Query):
+    """One noisy row a released node, for units of records: what the sources that list it wrote there.
+
+    Source u of group h holds a vector c_u of norm at most bounds[h]. It writes g_v s_u c_u into row v for
+    each v on its own list L_u (the stored edges u -> v), with g_v^2 = levels[level of v] / 16 and
+
+        s_u = 1 / sqrt(max(sum of g_v^2 over L_u, D)),      Z_v = g_v sum_u s_u c_u + N(0, sigma^2).
+
+    Guarantee (``node-record``): u's writes have squared length s_u^2 |c_u|^2 sum of g_v^2 <= bounds[h]^2, and
+    no other source's writes depend on u's record. So nulling the record moves the rows by at most bounds[h],
+    replacing it by at most twice that: mu = change * bounds[h] / sigma for a record of group h. Rows of level
+    weight 0 are zeros, whatever was written there.
+
+    Weights are exact: u's budget is a sum of integers, s_u is folded into the vector before it is cut toward
+    zero to the grid, and the integers are summed without weights. Row v's noise is sigma / g_v, and the noisy
+    sum is multiplied by g_v afterwards.
+
+    Args:
+        dim: d, the length of a vector.
+        sigma: the noise's standard deviation in every released row.
+        out_degree_bound: D; lists shorter than D are not weighed up.
+        levels: squared weights in sixteenths, from 0 (not released) to 65536.
+        partition: the name of the public groups of records.
+        bounds: the largest norm of a vector, by group of its source; 0 for a group that sends nothing.
+        grid_bits: the largest bound has between 2^(grid_bits - 1) and 2^grid_bits grid steps.
+
+    Raises:
+        ConfigError: a field is outside its range, or the grid is too coarse for levels or noise.
+
+    >>> push = OutEdgeSumQuery(dim=5, sigma=4.0, bounds=(1.0, 1.25))
+    >>> [event.mu for event in push.event(NodeRecord()).events]
+    [0.25, 0.3125]
+    """
+
+    kind: ClassVar[str] = "rows"
+    wire_name: ClassVar[str] = "PushQuery"
+    stage: ClassVar[str] = "push"
+    data: ClassVar[type[OutEdgeSumData]] = OutEdgeSumData
+
+    dim: int
+    sigma: float
+    out_degree_bound: int = 1
+    levels: tuple[int, ...] = (LEVEL,)
+    partition: str = "records"
+    bounds: tuple[float, ...] = (1.0,)
+    grid_bits: int = 14
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, dim=self.dim, out_degree_bound=self.out_degree_bound)
+        checks.within(1, MAX_DIM, dim=self.dim)
+        check_noise((self.sigma,), 1, self.grid_bits)
+        for level in self.levels:
+            checks.integer_at_least(0, levels=level)
+            checks.within(0, MAX_LEVEL, levels=level)
+        checks.non_negative(**{f"bounds[{group}]": bound for group, bound in enumerate(self.bounds)})
+        if not any(self.levels) or not any(self.bounds):
+            raise ConfigError("a push needs a level and a bound above 0: it would release noise alone")
+        if self.sigma * self.steps / max(self.weights) < _MIN_NOISE:
+            raise ConfigError(
+                f"sigma={self.sigma:g} leaves rows of the largest level less than {_MIN_NOISE} grid steps "
+                "of noise; raise grid_bits"
+            )
+
+    def event(self, unit: Unit) -> Event:
+        """Return mu = change * bound / sigma for each group of records.
+
+        Raises:
+            UnitError: any unit but ``node-record``.
+        """
+        change = _change(unit)
+        events = tuple(Gaussian(change * bound / self.sigma) for bound in self.bounds)
+        return events[0] if len(events) == 1 else ByGroup(self.partition, events)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return change * largest bound."""
+        return _change(unit) * max(self.bounds)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the coordinates of all rows that a graph may have: a record may list every node."""
+        return MAX_NODES * self.dim
+
+    def edge_shift(self, num_nodes: int) -> float:
+        """Return how far one mutual edge, on both ends' lists or on neither, can move the rows at most.
+
+        With h the largest squared weight, m = max(D, least squared weight) and r^2 = m / (m + h),
+
+            shift^2 <= 2 F,   F = h / D if h <= D,   F = max(1, (1 - r)(3 - r)) otherwise,
+
+        times the largest bound squared; equal weights 1 give sqrt(2 / D), attained by two lists that are
+        shorter than D. ``num_nodes`` bounds what cutting to the grid may add. It holds for vectors within
+        their bounds; :func:`_end_shift` has the proof.
+
+        >>> round(OutEdgeSumQuery(dim=5, sigma=4.0, out_degree_bound=1).edge_shift(20_000), 6)
+        1.414214
+        """
+        squared = [level / LEVEL for level in self.levels if level]
+        step = math.sqrt(self.dim) / (self.steps * max(self.bounds))
+        shift = _end_shift(squared, float(self.out_degree_bound), num_nodes, step)
+        return math.sqrt(2 * shift) * max(self.bounds)
+
+    def describe(self) -> QueryDescription:
+        """Return what is said of the query."""
+        return replace(super().describe(), values_per_node=self.dim)
+
+    def prepare(self, data: OutEdgeSumData, public: PublicInputs) -> PreparedData:
+        """Check shapes and levels."""
+        nodes, count = public.num_nodes, len(self.levels)
+        check_rows(data.vectors, nodes, self.dim)
+        one_level = data.levels is None and count == 1
+        chosen = torch.zeros(nodes, dtype=torch.int64) if one_level else data.levels
+        if not are_numbers(chosen, nodes) or outside(chosen, count):
+            raise ReleaseError(
+                f"the plan's push takes levels: whole numbers from 0 to {count - 1}, one for each of {nodes} "
+                "rows; the release stays charged"
+            )
+        return PreparedData(public, (data.vectors, chosen.to(torch.int64)))
+
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return noisy rows."""
+        (vectors, levels), public = data.arrays, data.public
+        squared, target_weighted = np.array(self.levels, dtype=np.int64), len(self.levels) > 1
+        listed = out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)
+        groups = public.groups if self.groups > 1 else None
+        table = out_edge_table(vectors, groups, listed, self, private.memory(len(vectors), self.dim))
+        noise = RowNoise(
+            levels if target_weighted else None,
+            tuple(public.sampler(self.sigma * self.steps / g) if g else None for g in self.weights),
+            tuple(g / self.steps for g in self.weights),
+        )
+        try:
+            return private.rows(NoisyRows(Sums(table, self.longest), noise, key))
+        finally:
+            table.zero_()  # only its memory is kept: contributions tell how long their sources' lists are
+
+    @property
+    def groups(self) -> int:
+        """The number of groups that the bounds tell apart."""
+        return len(self.bounds)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise's standard deviation."""
+        return (self.sigma,)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weight g of each level."""
+        return tuple(math.sqrt(level / LEVEL) for level in self.levels)
+
+    @property
+    def steps(self) -> float:
+        """Grid steps in a vector of norm one: a power of two."""
+        return grid_steps(max(self.bounds), self.grid_bits)
+
+    @property
+    def contribution_steps(self) -> float:
+        """Grid steps in the largest bound, in rows of the largest level, whose noise is the narrowest."""
+        return max(self.bounds) * self.steps / max(self.weights)
+
+    @property
+    def min_noise_steps(self) -> float:
+        """Grid steps in the noise's standard deviation, in rows of the largest level."""
+        return self.sigma * self.steps / max(self.weights)
+
+    @property
+    def max_noise_steps(self) -> float:
+        """Grid steps in the noise's standard deviation, in released rows of the smallest level."""
+        return self.sigma * self.steps / min(weight for weight in self.weights if weight)
+
+    @property
+    def caps(self) -> list[int]:
+        """By group: 16 (bound * steps)^2 rounded down, which |t_u|^2 max(q_u, 16 D) may not pass.
+
+        t_u are u's integers and q_u its list's squared weights in sixteenths, so the comparison is exact.
+        """
+        return [math.floor(LEVEL * (Fraction(bound) * Fraction(self.steps)) ** 2) for bound in self.bounds]
+
+    @property
+    def longest(self) -> int:
+        """How many contributions float32 adds exactly: no coordinate is above bound * steps / sqrt(D)."""
+        largest = math.isqrt(max(self.caps) // (LEVEL * self.out_degree_bound))
+        return FLOAT32_EXACT // max(1, largest)
+
+
+def _change(unit: Unit) -> float:
+    """Return how many bounds a record may move a push by, and refuse all units but one."""
+    if not isinstance(unit, NodeRecord):
+        raise UnitError(
+            "a push divides one budget over each source's own list, which unit 'node-record' protects; "
+            f"it has no bound under unit {unit.name!r}: ask with a NeighborSumQuery"
+        )
+    return unit.change
+
+
+def _end_shift(squared: list[float], budget: float, num_nodes: int, step: float) -> float:
+    """Return F: how far an edge moves the writes of one end, squared, for vectors of norm one.
+
+    Proof. Let G be the sum of g^2 over u's other listed nodes, h that of v, a and b the factors s_u with and
+    without v. The edge adds one row, n = h a^2 squared, and rescales the others, S^2 = G (b - a)^2. The row
+    that is new for one end is not on the other's list, so only rescaled rows of the two ends can align, by
+    2 S_u S_v <= S_u^2 + S_v^2. Hence shift^2 <= F_u + F_v with F = n + 2 S^2.
+
+    1. G = 0 or G + h <= D: nothing is rescaled; F = min(1, h / D).
+    2. G >= D: with y^2 = G / (G + h) it is F = 1 - y^2 + 2 (1 - y)^2 = (1 - y)(3 - y). It is convex and falls
+       in G, and is at most h / G, since (3 - y) y^2 <= 1 + y.
+    3. G < D < G + h: with x = G / D and r'^2 = D / (G + h), F = 1 + x (2 - 4 r' + r'^2). It is at most h / D,
+       and at most 1 or case 2 at G = D, because r' >= r.
+
+    On the grid the other rows' integers move by at most one step a coordinate more: S by sqrt(G) ``step``,
+    which adds 4 sqrt(G) S step + 2 G step^2. There sqrt(G) S <= sqrt(G) (1 - y), which rises up to G = 0.6 h,
+    where it is below 0.301 sqrt(h), and then falls. So in case 2 the whole is below a convex function of G,
+    and that is largest at one end.
+    """
+    h, least = max(squared), max(budget, min(squared))
+
+    def kept(others: float) -> float:
+        return math.sqrt(others / (others + h))
+
+    def rounding(first: float, others: float) -> float:
+        steepest = math.sqrt(first) * (1 - kept(first)) if first >= 0.7 * h else 0.301 * math.sqrt(h)
+        return 4 * steepest * step + 2 * others * step**2
+
+    def rescaled(others: float) -> float:
+        return (1 - kept(others)) * (3 - kept(others))
+
+    ends = (least, max(least, num_nodes * h))
+    found = [min(1.0, h / budget), *(rescaled(end) + rounding(least, end) for end in ends)]
+    equal = len(set(squared)) == 1
+    if min(squared) < budget and not (equal and (budget / h).is_integer()):  # else no list is in case 3
+        crossing = min(h / budget, max(1.0, rescaled(budget)))
+        found.append(crossing + rounding(max(0.0, budget - h), budget))
+    return max(found)
+
+
+def out_edge_table(
+    vectors: Tensor, groups: Tensor | None, listed: Sizes, query: OutEdgeSumQuery, table: Tensor | None = None
+) -> Tensor:
+    """Return each source's contribution t_u = trunc(s_u c_u) on the grid, as integers in float32.
+
+    ``listed`` are the squared weights q_u of the sources' own lists, in sixteenths. A row with |t_u|^2
+    max(q_u, 16 D) above its cap contributes nothing. Both sides are whole numbers below 2^53, where float64
+    is exact; a longer row is too long in float64, too.
+    """
+    total = np.maximum(listed, LEVEL * query.out_degree_bound)
+    factor = query.steps / np.sqrt(total / LEVEL)
+    cap = np.array(query.caps)[0 if groups is None else groups.numpy()] // total
+    table = torch.empty((len(vectors), query.dim)) if table is None else table
+    at_once = max(1, _ENTRIES // query.dim)
+    scratch = np.empty((min(len(vectors), at_once), query.dim))
+    for first in range(0, len(vectors), at_once):
+        some = slice(first, min(len(vectors), first + at_once))
+        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
+        with np.errstate(over="ignore", invalid="ignore"):  # such a row is over its bound, silently
+            np.multiply(exact, factor[some, None], out=grid)
+        np.trunc(grid, out=grid)
+        fits = np.einsum("nd,nd->n", grid, grid) <= cap[some]
+        out = table[some].numpy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.copyto(out, grid, casting="unsafe")
+        out[~fits] = 0.0
+    return table

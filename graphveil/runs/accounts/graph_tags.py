@@ -1,0 +1,133 @@
+"""What a graph is recognized by: its edges, its records and its people, whatever the order of its rows.
+
+These texts are made into fingerprints under a key that stays in the ledger; without it they would tell
+neighboring graphs apart.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from graphveil.data.blocks import blocks
+from graphveil.ledger import NODE_IDS
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+
+_BLOCK, _ROWS = 1 << 22, 1 << 17  # edges and rows at a time
+Numbers = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+def fingerprint_parts(graph: "Graph") -> dict[str, Iterator[bytes]]:
+    """Return what a graph's fingerprints are made of: edges, records and people, where it has them."""
+    names = _names(graph)
+    parts = {"edges": _edges(graph, names)}
+    if _has_node_data(graph):
+        parts["records"] = _records(graph, names)
+        if graph.num_features and not _all_ones(graph):
+            parts["features"] = _features(graph, np.argsort(names, kind="stable"))
+    if graph.ids is None or _are_row_numbers(graph.ids.tolist()):
+        return parts
+    return parts | id_fingerprint_parts(graph.ids.tolist())
+
+
+def _are_row_numbers(ids: Sequence[object]) -> bool:
+    """Whether ids count rows, from 0 or from 1: of two data sets they say nothing about people.
+
+    >>> _are_row_numbers([2, 1, 0]), _are_row_numbers(["1", "2"]), _are_row_numbers([5, 6])
+    (True, True, False)
+    """
+    texts = {str(each) for each in ids}
+    return any(texts == {str(number) for number in range(first, first + len(ids))} for first in (0, 1))
+
+
+def id_fingerprint_parts(ids: Iterable[object]) -> dict[str, Iterator[bytes]]:
+    """Return what the fingerprint of some people is made of: their ids, whatever the order.
+
+    >>> one, other = (b"".join(id_fingerprint_parts(ids)["people"]) for ids in (["ann", 2], ["2", "ann"]))
+    >>> one == other
+    True
+    """
+    return {NODE_IDS: iter([np.sort(hash_ids(ids)).tobytes()])}
+
+
+def hash_ids(ids: Iterable[object]) -> Numbers:
+    """Return a number for each id, the same for an id and its text.
+
+    >>> bool((hash_ids([7, "b"]) == hash_ids(["7", "b"])).all())
+    True
+    """
+    digests = (hashlib.blake2b(str(each).encode("utf-8", "surrogatepass"), digest_size=8) for each in ids)
+    return np.frombuffer(b"".join(digest.digest() for digest in digests), dtype=np.uint64)
+
+
+def _names(graph: "Graph") -> Numbers:
+    """Return a number for each node that depends on its id alone, or on its place where it has none."""
+    if graph.ids is None:
+        return _mixed(np.arange(graph.num_nodes, dtype=np.uint64))
+    return hash_ids(graph.ids.tolist())
+
+
+def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
+    """Yield sums over edges, in which no order of rows is left."""
+    adjacency, count = graph.adjacency, 0
+    sums = np.zeros(2, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for block in blocks(adjacency, _ROWS):
+            for part in block.pieces(_ROWS, _BLOCK):
+                into = np.repeat(np.arange(part.start, part.stop), part.degrees.numpy())
+                pair = _mixed(names[part.sources.numpy()] ^ _mixed(names[into]))
+                sums += np.array([pair.sum(), _mixed(pair).sum()], dtype=np.uint64)
+            count += len(block.sources)
+    yield f"{graph.num_nodes} {adjacency.directed} {count}".encode()
+    yield sums.tobytes()
+    yield np.sort(names).tobytes()
+
+
+def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
+    """Yield features and labels, people in the order of their names."""
+    order = np.argsort(names, kind="stable")
+    yield from _features(graph, order)
+    yield np.ascontiguousarray(graph.y.numpy()[order]).tobytes()
+    if graph.label_sets is not None:
+        yield np.ascontiguousarray(graph.label_sets.numpy()[order]).tobytes()
+
+
+def _features(graph: "Graph", order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iterator[bytes]:
+    """Yield features, people in this order."""
+    x = graph.x
+    if isinstance(x, Tensor):
+        rows = x.numpy()
+        yield f"{rows.dtype}{rows.shape}".encode()
+        at_once = max(1, _BLOCK // rows.shape[1])  # a copy of all would not fit where the features just do
+        for first in range(0, len(rows), at_once):
+            yield rows[order[first : first + at_once]].tobytes()
+    else:
+        sparse = x[order]
+        for part in (sparse.indptr, sparse.indices, sparse.data):
+            yield np.ascontiguousarray(part).tobytes()
+
+
+def _has_node_data(graph: "Graph") -> bool:
+    """Whether anything is known of the nodes: not where tables were read for who is connected alone."""
+    if bool((graph.y >= 0).any()):
+        return True
+    return bool(graph.num_features) and not _all_ones(graph)
+
+
+def _all_ones(graph: "Graph") -> bool:
+    """Whether the features are the one column that stands for none."""
+    x = graph.x
+    return isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
+
+
+def _mixed(values: Numbers) -> Numbers:
+    """Return numbers of 64 bits with their bits mixed (the finalizer of SplitMix64)."""
+    with np.errstate(over="ignore"):
+        mixed = values + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return mixed ^ (mixed >> np.uint64(31))

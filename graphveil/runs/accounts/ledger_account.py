@@ -1,0 +1,272 @@
+"""The account that a command's releases are booked in: which data set of a durable ledger a graph is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil.errors import ConfigError
+from graphveil.ledger import Account, DataSetLedger, Ledger, PrivacyCost, Receipt, split_name, unit_key
+from graphveil.privacy import Entry, Guarantee, NodeBoundedDegree, attach_ledger, parse_unit
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
+from graphveil.runs.accounts.graph_tags import fingerprint_parts
+from graphveil.runs.artifacts import damaged_file_error, read_json, write_json
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+
+_MAX_NAMES = 3  # of other data sets that a plan lists
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+@dataclass(frozen=True)
+class RunAccount:
+    """A data set's budget under the unit of one command.
+
+    Args:
+        ledger: of the data set.
+        unit: what the command protects, as the ledger calls it.
+        delta: where totals are read off, unless the budget says where.
+        earlier: bookings of this process that belong to other experiments.
+        others: further names of the same data in this ledger, whose releases do not count here.
+        people: the part of the people in the data that each data set of this ledger was bound with.
+    """
+
+    ledger: DataSetLedger
+    unit: str
+    delta: float
+    earlier: frozenset[str] = frozenset()
+    others: tuple[str, ...] = ()
+    people: tuple[tuple[str, float], ...] = ()
+
+    @classmethod
+    def from_graph(
+        cls, graph: "Graph", guarantee: Guarantee, named: str | None, *, charge: "Graph | None" = None
+    ) -> "RunAccount":
+        """Attach the ledger of a data set to a graph, and return its account.
+
+        Args:
+            graph: as it was read, before a recipe.
+            guarantee: that of the command.
+            named: ``NAME``, ``URL`` or ``URL#NAME`` of a registered data set; None for the user's own ledger,
+                which recognizes the data, or registers them without a limit.
+            charge: the graph that is asked, where a recipe has made another one of it.
+
+        Raises:
+            ConfigError: no such data set is registered, several could be meant, or it has other data.
+        """
+        account = cls.from_parts(fingerprint_parts(graph), guarantee, named)
+        attach_ledger((charge or graph).edge_set, account.ledger)
+        return account
+
+    @classmethod
+    def from_parts(
+        cls,
+        parts: Mapping[str, Iterable[bytes]],
+        guarantee: Guarantee,
+        named: str | None,
+        *,
+        apart: bool = False,
+    ) -> "RunAccount":
+        """Return the account of data that are told by these parts, attached to nothing; see :meth:`of`.
+
+        ``apart`` is whether the user states that the data are disjoint from others. The data set is bound to
+        the data, or registered for them, with the first release, so a run that is rejected leaves no trace.
+        """
+        url, name = (None, None) if named is None else split_name(named)
+        ledger_store, unit = Ledger(url, create=named is None), unit_key(guarantee.protected)
+        fingerprints = ledger_store.fingerprints(parts)
+        people = tuple(ledger_store.shared_nodes(fingerprints).items())
+        if named is None:
+            found = ledger_store.find_or_create(fingerprints, apart=apart)
+            return cls(found, unit, guarantee.delta, people=people)
+        account = cls.from_name(ledger_store, name, guarantee)
+        ledger = ledger_store.data_set(account.ledger.name, fingerprints)
+        others = tuple(ledger_store.other_names(ledger.name, fingerprints))
+        return replace(account, ledger=ledger, others=others, people=people)
+
+    @classmethod
+    def from_name(cls, ledger_store: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
+        """Return the account of a data set by its name, or of the only one with a budget under the unit."""
+        unit = unit_key(guarantee.protected)
+        return cls(ledger_store.data_set(name or _only_data_set(ledger_store, unit)), unit, guarantee.delta)
+
+    def check_room(self, guarantee: Guarantee) -> None:
+        """Refuse now what the ledger would refuse after half of the work, under every unit that is asked.
+
+        Raises:
+            BudgetError: all of it together does not fit.
+        """
+        for one in (guarantee, *guarantee.additional):
+            self.ledger.check(Entry("planned", "all of the plan", one.event, one.slack, one.protected))
+
+    def for_next_experiment(self) -> "RunAccount":
+        """Return the account for the next of several experiments, to which no earlier booking belongs."""
+        return replace(self, earlier=frozenset(receipt.release for receipt in self.ledger.receipts))
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """The receipts of this experiment in this process."""
+        return [receipt for receipt in self.ledger.receipts if receipt.release not in self.earlier]
+
+    def refund(self) -> None:
+        """Withdraw what this process booked and never drew noise for."""
+        for receipt in self.receipts:
+            self.ledger.refund(receipt.release)
+
+    def keep_receipts(self, path: Path) -> None:
+        """Add the receipts of this process to those in a run's file."""
+        known = {receipt["release"]: receipt for receipt in receipts_in(path)}
+        known |= {receipt.release: asdict(receipt) for receipt in self.receipts}
+        write_json(path, {"place": self.ledger.location, "receipts": list(known.values())})
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what was ever released of the data under this unit, and the receipts of this process."""
+        spent, delta = self._spent()
+        epsilon = spent.total.epsilon(delta)
+        limit = spent.limit
+        return {
+            "data_set": self.ledger.name,
+            "place": self.ledger.location,
+            "unit": self.unit,
+            "releases": spent.releases,
+            "epsilon": epsilon if epsilon < float("inf") else None,
+            "delta": delta,
+            "limit": None
+            if limit is None
+            else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
+            "receipts": [asdict(receipt) for receipt in self.receipts],
+        }
+
+    def before(self, *, resumed: bool = False) -> str:
+        """Return what was released before this command, for its plan; a resumed run may have, too."""
+        spent, delta = self._spent()
+        if not spent.releases:
+            under = " under this name" if self.others else ""
+            if self._elsewhere:
+                return f"no release in the account of these {self._about}{under} ({self._where})"
+            return f"nothing of these {self._about} was released{under} before ({self._where})"
+        count = counted(spent.releases, "release")
+        when = "so far, any of this run among them" if resumed else "before this one"
+        part = dict(self.people).get(self.ledger.name)
+        nodes = "" if part is None else f", with {_percent(part)} of these nodes"
+        return f"{count} {when}{nodes}: {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
+
+    def after(self) -> str:
+        """Return what everything released so far costs together."""
+        spent, delta = self._spent()
+        which = f"this is the {ordinal(spent.releases)} release on these {self._about}"
+        return f"{which}: together {_epsilon(spent.total, delta)}{_format_limit(spent)} ({self._where})"
+
+    @property
+    def _where(self) -> str:
+        where = f"ledger of {self.ledger.name!r}{self._elsewhere}"
+        if not self.others:
+            return where
+        return f"{where}; what the same data spent as {', '.join(map(repr, self.others))} does not count here"
+
+    @property
+    def _elsewhere(self) -> str:
+        """Which other data sets have some of these nodes, and are not charged."""
+        found = [
+            f"{_percent(part)} of these nodes are in {name!r}, too, which is not charged"
+            for name, part in self.people
+            if name != self.ledger.name and name not in self.others
+        ]
+        return "".join(f"; {words}" for words in found[:_MAX_NAMES])
+
+    @property
+    def _about(self) -> str:
+        return "people" if self.unit.startswith("node") else "edges"
+
+    def _spent(self) -> tuple[Account, float]:
+        found = [one for one in self.ledger.accounts if one.unit == self.unit]
+        spent = found[0] if found else Account(self.ledger.name, self.unit, None, 0, PrivacyCost())
+        if spent.limit is not None:
+            return spent, float(spent.limit.delta)
+        if self.delta or spent.total.epsilon(0.0) < float("inf"):
+            return spent, self.delta
+        return spent, unit_delta(self.unit)  # this release is pure, and not all of those before were
+
+
+def unit_delta(unit: str) -> float:
+    """Return where a total under a unit is read off if nobody says where: the largest delta it is sold at.
+
+    >>> unit_delta("undirected-edge"), unit_delta("node-record/replace-one")
+    (1e-07, 1e-05)
+    """
+    name = unit.partition("/")[0]
+    return (
+        parse_unit(name, max_degree=1).delta_cap
+        if name == NodeBoundedDegree.name
+        else parse_unit(name).delta_cap
+    )
+
+
+def receipts_in(path: Path) -> list[dict[str, Any]]:
+    """Return the receipts in a run's file; none where there is no file.
+
+    Raises:
+        ArtifactError: the file is damaged.
+    """
+    if not path.is_file():
+        return []
+    content = read_json(path)
+    found = content.get("receipts", [])
+    place = content.get("place")
+    whole = isinstance(found, list) and all(
+        isinstance(one, dict)
+        and all(isinstance(one.get(name), str) for name in ("data_set", "unit", "release", "head"))
+        and type(one.get("entry")) is int
+        for one in found
+    )
+    if not whole or not (place is None or isinstance(place, str)):
+        raise damaged_file_error(path)
+    return list(found)
+
+
+def ordinal(number: int) -> str:
+    """Return an ordinal number in words, or in figures from eleven on.
+
+    >>> ordinal(4), ordinal(22), ordinal(113)
+    ('fourth', '22nd', '113th')
+    """
+    if 0 < number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    tail = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{tail}"
+
+
+def _epsilon(total: PrivacyCost, delta: float) -> str:
+    epsilon = total.epsilon(delta)
+    if epsilon == float("inf"):
+        return "no bound"
+    return f"epsilon {format_upper_bound(epsilon)} at delta {format_delta(delta)}"
+
+
+def _percent(part: float) -> str:
+    """Return a part in words; of a part the exact count is nobody's business.
+
+    >>> _percent(1.0), _percent(0.9983), _percent(0.004)
+    ('all', 'about 99 %', 'less than 1 %')
+    """
+    if part >= 1:
+        return "all"
+    return "less than 1 %" if part < 0.01 else f"about {min(99, round(100 * part))} %"
+
+
+def _format_limit(spent: Account) -> str:
+    return "" if spent.limit is None else f", of {spent.limit.epsilon} allowed"
+
+
+def _only_data_set(ledger_store: Ledger, unit: str) -> str:
+    """Return the one data set of a ledger that has a budget under a unit."""
+    found = sorted({one.data_set for one in ledger_store.accounts() if one.unit == unit})
+    if len(found) != 1:
+        listed = ", ".join(found) or "none"
+        raise ConfigError(
+            f"the ledger at {ledger_store.location} should have exactly one data set with a budget under "
+            f"unit {unit!r}, "
+            f"and has {len(found)} ({listed}); name one: --ledger URL#NAME"
+        )
+    return found[0]

@@ -1,0 +1,150 @@
+"""What a run will do and cost, from public figures alone, before anything is computed or spent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.data.tables.encoding import Encoding
+from graphveil.errors import PrivacyError
+from graphveil.privacy import Guarantee, LocalAttributes, NoUnit
+from graphveil.runs.accounts.budget_breakdown import Stage, stages_of
+from graphveil.runs.experiment import Experiment
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+    from graphveil.estimators.base import Estimator
+
+_BYTES_A_FEATURE = 12  # float32 features, their encoding, and a gradient's worth of scratch
+_BYTES_AN_EDGE = 24  # the tables as they are read, sorted, and stored in compressed rows
+_BASE_BYTES = 450 << 20  # the interpreter and its libraries
+_SECONDS_A_FEATURE = 1.2e-6
+_SECONDS_AN_EDGE = 1.5e-6
+_BASE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Rough memory and time, from the caller's own guess of the number of edges."""
+
+    megabytes: int
+    seconds: float
+
+    @classmethod
+    def from_graph(cls, graph: "Graph", edges: int, runs: int) -> "Estimate":
+        """Estimate from N, d and the given number of edges; the graph's own edges are not looked at."""
+        cells = graph.num_nodes * graph.num_features
+        memory = _BASE_BYTES + cells * _BYTES_A_FEATURE + edges * _BYTES_AN_EDGE
+        seconds = _BASE_SECONDS + runs * (cells * _SECONDS_A_FEATURE + edges * _SECONDS_AN_EDGE)
+        return cls(megabytes=round(memory / 2**20), seconds=seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """The plan that is shown before anything is spent.
+
+    ``baseline`` is the guarantee of the MLP beside the method, where that is a release of its own.
+    """
+
+    experiment: Experiment
+    nodes: int
+    features: int
+    classes: int
+    guarantee: Guarantee
+    baseline: Guarantee | None
+    guarantee_all_runs: Guarantee
+    releases: tuple[ReleaseRow, ...]
+    stages: tuple[Stage, ...]
+    noise_std: tuple[float, ...]
+    delta_source: str
+    estimate: Estimate | None = None
+    class_names: tuple[str, ...] = ()
+    encoding: Encoding | None = None  # which columns of a table are features, and how
+    sample: str = ""  # which nodes are learned from, if not all training nodes
+    scaled: str = ""  # which feature columns are scaled, and how
+    public: str = ""  # of edges that are told from private ones: how many there are
+
+
+def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None = None) -> Preview:
+    """Check everything that can be checked, and return the plan; nothing is spent.
+
+    Args:
+        experiment: the configuration.
+        graph: the prepared graph, not split yet.
+        expect_edges: the caller's guess of the number of edges, for the estimate of memory and time.
+
+    Raises:
+        PrivacyError: the guarantee asked for cannot be given.
+        GraphError: the data cannot be used.
+    """
+    model, baseline, split = experiment.model(0), experiment.baseline(0), experiment.split(graph, 0)
+    plan, guarantee, rows = model.preview(split)
+    baseline_guarantee = None if baseline is None else charged_guarantee(baseline.preview(split).guarantee)
+    a_run = [guarantee] if baseline_guarantee is None else [guarantee, baseline_guarantee]
+    return Preview(
+        experiment=experiment,
+        nodes=graph.num_nodes,
+        features=graph.num_features,
+        classes=graph.num_classes,
+        guarantee=guarantee,
+        baseline=baseline_guarantee,
+        guarantee_all_runs=combined_guarantee(a_run * experiment.runs),
+        releases=rows,
+        stages=stages_of(plan),
+        noise_std=() if plan is None else tuple(plan.noise_std),
+        delta_source=_delta_source(model, guarantee, graph.num_nodes),
+        class_names=graph.class_names,
+        encoding=graph.encoding,
+        sample=model.training_sample_note(split),
+        scaled=model.scaling_summary(split),
+        public="" if split.public is None else _public_words(split),
+        estimate=None if expect_edges is None else Estimate.from_graph(graph, expect_edges, experiment.runs),
+    )
+
+
+def _public_words(graph: "Graph") -> str:
+    part = graph.public
+    assert part is not None
+    listed, nodes = part.num_private_nodes, graph.num_nodes
+    return f"{part.num_edges:,} public edges; {listed:,} of {nodes:,} nodes may have private ones"
+
+
+def charged_guarantee(baseline: Guarantee) -> Guarantee | None:
+    """Return the guarantee of a baseline that costs something: under a unit of records that it asks itself.
+
+    Under ``local-attributes`` it learns from the method's own reports.
+    """
+    return baseline if baseline.releases and baseline.unit != LocalAttributes.name else None
+
+
+def combined_guarantee(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Return the guarantee of several runs on the same data, everything printed about them included.
+
+    Raises:
+        PrivacyError: the noise's finite resolution alone would use up delta.
+    """
+    first, slack = guarantees[0], sum(guarantee.slack for guarantee in guarantees)
+    if len(guarantees) == 1:
+        return first
+    if 0 < slack >= first.delta and first.releases:
+        raise PrivacyError(
+            f"{len(guarantees)} runs together would use up delta = {first.delta:g} on the resolution of the "
+            "noise alone; ask for fewer --runs"
+        )
+    return Guarantee.compose(guarantees)
+
+
+def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:
+    """Say where delta came from, and for ``auto`` which bound decided it."""
+    if guarantee.unit == NoUnit.name:
+        return ""
+    if guarantee.unit == LocalAttributes.name:
+        return "eps_x + eps_y" if not guarantee.delta else "eps_x + eps_y, delta of the mechanism"
+    if guarantee.graph:
+        return "of the random walk" if guarantee.delta else "a released graph needs none"
+    if model.delta != "auto":
+        return "as given"
+    bound = f"B = {model.max_units:,} (--max-units)" if model.max_units else f"B = {nodes:,} nodes"
+    if guarantee.delta == guarantee.protected.delta_cap:
+        return f"auto: the default of {guarantee.unit}, below 1/(10 B) for {bound}"
+    return f"auto: the largest power of ten up to 1/(10 B), {bound}"

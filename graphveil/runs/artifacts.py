@@ -1,0 +1,356 @@
+"""The run folder: ``release/`` may be published, ``internal/`` must not be.
+
+Under units of records ``per_node/`` holds what is for single nodes: row v only for someone entitled to v's
+record.
+``release/`` appears whole at the very end or not at all. Until then everything lives in
+``internal/work``, from which an interrupted run resumes at no further cost. One process works in a folder:
+a new run makes ``internal/`` itself, and whoever resumes one holds its lock.
+"""
+
+import csv
+import errno
+import fcntl
+import hashlib
+import io
+import json
+import os
+import platform
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from graphveil._util.files import make_folder, write_atomic
+from graphveil.artifacts.release_folder import PER_NODE
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.estimators.inference.graph_fingerprint import FILE as OWN_GRAPH
+
+_FORMAT = {"format": "graphveil-run", "version": 1}
+_PACKAGES = (
+    "torch",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "dp-accounting",
+    "cryptography",
+    "safetensors",
+    "torch_geometric",
+)
+_LONGEST_NAME = 100  # bytes of a default folder's; a file system takes 255 in all
+_DIGEST = "sha256"
+HISTORY_COLUMNS = ("seed", "model", "stage", "epoch", "train_loss", "val_loss", "val_accuracy")
+
+
+def default_folder(method: str, dataset: str) -> Path:
+    """Return a new folder name under ``runs/`` that says method, data and time; no two calls agree on it."""
+    words = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in dataset)
+    short = words.encode()[:_LONGEST_NAME].decode(errors="ignore")
+    return Path("runs") / f"{method}-{short}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of a run, and the rules for writing them."""
+
+    root: Path
+
+    @property
+    def release(self) -> Path:
+        """What may be published."""
+        return self.root / "release"
+
+    @property
+    def per_node(self) -> Path:
+        """What a unit of records withholds from the release: row v only for someone entitled to it."""
+        return self.root / PER_NODE
+
+    @property
+    def internal(self) -> Path:
+        """What must not be published."""
+        return self.root / "internal"
+
+    @property
+    def work(self) -> Path:
+        """What a resume needs; gone when the run is complete."""
+        return self.internal / "work"
+
+    @property
+    def lock(self) -> Path:
+        """The configuration that the folder was opened with."""
+        return self.internal / "config.lock.json"
+
+    @property
+    def metrics(self) -> Path:
+        """The figures that ``train --json`` prints."""
+        return self.internal / "metrics.json"
+
+    @property
+    def columns(self) -> Path:
+        """How the columns of the table of nodes became features, for other tables to follow."""
+        return self.internal / "columns.json"
+
+    @property
+    def receipts(self) -> Path:
+        """What the ledger gave for the run's bookings."""
+        return self.internal / "receipts.json"
+
+    @property
+    def prediction_charges(self) -> Path:
+        """What each prediction of another graph cost, and where it was booked: a file each."""
+        return self.internal / "prediction_charges"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has been published."""
+        return self.release.is_dir() and self.metrics.is_file()
+
+    def check(self, configuration: Mapping[str, Any], *, resume: bool) -> None:
+        """Refuse a folder that holds anything but the run to be resumed; nothing is written.
+
+        Raises:
+            ConfigError: the folder is in use, or its configuration differs from the one asked for.
+        """
+        try:
+            unused = not self.root.exists() or (self.root.is_dir() and not any(self.root.iterdir()))
+            held = self.lock.is_file()
+        except OSError as error:
+            raise self._unusable(error) from None
+        if unused and not resume:
+            return
+        if not resume:
+            raise ConfigError(
+                f"{self.root} exists and is not an empty folder; choose another --out, or finish the run "
+                "that it holds with --resume"
+            )
+        if not held:  # a new run would spend what a resumed one does not
+            raise ConfigError(f"{self.root} holds no run to resume; correct --out, or drop --resume")
+        differing = _differences(self._locked(), json.loads(json.dumps(configuration)))
+        if differing:
+            raise ConfigError(
+                f"{self.root} holds a run with another configuration: {', '.join(differing)} "
+                f"{'differs' if len(differing) == 1 else 'differ'}; resume with the flags of the first call, "
+                "or choose another --out"
+            )
+
+    @contextmanager
+    def locked(self, configuration: Mapping[str, Any], *, resume: bool = False) -> Iterator[None]:
+        """Hold the folder while a run works in it: made by this process alone, or locked and then compared.
+
+        Between :meth:`check` and this call another process may have come first, so nothing that was seen
+        there counts here.
+
+        Raises:
+            ConfigError: another process has the folder or finished its run, or it cannot be written.
+        """
+        if not resume:
+            self._make(configuration)
+        with self._exclusive_lock():
+            if resume:
+                self.check(configuration, resume=True)
+                if self.complete:
+                    raise ConfigError(
+                        f"the run in {self.root} was finished by another process meanwhile; call --resume "
+                        "again to see it"
+                    )
+            yield
+
+    def _make(self, configuration: Mapping[str, Any]) -> None:
+        """Create the folder and lock its configuration; of two processes one is refused."""
+        content = {**_FORMAT, "configuration": dict(configuration), "versions": versions()}
+        try:
+            make_folder(self.root)
+            self.internal.mkdir(mode=0o700)
+            write_json(self.lock, content)
+        except FileExistsError:
+            raise ConfigError(
+                f"another process has begun a run in {self.root}; choose another --out, or resume that one "
+                "(--resume) when it has ended"
+            ) from None
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    @contextmanager
+    def _exclusive_lock(self) -> Iterator[None]:
+        """Hold the system's lock on the configuration, which ends with the process if it is killed."""
+        try:
+            held = os.open(self.lock, os.O_RDWR)
+        except OSError as error:
+            raise self._unusable(error) from None
+        try:
+            self._lock(held)
+            yield
+        finally:
+            os.close(held)
+
+    def _lock(self, held: int) -> None:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another process is at work in {self.root}; wait until it has ended, or choose another --out"
+            ) from None
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    @property
+    def missing(self) -> tuple[Path, ...]:
+        """The run folder and the folders above it that do not exist, the innermost first."""
+        return tuple(folder for folder in (self.root, *self.root.parents) if not folder.exists())
+
+    def drop(self, *, made: Sequence[Path]) -> None:
+        """Remove what :meth:`locked` has made, where nothing came of it.
+
+        Args:
+            made: Folders that were missing before; those that are empty now are removed.
+        """
+        shutil.rmtree(self.internal, ignore_errors=True)
+        with suppress(OSError):  # it holds something by now
+            for folder in made:
+                folder.rmdir()
+
+    def _unusable(self, error: OSError) -> ConfigError:
+        shorter = " a shorter" if error.errno == errno.ENAMETOOLONG else " another"
+        return ConfigError(f"cannot write to {self.root} ({error.strerror}); choose{shorter} --out")
+
+    def workspace(self, seed: int) -> Path:
+        """Return where the run of a seed keeps its state."""
+        return self.work / f"run-{seed}"
+
+    def staged(self, workspace: Path) -> dict[str, str]:
+        """Return the digest of every file that a workspace would publish."""
+        return {
+            f"{place.name}/{file.name}": _digest(file.read_bytes())
+            for place in (self.per_node, self.release)
+            for file in sorted((workspace / place.name).glob("*"))
+        }
+
+    def publish(self, workspace: Path, digests: Mapping[str, str] | None = None) -> None:
+        """Move a workspace's whole release into place, in one step, and drop the working state.
+
+        What is withheld from it goes first, and what recognizes the fitted graph: a run that has its
+        release lacks nothing.
+
+        Args:
+            workspace: where the release is staged.
+            digests: what :meth:`staged` said when it was written.
+
+        Raises:
+            ArtifactError: a staged file has changed since; nothing more is published.
+        """
+        for place in (self.internal / OWN_GRAPH, self.per_node, self.release):
+            staged = workspace / place.name
+            if staged.exists() and not place.exists():
+                self._check_staged(workspace, place.name, digests)
+                staged.replace(place)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def _check_staged(self, workspace: Path, name: str, digests: Mapping[str, str] | None) -> None:
+        if digests is None:
+            return
+        known, found = (
+            {file: digest for file, digest in all_files.items() if file.startswith(f"{name}/")}
+            for all_files in (digests, self.staged(workspace))
+        )
+        if known != found:
+            raise ArtifactError(
+                f"the files of {name}/ that wait in {workspace} are not those that the run wrote, so they "
+                "are not published; start a new run in a new folder (what was recorded stays charged)"
+            )
+
+    def _locked(self) -> dict[str, Any]:
+        try:
+            content = json.loads(self.lock.read_bytes())
+            found: dict[str, Any] = content["configuration"]
+            if {name: content[name] for name in _FORMAT} != _FORMAT or not isinstance(found, dict):
+                raise KeyError
+        except (ValueError, KeyError, TypeError):
+            raise ConfigError(
+                f"{self.lock} is damaged or of another version, so the run cannot be resumed; choose "
+                "another --out"
+            ) from None
+        return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a run was made with."""
+    from graphveil import __version__
+
+    found = {"graphveil": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write indented JSON, atomically."""
+    write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read an object of JSON that this library wrote.
+
+    Raises:
+        ArtifactError: the file is damaged.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        raise damaged_file_error(path) from None
+    if not isinstance(content, dict):
+        raise damaged_file_error(path)
+    return content
+
+
+def write_checked(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON with its own digest, atomically: what a resumed run goes on from."""
+    write_json(path, {**content, _DIGEST: _digest_of(content)})
+
+
+def read_checked(path: Path) -> dict[str, Any]:
+    """Read what :func:`write_checked` wrote, to the last bit.
+
+    Raises:
+        ArtifactError: the file is damaged.
+    """
+    content = read_json(path)
+    if content.pop(_DIGEST, None) != _digest_of(content):
+        raise damaged_file_error(path)
+    return content
+
+
+def damaged_file_error(path: Path) -> ArtifactError:
+    """Return that an internal file does not say what was written to it."""
+    return ArtifactError(
+        f"{path} is damaged, so the run cannot be resumed; start a new one with another --out (what was "
+        "recorded stays charged)"
+    )
+
+
+def _digest_of(content: Mapping[str, Any]) -> str:
+    return _digest(json.dumps(content, sort_keys=True, allow_nan=False).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_history(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    """Write training histories as CSV, atomically."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HISTORY_COLUMNS)
+    writer.writerows(rows)
+    write_atomic(path, text.getvalue().encode())
+
+
+def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    names = sorted(set(ours) | set(theirs))
+    return [name.partition(".")[2] or name for name in names if ours.get(name) != theirs.get(name)]

@@ -1,0 +1,196 @@
+"""One experiment as plain public configuration: which method, which data, which seeds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from graphveil._util import checks
+from graphveil.data.tables.split_parts import empty_part_message
+from graphveil.errors import GraphError
+from graphveil.runs.inputs.parameters import method_class
+from graphveil.runs.inputs.public_flags import GraphTableColumns, PublicFlags
+from graphveil.runs.inputs.source import Source
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+    from graphveil.data.recipes import DatasetRecipe
+    from graphveil.estimators.base import Estimator
+    from graphveil.estimators.mlp import MLP
+    from graphveil.local.lpgnn.local_estimator import LocalEstimator
+
+DEFAULT_RECIPE, LOCAL_RECIPE = "gap", "lpgnn"
+MAX_RUNS = 100
+_SHARED_WITH_BASELINE = (
+    "unit",
+    "epsilon",
+    "delta",
+    "mode",
+    "max_units",
+    "max_degree",
+    "replace_one",
+    "private_metrics",
+    "unsafe_noise_seed",
+    "device",
+    "feature_scaling",
+    "feature_range",
+)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """R runs of one method on one graph: seeds S, S+1, ..., each with a split of its own.
+
+    Args:
+        method: a name of ``METHODS``.
+        source: where the graph comes from.
+        parameters: constructor keywords, all but ``seed``.
+        recipe: how to prepare and split; None for the default, or for files that bring a split.
+        runs: R.
+        seed: S, public randomness only.
+        compare: whether to train the MLP beside every run. It reads no edge and costs nothing at edge level;
+            under a node unit it is a release of its own on the same records, with the same budget; under
+            ``local-attributes`` it learns from the very reports that the method learned from, which is free.
+        public: under ``edge-subset``: which edges are public, and who may have private ones.
+    """
+
+    method: str
+    source: Source
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    recipe: str | None = None
+    runs: int = 1
+    seed: int = 0
+    compare: bool = True
+    public: PublicFlags = field(default_factory=PublicFlags)
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data; every model of the experiment is built once here."""
+        from graphveil.data.recipes import RECIPES
+
+        checks.integer_at_least(1, runs=self.runs)
+        checks.within(1, MAX_RUNS, runs=self.runs)
+        checks.integer_at_least(0, seed=self.seed)
+        if self.recipe is not None:
+            checks.one_of(tuple(RECIPES), recipe=self.recipe)
+        self.model(0)
+        self.baseline(0)
+        self.public.check(self.parameters.get("unit"))
+
+    @cached_property
+    def paper(self) -> bool:
+        """Whether the experiment reproduces a paper, flaws included."""
+        return self.parameters.get("mode") == "paper"
+
+    @property
+    def recipe_name(self) -> str | None:
+        """The recipe in force: the one named, none for files with a split column, else the method's own."""
+        default = LOCAL_RECIPE if method_class(self.method).local else DEFAULT_RECIPE
+        return self.recipe or (None if self.source.fixed_split else default)
+
+    @cached_property
+    def local(self) -> bool:
+        """Whether every node randomizes its record, so that nothing may be computed from raw ones."""
+        return self.parameters.get("unit") == "local-attributes"
+
+    @property
+    def _recipe(self) -> "DatasetRecipe | None":
+        from graphveil.data.recipes import RECIPES
+
+        if self.recipe_name is None:
+            return None
+        recipe = RECIPES[self.recipe_name]
+        by_id = self.local or (self.records and not self.paper)  # a paper's own split in paper mode
+        return recipe.on_clients() if by_id else recipe
+
+    @cached_property
+    def records(self) -> bool:
+        """Whether records are protected that somebody holds raw."""
+        from graphveil.privacy import NodeUnit
+
+        return isinstance(self.model(0).protected_unit, NodeUnit)
+
+    @property
+    def preparation(self) -> tuple[str | None, bool, bool]:
+        """What experiments on one graph have in common whose prepared graphs are alike."""
+        return self.recipe_name, self.records or self.local, self.paper
+
+    def model(self, run: int) -> "Estimator":
+        """Return the unfitted model of a run."""
+        return method_class(self.method)(**self._parameters(run))
+
+    def baseline(self, run: int) -> "MLP | LocalEstimator | None":
+        """Return the unfitted no-graph baseline of a run, if there is to be one.
+
+        Where nodes randomize their records, or their features, it is for what they told: raw records are
+        nowhere to be read.
+        """
+        from graphveil.estimators.mlp import MLP
+        from graphveil.local.heterorr import HeteroRR
+        from graphveil.local.lpgnn.local_estimator import LocalEstimator
+
+        if self.method == MLP.method or not self.compare or self.parameters.get("multi_label"):
+            return None
+        model = self.model(run)
+        if isinstance(model, HeteroRR) or (self.local and isinstance(model, LocalEstimator)):
+            return model.no_graph_baseline()
+        known = self._parameters(run)
+        shared = ("seed", *_SHARED_WITH_BASELINE, *(("batch_size",) if self.paper else ()))
+        return MLP(**{name: known[name] for name in shared if name in known})
+
+    def _parameters(self, run: int) -> dict[str, Any]:
+        parameters = {"seed": self.seed + run, **self.parameters}
+        if parameters.get("unsafe_noise_seed") is not None:
+            parameters["unsafe_noise_seed"] += run
+        return parameters
+
+    def load(self) -> "Graph":
+        """Read and prepare the graph."""
+        return self.prepared(self.source.load())
+
+    def prepared(self, graph: "Graph") -> "Graph":
+        """Return a graph with its public part, as its recipe prepares it."""
+        recipe = self._recipe
+        graph = graph.replace(public=self.public.part(graph, self._columns, seed=self.seed))
+        return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
+
+    @property
+    def _columns(self) -> GraphTableColumns:
+        known = self.source
+        return GraphTableColumns(
+            nodes=known.nodes,
+            id=known.id,
+            source=known.source,
+            target=known.target,
+            csv_format=known.csv_format,
+        )
+
+    def split(self, graph: "Graph", run: int) -> "Graph":
+        """Return the prepared graph with the split of a run; there must be test nodes.
+
+        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode. Where
+        records are secret it is members that count: who of them has a label may not decide anything.
+        """
+        recipe = self._recipe
+        if recipe is not None:
+            graph = recipe.split(graph, self.seed + run)
+        tested = graph.mask("test")
+        members = graph.test_mask if self.records or self.local else tested
+        if members is None or not bool(members.any()):
+            raise GraphError(empty_part_message("test"))
+        return graph
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the whole configuration as plain values, one key a choice."""
+        from graphveil.artifacts.files import plain_parameters
+
+        parameters = plain_parameters(dict(self.parameters))
+        return {
+            "method": self.method,
+            "recipe": self.recipe_name,
+            "runs": self.runs,
+            "seed": self.seed,
+            "baseline": self.compare,
+            **{f"data.{name}": value for name, value in self.source.as_dict().items()},
+            **{f"public.{name}": value for name, value in self.public.given.items()},
+            **{f"set.{name}": value for name, value in sorted(parameters.items())},
+        }

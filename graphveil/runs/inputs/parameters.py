@@ -1,0 +1,213 @@
+"""Constructor keywords from text: ``key=value``, typed by the method's own fields."""
+
+import csv
+import json
+import types
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+
+from graphveil._util import checks
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.estimators.base import Estimator
+    from graphveil.mechanisms import WeightedAllocation
+
+_BOOLEANS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+_NONE = ("none", "null")
+
+
+class _ParseError(Exception):
+    """The text is no value of the type."""
+
+
+def method_class(name: str) -> "type[Estimator]":
+    """Return the class of a method; an unknown name is an error that lists the known ones."""
+    from graphveil.estimators import METHODS
+
+    checks.one_of(tuple(METHODS), METHOD=name)
+    return METHODS[name]
+
+
+def check_names(cls: "type[Estimator]", names: Iterable[str]) -> None:
+    """Refuse what is no constructor keyword of a method, suggesting the nearest.
+
+    >>> from graphveil.estimators import METHODS
+    >>> check_names(METHODS["gap"], ["hoops"])
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: 'hoops' is not a parameter of gap; did you mean 'hops'?
+    """
+    from graphveil.estimators.saved import parameter_types
+
+    for name in names:
+        if name not in parameter_types(cls):
+            nearest = checks.suggestion(name, parameter_types(cls))
+            raise ConfigError(f"{name!r} is not a parameter of {cls.method}{nearest}")
+
+
+def parse_settings(cls: "type[Estimator]", settings: Iterable[str]) -> dict[str, Any]:
+    """Read ``key=value`` texts into typed constructor keywords.
+
+    Raises:
+        ConfigError: no ``=``, an unknown key (the nearest is suggested), a repeated key, or a value that is
+            not of the key's type.
+
+    >>> from graphveil.estimators import METHODS
+    >>> parse_settings(METHODS["mlp"], ["hidden=32", "batch_norm=no", "patience=none"])
+    {'hidden': 32, 'batch_norm': False, 'patience': None}
+    """
+    from graphveil.estimators.saved import parameter_types
+
+    return read_settings(settings, parameter_types(cls), cls.method)
+
+
+def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Read ``key=value`` texts whose keys and types are known; ``owner`` is what has them.
+
+    >>> read_settings(["k=5"], {"k": int}, "feature-rr")
+    {'k': 5}
+    """
+    parsed = dict[str, Any]()
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting!r} has no value; write --set key=value")
+        if key not in known:
+            raise ConfigError(
+                f"--set {key}: {owner} has no such parameter{checks.suggestion(key, known)}; "
+                f"it has {', '.join(known)}"
+            )
+        if key in parsed:
+            raise ConfigError(f"--set {key} is given twice; keep one")
+        parsed[key] = parse_value(key, text, known[key])
+    return parsed
+
+
+def read_theta(path: Path) -> "WeightedAllocation":
+    """Return the public weights of a JSON file, which are checked and never mended.
+
+    Raises:
+        ConfigError: it is no list of numbers of at least 0 that add up to one.
+        UnsupportedGuaranteeError: it has one list a record.
+    """
+    from graphveil.mechanisms import WeightedAllocation
+
+    try:
+        theta = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise ConfigError(f"cannot read a JSON list of weights from {path}; check --theta") from None
+    if not isinstance(theta, list) or any(isinstance(weight, str | bool | dict) for weight in theta):
+        raise ConfigError(f"{path} must hold a JSON list of weights, one number a feature")
+    return WeightedAllocation(theta)
+
+
+def parse_classes(text: str) -> tuple[str, ...]:
+    """Read the names of classes from one line of CSV, in which a name with a comma stands in quotes.
+
+    Raises:
+        ConfigError: there are fewer than two, or one of them is empty or repeated.
+
+    >>> parse_classes('red,"green, or blue"')
+    ('red', 'green, or blue')
+    """
+    names = tuple(name.strip() for row in csv.reader([text], skipinitialspace=True) for name in row)
+    if len(names) < 2 or len(set(names)) < len(names) or "" in names:
+        raise ConfigError("--classes needs two or more names, a,b,c, each of them once")
+    return names
+
+
+def parse_value(key: str, text: str, hint: Any) -> Any:
+    """Read one text as a value of a type.
+
+    >>> parse_value("delta", "1e-7", float | str), parse_value("hops", "2", int | None)
+    (1e-07, 2)
+    """
+    try:
+        return _parse(text.strip(), hint)
+    except _ParseError:
+        raise ConfigError(f"{key}={text!r} cannot be read: {key} is {_describe(hint)}") from None
+
+
+def _parse(text: str, hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        return _first_of(text, sorted(get_args(hint), key=_strictness))
+    if get_origin(hint) is Literal:
+        return _choice(text, {str(choice): choice for choice in get_args(hint)})
+    if get_origin(hint) is tuple:
+        return _items(text, get_args(hint))
+    if hint is types.NoneType:
+        return _choice(text.lower(), dict.fromkeys(_NONE))
+    if hint is bool:
+        return _choice(text.lower(), _BOOLEANS)
+    if hint in (int, float, str):
+        return _scalar(text, hint)
+    raise _ParseError
+
+
+def _scalar(text: str, kind: type[int] | type[float] | type[str]) -> object:
+    try:
+        return kind(text)
+    except ValueError:
+        raise _ParseError from None
+
+
+def _choice(text: str, choices: dict[str, Any]) -> Any:
+    if text not in choices:
+        raise _ParseError
+    return choices[text]
+
+
+def _first_of(text: str, hints: Iterable[Any]) -> Any:
+    for hint in hints:
+        try:
+            return _parse(text, hint)
+        except _ParseError:
+            continue
+    raise _ParseError
+
+
+def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Read comma-separated items: ``tuple[X, ...]`` or one type an item."""
+    inside = text.strip("()[]").strip()
+    texts = [item.strip() for item in inside.removesuffix(",").split(",")] if inside else []
+    if "" in texts:
+        raise _ParseError
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        hints = (hints[0],) * len(texts)
+    if len(hints) != len(texts):
+        raise _ParseError
+    return tuple(_parse(item.strip(), hint) for item, hint in zip(texts, hints, strict=True))
+
+
+def _strictness(hint: Any) -> int:
+    """Order the members of a union: the pickiest is tried first, then text, "none" included, then lists."""
+    order = (bool, int, float)
+    last = {str: 4, types.NoneType: 5, tuple: 6}
+    return order.index(hint) if hint in order else last.get(get_origin(hint) or hint, 3)
+
+
+def _describe(hint: Any) -> str:
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(_describe(member) for member in get_args(hint))
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return "a comma-separated list"
+    names = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        types.NoneType: "none",
+    }
+    return names.get(hint, str(hint))

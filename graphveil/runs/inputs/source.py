@@ -1,0 +1,256 @@
+"""Where a graph comes from: a data set by name, a prepared folder, or the caller's own two tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from graphveil.data.tables.choices import REFUSE, EncodingOptions
+from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.files import CsvFormat
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+    from graphveil.data.tables.inspect_tables import Roles, TableInspection
+
+_COLUMNS = ("id", "label", "source", "target")
+_CHOICES = (
+    *("features", "drop", "categories", "missing", "unknown_ids", "null_values", "delimiter", "decimal"),
+    "node_ids",
+)
+_RECORDS = "node-"  # how units that protect records are called
+_PATHS = ("root", "folder", "nodes", "edges", "node_ids")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A named data set, a prepared folder, or files and their columns: the command's flags."""
+
+    dataset: str | None = None
+    root: Path | None = None
+    folder: Path | None = None
+    nodes: Path | None = None
+    edges: Path | None = None
+    id: str | None = None
+    label: str | None = None
+    source: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    max_weight: float | None = None
+    directed: bool = False
+    split: str | None = None
+    features: str | None = None  # this and what follows as the flags are written: a,b
+    drop: str | None = None
+    categories: str | None = None
+    missing: str | None = None
+    unknown_ids: str | None = None
+    null_values: str | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    node_ids: Path | None = None
+    classes: tuple[str, ...] | None = None  # the labels, where they are not to be read from the file
+    to_predict: bool = False  # no label is needed then
+    aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
+    encoding: Encoding | None = None  # that of the graph that a model was trained on
+
+    def __post_init__(self) -> None:
+        """Refuse anything but exactly one complete way to a graph."""
+        files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
+        named = "--dataset" if self.dataset is not None else "--graph" if self.folder is not None else None
+        if named is not None:
+            given = files + ["--directed"] * self.directed
+            given += ["--graph"] if self.folder is not None and self.dataset is not None else []
+            given += [flag for flag, value in self._optional.items() if value is not None]
+            if given:
+                raise ConfigError(
+                    f"{named} and {', '.join(given)} exclude each other: it knows its own columns; drop the "
+                    "one or the other"
+                )
+            return
+        needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
+        if (self.weight is None) != (self.max_weight is None):
+            raise ConfigError(
+                "--weight and --max-weight go together: the column of the edges' weights, and the public "
+                "bound that larger ones are cut to; give both or neither"
+            )
+        missing = [f"--{name}" for name in needed if getattr(self, name) is None]
+        _ = self.choices
+        if not files:
+            raise ConfigError(
+                "no data were given: pass --dataset NAME (`graphveil datasets` lists them), or --nodes FILE "
+                "--edges FILE --id COL --label COL --source COL --target COL"
+            )
+        if missing:
+            raise ConfigError(
+                f"a graph from files needs two files and the names of their columns: add {', '.join(missing)}"
+            )
+
+    @property
+    def _optional(self) -> dict[str, object]:
+        """Return the flags of files that need not be given."""
+        names = ("split", "weight", "max_weight", "classes", *_CHOICES)
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
+
+    @property
+    def choices(self) -> EncodingOptions:
+        """What was chosen about columns."""
+        return EncodingOptions.from_arguments(
+            self.features,
+            self.drop or (),
+            self.categories or (),
+            self.missing or REFUSE,
+            self.unknown_ids or REFUSE,
+            self.null_values,
+            self.delimiter,
+            self.decimal,
+        )
+
+    @property
+    def csv_format(self) -> CsvFormat:
+        """How CSV files are read: as it was chosen, or as the files of training were."""
+        from graphveil.data.tables.table_files import read_as
+
+        return read_as(self.choices, self.encoding).csv_format
+
+    @property
+    def roles(self) -> "Roles":
+        """Which column is what."""
+        from graphveil.data.tables.inspect_tables import Roles
+
+        assert self.id is not None and self.source is not None and self.target is not None
+        named = {name: getattr(self, name) for name in (*_COLUMNS, "split", "weight")}
+        return Roles(aside=self.aside, **named)
+
+    def inspect_tables(
+        self, *, unit: str | None = None, private_records: bool = False
+    ) -> "TableInspection | None":
+        """Look at the tables, and refuse all that is wrong with them in one error.
+
+        There is nothing to look at in a data set by name. What was read is kept for :meth:`load`,
+        so that nothing is read twice.
+
+        Args:
+            unit: what is protected, where that is known.
+            private_records: whether records are protected under a unit of edges, too.
+
+        Raises:
+            TableError: the tables cannot be used as they are.
+        """
+        from graphveil.data.tables.table_files import edges_file, inspect_table_files
+
+        if self.dataset is not None or self.folder is not None:
+            return None
+        assert self.nodes is not None and self.edges is not None
+        found = inspect_table_files(
+            self.nodes,
+            edges_file(self.edges),
+            self.roles,
+            self.choices,
+            classes=self.classes,
+            encoding=self.encoding,
+            node_ids=self.node_ids,
+            private_records=private_records or (unit or "").startswith(_RECORDS),
+            private_edges=unit not in (None, "none"),
+        )
+        found.raise_problems()
+        self._seen[0] = found
+        return found
+
+    @cached_property
+    def _seen(self) -> "list[TableInspection | None]":
+        return [None]
+
+    @property
+    def name(self) -> str:
+        """What tables call the graph: the data set, or the stem of the file of nodes."""
+        if self.dataset is not None:
+            return self.dataset
+        if self.folder is not None:
+            return self.folder.resolve().name
+        assert self.nodes is not None
+        return self.nodes.name.partition(".")[0]
+
+    @property
+    def published_name(self) -> str:
+        """What a release may call the graph: never a file name."""
+        return self.dataset or "a private graph, read from files"
+
+    @property
+    def fixed_split(self) -> bool:
+        """Whether the files name a split of their own."""
+        if self.folder is not None:
+            from graphveil.data.stored.reading import has_split
+
+            return has_split(self.folder)
+        return self.split is not None
+
+    def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
+        """Read the graph, unprepared; ``classes`` fixes the labels and their order beforehand."""
+        if classes is not None:
+            return replace(self, classes=classes).load()
+        from graphveil.data import load_dataset, open_graph
+        from graphveil.data.files import graph_of
+
+        if self.dataset is not None:
+            return load_dataset(self.dataset, root=self.root, recipe=None)
+        if self.folder is not None:
+            return open_graph(self.folder).replace(name=f"files:{self.name}")
+        found, self._seen[0] = self._seen[0] or self.inspect_tables(), None
+        assert found is not None and self.edges is not None
+        return graph_of(
+            found,
+            self.edges,
+            name=f"files:{self.name}",  # no recipe may take a file for a known data set
+            directed=self.directed,
+            max_weight=self.max_weight,
+            classes_given=self.classes is not None,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the flags that were given, as plain values."""
+        given = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "encoding"}
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in given.items()
+            if value not in (None, False, ())
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the source of flags as :meth:`as_dict` gave them, read back from JSON."""
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
+        }
+        return cls(**given | {name: Path(given[name]) for name in _PATHS if name in given})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InMemorySource(Source):
+    """A graph that the caller holds already; with a test mask it keeps its own split."""
+
+    graph: "Graph"
+
+    @classmethod
+    def from_graph(cls, graph: "Graph") -> "InMemorySource":
+        """Return the source of a graph, under the graph's own name."""
+        return cls(dataset=graph.name or "graph", graph=graph)
+
+    @property
+    def published_name(self) -> str:
+        """What a release may call the graph."""
+        return "a private graph, given in Python"
+
+    @property
+    def fixed_split(self) -> bool:
+        """Whether the graph brings a split."""
+        return self.graph.test_mask is not None
+
+    def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
+        """Return the graph."""
+        return self.graph
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what names the source."""
+        return {"graph": self.name}

@@ -1,0 +1,241 @@
+"""One dated page about a run, for the file of a data protection officer: plain words first, then the record.
+
+It stands in ``PRIVACY.md`` of the run's folder, which is written again whenever the run predicts another
+graph, and on a printed page of its own at the end of the report. It names a ledger and its totals, so it is
+for those who may see them; the page in ``release/`` is for everybody.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from graphveil._util.files import write_atomic
+from graphveil._util.templates import render
+from graphveil.artifacts.cards import all_deviations, invalid_mark, not_covered
+from graphveil.artifacts.release_folder import read_guarantee, withheld_files
+from graphveil.ledger import unit_key
+from graphveil.privacy import Guarantee, NoUnit
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
+from graphveil.runs.accounts.earlier_predictions import earlier_predictions
+from graphveil.runs.accounts.ledger_account import RunAccount, receipts_in
+from graphveil.runs.accounts.prediction_accounts import open_ledger_at
+from graphveil.runs.accounts.preview import combined_guarantee
+from graphveil.runs.artifacts import RunFolder, read_json
+
+FILE = "PRIVACY.md"
+_HEAD = ("what somebody may have seen", "epsilon", "delta")
+_SIGNATURE_LINE = "Name, date, signature: ______________________________"
+_SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
+
+
+@dataclass(frozen=True)
+class NoticeTotal:
+    """A line of totals: epsilon, None for no bound; delta; and a mark where the guarantee is not valid."""
+
+    what: str
+    epsilon: float | None
+    delta: float
+    mark: str = ""
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """The line as text."""
+        bound = "no bound" if self.epsilon is None else format_upper_bound(self.epsilon)
+        return self.what, f"{bound}{self.mark}", "-" if self.epsilon is None else format_delta(self.delta)
+
+
+@dataclass(frozen=True)
+class ComplianceReport:
+    """What the page says, in its order.
+
+    Args:
+        about: method, data and unit.
+        day: when it was written.
+        guarantee: of one run.
+        audience: who may be shown what, a line each.
+        totals: from the one model to everything released of the data.
+        record: versions, fingerprint and receipts, a line each.
+    """
+
+    about: str
+    day: str
+    guarantee: Guarantee
+    audience: tuple[str, ...]
+    totals: tuple[NoticeTotal, ...]
+    record: tuple[str, ...]
+
+    @classmethod
+    def from_folder(cls, folder: RunFolder, metrics: Mapping[str, Any], release: Path) -> "ComplianceReport":
+        """Return the notice of a run, as of today.
+
+        Args:
+            folder: the run's.
+            metrics: what ``train --json`` prints.
+            release: the release, in its place or waiting for it.
+        """
+        guarantee = read_guarantee(release).guarantee
+        return cls(
+            f"{metrics['method']} on {metrics['dataset']}, unit {guarantee.unit}",
+            datetime.now(UTC).strftime("%Y-%m-%d"),
+            guarantee,
+            tuple(_audience(guarantee, covered=bool(metrics["covered"]))),
+            tuple(_totals(folder, metrics, guarantee)),
+            tuple(_record(folder, metrics, release)),
+        )
+
+    @property
+    def lede(self) -> str:
+        """The first line below the title."""
+        return f"{self.about}. {self.day}. Internal: it names totals of a ledger."
+
+    @property
+    def sections(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """What stands between the plain words and the totals: titles, and lines."""
+        yield "What is protected", [_protected(self.guarantee)]
+        flaws = (f"deviation: {why}" for why in all_deviations(self.guarantee))
+        yield "What is not", [*not_covered(self.guarantee), *flaws]
+        yield "Who may be shown what", self.audience
+
+    def markdown(self) -> str:
+        """Return the page for the run's folder."""
+        return render("privacy_notice.md", **self._values())
+
+    def html(self) -> str:
+        """Return the same as a section of the report, which prints on a page of its own."""
+        return render("privacy_notice.html", **self._values())
+
+    def _values(self) -> dict[str, Any]:
+        return {
+            "lede": self.lede,
+            "summary": self.guarantee.summary(),
+            "sections": list(self.sections),
+            "head": _HEAD,
+            "totals": [total.cells for total in self.totals],
+            "statement": self.guarantee.formal_statement(),
+            "record": self.record,
+            "signature": _SIGNATURE_LINE,
+        }
+
+
+def write_compliance_report(folder: RunFolder, notice: ComplianceReport) -> None:
+    """Write ``PRIVACY.md``, in one step."""
+    write_atomic(folder.root / FILE, notice.markdown().encode())
+
+
+def update_compliance_report(run: Path) -> None:
+    """Write the notice of a finished run anew; where there is only a release, there is none."""
+    folder = RunFolder(run)
+    if folder.complete:
+        write_compliance_report(
+            folder, ComplianceReport.from_folder(folder, read_json(folder.metrics), folder.release)
+        )
+
+
+def _protected(guarantee: Guarantee) -> str:
+    if not guarantee.all_valid:
+        return "nothing: the guarantee is not valid, because of the deviations below"
+    additional = "".join(f"; {one.covers}" for one in guarantee.additional)
+    return f"{guarantee.covers}{additional}"
+
+
+def _audience(guarantee: Guarantee, *, covered: bool) -> Iterator[str]:
+    """Yield who may be shown what of a run's folder."""
+    if guarantee.unit == NoUnit.name or not guarantee.all_valid:
+        yield "everything here: those only who may see the data themselves"
+        return
+    own_rows = bool(withheld_files(guarantee.unit))
+    yield f"`release/` (the model{' and noisy rows' if own_rows else ', noisy rows, predictions'}): everybody"
+    if own_rows:
+        yield "`per_node/`: row v to those entitled to the record of node v, and to nobody else"
+    yield f"accuracies: {'everybody' if covered else 'as internal/, since no guarantee covers exact ones'}"
+    yield "`internal/` and this page: those who may see the data themselves"
+
+
+def _totals(folder: RunFolder, metrics: Mapping[str, Any], guarantee: Guarantee) -> Iterator[NoticeTotal]:
+    """Yield the totals, from the one model to everything that was ever released of the data."""
+    if guarantee.unit == NoUnit.name:
+        yield NoticeTotal("this run", None, 0.0)
+        return
+    yield _total("the released model and its predictions", guarantee)
+    runs, all_runs = metrics["runs"], metrics["guarantee_all_runs"]
+    if runs > 1 or metrics["baseline_guarantee"] is not None:
+        additional = " with the MLP beside each" if metrics["baseline_guarantee"] is not None else ""
+        words = f"all {runs} runs{additional}" if runs > 1 else f"the run{additional.replace(' each', '')}"
+        yield NoticeTotal(words, all_runs["epsilon"], all_runs["delta"], _mark(guarantee))
+    prices = [one.privacy_cost for one in earlier_predictions(folder.root)]
+    if prices:
+        both = combined_guarantee(sorted([guarantee, *prices], key=lambda one: -one.delta))
+        others = counted(len(prices), "prediction")
+        yield _total(f"the model and {others} of other graphs, if all share edges", both)
+    spent = _of_data(folder, guarantee)
+    if spent is not None:
+        limit = "" if spent["limit"] is None else f", of {spent['limit']['epsilon']:g} allowed"
+        count = f"{spent['releases']:,} release{'' if spent['releases'] == 1 else 's'}"
+        words = f"everything ever released of data set {spent['data_set']} ({count} in its ledger{limit})"
+        yield NoticeTotal(words, spent["epsilon"], spent["delta"])
+
+
+def _total(what: str, guarantee: Guarantee) -> NoticeTotal:
+    known = guarantee.as_dict()
+    return NoticeTotal(what, known["epsilon"], guarantee.delta, _mark(guarantee))
+
+
+def _mark(guarantee: Guarantee) -> str:
+    return invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
+
+
+def _of_data(folder: RunFolder, guarantee: Guarantee) -> dict[str, Any] | None:
+    """Return what the ledger says of the data that the run was trained on; None where it is in none."""
+    receipts = receipts_in(folder.receipts)
+    place = read_json(folder.receipts).get("place") if receipts else None
+    if place is None:
+        return None
+    ledger = open_ledger_at(place).data_set(receipts[0]["data_set"])
+    return RunAccount(ledger, unit_key(guarantee.protected), guarantee.delta).as_plain()
+
+
+def unrecorded(metrics: Mapping[str, Any]) -> str:
+    """Return that a run has no entry in a privacy ledger, and why.
+
+    >>> unrecorded({"dataset": "cora", "guarantee": {"releases": 0, "unit": "directed-edge"}, "releases": []})
+    'no entry in a privacy ledger, because no protected data were read'
+    """
+    if metrics["guarantee"]["unit"] == NoUnit.name:
+        why = "unit 'none' protects nothing"
+    elif not metrics["guarantee"]["releases"]:
+        why = "no protected data were read"
+    elif not metrics["releases"]:
+        why = "the edges come from a released graph, and the entry is that of its release"
+    elif metrics["dataset"].startswith("synthetic/"):
+        why = "the data are synthetic (--ledger NAME records them all the same)"
+    else:
+        why = "the run was given none"
+    return f"no entry in a privacy ledger, because {why}"
+
+
+def _record(folder: RunFolder, metrics: Mapping[str, Any], release: Path) -> Iterator[str]:
+    versions = read_json(folder.lock)["versions"]
+    known = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
+    yield f"made with {known}"
+    digest = fingerprint(release)
+    yield f"fingerprint of release/: {digest}, the SHA-256 of what `LC_ALL=C sha256sum *` prints there"
+    receipts = sorted(receipts_in(folder.receipts), key=lambda receipt: int(receipt["entry"]))
+    if receipts:
+        entries = ", ".join(str(receipt["entry"]) for receipt in receipts)
+        head = receipts[-1]["head"][:16]
+        yield (
+            f"{counted(len(receipts), 'release')} recorded in the privacy ledger of "
+            f"{receipts[0]['data_set']}, as entries {entries}; chain head at the last {head}"
+        )
+    else:
+        yield unrecorded(metrics)
+
+
+def fingerprint(release: Path) -> str:
+    """Return the digest of what ``LC_ALL=C sha256sum *`` prints in a release."""
+    files = sorted(release.iterdir(), key=lambda file: file.name.encode())
+    listed = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
+    return hashlib.sha256("".join(listed).encode()).hexdigest()

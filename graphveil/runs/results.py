@@ -1,0 +1,165 @@
+"""Figures over runs: mean, spread, a 95 % interval if there are several; and what the MLP beside costs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from graphveil.artifacts.cards import invalid_mark
+from graphveil.privacy import LocalAttributes
+from graphveil.privacy.formatting import format_upper_bound
+from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
+
+CONFIDENCE = 0.95
+ABSENT = "n/a"  # an accuracy on nodes of which none has a label
+SAME_FEATURES = (
+    "The mlp learns from the very features that were told for the method, and reads no edge: it costs "
+    "nothing more."
+)
+SAME_REPORTS = (
+    "The mlp learns from the very reports that the method learned from, and reads no edge: it costs nothing "
+    "more."
+)
+
+
+_NORMAL = 1.959963984540054  # 97.5 % quantile
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Accuracies of several runs. ``std`` and ``ci95`` are None for a single run, which has neither.
+
+    A run of which no tested node has a label has no accuracy: its value is None, and the figures are those of
+    the other runs, None if there are none.
+
+    >>> Summary.from_values([0.80, 0.82, 0.84])
+    Summary(mean=0.82, std=0.02, ci95=(0.770317, 0.869683), values=(0.8, 0.82, 0.84))
+    >>> Summary.from_values([0.8]).ci95 is None, Summary.from_values([None]).mean is None
+    (True, True)
+    """
+
+    mean: float | None
+    std: float | None
+    ci95: tuple[float, float] | None
+    values: tuple[float | None, ...]
+
+    @classmethod
+    def from_values(cls, values: Sequence[float | None]) -> "Summary":
+        """Summarize the values; the interval is Student's, cut to [0, 1]."""
+        there = [value for value in values if value is not None]
+        if not there:
+            return cls(None, None, None, tuple(values))
+        mean = math.fsum(there) / len(there)
+        if len(there) == 1:
+            return cls(_short(mean), None, None, tuple(values))
+        std = math.sqrt(math.fsum((value - mean) ** 2 for value in there) / (len(there) - 1))
+        half = _student(len(there) - 1) * std / math.sqrt(len(there))
+        interval = (_short(max(0.0, mean - half)), _short(min(1.0, mean + half)))
+        return cls(_short(mean), _short(std), interval, tuple(values))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            **asdict(self),
+            "ci95": None if self.ci95 is None else list(self.ci95),
+            "values": list(self.values),
+        }
+
+    def percent(self) -> str:
+        """Return the mean and its interval in percent.
+
+        >>> [Summary.from_values(values).percent() for values in ([0.80, 0.82, 0.84], [0.8], [None])]
+        ['82.0 [77.0, 87.0]', '80.0', 'n/a']
+        """
+        if self.mean is None:
+            return ABSENT
+        interval = "" if self.ci95 is None else f" [{100 * self.ci95[0]:.1f}, {100 * self.ci95[1]:.1f}]"
+        return f"{100 * self.mean:.1f}{interval}"
+
+
+def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:
+    """Return accuracies with their 95 % interval: Student's over runs, Wilson's for a single one.
+
+    >>> low, high = interval({"values": [0.9]}, 100).ci95
+    >>> round(low, 3), round(high, 3)
+    (0.826, 0.945)
+    """
+    summary = Summary.from_values(figures["values"])
+    if summary.ci95 is not None or summary.mean is None or not tested:
+        return summary
+    share, wide = summary.mean, _NORMAL**2 / tested
+    middle = (share + wide / 2) / (1 + wide)
+    half = _NORMAL * math.sqrt(share * (1 - share) / tested + wide / (4 * tested)) / (1 + wide)
+    return Summary(summary.mean, None, (max(0.0, middle - half), min(1.0, middle + half)), summary.values)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one model gave away: epsilon (None for infinity), and an attacker's true-positive rate.
+
+    ``mark`` stands next to both where no guarantee is valid.
+    """
+
+    epsilon: float | None
+    max_tpr: float
+    mark: str = ""
+
+    @classmethod
+    def from_guarantee(cls, guarantee: Mapping[str, Any]) -> "Cost":
+        """Read a guarantee as plain values: what was proved, which a paper's budget is not.
+
+        >>> Cost.from_guarantee({"epsilon": 86.2, "max_tpr_at_1pct_fpr": 1.0, "valid": False,
+        ...     "unit": "node-record"})
+        Cost(epsilon=86.2, max_tpr=1.0, mark=' (not valid)')
+        """
+        mark = invalid_mark(valid=guarantee["valid"], unit=guarantee["unit"])
+        return cls(guarantee["epsilon"], guarantee["max_tpr_at_1pct_fpr"], mark)
+
+
+def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
+    """Return what the MLP beside a method gave away.
+
+    An MLP that learned from the method's own reports has their figures, though it adds nothing to them.
+    """
+    if metrics["baseline_guarantee"] is not None:
+        return Cost.from_guarantee(metrics["baseline_guarantee"])
+    if metrics["unit"] == LocalAttributes.name:
+        return Cost.from_guarantee(metrics["guarantee"])
+    return Cost(0.0, FALSE_POSITIVE_RATE)
+
+
+def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what has to be said beside the figures of what was given away.
+
+    An MLP may have learned from the method's own reports; and a paper's accounting may differ from ours.
+    """
+    same = []
+    if metrics["mlp_test_accuracy"] is not None:
+        same += [SAME_REPORTS] if metrics["unit"] == LocalAttributes.name else []
+        same += [SAME_FEATURES] if metrics["guarantee"].get("additional") else []
+    return [*same, *_paper_epsilon_remark(metrics)]
+
+
+def _paper_epsilon_remark(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what a paper makes of noise for which another epsilon is shown."""
+    requested, found = metrics["epsilon"], metrics["guarantee"]["epsilon"]
+    if (
+        metrics["mode"] != "paper"
+        or not requested
+        or not found
+        or format_upper_bound(requested) == format_upper_bound(found)
+    ):
+        return []
+    return [f"The paper's accounting calls this noise epsilon {format_upper_bound(requested)}."]
+
+
+def _student(freedom: int) -> float:
+    """Return the two-sided 95 % point of Student's distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def _short(value: float) -> float:
+    """Drop digits that no test set can carry."""
+    return round(value, 6)

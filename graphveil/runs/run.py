@@ -1,0 +1,461 @@
+"""Train R runs and their no-graph baselines, measure, and leave a run folder."""
+
+import math
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil._util.files import write_atomic
+from graphveil.artifacts.cards import Card, other_runs, protected_parts
+from graphveil.errors import InputError, MissingDependencyError, PrivacyError
+from graphveil.privacy import Guarantee, LocalAttributes, NodeUnit, NoUnit, ledger_of
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.runs.accounts.ledger_account import RunAccount, receipts_in
+from graphveil.runs.accounts.preview import Preview, charged_guarantee, combined_guarantee
+from graphveil.runs.artifacts import (
+    RunFolder,
+    damaged_file_error,
+    read_checked,
+    write_checked,
+    write_history,
+    write_json,
+)
+from graphveil.runs.experiment import Experiment
+from graphveil.runs.inputs.data_fingerprint import check_data, forget_data
+from graphveil.runs.results import Summary
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from graphveil.data import Graph
+    from graphveil.estimators.base import Estimator
+    from graphveil.release import AggregationBackend
+
+OnProgress = Callable[[str, int, int], None]
+_PARTS = {"test": "test", "val": "validation"}
+_EDGES_PUBLIC = (NoUnit.name, LocalAttributes.name)
+_PUBLIC = "public"  # a run's folder of what method and baseline both learn from public data
+BASELINE_METHOD = "mlp"  # the baseline's name
+STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What one finished run leaves for the summary, as plain values."""
+
+    seed: int
+    accuracy: dict[str, float | None]  # none where no node of a part has a label
+    baseline: dict[str, float | None] | None
+    private_accuracy: dict[str, float]  # empty without private metrics
+    private_baseline: dict[str, float]
+    seconds: dict[str, float]
+    guarantee: dict[str, Any]
+    baseline_guarantee: dict[str, Any] | None  # none if it cost nothing
+    clipped: int | None = None  # values that nodes cut to the public range
+    homophily: dict[str, float] | None = None  # from released counts
+    history: list[list[Any]] = field(default_factory=list)
+    per_class: list[list[int]] = field(default_factory=list)  # tested, right, predicted; empty if secret
+    staged: dict[str, str] = field(default_factory=dict)  # digests of the files that wait to be published
+
+    @property
+    def guarantees(self) -> list[Guarantee]:
+        """Of all that the run asked of the protected data."""
+        plain = (self.guarantee, self.baseline_guarantee)
+        return [guarantee_from_plain(record) for record in plain if record is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentResult:
+    """A finished experiment: its figures, its history, and its guarantee."""
+
+    metrics: dict[str, Any]
+    history: list[list[Any]]
+    guarantee: Guarantee
+    clipped: int | None = None  # private, so it is no figure of the metrics
+
+
+def run(
+    plan: Preview,
+    graph: "Graph",
+    folder: RunFolder,
+    on_progress: OnProgress,
+    account: RunAccount | None = None,
+    *,
+    resume: bool = False,
+    shared: Path | None = None,
+    backend: "AggregationBackend | str | None" = None,
+) -> ExperimentResult:
+    """Run the experiment of a preview, resuming what the folder holds, and publish its release.
+
+    The release is the run of the first seed, fixed beforehand. Every run's answers about protected data, its
+    baseline's too, are booked in the graph's budget before they are computed. Resumed runs have the graph of
+    the first call. ``shared`` is a folder of what follows from public data alone, where experiments on one
+    graph share it. ``backend`` says where edges are read; it changes no result.
+    """
+    started, fresh = time.perf_counter(), folder.missing
+    recorded_before = len(ledger_of(graph.edge_set))
+    with folder.locked(plan.experiment.as_dict(), resume=resume):
+        try:
+            check_data(folder, graph)
+            records = [
+                _run(plan.experiment, graph, folder, index, on_progress, account, shared, backend)
+                for index in range(plan.experiment.runs)
+            ]
+        except (InputError, PrivacyError, MissingDependencyError):
+            if account is not None and not resume:
+                account.refund()
+            if not resume and len(ledger_of(graph.edge_set)) <= recorded_before:
+                forget_data(folder)
+                folder.drop(made=fresh)
+            raise
+        outcome = _summarize(plan, graph, records, time.perf_counter() - started)
+        outcome.metrics["out"] = str(folder.root)
+        if account is not None:
+            known = {"words": account.after(), **account.as_plain()}
+            outcome.metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
+        _write(outcome, folder, folder.workspace(plan.experiment.seed) / folder.release.name)
+        if graph.encoding is not None:
+            write_json(folder.columns, graph.encoding.as_plain())
+        forget_data(folder)
+        folder.publish(folder.workspace(plan.experiment.seed), records[0].staged)
+    return outcome
+
+
+def _run(
+    experiment: Experiment,
+    graph: "Graph",
+    folder: RunFolder,
+    index: int,
+    show: OnProgress,
+    account: RunAccount | None,
+    shared: Path | None,
+    backend: "AggregationBackend | str | None",
+) -> RunResult:
+    """Return the record of one run, from the folder if it was finished before."""
+    workspace = folder.workspace(experiment.seed + index)
+    path = workspace / "record.json"
+    if path.exists():
+        return _record_in(path)
+    prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
+    split = experiment.split(graph, index)
+    public = shared or workspace / _PUBLIC
+    model = experiment.model(index).fit(
+        split,
+        on_progress=_labeled(show, prefix),
+        workspace=workspace / "method",
+        backend=backend,
+        cache=public,
+    )
+    baseline = experiment.baseline(index)
+    if baseline is not None:
+        reported = _labeled(show, f"{prefix}baseline ")
+        _fit_baseline(model, baseline, split, reported, workspace / "mlp", public)
+    record = _record(model, baseline, split, experiment.seed + index)
+    if index == 0:
+        _stage_release(model, experiment, record, folder, workspace)
+        record = replace(record, staged=folder.staged(workspace))
+    if account is not None:
+        account.keep_receipts(folder.receipts)
+    write_checked(path, asdict(record))
+    return record
+
+
+def _record_in(path: Path) -> RunResult:
+    """Return the record of a run that was finished before; another version's does not fit."""
+    try:
+        return RunResult(**read_checked(path))
+    except TypeError:
+        raise damaged_file_error(path) from None
+
+
+def _fit_baseline(
+    model: "Estimator",
+    baseline: "Estimator",
+    split: "Graph",
+    show: OnProgress,
+    workspace: Path,
+    public: Path,
+) -> None:
+    """Fit the baseline: to the same reports where nodes randomize their records, else to the graph."""
+    from graphveil.local.lpgnn.local_estimator import LocalEstimator
+
+    if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
+        baseline.fit_same_reports(model, split, on_progress=show)
+    else:
+        seen = _baseline_view(model, split)
+        baseline.fit(seen, on_progress=show, workspace=workspace, cache=public)
+
+
+def _baseline_view(model: "Estimator", split: "Graph") -> "Graph":
+    """Return the graph as the baseline may see it: with features as they were told, if they were."""
+    from graphveil.local.heterorr import HeteroRR
+
+    return model.with_reported_features(split) if isinstance(model, HeteroRR) else split
+
+
+def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", seed: int) -> RunResult:
+    models = (
+        [(model.method, model)] if baseline is None else [(model.method, model), (BASELINE_METHOD, baseline)]
+    )
+    history = [
+        [seed, name, stage, *asdict(epoch).values()] for name, one in models for stage, epoch in one.history_
+    ]
+    baselines = None if baseline is None else charged_guarantee(baseline.guarantee)
+    compared = model if model.method == BASELINE_METHOD else baseline  # an MLP is its own baseline
+    return RunResult(
+        seed=seed,
+        accuracy=_accuracies(model, split),
+        baseline=None if compared is None else _accuracies(compared, _baseline_view(model, split)),
+        private_accuracy=dict(model.private_accuracy_),
+        private_baseline={} if compared is None else dict(compared.private_accuracy_),
+        seconds=dict(model.seconds_),
+        guarantee=guarantee_to_plain(model.guarantee),
+        baseline_guarantee=None if baselines is None else guarantee_to_plain(baselines),
+        clipped=getattr(model, "clipped_", None),
+        homophily=_homophily(model),
+        history=[[None if value != value else value for value in row] for row in history],
+        per_class=_per_class(model, split) if _labels_public(model.guarantee) else [],
+    )
+
+
+def _homophily(model: "Estimator") -> dict[str, float] | None:
+    """Return how alike neighbors are by the counts that a model released, if it released any."""
+    found = getattr(model, "homophily_", None)
+    return None if found is None else {"adjusted": found.adjusted, "error": found.error}
+
+
+def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
+    """Return the exact accuracies, of which a unit of records lets none fail for want of a label."""
+    if model.proba_ is None:  # nothing covers a prediction, so there is none
+        return dict.fromkeys(("test", "val"))
+    return {part: _not_none(model.score(split, part)) for part in ("test", "val")}
+
+
+def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
+    """Return, by class, how many test nodes are of it, are found, and are said to be of it."""
+    tested, head = split.mask("test") & (split.y >= 0), model.fitted.method.head
+    true, predicted = head.labels(split)[tested], model.predict(split)[tested]
+    return [
+        [int(count.sum()) for count in (_of(true, k), _of(true, k) & _of(predicted, k), _of(predicted, k))]
+        for k in range(head.width(split))
+    ]
+
+
+def _of(labels: "Tensor", number: int) -> "Tensor":
+    """Return which nodes have a label, of class numbers (N) or of label sets (N, L)."""
+    return labels == number if labels.ndim == 1 else labels[:, number]
+
+
+def _labels_public(guarantee: Guarantee) -> bool:
+    """Whether labels are public, so that counts of them may be shown inside."""
+    return guarantee.unit == NoUnit.name or protected_parts(guarantee) == "edges"
+
+
+def _not_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _stage_release(
+    model: "Estimator", experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
+) -> None:
+    """Save the release, and what is withheld from it, beside the run's state, replacing earlier attempts."""
+    from graphveil.artifacts.files import write_schema
+    from graphveil.artifacts.release_folder import withheld_files
+    from graphveil.estimators.inference import graph_fingerprint
+    from graphveil.estimators.snapshots import save_fitted
+
+    release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
+    for attempt in (release, per_node):
+        shutil.rmtree(attempt, ignore_errors=True)
+    runs = record.guarantees * experiment.runs
+    card = Card(
+        dataset=experiment.source.published_name,
+        recipe=experiment.recipe_name,
+        accuracies=_published_accuracies(model, record),
+        other_runs=other_runs(
+            experiment.seed,
+            experiment.runs,
+            combined_guarantee(runs),
+            compared=record.baseline_guarantee is not None,
+        ),
+    )
+    kept_back = per_node if withheld_files(model.guarantee.unit) and model.proba_ is not None else None
+    save_fitted(model.fitted, release, card, per_node=kept_back)
+    if model.graph_fingerprint is not None:
+        write_schema(workspace / graph_fingerprint.FILE, model.graph_fingerprint.as_record())
+
+
+def _published_accuracies(model: "Estimator", record: RunResult) -> dict[str, float]:
+    """Return what a model card may say: functions of released values and public labels, or booked counts."""
+    if isinstance(model.protected_unit, NodeUnit):
+        where = "accuracy of labeled nodes, from noisy counts"
+        return {f"{_PARTS[part]} {where}": value for part, value in record.private_accuracy.items()}
+    accuracies = {"test accuracy": record.accuracy["test"]}
+    if record.baseline is not None and model.method != BASELINE_METHOD:
+        accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
+    return {name: value for name, value in accuracies.items() if value is not None}
+
+
+def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall: float) -> ExperimentResult:
+    guarantee = records[0].guarantees[0]
+    all_runs = combined_guarantee([one for record in records for one in record.guarantees])
+    metrics = {
+        **_configuration(plan, guarantee),
+        **_accuracy_figures(records),
+        "tested": sum(tested for tested, *_ in records[0].per_class) or None,
+        "per_class": _class_figures(records[0], graph),
+        "homophily": records[0].homophily,
+        "covered": _covers_accuracies(guarantee),
+        "private_accuracy": _private_figures(records, all_runs),
+        "guarantee": guarantee.as_dict(),
+        "baseline_guarantee": None if plan.baseline is None else plan.baseline.as_dict(),
+        "guarantee_all_runs": {
+            "epsilon": all_runs.as_dict()["epsilon"],
+            "delta": all_runs.delta,
+            "releases": all_runs.releases,
+            **({"additional": [one.as_dict() for one in all_runs.additional]} if all_runs.additional else {}),
+        },
+        "max_tpr_at_1pct_fpr": guarantee.max_tpr(),
+        "max_tpr_at_1pct_fpr_all_runs": all_runs.max_tpr(),
+        "deviations": list(guarantee.deviations),
+        "summary": guarantee.summary(),
+        "statement": guarantee.formal_statement(),
+        "nodes": graph.num_nodes,
+        "features": graph.num_features,
+        "constant_feature": graph.encoding is not None and graph.encoding.constant,
+        "classes": graph.num_classes,
+        "edges_stored": len(graph.adjacency.indices) if guarantee.unit in _EDGES_PUBLIC else None,
+        "seconds": _seconds(records),
+        "seconds_wall": round(wall, 3),
+        "peak_rss_mb": _peak_megabytes(),
+    }
+    return ExperimentResult(
+        metrics=metrics,
+        history=[row for record in records for row in record.history],
+        guarantee=guarantee,
+        clipped=records[0].clipped,
+    )
+
+
+def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
+    """Return the first run's recall and precision by class; none where labels are secret."""
+    names = graph.class_names or tuple(map(str, range(len(record.per_class))))
+    return [
+        {
+            "class": str(name),
+            "tested": tested,
+            "recall": right / tested if tested else None,
+            "precision": right / predicted if predicted else None,
+        }
+        for name, (tested, right, predicted) in zip(names, record.per_class, strict=False)
+    ]
+
+
+def _covers_accuracies(guarantee: Guarantee) -> bool:
+    """Whether exact accuracies follow from what was released and from labels that are not protected.
+
+    Under ``local-attributes`` those of training and validation nodes are on what the nodes said, and test
+    labels are not covered by anything.
+    """
+    if guarantee.unit == LocalAttributes.name:
+        return True
+    return guarantee.unit != NoUnit.name and protected_parts(guarantee) == "edges"
+
+
+def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
+    experiment = plan.experiment
+    model = experiment.model(0)
+    return {
+        "method": experiment.method,
+        "dataset": experiment.source.name,
+        "recipe": experiment.recipe_name,
+        "unit": guarantee.unit,
+        "epsilon": _epsilon(model, guarantee),
+        **_local_budgets(guarantee),
+        "delta": guarantee.delta,
+        "delta_source": plan.delta_source,
+        "mode": guarantee.mode,
+        "runs": experiment.runs,
+        "seed": experiment.seed,
+        "hops": getattr(model, "hops", None),
+        "noise_std": list(plan.noise_std),
+        "releases": [asdict(row) for row in plan.releases],
+        "stages": [stage.as_dict() for stage in plan.stages],
+    }
+
+
+def _epsilon(model: "Estimator", guarantee: Guarantee) -> float | None:
+    """Return the budget as it was given, where it was; else what the guarantee says."""
+    given = model.epsilon if guarantee.releases else None
+    return guarantee.as_dict()["epsilon"] if given is None else given
+
+
+def _local_budgets(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the budgets of features and label, where those are protected; None stands for infinity."""
+    reported = [one.as_dict() for one in (guarantee, *guarantee.additional)]
+    return {name: value for one in reported for name, value in one.items() if name in ("eps_x", "eps_y")}
+
+
+def _accuracy_figures(records: Sequence[RunResult]) -> dict[str, Any]:
+    """Return the exact accuracies; a baseline that was left out has none."""
+    own = [record.accuracy for record in records]
+    baselines = [record.baseline for record in records if record.baseline is not None]
+    return {
+        "test_accuracy": _summary(own, "test"),
+        "val_accuracy": _summary(own, "val"),
+        "mlp_test_accuracy": _summary(baselines, "test"),
+        "mlp_val_accuracy": _summary(baselines, "val"),
+    }
+
+
+def _private_figures(records: Sequence[RunResult], all_runs: Guarantee) -> dict[str, Any] | None:
+    """Return the accuracies from booked noisy counts, if there are any."""
+    own = [record.private_accuracy for record in records]
+    if not own[0]:
+        return None
+    baselines = [record.private_baseline for record in records if record.private_baseline]
+    figures = {part: _summary(own, part) for part in own[0]}
+    figures |= {f"mlp_{part}": _summary(baselines, part) for part in own[0]}
+    return {"covered": all_runs.valid, **figures}
+
+
+def _summary(figures: Sequence[Mapping[str, float | None]], part: str) -> dict[str, Any] | None:
+    return Summary.from_values([figure[part] for figure in figures]).as_dict() if figures else None
+
+
+def _seconds(records: Sequence[RunResult]) -> dict[str, float]:
+    """Return the method's mean seconds a run, by stage; a stage that it does not have takes none."""
+    stages = dict.fromkeys([*STAGES, *(stage for record in records for stage in record.seconds)])
+    return {
+        stage: round(sum(record.seconds.get(stage, 0.0) for record in records) / len(records), 4)
+        for stage in stages
+    }
+
+
+def _peak_megabytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+
+
+def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:
+    """Write what stays in the folder beside the release, which still waits."""
+    from graphveil.runs.pages.compliance_report import ComplianceReport, write_compliance_report
+    from graphveil.runs.pages.report import report_page
+
+    write_history(folder.internal / "history.csv", outcome.history)
+    notice = ComplianceReport.from_folder(folder, outcome.metrics, release)
+    write_compliance_report(folder, notice)
+    page = report_page(outcome.metrics, outcome.history, outcome.guarantee, notice)
+    write_atomic(folder.internal / "report.html", page.encode())
+    if outcome.clipped is not None:
+        write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
+    write_json(folder.metrics, outcome.metrics)
+
+
+def _labeled(show: OnProgress, prefix: str) -> OnProgress:
+    return lambda stage, done, total: show(prefix + stage, done, total)

@@ -1,0 +1,221 @@
+"""The quick audit of a finished run: what it released is planned anew, replayed, and given canaries."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from graphveil._util.files import write_atomic
+from graphveil._util.templates import render
+from graphveil.audit.bounds import LowerBound
+from graphveil.audit.local import audit_feature_mechanism, audit_label_mechanism
+from graphveil.audit.plans import PlanAudit, audit_plan
+from graphveil.audit.query_neighbor_tests import NOT_NEIGHBOR_TESTED, neighbor_test_query
+from graphveil.audit.report import NeighborTestResult
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.estimators.saved import load_model
+from graphveil.local.heterorr.method import HeteroFullGraph
+from graphveil.local.lpgnn.method import LocalMethod
+from graphveil.release import ReleasePlan
+from graphveil.runs.artifacts import RunFolder, write_json
+from graphveil.runs.pages.charts import Bar, audit_chart, inline_svg
+
+INTERNAL = "Internal: an audit says how far the noise goes, and belongs to who holds the data."
+_SAME = 1e-6  # relative, of two epsilons
+
+Audit = TypeVar("Audit")
+
+
+@dataclass(frozen=True, eq=False)
+class RunAudit:
+    """What an audit of one run found.
+
+    Args:
+        method, unit: of the run.
+        claimed: its epsilon, for the published run.
+        planned: epsilon of the plan that its stored configuration makes, or None if it asks nothing.
+        canaries: of the plan, or None.
+        replays: of the plan's queries, by stage.
+        reports: lower bounds of randomized records, by part.
+        unseen: what was not examined, in words.
+        seconds: that it took.
+    """
+
+    method: str
+    unit: str
+    claimed: float
+    planned: float | None
+    canaries: PlanAudit | None
+    replays: tuple[tuple[str, NeighborTestResult], ...]
+    reports: tuple[dict[str, Any], ...]
+    unseen: tuple[str, ...]
+    seconds: float
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong, in words; empty if nothing was found."""
+        found = []
+        if self.planned is not None and not math.isclose(self.planned, self.claimed, rel_tol=_SAME):
+            found.append(
+                f"the stored configuration makes a plan of epsilon {self.planned:.6g}, not the claim"
+            )
+        if self.canaries is not None and not self.canaries.is_valid:
+            found.append(f"canaries certify epsilon {self.canaries.epsilon:.4g}, above the claim")
+        found += [f"a replay of {stage} breaks its price" for stage, report in self.replays if report.broken]
+        found += [
+            f"reports on the {one['part']} tell more than claimed" for one in self.reports if not one["valid"]
+        ]
+        return tuple(found)
+
+    @property
+    def bars(self) -> tuple[Bar, ...]:
+        """What was certified beside what was claimed, of the whole and by stage, for a chart."""
+        report_parameters = [
+            Bar(f"told {one['part']}", one["epsilon_at_least"], one["claimed"]) for one in self.reports
+        ]
+        if self.canaries is None:
+            return tuple(report_parameters)
+        stages = [Bar(one.stage, one.bound.epsilon, one.claimed) for one in self.canaries.planted]
+        return (
+            Bar("all together", self.canaries.epsilon, self.canaries.claimed),
+            *stages,
+            *report_parameters,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "internal": True,
+            "method": self.method,
+            "unit": self.unit,
+            "claimed": None if math.isinf(self.claimed) else self.claimed,
+            "faults": list(self.faults),
+            "canaries": None if self.canaries is None else self.canaries.as_dict(),
+            "replays": [{"stage": stage, **report.as_dict()} for stage, report in self.replays],
+            "reports": list(self.reports),
+            "not_examined": list(self.unseen),
+            "seconds": self.seconds,
+        }
+
+
+def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
+    """Audit a run folder, and write what was found to its ``internal/audit.json``, with a chart beside it.
+
+    The protected data are not read: canaries are graphs of their own, and noise is fresh.
+
+    Raises:
+        ArtifactError: the folder holds no finished run with its internal part.
+        ConfigError: the run has no guarantee.
+    """
+    started, folder = time.perf_counter(), RunFolder(place)
+    if not folder.internal.is_dir():
+        raise ArtifactError(
+            f"{place} has no internal/ part, where the audit's figures belong; name the whole run folder"
+        )
+    fitted = load_model(place).fitted
+    guarantee, method = fitted.guarantee, fitted.method
+    if guarantee.unit == "none" or not guarantee.releases:
+        raise ConfigError(
+            f"the run in {place} has no guarantee (unit {guarantee.unit!r}), or releases nothing that costs; "
+            "there is no claim to audit"
+        )
+    plan = method.plan(fitted.sizes)
+    replays, unseen = _replays(plan, pairs, seed)
+    canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.is_valid)
+    reports = _reports(method, fitted.sizes.features or 1, fitted.sizes.classes)
+    if canaries is not None:
+        unseen += [f"canaries in {stage}: {why}" for stage, why in canaries.without_canaries.items()]
+    found = RunAudit(
+        method=method.name,
+        unit=guarantee.unit,
+        claimed=guarantee.epsilon,
+        planned=None if plan is None else plan.epsilon,
+        canaries=canaries,
+        replays=tuple(replays),
+        reports=tuple(reports),
+        unseen=tuple(dict.fromkeys((*unseen, *_ALWAYS_UNSEEN))),
+        seconds=time.perf_counter() - started,
+    )
+    write_json(folder.internal / "audit.json", found.as_dict())
+    if found.bars:
+        write_atomic(folder.internal / "audit.html", audit_page(found).encode())
+    return found
+
+
+def audit_page(found: RunAudit) -> str:
+    """Return a page with what was certified of each stage next to its claim, complete in itself."""
+    return render(
+        "chart_page.html",
+        title=f"Audit: {found.method}, unit {found.unit}",
+        lede=INTERNAL,
+        chart=inline_svg(lambda: audit_chart(found.bars), "certified and claimed epsilon"),
+        caption="Bars: the lower bound that canaries certify. Ticks: the claim, which none may pass.",
+        not_examined=found.unseen,
+    )
+
+
+_ALWAYS_UNSEEN = (
+    "the training of this run itself: only what it asks of protected data is asked again, on other data",
+    "graphs of more nodes than the canaries', and pairs that were not drawn",
+    "timings, memory, file sizes, and the machine's source of randomness",
+)
+
+
+def _replays(
+    plan: ReleasePlan | None, pairs: int, seed: int
+) -> tuple[list[tuple[str, NeighborTestResult]], list[str]]:
+    done, unseen = [], []
+    for query in dict.fromkeys(() if plan is None else plan.queries):
+        assert plan is not None
+        report = neighbor_test_query(query, plan.unit, pairs=pairs, seed=seed)
+        if report is None:
+            unseen.append(f"a replay of {query.stage}: {NOT_NEIGHBOR_TESTED[type(query).__name__]}")
+        else:
+            done.append((query.stage, report))
+    return done, unseen
+
+
+def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
+    """Audit the mechanisms of records that are randomized."""
+    if not isinstance(method, LocalMethod | HeteroFullGraph):
+        return []
+    reporting = (
+        method.report_config if isinstance(method, LocalMethod) else method.feature_randomizer.report_config
+    )
+    law = reporting.mechanism(features)
+    bounds: list[tuple[str, float, LowerBound | None]] = []
+    if isinstance(method, LocalMethod):
+        label = method.report_config.label(classes)
+        if not math.isinf(label.epsilon):
+            claimed = label.claim.epsilon
+            bounds.append(
+                ("label", claimed, _confirmed(lambda: audit_label_mechanism(label), _within(claimed)))
+            )
+    if law is not None and not math.isinf(law.epsilon):
+        claimed = law.claim.epsilon
+        bounds.append(
+            ("features", claimed, _confirmed(lambda: audit_feature_mechanism(law), _within(claimed)))
+        )
+    return [_report(part, claimed, bound) for part, claimed, bound in bounds if bound is not None]
+
+
+def _confirmed(audit: Callable[[], Audit], is_valid: Callable[[Audit], bool]) -> Audit:
+    """Return an audit, or a second one if the first is above the claim: one in a hundred is, by chance."""
+    found = audit()
+    return found if is_valid(found) else audit()
+
+
+def _within(claimed: float) -> Callable[[LowerBound | None], bool]:
+    return lambda bound: bound is None or bound.epsilon <= claimed
+
+
+def _report(part: str, claimed: float, bound: LowerBound) -> dict[str, Any]:
+    return {
+        "part": part,
+        "epsilon_at_least": bound.epsilon,
+        "claimed": claimed,
+        "max_certifiable_epsilon": bound.max_certifiable,
+        "valid": bound.epsilon <= claimed,
+    }

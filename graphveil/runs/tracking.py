@@ -1,0 +1,129 @@
+"""Finished runs in MLflow: the figures that the guarantee covers, and no others.
+
+What is logged leaves the machine sooner or later, so it is chosen by a list of what is public, not by one of
+what is secret: configuration, price, noise, and the accuracies that a model card may state. Losses, times,
+sizes, names of files and whatever is new in the metrics stay inside until somebody adds them here.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from graphveil.errors import ConfigError, MissingDependencyError
+from graphveil.privacy import Guarantee, NodeUnit
+from graphveil.runs.experiment import Experiment
+
+_SHARED = ("method", "recipe", "unit", "mode", "runs", "seed", "hops", "delta_source")
+_FIGURES = ("epsilon", "delta", "max_tpr_at_1pct_fpr", "max_tpr_at_1pct_fpr_all_runs")
+_ACCURACIES = ("test_accuracy", "mlp_test_accuracy")  # what a model card states
+_EXPERIMENT = "graphveil"  # MLflow's folder of runs
+
+
+@dataclass(frozen=True)
+class PublicRecord:
+    """What may be logged of a run.
+
+    Args:
+        name: of the run, from its method and unit.
+        parameters: the public configuration.
+        figures: numbers by name; accuracies of several runs also by run, from 0.
+        series: the figures of each run.
+    """
+
+    name: str
+    parameters: Mapping[str, str]
+    figures: Mapping[str, float]
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @classmethod
+    def from_experiment(
+        cls, experiment: Experiment, metrics: Mapping[str, Any], guarantee: Guarantee
+    ) -> "PublicRecord":
+        """Choose what is public of a finished experiment.
+
+        Args:
+            experiment: what was run.
+            metrics: its figures, public and private, as ``internal/metrics.json`` has them.
+            guarantee: of its release.
+        """
+        given = {f"set.{name}": value for name, value in experiment.parameters.items()}
+        shared = {name: metrics.get(name) for name in _SHARED} | {"dataset": experiment.source.published_name}
+        parameters = {
+            name: str(value)
+            for name, value in (shared | given).items()
+            if isinstance(value, str | int | float | bool)
+        }
+        all_runs = metrics["guarantee_all_runs"]
+        numbers: dict[str, Any] = {name: metrics.get(name) for name in _FIGURES}
+        numbers |= {f"all_runs_{name}": all_runs.get(name) for name in ("epsilon", "delta", "releases")}
+        numbers |= {f"noise_std_{place}": value for place, value in enumerate(metrics["noise_std"])}
+        series = {name: values for name, values in _accuracies(metrics, guarantee).items() if values}
+        numbers |= {name: sum(values) / len(values) for name, values in series.items()}
+        figures = {name: float(value) for name, value in numbers.items() if _is_figure(value)}
+        return cls(f"{metrics['method']} {guarantee.unit}", parameters, figures, series)
+
+
+@dataclass(frozen=True)
+class MLflow:
+    """Logs to an MLflow tracking server or store.
+
+    Args:
+        uri: where; by default where MLflow itself looks (``MLFLOW_TRACKING_URI``).
+
+    Raises:
+        MissingDependencyError: MLflow is not installed.
+    """
+
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        """Look for the package before anything is spent."""
+        if find_spec("mlflow") is None:
+            raise MissingDependencyError(
+                "--track mlflow needs it; install it with `pip install 'graphveil[mlflow]'`"
+            )
+
+    def __call__(self, record: PublicRecord) -> None:
+        """Write one run; its client adds no name of a user, a script or a machine."""
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(tracking_uri=self.uri)
+        known = client.get_experiment_by_name(_EXPERIMENT)
+        place = client.create_experiment(_EXPERIMENT) if known is None else known.experiment_id
+        run = client.create_run(place, run_name=record.name).info.run_id
+        for name, value in record.parameters.items():
+            client.log_param(run, name, value)
+        for name, number in record.figures.items():
+            client.log_metric(run, name, number)
+        for name, values in record.series.items():
+            for step, number in enumerate(values):
+                client.log_metric(run, f"by_run.{name}", number, step=step)
+        client.set_terminated(run)
+
+
+def tracker_of(text: str) -> MLflow:
+    """Return the tracker that a flag names: ``mlflow`` or ``mlflow:URI``.
+
+    >>> tracker_of("wandb")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: --track takes mlflow or mlflow:URI, not 'wandb'
+    """
+    kind, _, place = text.partition(":")
+    if kind != "mlflow":
+        raise ConfigError(f"--track takes mlflow or mlflow:URI, not {text!r}")
+    return MLflow(place or None)
+
+
+def _accuracies(metrics: Mapping[str, Any], guarantee: Guarantee) -> dict[str, list[float]]:
+    """Return the accuracies that a model card may state, by run: exact ones, or booked noisy counts."""
+    if isinstance(guarantee.protected, NodeUnit):
+        noisy = {f"noisy_{part}_accuracy": of for part, of in (metrics["private_accuracy"] or {}).items()}
+        return {name: list(of["values"]) for name, of in noisy.items() if isinstance(of, dict)}
+    stated = {name: metrics.get(name) for name in _ACCURACIES}
+    return {name: [one for one in of["values"] if one is not None] for name, of in stated.items() if of}
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,216 @@
+"""Keys, limits, counters and the log of every endpoint."""
+
+import asyncio
+import logging
+import math
+import re
+import time
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphveil.serve.error_responses import RequestError
+from graphveil.serve.keys import Key, Keys
+from graphveil.serve.limits import Limits
+from graphveil.serve.metrics import CLIENT_CLOSED_REQUEST, OTHER, PATHS, PREDICTION_PATHS, Metrics
+from graphveil.serve.rate_limiter import RateLimiter
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+
+LOG = logging.getLogger("graphveil.serve")
+_JSON = re.compile(rb"\s*application/json\s*(;|$)", re.IGNORECASE)
+_TWO_LENGTHS = {b"content-length", b"transfer-encoding"}
+_HEAD_BYTES = 16 << 10  # of a request's first line and headers; the parser bounds incomplete heads alone
+# Times the limit of a body: read and dropped above it, as a client that still writes may miss the answer.
+_DRAIN_FACTOR = 8
+_SMALL_ANSWER = 64 << 10  # bytes that fit into the buffers of a connection, whether or not the client reads
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdmissionControl:
+    """Keys, limits, counters and log lines.
+
+    Args:
+        keys: keys of callers; None for a server without keys.
+        limits: limits of requests.
+        metrics: where requests are counted.
+        rate_limiter: requests per second and key; None for no limit.
+    """
+
+    keys: Keys | None
+    limits: Limits
+    metrics: Metrics = field(default_factory=Metrics)
+    rate_limiter: RateLimiter | None = None
+
+    def log_request(self, page: str, status: int, seconds: float, fault: str | None = None) -> None:
+        """Count a request, and log its endpoint, status and time, and nothing of its contents."""
+        self.metrics.record_request(page, status, seconds)
+        fault = f',"fault":"{fault}"' if fault else ""
+        if LOG.isEnabledFor(logging.INFO):  # without the caller's frame, which takes longer than the rest
+            line = f'{{"page":"{page}","status":{status},"seconds":{seconds:.6f}{fault}}}'
+            LOG.handle(LOG.makeRecord(LOG.name, logging.INFO, __file__, 0, line, (), None))
+
+    def authenticate(self, scope: Scope) -> Key | None:
+        """Return the key of the caller, or None for a server without keys; reject unknown keys."""
+        key, place = None, 0
+        if self.keys is not None:
+            given = [value for name, value in scope["headers"] if name == b"authorization"]
+            scheme, _, text = (given[0] if len(given) == 1 else b"").partition(b" ")
+            key = self.keys.find(text.strip().decode("latin-1")) if scheme.lower() == b"bearer" else None
+            if key is None:
+                raise RequestError("missing_key")
+            place = self.keys.place(key)
+        wait = 0.0 if self.rate_limiter is None else self.rate_limiter.wait(place)
+        if wait:
+            raise RequestError("rate_limited", {"Retry-After": str(max(1, math.ceil(wait)))})
+        return key
+
+
+class RequestMiddleware:
+    """Checks each request before the web framework answers it, and logs it.
+
+    A request for predictions is rejected before its body is read if its key is unknown. It takes a place
+    among the requests under way only once its body is there and until its answer is computed. So clients that
+    send or read slowly take no places, and what they hold is bounded in bytes. A failure is 500, and the log
+    only has the class of the error, because its text may quote data.
+
+    Args:
+        app: answers the requests.
+        admission: keys, limits and counters.
+    """
+
+    def __init__(self, app: App, admission: AdmissionControl) -> None:
+        """Wrap an application."""
+        self._app, self._admission, self._limits = app, admission, admission.limits
+        self._arriving: dict[asyncio.Timeout, int] = {}  # bytes of each incomplete body, the oldest first
+        self._unread = 0  # bytes of large answers that clients have not read
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        page = scope["path"] if scope["path"] in PATHS else OTHER
+        began, status, fault = time.perf_counter(), 0, None
+
+        async def send_recorded(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            if {name for name, _ in scope["headers"]} >= _TWO_LENGTHS:
+                raise RequestError("malformed_request")  # a proxy may have used the other one
+            if _head_bytes(scope) > _HEAD_BYTES:
+                raise RequestError("malformed_request")
+            if page in PREDICTION_PATHS:
+                await self._answer_prediction(scope, receive, send_recorded)
+            else:
+                await self._app(scope, receive, send_recorded)
+        except Exception as error:
+            if not isinstance(error, RequestError):
+                fault = type(error).__name__
+                error = RequestError("internal_error")
+            if not status:
+                await _send_error(error, send_recorded)
+        self._admission.log_request(page, status or CLIENT_CLOSED_REQUEST, time.perf_counter() - began, fault)
+
+    async def _answer_prediction(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for predictions, if there is a place for it."""
+        if scope["method"] != "POST":
+            raise RequestError("wrong_method", {"Allow": "POST"})
+        scope.setdefault("state", {})["key"] = self._admission.authenticate(scope)
+        body = await self._body(scope, receive)
+        if body is None:
+            return
+        metrics, answer = self._admission.metrics, list[Message]()
+        if not metrics.begin_request(self._limits.under_way):
+            raise RequestError("server_busy")
+
+        async def receive_body() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def collect(message: Message) -> None:
+            answer.append(message)
+
+        try:
+            await self._app(scope, receive_body, collect)
+        finally:  # whatever ended the request, it no longer takes a place
+            metrics.end_request()
+        start, content = answer
+        await self._send_answer(start, content, send)
+
+    async def _send_answer(self, start: Message, content: Message, send: Send) -> None:
+        """Send an answer, and wait until the client has read it if it is large."""
+        size = len(content["body"])
+        if size <= _SMALL_ANSWER:
+            await send(start)
+            await send(content)
+            return
+        if self._unread + size > self._limits.held_bytes:
+            raise RequestError("server_busy")
+        self._unread += size
+        try:
+            await send(start)
+            await send({**content, "more_body": True})
+            await send({**content, "body": b""})  # the server waits here until the buffer is almost empty
+        finally:
+            self._unread -= size
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """Return the whole body; None if the client has disconnected."""
+        most, headers = self._limits.body_bytes, scope["headers"]
+        if any(int(value) > _DRAIN_FACTOR * most for name, value in headers if name == b"content-length"):
+            raise RequestError("body_too_large", most=most)
+        try:
+            async with asyncio.timeout(self._limits.body_seconds) as clock:
+                try:
+                    body = await self._read_body(receive, clock)
+                finally:
+                    self._arriving.pop(clock, None)
+        except TimeoutError:
+            raise RequestError("request_timeout") from None
+        if not any(name == b"content-type" and _JSON.match(value) for name, value in headers):
+            # browsers send this type to another site only after a preflight request
+            raise RequestError("unsupported_media_type")
+        return body
+
+    async def _read_body(self, receive: Receive, clock: asyncio.Timeout) -> bytes | None:
+        """Read a body up to the limit."""
+        most, size, body, more = self._limits.body_bytes, 0, bytearray(), True
+        while more and size <= _DRAIN_FACTOR * most:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            more, piece = message.get("more_body", False), message.get("body", b"")
+            size += len(piece)
+            if size <= most:
+                body += piece
+            if more:
+                self._arriving[clock] = len(body)
+                while sum(self._arriving.values()) > self._limits.held_bytes:
+                    oldest = next(iter(self._arriving))
+                    del self._arriving[oldest]
+                    oldest.reschedule(0.0)  # its deadline is now
+        if size > most:
+            raise RequestError("body_too_large", most=most)
+        return bytes(body)
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Return the size of a request's first line and headers, with their separators."""
+    line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") + 16
+    return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+
+
+async def _send_error(error: RequestError, send: Send) -> None:
+    """Send an error as JSON."""
+    headers = [(name.lower().encode(), value.encode()) for name, value in error.headers.items()]
+    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(error.body)).encode())]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": error.body})

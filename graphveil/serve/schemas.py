@@ -1,0 +1,273 @@
+"""Bodies of requests and responses, as pydantic models from which FastAPI makes the OpenAPI description."""
+
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+from graphveil.serve.error_responses import RequestError
+
+ID = "id"
+LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
+
+
+def _whole(one: object) -> object:
+    """Return 7 for 7.0: JSON schemas count it as an integer."""
+    return int(one) if isinstance(one, float) and one.is_integer() else one
+
+
+_Whole = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64), BeforeValidator(_whole)]
+Identity = _Whole | Annotated[StrictStr, Field(max_length=1000)]
+_Ids = Annotated[list[Identity], Field(min_length=1)]
+_IDS = TypeAdapter[list[int | str]](_Ids)
+
+
+_EXAMPLES: list[JsonValue] = [
+    {"ids": ["u17", "u4"]},
+    {"records": [{"id": "n1", "x": [0.5, 2]}, {"id": "n2", "x": [0, 1]}], "edges": [["n1", "n2"]]},
+    {"records": [{"id": "n1", "x": {"age": 41, "city": "Bonn"}}]},
+]
+
+_ID: dict[str, JsonValue] = {
+    "anyOf": [
+        {"type": "integer", "minimum": -(2**63), "exclusiveMaximum": 2**64},
+        {"type": "string", "maxLength": 1000},
+    ]
+}
+_NUMBER: dict[str, JsonValue] = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
+_NUMBERS: dict[str, JsonValue] = {"type": "array", "items": _NUMBER}
+_VALUE: dict[str, JsonValue] = {
+    "anyOf": [{"type": "string"}, _NUMBER, {"type": "boolean"}, _NUMBERS, {"type": "null"}]
+}
+_RECORD: dict[str, JsonValue] = {
+    "type": "object",
+    "required": ["id"],
+    "additionalProperties": False,
+    "properties": {
+        "id": _ID,
+        "x": {"anyOf": [_NUMBERS, {"type": "object", "additionalProperties": _VALUE}]},
+    },
+}
+_RECORDS: dict[str, JsonValue] = {"type": "array", "minItems": 1, "items": _RECORD}
+_EDGES: dict[str, JsonValue] = {
+    "type": "array",
+    "items": {"type": "array", "minItems": 2, "maxItems": 2, "items": _ID},
+}
+_IDS_BY_COLUMN: dict[str, JsonValue] = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "object", "required": [ID], "additionalProperties": False, "properties": {ID: _ID}},
+}
+_IDS_IN_ROWS: dict[str, JsonValue] = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "array", "minItems": 1, "maxItems": 1, "items": _ID},
+}
+_TABLES: list[JsonValue] = [
+    {"dataframe_split": {"columns": [ID], "data": [["u17"], ["u4"]]}},
+    {"dataframe_records": [{ID: "u17"}, {ID: "u4"}]},
+]
+
+
+class _RequestBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class PredictRequest(_RequestBody):
+    """Ids of nodes of one run, or new records, which need a new release."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": _EXAMPLES,
+            "oneOf": [
+                {
+                    "required": ["ids"],
+                    "not": {"anyOf": [{"required": ["records"]}, {"required": ["edges"]}]},
+                },
+                {"required": ["records"], "not": {"required": ["ids"]}},
+            ],
+        }
+    )
+
+    ids: _Ids | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Ids of predictions.parquet. Where all of them are text, a number means the id that is "
+        'spelled like it: 7 means "7".',
+    )
+    run: str | SkipJsonSchema[None] = Field(
+        default=None, description="Name of the run. Optional if the server has only one."
+    )
+    records: Annotated[list[Any], WithJsonSchema(_RECORDS)] | SkipJsonSchema[None] = Field(
+        default=None,
+        description="New records instead of ids. x holds the features: an object of values by column name, "
+        "in any order, or a list of numbers in the order of the training's columns. Leave x out if the "
+        "training had no feature columns. Predicting them needs a new release, which is charged once, where "
+        "the operator allowed a budget for it.",
+    )
+    edges: Annotated[list[Any], WithJsonSchema(_EDGES)] | SkipJsonSchema[None] = Field(
+        default=None, description="Edges of new records, as pairs of their ids."
+    )
+
+    @property
+    def needs_new_release(self) -> bool:
+        """Whether it has new records."""
+        if (self.ids is None) == (self.records is None) or (self.ids is not None and self.edges is not None):
+            raise RequestError("invalid_body")
+        return self.records is not None
+
+
+class SplitFrame(_RequestBody):
+    """A table as pandas' ``to_dict(orient="split")`` writes it."""
+
+    columns: Annotated[list[str], WithJsonSchema({"type": "array", "const": [ID]})] = Field(examples=[[ID]])
+    data: Annotated[list[list[Any]], WithJsonSchema(_IDS_IN_ROWS)] = Field(examples=[[[17], [4]]])
+    index: list[Any] | SkipJsonSchema[None] = None
+
+
+class Invocation(_RequestBody):
+    """A table in a format of MLflow, with the one column ``id``."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": _TABLES,
+            "oneOf": [{"required": ["dataframe_split"]}, {"required": ["dataframe_records"]}],
+        }
+    )
+
+    dataframe_split: SplitFrame | SkipJsonSchema[None] = Field(
+        default=None, description="A table as pandas writes it with orient='split'."
+    )
+    dataframe_records: (
+        Annotated[list[dict[str, Any]], WithJsonSchema(_IDS_BY_COLUMN)] | SkipJsonSchema[None]
+    ) = Field(default=None, description="A table as a list of objects, one for each row.")
+
+    def column_ids(self) -> list[int | str]:
+        """Return the column of ids."""
+        if (self.dataframe_split is None) == (self.dataframe_records is None):
+            raise RequestError("invalid_body")
+        records = self.dataframe_records if self.dataframe_split is None else _records(self.dataframe_split)
+        if any(record.keys() != {ID} for record in records or ()):
+            raise RequestError("release_required")
+        try:
+            return _IDS.validate_python([record[ID] for record in records or ()])
+        except ValidationError:
+            raise RequestError("invalid_body") from None
+
+
+def _records(frame: SplitFrame) -> list[dict[str, Any]]:
+    """Return a table's rows by column."""
+    if len(set(frame.columns)) < len(frame.columns) or any(
+        len(row) != len(frame.columns) for row in frame.data
+    ):
+        raise RequestError("invalid_body")
+    return [dict(zip(frame.columns, row, strict=True)) for row in frame.data]
+
+
+class PredictionRow(BaseModel):
+    """One row of predictions.parquet, with a probability p_CLASS for each class."""
+
+    model_config = ConfigDict(extra="allow")
+
+    node: int | str
+    prediction: str
+
+
+_ROW: dict[str, JsonValue] = {"node": "u17", "prediction": "t2", "p_t0": 0.125, "p_t1": 0.25, "p_t2": 0.625}
+
+
+class PredictionsResponse(BaseModel):
+    """Rows in the order of the request."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"predictions": [_ROW]}]})
+
+    predictions: list[PredictionRow] = Field(description="The released rows, in the order of the request.")
+
+
+class RunPredictionsResponse(BaseModel):
+    """Rows of one run."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"run": "first", "predictions": [_ROW]}]})
+
+    run: str = Field(description="The name of the run.")
+    predictions: list[PredictionRow] = Field(description="The released rows, in the order of the request.")
+
+
+class HealthResponse(BaseModel):
+    """Status of the server."""
+
+    status: str = Field(description="Always ok.")
+
+
+class RunPrivacy(BaseModel):
+    """The guarantee of one run."""
+
+    run: str
+    guarantee: dict[str, Any]
+
+
+class PrivacyResponse(BaseModel):
+    """Privacy guarantees, and the remaining budget."""
+
+    fresh_releases: bool = Field(description="Whether the server can make new releases.")
+    budget: dict[str, Any] | None = Field(
+        description="Limit, spent and remaining epsilon of this server and of its dataset. Only shown to "
+        "keys that may make new releases; null for all others."
+    )
+    runs: list[RunPrivacy] = Field(description="Name and privacy guarantee of each run.")
+
+
+class ErrorDetail(BaseModel):
+    """A fixed text, which repeats no value of the request."""
+
+    kind: str
+    message: str
+
+
+class ErrorResponse(BaseModel):
+    """An error."""
+
+    error: ErrorDetail
+
+
+_ERRORS = {
+    400: "Not a valid HTTP/1.1 request.",
+    401: "No key, or an unknown key.",
+    403: "A row of another subject, or a new release with a key that may not make one.",
+    404: "Unknown endpoint or run.",
+    405: "Wrong method.",
+    408: "The request did not arrive in time.",
+    409: "Needs a new release: unknown ids, other columns, or new records without a sufficient budget.",
+    413: "The body is too large, or has too many ids.",
+    415: "The body is not declared as JSON.",
+    422: "The body does not match the schema, or new records have other features or are no graph.",
+    429: "Too many requests; Retry-After states when to send it again.",
+    500: "The server failed; its log has the class of the error.",
+    503: "The ledger cannot be reached, or the run folder has changed.",
+}
+PREDICTION_ERRORS = (401, 403, 408, 409, 413, 415, 422, 429)
+
+
+def responses(answer: type[BaseModel] | None, *errors: int) -> dict[int | str, dict[str, Any]]:
+    """Return the responses of an endpoint: its answer, its errors, and those of every endpoint.
+
+    Args:
+        answer: the body; None for text.
+        errors: statuses.
+    """
+    text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    found: dict[int | str, dict[str, Any]] = {200: text if answer is None else {"model": answer}}
+    found[200]["description"] = "The response."
+    for status in sorted({400, 404, 405, 500, 503, *errors}):
+        found[status] = {"model": ErrorResponse, "description": _ERRORS[status]}
+    return found

@@ -1,0 +1,201 @@
+"""Per-record gradients of the affine maps inside a module, without forming them: inputs and output gradients.
+
+The gradient of a map y = W h + b on one record is the sum over its rows j of delta_j h_j^T, delta_j that of
+the loss by y_j. Its norm follows from both (Goodfellow: Efficient per-example gradient computations, 2015),
+and so does a weighted sum over records. Here both are found while every record is run on its own
+(``vmap``), so records stay apart by construction.
+
+Rows that are large and cancel leave a norm that is nothing but rounding, and a clipping that trusts it clips
+nothing. So a squared norm counts as at least 2^-16 (sum_j |h_j| |delta_j|)^2: rows that cancel to less than a
+256th of their lengths are clipped as if it were that, and all others have their norm to a relative 10^-7.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_CANCELLATION_THRESHOLD = 2.0**-16  # of the rows' lengths, squared; float64 loses less than 10^-11 of these
+_COUNTS = (32 << 20) - (1 << 16)  # bytes; of a larger block glibc learns nothing
+_OF_PYG = ("torch_geometric.nn.dense.linear", "Linear")
+
+
+def affine_parts(module: nn.Module, rows: int) -> dict[str, nn.Module]:
+    """Return the affine maps of a module, by name, whose gradients take more than products of so many rows.
+
+    Their weights are trained, and are nobody else's.
+
+    >>> list(affine_parts(nn.Sequential(nn.Linear(90, 30), nn.ReLU(), nn.Linear(30, 1)), 4))
+    ['0']
+    """
+    owners: dict[int, int] = {}
+    for part in module.modules():
+        for weight in part.parameters(recurse=False):
+            owners[id(weight)] = owners.get(id(weight), 0) + 1
+    return {
+        name: part
+        for name, part in module.named_modules()
+        if _is_affine(part)
+        and is_large(part, rows)
+        and all(w.requires_grad and owners[id(w)] == 1 for w in part.parameters(recurse=False))
+    }
+
+
+def _is_affine(part: nn.Module) -> bool:
+    kind = type(part)
+    return kind is nn.Linear or (kind.__module__, kind.__name__) == _OF_PYG
+
+
+def inputs_of(part: nn.Module) -> int:
+    """Return the numbers that an affine map takes."""
+    return int(_weight_of(part).shape[1])
+
+
+def is_large(part: nn.Module, rows: int) -> bool:
+    """Return whether forming an affine map's gradient takes more than products of so many rows."""
+    outputs, inputs = _weight_of(part).shape
+    return inputs * outputs > rows * (inputs + outputs)
+
+
+def _weight_of(part: nn.Module) -> Tensor:
+    weight = part.weight
+    assert isinstance(weight, Tensor)
+    return weight
+
+
+@contextmanager
+def record_affine_calls(
+    parts: Sequence[nn.Module], output_offsets: Sequence[Tensor] | None, recorded: list[Any]
+) -> Iterator[None]:
+    """Note the input of each call of a part, and add a move to its output, whose gradient is then that of y.
+
+    A move with fewer rows than the input has is for these rows alone: no others pass the map, whose output is
+    filled up with rows of zeros. Without moves the number of the part and the shape of its output are noted.
+    """
+    rows: list[int] = []
+
+    def before(part: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor] | None:
+        if output_offsets is None:
+            return None
+        h, most = given[0], len(output_offsets[len(recorded)])
+        rows.append(len(h))
+        recorded.append(h[:most] if most < len(h) else h)
+        return (recorded[-1],)
+
+    def hook(number: int) -> Any:
+        def after(part: nn.Module, given: tuple[Tensor, ...], found: Tensor) -> Tensor:
+            if output_offsets is None:
+                recorded.append((number, tuple(found.shape)))
+                return found
+            there = found + output_offsets[len(recorded) - 1]
+            missing = rows[-1] - len(there)
+            return nn.functional.pad(there, (0, 0, 0, missing)) if missing else there
+
+        return after
+
+    handles = [part.register_forward_pre_hook(before) for part in parts]
+    handles += [part.register_forward_hook(hook(number)) for number, part in enumerate(parts)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@dataclass(eq=False)
+class AffineGradients:
+    """The gradients of one affine map for a chunk of records.
+
+    Args:
+        inputs: h, (B, n, d), float64.
+        deltas: the gradients by outputs, (B, n, e), float64.
+    """
+
+    inputs: Tensor
+    deltas: Tensor
+
+    @classmethod
+    def from_calls(
+        cls, calls: Sequence[tuple[Tensor, Tensor, int]], memory: "ScratchBuffer"
+    ) -> "AffineGradients":
+        """Return those of a map, of h and delta of each call, (B, n_k, ..), and how many rows are read.
+
+        Copies of h are in ``memory``, and hold until the next call.
+        """
+        wide = [_first(h, count) for h, _, count in calls]
+        deltas = [_first(delta, count).to(torch.float64) for _, delta, count in calls]
+        inputs = memory.copy(wide[0]) if len(wide) == 1 else _joined([h.to(torch.float64) for h in wide])
+        return cls(inputs, _joined(deltas))
+
+    def square_norms(self, *, bias: bool) -> Tensor:
+        """Return each record's squared norm, (B), or what counts as it where its rows cancel.
+
+        It is sum_jk <h_j, h_k> <delta_j, delta_k> for the weight, and the same with ones for h for the bias.
+        """
+        one, other = (part @ part.transpose(1, 2) for part in (self.inputs, self.deltas))
+        if bias:
+            one += 1.0
+        lengths = one.diagonal(dim1=1, dim2=2) * other.diagonal(dim1=1, dim2=2)
+        least = lengths.sqrt().sum(dim=1).square().mul_(_CANCELLATION_THRESHOLD)
+        return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least)
+
+    def sums(self, factors: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sums over records of factor times gradient: of W (e, d), and of b (e)."""
+        scaled = self.deltas * factors[:, None, None]
+        weight = scaled.flatten(end_dim=1).t() @ self.inputs.flatten(end_dim=1)
+        return weight, scaled.sum(dim=(0, 1))
+
+    def drop(self, bad: Tensor) -> None:
+        """Forget the records of a mask, whose factors are zero but whose numbers are not finite.
+
+        Nothing is written into: a row that is the same for all records may be one row in memory.
+        """
+        self.inputs, self.deltas = (
+            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)
+        )
+
+
+class ScratchBuffer:
+    """Memory for float64 copies that is used again: fresh memory costs more than the copy into it.
+
+    >>> memory = ScratchBuffer()
+    >>> one = memory.copy(torch.ones(2, 3, dtype=torch.float32))
+    >>> one.dtype, memory.copy(torch.zeros(1, 3)).data_ptr() == one.data_ptr()
+    (torch.float64, True)
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._kept = torch.empty(0, dtype=torch.float64)
+
+    def copy(self, part: Tensor) -> Tensor:
+        """Return a part in float64; the next call may overwrite it."""
+        if part.dtype == torch.float64:
+            return part
+        if self._kept.numel() < part.numel() or self._kept.device != part.device:
+            self._kept = torch.empty(part.numel(), dtype=torch.float64, device=part.device)
+        return self._kept[: part.numel()].view(part.shape).copy_(part)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what a chunk frees for the next chunk.
+
+    glibc asks the kernel for every block that is larger than all it has freed so far, and gives back what is
+    free at the end of its heap beyond twice that size (``mallopt(3)``, M_MMAP_THRESHOLD); a page that is new
+    costs more than all that is computed on it. So the largest block that counts is taken and freed here,
+    untouched, as in any program that drops an array of that size. Nothing is set: whoever chose these numbers
+    keeps them, and other C libraries take no notice.
+    """
+    torch.empty(_COUNTS, dtype=torch.uint8)
+
+
+def _first(part: Tensor, count: int) -> Tensor:
+    """Return the first rows of any (B, .., d) as (B, count, d)."""
+    return part.reshape(len(part), -1, part.shape[-1])[:, :count]
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)

@@ -1,0 +1,231 @@
+"""Sums of clipped per-record gradients, in float64: the private quantity of DP-SGD, before its noise.
+
+Public shapes and float64 throughout are part of the proof. A product's kernel is chosen by shapes, and with
+it how each record's row is rounded; huge features that cancel are nothing but rounding. So no shape here may
+follow what a record holds: batches are drawn, chunks are cut by public numbers alone, and a record that
+contributes nothing keeps its place. Each row is then a function of its own record, bit for bit. What the
+order of the last sum rounds vanishes in the clipping's margin of 10^-6.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from graphveil.errors import ConfigError, GraphError
+from graphveil.training.devices import CPU, deterministic_on
+from graphveil.training.ghost_modules import GhostModule, GradientFactors
+from graphveil.training.records import Inputs, records_of
+
+MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
+_PIECE_NUMBERS = 1 << 19  # numbers at a time: they stay in the cache from the gather to the last product
+_CHUNK_NUMBERS = 1 << 17  # float64 numbers that stay in the nearest cache
+_GPU_CHUNK_NUMBERS = 1 << 25  # which has no use for few at a time
+
+
+class ClippedSum(ABC):
+    """The sum over some records of g_i min(1, C / ((1 + 10^-6) |g_i|)), g_i the gradient of record i's loss.
+
+    The loss is the cross entropy of softmax probabilities p and targets t, summed over the classes. A record
+    whose gradient is not finite contributes nothing, and so does one whose label is no class: an exception
+    would be an answer about private data.
+
+    ``weights`` and ``sums`` are float64 vectors (p) on the host. The sums are private until noise is added to
+    them. Gradients are formed on ``device``, at a copy of the weights, and added up there in float64
+    (``devices.py``).
+    """
+
+    def __init__(
+        self, sources: Sequence[Tensor], labels: Tensor, count: int, device: torch.device = CPU
+    ) -> None:
+        """Copy the model's parameters into one vector."""
+        if len(labels) != count:
+            raise GraphError(f"{count} records have {len(labels)} labels; pass one a record")
+        self._sources, self._labels = sources, labels
+        self.count = count
+        flat = [source.detach().to("cpu", torch.float64).reshape(-1) for source in sources]
+        if not flat:
+            raise ConfigError("the network has no parameters to train")
+        self.weights = torch.cat(flat)
+        self.sums = torch.zeros_like(self.weights)
+        self.device = device
+        self._there = (self.weights, self.sums)  # the same on the device, which on the host they are
+        if device != CPU:
+            self._there = (self.weights.to(device, copy=True), self.sums.to(device, copy=True))
+
+    # Most gradients are the same function of the weights in every step.
+    def begin(self, step: int) -> None:  # noqa: B027
+        """Prepare for a step: what is public and changes from step to step is drawn for it."""
+
+    def add(self, index: Tensor, clip: float) -> None:
+        """Add these records' clipped gradients at the current weights to ``sums``."""
+        weights, sums = self._there
+        with deterministic_on(self.device):
+            if sums is not self.sums:
+                weights.copy_(self.weights)
+                sums.zero_()
+            self._add(index, clip)
+            if sums is not self.sums:
+                self.sums.add_(sums.to(CPU))
+
+    @abstractmethod
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Add them to the sums on the device, at the weights there."""
+
+    def store(self) -> None:
+        """Write the weights into the model's parameters."""
+        for source, values in zip(self._sources, self._views(self.weights), strict=True):
+            source.detach().copy_(values)
+
+    def _labels_of(self, index: Tensor) -> Tensor:
+        """Return some records' labels, on the device."""
+        return self._labels.index_select(0, index).to(self.device)
+
+    @property
+    def shapes(self) -> list[list[int]]:
+        """The shapes of the model's parameters, in order."""
+        return [list(source.shape) for source in self._sources]
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        """Return a vector's parts, in the shapes of the model's parameters."""
+        parts = torch.split(flat, [source.numel() for source in self._sources])
+        return [part.view(source.shape) for part, source in zip(parts, self._sources, strict=True)]
+
+
+class GhostClippedSum(ClippedSum):
+    """The clipped sum of a :class:`GhostModule` network, without forming any record's gradient.
+
+    |g_i|^2 is the sum over the network's affine maps of (|h_i|^2 + 1) |delta_i|^2.
+
+    Raises:
+        ConfigError: two maps share a parameter, so that their norms do not add up; or there is none.
+        GraphError: the shapes of inputs and labels disagree.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> from graphveil.training.ghost_modules import Affine
+    >>> network = Affine(layer.weight.t(), layer.bias)
+    >>> gradients = GhostClippedSum(network, torch.ones(5, 2), torch.zeros(5, dtype=torch.int64))
+    >>> gradients.add(torch.tensor([1, 4]), clip=0.01)
+    >>> round(float(gradients.sums.norm()), 4)
+    0.02
+    """
+
+    def __init__(
+        self, network: GhostModule, inputs: Inputs, labels: Tensor, device: torch.device = CPU
+    ) -> None:
+        """Bind the network's affine maps to the vectors."""
+        affines = list(network.affines())
+        sources = [source for affine in affines for source in affine.sources]
+        if len({source.data_ptr() for source in sources}) < len(sources):
+            raise ConfigError(
+                "two affine maps of the network share a parameter, so their norms do not add up; pass the "
+                "torch module itself, whose per-record gradients are then formed"
+            )
+        self._network, self._records = network, records_of(inputs, device)
+        super().__init__(sources, labels, self._records.count, device)
+        weights, sums = map(self._views, self._there)
+        for i, affine in enumerate(affines):
+            part = slice(2 * i, 2 * i + 2)
+            affine.bind(*weights[part], *sums[part])
+        self._numbers = self._records.width + sum(len(affine.sources[1]) for affine in affines)
+
+    @torch.inference_mode()
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Add them chunk by chunk."""
+        for part in chunks(index, self._numbers, self.device):
+            self._add_chunk(part, clip)
+
+    def _add_chunk(self, index: Tensor, clip: float) -> None:
+        logits, saved = self._network.forward(self._records.take(index))
+        gradient_factors: list[GradientFactors] = []
+        self._network.backward(
+            saved, _loss_gradient(logits, self._labels_of(index)), gradient_factors, inputs=False
+        )
+        squares = torch.stack([pair.square_norms() for pair in gradient_factors]).sum(dim=0)
+        factors, bad = clip_factors(squares, clip)
+        for pair in gradient_factors:
+            if bad is not None:
+                pair.drop(bad)
+            pair.add(factors)
+
+
+def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | None]:
+    """Return min(1, C / ((1 + 10^-6) norm)), and a mask of the norms that are not finite, None if all are.
+
+    The mask's factors are zero; its records have to be dropped besides, as zero times infinity is no zero.
+
+    >>> clip_factors(torch.tensor([4.0, 0.25, 0.0]), 1.0)[0]
+    tensor([0.5000, 1.0000, 1.0000])
+    """
+    factors = square_norms.sqrt().mul_((1 + MARGIN) / clip).reciprocal_().clamp_(max=1)
+    if all_finite(square_norms):
+        return factors, None
+    bad = ~square_norms.isfinite()
+    factors[bad] = 0
+    return factors, bad
+
+
+def zero_masked_records(part: Tensor, bad: Tensor | None) -> Tensor:
+    """Return a part (B, ..) with zeros for the records of a mask (B), if there is one.
+
+    It is not written into: numbers that are the same for all records may be one number in memory.
+
+    >>> zero_masked_records(torch.ones(1).expand(3), torch.tensor([False, True, False]))
+    tensor([1., 0., 1.])
+    """
+    return part if bad is None else part.masked_fill(bad.view(-1, *[1] * (part.ndim - 1)), 0)
+
+
+def square_norms(gradients: Tensor) -> Tensor:
+    """Return each record's squared norm, (B) float64, of gradients (B, ..).
+
+    >>> square_norms(torch.tensor([[3.0, 4.0], [1.0, 0.0]]))
+    tensor([25.,  1.], dtype=torch.float64)
+    """
+    return torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])
+
+
+def add_scaled(out: Tensor, gradients: Tensor, factors: Tensor) -> None:
+    """Add the sum of gradients (B, ..) times their factors (B) in float64.
+
+    >>> out = torch.zeros(2, dtype=torch.float64)
+    >>> add_scaled(out, torch.tensor([[3.0, 4.0], [1.0, 0.0]]), torch.tensor([2.0, 1.0]).double())
+    >>> out
+    tensor([7., 8.], dtype=torch.float64)
+    """
+    parts = _pieces(gradients)
+    for part, some in zip(parts, torch.split(factors, len(parts[0])), strict=True):
+        out.view(-1).addmv_(part.to(torch.float64).t(), some)
+
+
+def _pieces(gradients: Tensor) -> Sequence[Tensor]:
+    """Return gradients (B, ..) as rows, so many at a time that float64 copies of them stay in the cache."""
+    rows = gradients.reshape(len(gradients), -1)
+    most = _CHUNK_NUMBERS if rows.device.type == "cpu" else _GPU_CHUNK_NUMBERS
+    return torch.split(rows, max(1, most // max(1, rows.shape[1])))
+
+
+def all_finite(values: Tensor) -> bool:
+    """Return whether all of these are finite: a sum is only if its terms are."""
+    return math.isfinite(float(values.sum()))
+
+
+def targets_of(labels: Tensor, classes: int) -> Tensor:
+    """Return targets (classes, B) of labels (B), zero for one that is no class, or of rows (B, classes)."""
+    if labels.ndim == 2:
+        return labels.t().to(torch.float64)
+    return (labels == torch.arange(classes, device=labels.device)[:, None]).to(torch.float64)
+
+
+def chunks(index: Tensor, numbers: int, device: torch.device = CPU) -> Iterable[Tensor]:
+    """Return equal parts of an index whose records take so many numbers each."""
+    count = -(-len(index) * numbers // (_PIECE_NUMBERS if device.type == "cpu" else _GPU_CHUNK_NUMBERS))
+    return index.chunk(count) if count else ()
+
+
+def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return p sum(t) - t, the gradient of the cross entropy by the logits, (classes, B)."""
+    targets = targets_of(labels, len(logits))
+    return logits.softmax(dim=0).mul_(targets.sum(dim=0)).sub_(targets)

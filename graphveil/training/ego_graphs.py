@@ -1,0 +1,398 @@
+"""Clipped sums of a message-passing module on stars: a record is the root of one, and of one alone.
+
+Star i is a graph of public size: the root, ``leaves`` places for its leaves, and one more node that edges
+without a leaf run around. Every shape is public (``training/clipped_sums.py``). No record reaches another's
+gradient:
+
+* The module is called with one star, in a loop, or under ``vmap``, where torch keeps a batch's records apart.
+  Rows that are picked by an index lie below each other there, and each index is checked (``gathered.py``).
+* Each call of a module in a loop, and of a batch under ``vmap``, is on a fresh copy of the module as it was
+  before training (``copies.py``, which says what a copy does not isolate).
+* A record on which the module raises has the gradient zero, as one whose gradient is not finite
+  (``nulls.py``).
+
+A module may run in float32. A record's gradient is then the vector that float32 comes to, or for an affine
+map the sum of delta_j h_j^T over the deltas and inputs that it comes to: a function of that record alone.
+From there on norms, factors and sums are float64, and the norm is that of the very vector that is added.
+What float32 rounds is part of the gradient, and no part of the bound.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad, vmap
+
+from graphveil.training.affine_gradients import (
+    AffineGradients,
+    ScratchBuffer,
+    affine_parts,
+    inputs_of,
+    is_large,
+    keep_freed_memory,
+    record_affine_calls,
+)
+from graphveil.training.clipped_sums import (
+    ClippedSum,
+    add_scaled,
+    chunks,
+    clip_factors,
+    square_norms,
+    targets_of,
+    zero_masked_records,
+)
+from graphveil.training.devices import CPU, deterministic_on
+from graphveil.training.gather_mode import BufferArena, RowGatherMode
+from graphveil.training.module_copies import ModuleCopies, call
+from graphveil.training.null_records import finite_rows, maskable_exceptions, run_masking_failures
+from graphveil.training.receptive_field import are_close, random_full_trees, random_weights, rows_read
+
+EgoGraphs = Callable[[Tensor], tuple[Tensor, Tensor]]  # indices (B) to rows (B, W, d), edges (B, 2, W - 2)
+Route = Literal["ghost", "vmap", "loop"]
+Parameters = dict[str, Tensor]
+T = TypeVar("T")
+_GradientParts = tuple[
+    tuple[list[Tensor], Parameters], list[Tensor]
+]  # gradients by moves and weights, and inputs
+
+
+class EgoGraphClippedSum(ClippedSum):
+    """The clipped sum of a module on stars, each star on its own.
+
+    The module takes rows (W, d) and edges (2, W - 2), and returns a row of logits for every node, of which
+    the first is the root's.
+
+    Args:
+        module: trained in place. Its weights are; it is not called, only copies of it are.
+        stars: returns some records' stars.
+        labels: classes, (N), a value that is no class for a record that teaches nothing.
+        width: W.
+        begin: is told the number of each step before its batch is added.
+        route: ``"ghost"`` runs the stars of a chunk at once and forms no gradient of an affine map that is
+            larger than its rows (``affine.py``), which asks that its weights are read by it alone; ``"vmap"``
+            forms all gradients; and ``"loop"`` runs one star after the other, for modules that cannot be run
+            at once.
+        parents: of a full tree, the place above each place but the root's, (W - 2); None for a star.
+        dtype: what the module computes in; norms and sums are float64 whatever it is.
+        device: where it computes, and where norms and sums are.
+
+    >>> class Own(nn.Linear):
+    ...     def forward(self, x, edge_index): return super().forward(x)
+    >>> edges = torch.tensor([[[1], [0]]])
+    >>> def stars(index): return torch.ones(len(index), 3, 2), edges.expand(len(index), 2, 1)
+    >>> gradients = EgoGraphClippedSum(Own(2, 2), stars, torch.zeros(5, dtype=torch.int64), width=3)
+    >>> gradients.add(torch.tensor([1, 4]), clip=0.01)
+    >>> round(float(gradients.sums.norm()), 4)
+    0.02
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        stars: EgoGraphs,
+        labels: Tensor,
+        width: int,
+        *,
+        route: Route = "ghost",
+        begin: Callable[[int], None] = lambda step: None,
+        parents: Tensor | None = None,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device = CPU,
+    ) -> None:
+        """Copy the weights."""
+        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        super().__init__(list(named.values()), labels, len(labels), device)
+        self._stars, self._width, self._begin = stars, width, begin
+        self._module, self._fixed, self._dtype = module, _buffers(module, dtype, device), dtype
+        self._copies = ModuleCopies(module)
+        weights, sums = self._there
+        self._sums = dict(zip(named, self._views(sums), strict=True))
+        self._wide = dict(zip(named, self._views(weights), strict=True))
+        self._parameters: Parameters = {}
+        self._route = route
+        self._parents = torch.zeros(width - 2, dtype=torch.int64) if parents is None else parents
+        self._calls: list[_Call] | None = None
+        self._memory: dict[str, ScratchBuffer] = {}
+        self._arena = BufferArena()
+        keep_freed_memory()
+
+    def begin(self, step: int) -> None:
+        """Let whoever makes the stars know."""
+        self._begin(step)
+
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Add them chunk by chunk, each of a size that follows from public numbers."""
+        self._parameters = {name: part.to(self._dtype) for name, part in self._wide.items()}
+        if len(index) and self._calls is None:
+            self._calls = self._plan_calls(self._stars(index[:1])[0].shape[2])
+        for part in chunks(index, self._numbers if len(index) else 0, self.device):
+            self._add_chunk(part, clip)
+
+    def _add_chunk(self, index: Tensor, clip: float) -> None:
+        x, edges = self._stars(index)
+        x, edges = x.to(self.device).to(self._dtype), edges.to(self.device)
+        output_offsets = [x.new_zeros(call.shape) for call in self._calls or ()]
+        formed = {name: self._parameters[name] for name in self._formed}
+        run = partial(self._gradients, output_offsets, formed)
+        with torch.enable_grad():
+            found, failed = run_masking_failures(run, (x, edges, self._labels_of(index)))
+        if found is None:
+            return  # all records of the chunk are null
+        (deltas, gradients), inputs = found
+        maps = self._maps(inputs, deltas)
+        squares = [square_norms(part) for part in gradients.values()]
+        squares += [part.square_norms(bias=self._bias(name) in self._sums) for name, part in maps.items()]
+        total = torch.stack(squares).sum(dim=0)
+        if failed is not None:
+            total = total.masked_fill(failed.to(total.device), torch.nan)
+        factors, bad = clip_factors(total, clip)
+        for name, part in gradients.items():
+            add_scaled(self._sums[name], zero_masked_records(part, bad), factors)
+        for name, called in maps.items():
+            if bad is not None:
+                called.drop(bad)
+            weight, bias = called.sums(factors)
+            self._sums[self._weight(name)].add_(weight)
+            if self._bias(name) in self._sums:
+                self._sums[self._bias(name)].add_(bias)
+
+    def _loss(
+        self,
+        module: nn.Module,
+        output_offsets: list[Tensor],
+        formed: Parameters,
+        x: Tensor,
+        edges: Tensor,
+        label: Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the loss of one star's root, and what each affine map was called with."""
+        inputs: list[Tensor] = []
+        numbers = _cloned({**self._fixed, **self._parameters, **formed})
+        with RowGatherMode(self._arena), record_affine_calls(self._parts(module), output_offsets, inputs):
+            logits: Tensor = call(module, numbers, (x.clone(), edges.clone()))[0]
+        targets = targets_of(label[None], len(logits))[:, 0].to(logits.dtype)
+        return -(targets * logits.log_softmax(dim=0)).sum(), inputs
+
+    def _plan_calls(self, columns: int) -> list["_Call"]:
+        """Choose the maps whose gradients are not formed, by public sizes; return their calls in order."""
+        self._choose(affine_parts(self._module, 1) if self._route == "ghost" else {})
+        calls, names = self._trace_calls(columns), list(self._affine)
+        read = {name: sum(call.read for call in calls if names[call.number] == name) for name in names}
+        kept = {name: part for name, part in self._affine.items() if is_large(part, read[name])}
+        self._choose(kept)
+        widest = max((inputs_of(part) for part in kept.values()), default=_HIDDEN)
+        formed = sum(self._parameters[name].numel() for name in self._formed)
+        numbers = max(formed, self._width * widest, self._width * _HIDDEN)  # that a star takes at a time
+        self._numbers = -(-numbers * self._dtype.itemsize // _BYTES)
+        places = {name: place for place, name in enumerate(kept)}
+        calls = [
+            call._replace(number=places[names[call.number]]) for call in calls if names[call.number] in kept
+        ]
+        return self._truncate_calls(calls, columns) if calls else calls
+
+    def _truncate_calls(self, calls: list["_Call"], columns: int) -> list["_Call"]:
+        """Let only rows that a loss reads pass a map, if the module comes to the same on random stars.
+
+        One may read the others without a gradient. What it comes to is each record's own in either case.
+        """
+        fewer = [
+            call._replace(shape=(call.read, *call.shape[1:])) if len(call.shape) == 2 else call
+            for call in calls
+        ]
+        found, others = (self._probe_gradients(each, columns) for each in (calls, fewer))
+        return fewer if are_close(found, others) else calls
+
+    def _choose(self, parts: dict[str, nn.Module]) -> None:
+        """Form all gradients but those of these maps."""
+        self._affine = parts
+        within = {name for part in parts for name in (self._weight(part), self._bias(part))}
+        self._formed = [name for name in self._wide if name not in within]
+        self._gradients = self._looped_gradients if self._route == "loop" else self._batched_gradients
+
+    def _batched_gradients(
+        self, output_offsets: list[Tensor], formed: Parameters, *stars: Tensor
+    ) -> _GradientParts:
+        """Return all records' gradients by moves and by weights, and what affine maps were called with.
+
+        ``vmap`` lets a record's loss read nothing of another record, and every record has moves and weights
+        of its own here. So the gradient of all losses' sum by these is each record's gradient. A gradient
+        within ``vmap`` is the same, and takes twice the time before it computes anything.
+        """
+        self._arena.begin()
+        count = len(stars[0])
+        given = [
+            part.detach().expand(count, *part.shape).requires_grad_()
+            for part in (*output_offsets, *formed.values())
+        ]
+        own, weights = (
+            given[: len(output_offsets)],
+            dict(zip(formed, given[len(output_offsets) :], strict=True)),
+        )
+        with self._copies.run() as module:
+            losses, inputs = vmap(partial(self._loss, module))(own, weights, *stars)
+            found = self._backward(losses, given)
+        gradients = dict(zip(formed, found[len(output_offsets) :], strict=True))
+        return (found[: len(output_offsets)], gradients), [part.detach() for part in inputs]
+
+    def _backward(self, losses: Tensor, given: list[Tensor]) -> list[Tensor]:
+        if not losses.requires_grad:
+            return [torch.zeros_like(part) for part in given]
+        ones = torch.ones_like(losses)
+        return list(torch.autograd.grad(losses, given, ones, materialize_grads=True))
+
+    def _looped_gradients(
+        self, output_offsets: list[Tensor], formed: Parameters, *stars: Tensor
+    ) -> _GradientParts:
+        """Return the same for one star after the other; nothing is moved there."""
+
+        def one(*star: Tensor) -> Parameters:
+            with self._copies.run() as module:
+                gradients = grad(partial(self._loss, module), argnums=(0, 1), has_aux=True)
+                found: Parameters = gradients(output_offsets, formed, *star)[0][1]
+                return found
+
+        null = {name: torch.zeros_like(part) for name, part in formed.items()}
+        found = [_or_null(null, one, *star) for star in zip(*stars, strict=True)]
+        return ([], {name: torch.stack([each[name] for each in found]) for name in formed}), []
+
+    def _parts(self, module: nn.Module) -> list[nn.Module]:
+        """Return the affine maps in a copy of the module."""
+        return [module.get_submodule(name) for name in self._affine]
+
+    def _trace_calls(self, columns: int) -> list["_Call"]:
+        """Return the calls of affine maps, found on random stars with random weights: all public."""
+        recorded = list[Any]()
+        if not self._affine:
+            return []
+        x, edges = self._random_inputs(columns)
+        with (
+            torch.no_grad(),
+            self._copies.run() as module,
+            record_affine_calls(self._parts(module), None, recorded),
+        ):
+            random = random_weights(self._parameters)
+            call(module, _cloned({**self._fixed, **random}), (x[0], edges[0]))
+        calls = [_Call(number, shape, 0) for number, shape in recorded]
+        return [
+            call._replace(read=rows_read(delta, self._parents))
+            for call, delta in zip(calls, self._probe_gradients(calls, columns), strict=False)
+        ]
+
+    def _probe_gradients(self, calls: list["_Call"], columns: int) -> list[Tensor]:
+        """Return all gradients on random stars with random weights: by calls' outputs, then by weights."""
+        if not calls:
+            return []
+        x, edges = self._random_inputs(columns)
+        kept, self._parameters = self._parameters, random_weights(self._parameters)
+        formed = {name: self._parameters[name] for name in self._formed}
+        labels = self._labels.new_zeros(len(x), device=self.device)
+        with torch.enable_grad():
+            output_offsets = [x.new_zeros(call.shape) for call in calls]
+            (deltas, gradients), _ = self._gradients(output_offsets, formed, x, edges, labels)
+        self._parameters = kept
+        return [*deltas, *gradients.values()]
+
+    def _random_inputs(self, columns: int) -> tuple[Tensor, Tensor]:
+        x, edges = random_full_trees(self._parents, columns, self._dtype)
+        return x.to(self.device), edges.to(self.device)
+
+    def _maps(self, inputs: list[Tensor], deltas: list[Tensor]) -> dict[str, AffineGradients]:
+        """Return the gradients of each affine map that was called."""
+        calls = list(zip(self._calls or (), inputs, deltas, strict=True))
+        found = {}
+        for number, name in enumerate(self._affine):
+            own = [(h, delta, call.read) for call, h, delta in calls if call.number == number]
+            if own:
+                found[name] = AffineGradients.from_calls(own, self._memory.setdefault(name, ScratchBuffer()))
+        return found
+
+    def _weight(self, name: str) -> str:
+        return f"{name}.weight" if name else "weight"
+
+    def _bias(self, name: str) -> str:
+        return f"{name}.bias" if name else "bias"
+
+
+class _Call(NamedTuple):
+    """A call of an affine map: its number, its output's shape, and how many rows of it a loss reads.
+
+    The shape has fewer rows than the module sees where no others pass the map.
+    """
+
+    number: int
+    shape: tuple[int, ...]
+    read: int
+
+
+_HIDDEN = 16  # numbers that a node is taken to need at a time
+_BYTES = 36  # that count as one number: three tables of a chunk fit what the C library keeps
+
+
+def ego_graph_logits(
+    module: nn.Module,
+    stars: EgoGraphs,
+    count: int,
+    width: int,
+    classes: int,
+    *,
+    route: Route = "ghost",
+    device: torch.device = CPU,
+) -> Tensor:
+    """Return the logits of every root (N, C), float64 on the host, each star on its own as in training.
+
+    They are zeros for a star on which the module raises or comes to logits that are not finite.
+    """
+    weights = {name: p.detach().to(device, torch.float64) for name, p in module.named_parameters()}
+    tensors, copies = {**_buffers(module, torch.float64, device), **weights}, ModuleCopies(module)
+
+    def one(fresh: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
+        logits: Tensor = call(fresh, _cloned(tensors), (x.clone(), edges.clone()))[0]
+        return logits
+
+    def together(x: Tensor, edges: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            return vmap(partial(one, fresh))(x, edges)
+
+    def alone(x: Tensor, edges: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            return one(fresh, x, edges).to(x).reshape(classes)
+
+    def rows_of(x: Tensor, edges: Tensor) -> Tensor:
+        null = x.new_zeros(classes)
+        if route == "loop":
+            return torch.stack([_or_null(null, alone, *star) for star in zip(x, edges, strict=True)])
+        rows, failed = run_masking_failures(together, (x, edges))
+        if rows is None:
+            return null.expand(len(x), -1)
+        return rows if failed is None else zero_masked_records(rows, failed.to(device))
+
+    found = list[Tensor]()
+    with torch.no_grad(), deterministic_on(device):
+        for part in chunks(torch.arange(count), width * _HIDDEN, device):
+            x, edges = stars(part)
+            found.append(rows_of(x.to(device).to(torch.float64), edges.to(device)).to(CPU))
+    return finite_rows(torch.cat(found))
+
+
+def _or_null(null: T, run: Callable[..., T], *star: Tensor) -> T:
+    """Return what is made of a star, or of one on which the module raises what a null record has."""
+    try:
+        return run(*star)
+    except maskable_exceptions():
+        return null
+
+
+def _cloned(tensors: Parameters) -> Parameters:
+    """Return copies, which a module may change without a trace in what other stars see."""
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _buffers(module: nn.Module, dtype: torch.dtype, device: torch.device) -> Parameters:
+    """Return what is not trained, on the device, floats in this type."""
+    kept = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
+    return {
+        name: value.detach().to(device, dtype) if value.is_floating_point() else value.to(device)
+        for name, value in (*kept, *module.named_buffers())
+    }

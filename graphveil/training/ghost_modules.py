@@ -1,0 +1,278 @@
+"""Networks whose per-record gradient norms have a closed form, with a manual backward pass.
+
+In an affine map z_i = W h_i + b record i's gradient is delta_i outer (h_i, 1), delta_i = dL_i / dz_i, so its
+squared norm is (|h_i|^2 + 1) |delta_i|^2: no record's gradient is ever formed ("ghost" clipping; Goodfellow:
+Efficient per-example gradient computations, 2015). One forward and one backward pass give all norms, and the
+clipped sum is one product more.
+
+Parts know nothing of losses, clipping or noise. A model describes itself as a tree of them::
+
+    Chain(Affine(w1, b1), Activation("selu"), UnitRows(), Affine(w2, b2))
+    Chain(Branches(branch_0, ..., branch_K), head)
+
+All rows are feature-major float64, (width, B), and no part lets one row touch another.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.training.records import Batch, DenseRecordRows, RecordRows
+
+_TINY = 1e-12  # a shorter row is divided by this instead of its norm
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+@dataclass
+class GradientFactors:
+    """What one affine map adds to each record's gradient: delta_i outer (h_i, 1)."""
+
+    affine: "Affine"
+    rows: RecordRows  # h
+    delta: Tensor  # (outputs, B)
+
+    def square_norms(self) -> Tensor:
+        """Return (|h_i|^2 + 1) |delta_i|^2, shape (B,)."""
+        squares = self.delta.square().sum(dim=0)
+        return torch.addcmul(squares, squares, self.rows.square_norms())
+
+    def drop(self, bad: Tensor) -> None:
+        """Let the records of a mask (B,) contribute nothing."""
+        self.rows.drop(bad)
+        self.delta[:, bad] = 0
+
+    def add(self, factors: Tensor) -> None:
+        """Add the sum of the records' gradients times their factors (B,) to the map's sums."""
+        self.affine.bias_sum.addmv_(self.delta, factors)
+        self.rows.add_outer(self.delta.mul_(factors), self.affine.weight_sum)
+
+
+class GhostModule(ABC):
+    """A part of a network: a row-wise map with a manual backward pass.
+
+    ``forward`` returns the output (width, B) and what ``backward`` needs; ``backward`` takes that and the
+    gradient by the output, adds a :class:`GradientFactors` an affine map to ``gradient_factors``, and returns
+    the gradient by the input if that is asked for. It may overwrite what it is given.
+    """
+
+    @abstractmethod
+    def forward(self, x: Batch) -> tuple[Tensor, Any]:
+        """Return the output, and what the backward pass needs."""
+
+    @abstractmethod
+    def backward(
+        self, saved: Any, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
+    ) -> Tensor | None:
+        """Collect the pairs; return the gradient by the input, or None if it is not asked for."""
+
+    def affines(self) -> "Iterator[Affine]":
+        """Yield the affine maps inside, in order."""
+        yield from ()
+
+
+class Affine(GhostModule):
+    """z_i = W h_i + b, for a weight (inputs, outputs) and a bias (outputs) of the model's own.
+
+    While it trains, the map works on float64 copies that :meth:`bind` points it to.
+
+    Shapes: rows (inputs, B) to (outputs, B); the first map of a network takes records, dense or sparse.
+
+    >>> layer = torch.nn.Linear(3, 2)
+    >>> [tuple(source.shape) for source in Affine(layer.weight.t(), layer.bias).sources]
+    [(2, 3), (2,)]
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        """Take the model's tensors; of a ``torch.nn.Linear`` they are ``weight.t()`` and ``bias``."""
+        self.sources = (weight.detach().t(), bias.detach())
+
+    def bind(self, weight: Tensor, bias: Tensor, weight_sum: Tensor, bias_sum: Tensor) -> None:
+        """Compute with these copies, and add gradients to these sums; weights are (outputs, inputs)."""
+        self.weight, self.bias, self.weight_sum, self.bias_sum = weight, bias, weight_sum, bias_sum
+
+    def forward(self, x: Batch) -> tuple[Tensor, RecordRows]:
+        """Return W h + b, and keep h."""
+        rows = DenseRecordRows(x) if isinstance(x, Tensor) else cast(RecordRows, x)
+        return rows.affine(self.weight, self.bias), rows
+
+    def backward(
+        self, saved: RecordRows, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
+    ) -> Tensor | None:
+        """Collect (h, delta); the gradient by h is W^T delta."""
+        gradient_factors.append(GradientFactors(self, saved, delta))
+        return self.weight.t() @ delta if inputs else None
+
+    def affines(self) -> "Iterator[Affine]":
+        """Yield this map."""
+        yield self
+
+
+class Activation(GhostModule):
+    """``"selu"``, ``"relu"`` or ``"tanh"``; the slope is a function of the output.
+
+    Shapes: (width, B) to (width, B).
+
+    Raises:
+        ConfigError: another name.
+
+    >>> Activation("relu").forward(torch.tensor([[-1.0, 2.0]]))[0]
+    tensor([[0., 2.]])
+    """
+
+    def __init__(self, name: str) -> None:
+        """Choose it by name."""
+        checks.one_of(_ACTIVATIONS, activation=name)
+        self._function, self._times_slope = _ACTIVATIONS[name]
+
+    def forward(self, x: Batch) -> tuple[Tensor, Tensor]:
+        """Return the activation, and keep it."""
+        out = self._function(cast(Tensor, x))
+        return out, out
+
+    def backward(
+        self, saved: Tensor, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
+    ) -> Tensor:
+        """Multiply by the slope."""
+        return self._times_slope(delta, saved)
+
+
+def _selu_backward(delta: Tensor, y: Tensor) -> Tensor:
+    gradient: Tensor = torch.ops.aten.elu_backward(delta, _SELU_ALPHA, _SELU_SCALE, 1, True, y)
+    return gradient
+
+
+def _relu_backward(delta: Tensor, y: Tensor) -> Tensor:
+    gradient: Tensor = torch.ops.aten.threshold_backward(delta, y, 0)
+    return gradient
+
+
+def _tanh_backward(delta: Tensor, y: Tensor) -> Tensor:
+    gradient: Tensor = torch.ops.aten.tanh_backward(delta, y)
+    return gradient
+
+
+# The gradients are autograd's own kernels: one pass each, where arithmetic on tensors takes four.
+_ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "selu": (torch.selu, _selu_backward),
+    "relu": (torch.relu, _relu_backward),
+    "tanh": (torch.tanh, _tanh_backward),
+}
+
+
+class UnitRows(GhostModule):
+    """u_i = x_i / |x_i|; the gradient is (g_i - u_i <u_i, g_i>) / |x_i|.
+
+    Shapes: (width, B) to (width, B).
+
+    >>> UnitRows().forward(torch.tensor([[3.0], [4.0]]))[0]
+    tensor([[0.6000],
+            [0.8000]])
+    """
+
+    def forward(self, x: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the unit rows, and keep them with their norms."""
+        rows = cast(Tensor, x)
+        norm = rows.square().sum(dim=0).sqrt_().clamp_min_(_TINY)
+        unit = rows / norm
+        return unit, (unit, norm)
+
+    def backward(
+        self,
+        saved: tuple[Tensor, Tensor],
+        delta: Tensor,
+        gradient_factors: list[GradientFactors],
+        *,
+        inputs: bool,
+    ) -> Tensor:
+        """Return (g - u <u, g>) / |x|."""
+        unit, norm = saved
+        return delta.addcmul_(unit, (unit * delta).sum(dim=0), value=-1).div_(norm)
+
+
+class GhostSequential(GhostModule):
+    """Parts one after the other.
+
+    >>> w, b = torch.ones(3, 2), torch.zeros(2)
+    >>> len(list(GhostSequential(Affine(w, b), Activation("tanh"), Affine(w[:2], b)).affines()))
+    2
+    """
+
+    def __init__(self, *parts: GhostModule) -> None:
+        """Take the parts in order."""
+        self._parts = parts
+        trained = [any(True for _ in part.affines()) for part in parts]
+        self._before = [any(trained[:i]) for i in range(len(parts))]  # whether a weight comes earlier
+
+    def forward(self, x: Batch) -> tuple[Tensor, list[Any]]:
+        """Return the last part's output."""
+        kept = []
+        for part in self._parts:
+            x, saved = part.forward(x)
+            kept.append(saved)
+        return cast(Tensor, x), kept
+
+    def backward(
+        self, saved: list[Any], delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
+    ) -> Tensor | None:
+        """Go back only as far as there are weights, unless the gradient by the input is asked for."""
+        gradient: Tensor | None = delta
+        for part, kept, before in zip(self._parts[::-1], saved[::-1], self._before[::-1], strict=True):
+            if gradient is None:
+                break
+            gradient = part.backward(kept, gradient, gradient_factors, inputs=inputs or before)
+        return gradient
+
+    def affines(self) -> Iterator[Affine]:
+        """Yield those of all parts."""
+        for part in self._parts:
+            yield from part.affines()
+
+
+class GhostBranches(GhostModule):
+    """Parts side by side: block k of the columns goes through branch k, and the outputs are concatenated.
+
+    It comes first in a network: its input is records in blocks, which no gradient flows into.
+
+    Shapes: blocks (width_k, B) to (sum of the branches' outputs, B).
+
+    >>> GhostBranches(UnitRows(), UnitRows()).forward((torch.ones(1, 2), torch.ones(4, 2)))[0][:2]
+    tensor([[1.0000, 1.0000],
+            [0.5000, 0.5000]])
+    """
+
+    def __init__(self, *parts: GhostModule) -> None:
+        """Take a part a block."""
+        self._parts = parts
+
+    def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:
+        """Return the outputs below one another, (sum of widths, B)."""
+        outputs, saved = zip(
+            *(
+                part.forward(block)
+                for part, block in zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
+            ),
+            strict=True,
+        )
+        return torch.cat(outputs), (list(saved), [len(out) for out in outputs])
+
+    def backward(
+        self,
+        saved: tuple[list[Any], list[int]],
+        delta: Tensor,
+        gradient_factors: list[GradientFactors],
+        *,
+        inputs: bool,
+    ) -> None:
+        """Give each branch its part of the gradient; blocks of inputs get none."""
+        for part, kept, gradient in zip(self._parts, saved[0], torch.split(delta, saved[1]), strict=True):
+            part.backward(kept, gradient, gradient_factors, inputs=False)
+
+    def affines(self) -> Iterator[Affine]:
+        """Yield those of all branches."""
+        for part in self._parts:
+            yield from part.affines()

@@ -1,0 +1,178 @@
+"""The training loop of every model that may use an ordinary optimizer: Adam, validation, checkpoints."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.training import checkpoint as checkpoints
+from graphveil.training.adam import Adam
+from graphveil.training.checkpoint import LoopProgress, State
+from graphveil.training.heads import MULTICLASS, TaskHead
+
+Logits = Callable[[Tensor], Tensor]
+Loss = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSchedule:
+    """How long and how fast to train, and which epoch to keep. All of it is public configuration."""
+
+    epochs: int = 100
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    batch_size: int | None = None  # None: the full training set at once
+    decay: Literal["constant", "cosine"] = "constant"
+    select: Literal["accuracy", "likelihood", "last"] = "accuracy"
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        checks.integer_at_least(1, epochs=self.epochs)
+        checks.positive(learning_rate=self.learning_rate)
+        checks.non_negative(weight_decay=self.weight_decay)
+        checks.one_of(("constant", "cosine"), decay=self.decay)
+        checks.one_of(("accuracy", "likelihood", "last"), select=self.select)
+        if self.batch_size is not None:
+            checks.integer_at_least(2, batch_size=self.batch_size)  # batch norm cannot take one
+        if self.patience is not None:
+            checks.integer_at_least(1, patience=self.patience)
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One line of a training history."""
+
+    epoch: int
+    train_loss: float
+    val_loss: float
+    val_accuracy: float
+
+
+def train(
+    network: torch.nn.Module,
+    logits: Logits,
+    labels: Tensor,
+    train_nodes: Tensor,
+    val_nodes: Tensor,
+    schedule: TrainingSchedule,
+    *,
+    generator: torch.Generator,
+    on_epoch: Callable[[int], None] = lambda epoch: None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 10,
+    loss: Loss | None = None,
+    should_stop: Callable[[list[EpochRecord]], bool] = lambda history: False,
+    head: TaskHead = MULTICLASS,
+) -> list[EpochRecord]:
+    """Train in place and leave the network with the selected epoch's weights, in evaluation mode.
+
+    Args:
+        network: the parameters to train.
+        logits: maps node indices to logits (B, C); it calls ``network``.
+        labels: classes, int64 (N), or class probabilities (N, C) to imitate; accuracy is then of the mode.
+            What ``head`` reads, if that is another one.
+        train_nodes: node indices to fit.
+        val_nodes: node indices to select the epoch on; with none of them the last epoch is kept.
+        schedule: epochs, learning rate, selection.
+        generator: shuffles the batches; share it with the network's dropout so that a resume is exact.
+        on_epoch: called after each epoch, for progress bars.
+        checkpoint: where to save the state; a file that is there already is resumed from, and a finished
+            one is returned at once.
+        checkpoint_every: epochs between two saves.
+        loss: maps a batch of node indices to what a step lowers, by default the head's own of
+            ``logits``: mean cross entropy.
+        should_stop: asked after each epoch whether to leave off; the epoch selected so far is kept.
+        head: what logits mean; accuracy is its score.
+
+    Returns:
+        One record an epoch.
+    """
+    lowered = loss or (lambda batch: head.loss(logits(batch), labels[batch]))
+    optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
+    best: State = {}
+    progress = LoopProgress()
+    history: list[EpochRecord] = []
+    if checkpoint is not None and checkpoint.exists():
+        best, progress, rows = checkpoints.load(checkpoint, network, optimizer, generator)
+        history = [EpochRecord(**row) for row in rows]
+    while progress.epoch < schedule.epochs and not _stopped(schedule, progress) and not should_stop(history):
+        train_loss = _epoch(network, lowered, train_nodes, optimizer, schedule, progress.epoch, generator)
+        val_loss, accuracy = evaluate(network, logits, labels, val_nodes, head)
+        history.append(EpochRecord(progress.epoch, train_loss, val_loss, accuracy))
+        score = _scores(history[-1])[schedule.select]
+        if len(val_nodes) == 0 or score > progress.best_score:
+            best = {k: v.detach().clone() for k, v in network.state_dict().items()}
+            progress.best_epoch, progress.best_score = progress.epoch, score
+        progress.epoch += 1
+        done = progress.epoch == schedule.epochs or _stopped(schedule, progress)
+        if checkpoint is not None and (done or progress.epoch % checkpoint_every == 0):
+            checkpoints.save(checkpoint, network, optimizer, generator, best, progress, history)
+        on_epoch(progress.epoch)
+    network.load_state_dict(best)
+    network.eval()
+    return history
+
+
+@torch.no_grad()
+def evaluate(
+    network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor, head: TaskHead = MULTICLASS
+) -> tuple[float, float]:
+    """Return mean negative log-likelihood and accuracy on some nodes; NaN and 0 without any."""
+    if len(nodes) == 0:
+        return math.nan, 0.0
+    network.eval()
+    scores = logits(nodes).contiguous()  # argmax reads rows ten times faster than columns
+    wanted = labels[nodes]
+    return float(head.loss(scores, wanted)), head.accuracy(scores, wanted)
+
+
+def _epoch(
+    network: torch.nn.Module,
+    lowered: Loss,
+    nodes: Tensor,
+    optimizer: Adam,
+    schedule: TrainingSchedule,
+    epoch: int,
+    generator: torch.Generator,
+) -> float:
+    """Run one epoch and return its mean loss."""
+    network.train()
+    batches = _batches(nodes, schedule.batch_size, generator)
+    total = 0.0
+    for step, batch in enumerate(batches):
+        optimizer.zero_grad()
+        loss = lowered(batch)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch ships no annotation for it
+        optimizer.step(rate=_rate(schedule, (epoch + step / len(batches)) / schedule.epochs))
+        total += float(loss.detach()) * len(batch)
+    return total / max(1, len(nodes))
+
+
+def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> list[Tensor]:
+    """Return the epoch's batches; a last batch of one node is dropped, since batch norm cannot take it."""
+    if size is None or size >= len(nodes):
+        return [nodes]
+    shuffled = nodes[torch.randperm(len(nodes), generator=generator)]
+    batches: tuple[Tensor, ...] = torch.split(shuffled, size)
+    return [batch for batch in batches if len(batch) > 1]
+
+
+def _rate(schedule: TrainingSchedule, done: float) -> float:
+    """Return the learning rate when a share of the steps is done."""
+    share = (1 + math.cos(math.pi * done)) / 2 if schedule.decay == "cosine" else 1.0
+    return schedule.learning_rate * share
+
+
+def _scores(row: EpochRecord) -> dict[str, float]:
+    """Return what each way of selecting wants largest."""
+    return {"accuracy": row.val_accuracy, "likelihood": -row.val_loss, "last": float(row.epoch)}
+
+
+def _stopped(schedule: TrainingSchedule, progress: LoopProgress) -> bool:
+    return schedule.patience is not None and progress.epoch - 1 - progress.best_epoch >= schedule.patience

@@ -1,0 +1,364 @@
+"""Fresh copies of a module, one for each run: what a run leaves in a module reaches no other run.
+
+A module may keep state in more places than its buffers: plain attributes, lists, counters, caches, other
+objects, hooks. :class:`ModuleCopies` copies all of these before each run. State of the *code* is put back
+after each run: class attributes, closures, default arguments, global variables that the code names, and the
+global generators of torch and NumPy. Only the user's code is searched: not Python's library, torch, or
+torch_geometric.
+
+Not isolated: files, other processes, memory of compiled extensions, globals reached by a computed name, and
+global variables that cannot be copied or hold more than 65,536 numbers.
+"""
+
+import copy
+import functools
+import gc
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from threading import RLock
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from graphveil.errors import ConfigError
+
+_Cached = type(functools.lru_cache(lambda: None))
+_OPAQUE = (ModuleType, CodeType, FrameType, GeneratorType, BuiltinFunctionType, str, bytes, int, float)
+_CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, staticmethod, classmethod, property)
+_SLOTS = (type(type.__dict__["__dict__"]), type(FunctionType.__code__))  # what attributes are stored through
+_LIBRARIES = {*sys.stdlib_module_names, "torch", "torch_geometric", "numpy", "scipy", "pandas", "graphveil"}
+_DATA = ("graphveil", "torch_geometric", "scipy", "pandas")  # whose objects are data and no state
+_MAX_COPIED_ELEMENTS = 1 << 16  # numbers in the tensors of a global variable
+_SWAPPED = RLock()  # while one thread has state of the code replaced, no other runs that code
+
+
+class _Missing:
+    """Stands for a name that is not there."""
+
+
+class ModuleCopies:
+    """Copies of a module as it is now, whatever is done to it later.
+
+    Raises:
+        ConfigError: the module holds something that cannot be copied, such as an open file.
+
+    >>> class Counts(nn.Linear):
+    ...     seen = 0
+    ...     def forward(self, x):
+    ...         self.seen += 1
+    ...         return super().forward(x) + self.seen
+    >>> copies, x, found = ModuleCopies(Counts(2, 2).requires_grad_(False)), torch.ones(1, 2), []
+    >>> for _ in range(2):
+    ...     with copies.run() as fresh:
+    ...         found.append(fresh(x))
+    >>> torch.equal(*found)
+    True
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        """Copy the module, and the state of its code."""
+        reach = _ReachableState(module)
+        self._places = [place for place in reach.places if place.is_copied()]
+        self._names = [(owner, frozenset(vars(owner))) for owner in (*reach.classes, *reach.functions)]
+        try:
+            kept = _copied((module, [place.get() for place in self._places]), reach)
+        except Exception as error:
+            raise ConfigError(
+                f"{type(module).__name__} cannot be copied, and each record runs on a fresh copy: "
+                f"{type(error).__name__}: {error}. Build open files, locks and iterators in forward()."
+            ) from error
+        self._kept, self._reach = kept, _ReachableState(kept)
+
+    @contextmanager
+    def run(self) -> Iterator[nn.Module]:
+        """Yield a fresh copy; when the block ends, the state of its code is what it was before."""
+        module, state = _copied(self._kept, self._reach)
+        with _SWAPPED if self._places else nullcontext(), _same_draws():
+            before = [place.get() for place in self._places]
+            for place, value in zip(self._places, state, strict=True):
+                place.set(value)
+            try:
+                yield module
+            finally:
+                for place, value in zip(self._places, before, strict=True):
+                    place.set(value)
+                for owner, names in self._names:
+                    for name in vars(owner).keys() - names:
+                        delattr(owner, name)
+
+
+@contextmanager
+def _same_draws() -> Iterator[None]:
+    """Put torch's and NumPy's global generators back at the end, so that no run's draws move another's."""
+    numpys = np.random.get_state()  # noqa: NPY002 - the user's module may draw there
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        np.random.set_state(numpys)  # noqa: NPY002 - as above
+
+
+def state_of(module: nn.Module) -> dict[str, object]:
+    """Return what a module and its code hold, by name, as values that can be compared.
+
+    >>> layer = nn.Linear(1, 1)
+    >>> before, layer.seen = state_of(layer), [torch.ones(1)]
+    >>> after = state_of(layer)
+    >>> [name for name in after if after[name] != before.get(name)]
+    ['seen']
+    """
+    found = dict[str, object]()
+    for prefix, part in module.named_modules():
+        derived = {getattr(hook, "name", None) for hook in part._forward_pre_hooks.values()}  # weight_norm's
+        for name, value in vars(part).items():
+            if name in ("_parameters", "_buffers"):
+                found |= {_named(prefix, key): _content(held, {}) for key, held in value.items()}
+            elif name == "_modules":
+                found |= {_named(prefix, key): type(held) for key, held in value.items()}
+            elif name not in derived:
+                found[_named(prefix, name)] = _content(value, {})
+    for place in _ReachableState(module).places:
+        if place.is_copied():
+            found[str(place)] = _content(place.get(), {})
+    return found
+
+
+def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Any:
+    """Call a module with other parameters and buffers, by the names that ``named_parameters`` has for them.
+
+    A tensor or a submodule that the module holds under several names has the same numbers under all of them.
+    """
+    first, given = dict[int, str](), dict[str, Tensor]()
+    for prefix, part in module.named_modules():
+        for held in (part._parameters, part._buffers):
+            for name, tensor in held.items():
+                if tensor is not None:
+                    place = _named(prefix, name)
+                    given[place] = tensors[first.setdefault(id(tensor), place)]
+    return functional_call(module, given, inputs, tie_weights=False)
+
+
+class _StateLocation:
+    """A name in a class, a function, or a dict of globals; or a cell of a closure."""
+
+    def __init__(self, owner: Any, name: str, description: str) -> None:
+        self._owner, self._name, self._words = owner, name, description
+
+    def get(self) -> Any:
+        if isinstance(self._owner, dict):
+            return self._owner.get(self._name, _Missing)
+        if isinstance(self._owner, type):
+            return vars(self._owner).get(self._name, _Missing)
+        try:
+            return getattr(self._owner, self._name)
+        except ValueError:  # an empty cell
+            return _Missing
+
+    def set(self, value: Any) -> None:
+        if value is self.get():
+            return
+        if isinstance(self._owner, dict):
+            self._owner.pop(self._name, None)
+            self._owner |= {} if value is _Missing else {self._name: value}
+        elif value is _Missing:
+            delattr(self._owner, self._name)
+        else:
+            setattr(self._owner, self._name, value)
+
+    def is_copied(self) -> bool:
+        """Whether it is state that can be copied: no code, and no large table."""
+        value = self.get()
+        if value is _Missing:
+            return True
+        if isinstance(value, _CODE) or type(value).__module__.partition(".")[0] in _DATA:
+            return False
+        reach = _ReachableState(value)
+        if reach.numbers > _MAX_COPIED_ELEMENTS:
+            return False
+        try:
+            _copied(value, reach)
+        except Exception:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return self._words
+
+
+class _ReachableState:
+    """What can be reached from an object: caches, tensors, and the user's code with its state."""
+
+    def __init__(self, root: Any) -> None:
+        self.places: list[_StateLocation] = []
+        self.caches: list[Any] = []
+        self.tensors: list[Tensor] = []
+        self.classes: list[type] = []
+        self.functions: list[FunctionType] = []
+        self.numbers = 0  # in tensors and arrays that are no parameters
+        self._found: dict[int, Any] = {}
+        self._next = [root]
+        while self._next:
+            part = self._next.pop()
+            if id(part) not in self._found and not isinstance(part, _OPAQUE):
+                self._found[id(part)] = part
+                self._search(part)
+
+    def _search(self, part: Any) -> None:
+        if isinstance(part, type):
+            self._search_class(part)
+        elif isinstance(part, FunctionType):
+            self._search_function(part)
+        elif isinstance(part, staticmethod | classmethod | MethodType):
+            self._next += [part.__func__, getattr(part, "__self__", None)]
+        elif isinstance(part, property):
+            self._next += [part.fget, part.fset]
+        else:
+            if isinstance(part, _Cached):
+                self.caches.append(part)
+            if isinstance(part, Tensor | np.ndarray) and not isinstance(part, nn.Parameter):
+                self.numbers += part.numel() if isinstance(part, Tensor) else part.size
+            if isinstance(part, Tensor):
+                self.tensors.append(part)
+            self._next += [type(part), *gc.get_referents(part)]
+
+    def _search_class(self, kind: type) -> None:
+        if _is_library(kind.__module__):
+            return
+        self.classes.append(kind)
+        self._next += kind.__bases__
+        for name, value in vars(kind).items():
+            self._next.append(value)
+            if not isinstance(value, (*_CODE, *_SLOTS)) and not name.startswith("__"):
+                self.places.append(_StateLocation(kind, name, f"class attribute {kind.__name__}.{name}"))
+
+    def _search_function(self, function: FunctionType) -> None:
+        if _is_library(function.__module__):
+            return
+        self.functions.append(function)
+        name = function.__qualname__
+        for kind in ("__defaults__", "__kwdefaults__"):
+            if getattr(function, kind):
+                self._keep(function, kind, f"a default argument of {name}")
+        for key in function.__dict__:
+            self._keep(function.__dict__, key, f"attribute {key} of {name}")
+        for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")
+        names = _names_in(function.__code__)
+        homes = [function.__globals__]
+        homes += [vars(home) for key in names if _is_users(home := function.__globals__.get(key))]
+        for home in homes:
+            for key in names & (home.keys() | _stored_in(function.__code__)):
+                self._keep(home, key, f"global variable {key}")
+
+    def _keep(self, owner: Any, name: str, description: str) -> None:
+        place = _StateLocation(owner, name, description)
+        value = place.get()
+        if value is not _Missing:
+            self._next.append(value)
+        if value is _Missing or not isinstance(value, _CODE):
+            self.places.append(place)
+
+
+def _copied(value: Any, reach: _ReachableState) -> Any:
+    """Return a deep copy, with empty caches, and tensors cut off from how they were computed."""
+    memo: dict[int, Any] = {
+        id(cached): functools.lru_cache(**cached.cache_parameters())(cached.__wrapped__)
+        for cached in reach.caches
+    }
+    for tensor in reach.tensors:
+        plain = tensor.detach().clone()
+        memo[id(tensor)] = (
+            nn.Parameter(plain, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else plain
+        )
+    return copy.deepcopy(value, memo)
+
+
+def _content(value: Any, seen: dict[int, Any]) -> object:
+    """Return an object as values that can be compared: all that is in it, and no addresses."""
+    if value is None or isinstance(value, str | bytes | int | float | complex | torch.dtype | torch.device):
+        return type(value).__name__, repr(value)
+    if isinstance(value, type | ModuleType | BuiltinFunctionType):
+        return value
+    if id(value) in seen:
+        return "again", seen[id(value)][0]
+    seen[id(value)] = len(seen), value  # kept, so that no other object gets its address
+    if isinstance(value, Tensor):
+        return _numbers(value)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return str(value.dtype), value.shape, value.tobytes()
+    if isinstance(value, torch.Generator):
+        return _numbers(value.get_state())
+    if isinstance(value, _Cached):
+        return tuple(value.cache_info())
+    return type(value), [_content(part, seen) for part in _parts_of(value)]
+
+
+def _parts_of(value: Any) -> list[Any]:
+    """Return what an object is made of."""
+    if isinstance(value, FunctionType):
+        return [value.__code__.co_code]  # what it keeps is a place of its own
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    parts = list(getattr(value, "__dict__", {}).items())
+    if isinstance(value, dict):
+        return parts + list(value.items())
+    if isinstance(value, list | tuple):
+        return parts + list(value)
+    if isinstance(value, set | frozenset):
+        return parts + sorted(value, key=repr)
+    if parts:
+        slots = (name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()))
+        return parts + [getattr(value, name, None) for name in slots]
+    try:
+        reduced = value.__reduce_ex__(4)[1:]  # what pickle would write: arguments, state, and items
+    except (TypeError, AttributeError):
+        return []
+    return [list(part) if isinstance(part, Iterator) else part for part in reduced]
+
+
+def _numbers(tensor: Tensor) -> object:
+    try:
+        dense = tensor.detach().cpu().to_dense().contiguous().reshape(-1)
+        return tensor.dtype, tensor.shape, dense.view(torch.uint8).numpy().tobytes()
+    except (RuntimeError, NotImplementedError):
+        return tensor.dtype, tensor.shape
+
+
+def _named(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _is_library(module: str | None) -> bool:
+    return (module or "builtins").partition(".")[0] in _LIBRARIES
+
+
+def _is_users(home: Any) -> bool:
+    return isinstance(home, ModuleType) and not _is_library(home.__name__)
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """Return the names that code reads or writes, functions within it included."""
+    within = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return set(code.co_names).union(*map(_names_in, within))
+
+
+def _stored_in(code: CodeType) -> set[str]:
+    """Return the global names that code writes, which may not be there yet."""
+    import dis
+
+    within = [const for const in code.co_consts if isinstance(const, CodeType)]
+    own = {line.argval for line in dis.get_instructions(code) if line.opname == "STORE_GLOBAL"}
+    return own.union(*map(_stored_in, within))

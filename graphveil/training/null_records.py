@@ -1,0 +1,92 @@
+"""Records on which a user's module raises: they are null, and no exception tells that they are there.
+
+An exception after the charge is an exact answer about the record that caused it. So a batch that raises is
+run again without such records, in the same shapes: the numbers of all other records stay the same, bit for
+bit.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+_RAISES = ContextVar("raises", default=False)
+
+
+@contextmanager
+def synthetic_records() -> Iterator[None]:
+    """While it is entered, what a module raises passes: no protected record is read."""
+    token = _RAISES.set(True)
+    try:
+        yield
+    finally:
+        _RAISES.reset(token)
+
+
+def maskable_exceptions() -> tuple[type[BaseException], ...]:
+    """Return what a module may raise for a protected record. An interrupt by the user passes."""
+    return () if _RAISES.get() else (Exception, SystemExit)
+
+
+def run_masking_failures(
+    run: Callable[..., T], records: tuple[Tensor, ...]
+) -> tuple[T | None, Tensor | None]:
+    """Run a batch, with another record of it in place of each one that makes it raise.
+
+    A record fails if a batch of copies of it raises, which depends on that record alone.
+
+    Args:
+        run: takes tensors (B, ..), and treats records one by one.
+        records: the batch.
+
+    Returns:
+        What ``run`` returns, None if all records fail; and a mask (B) of those that do, None if none does.
+
+    Raises:
+        torch.OutOfMemoryError: an accelerator has no room for batches of this size, which is public.
+
+    >>> found, failed = run_masking_failures(torch.linalg.inv, (torch.tensor([[[2.0]], [[0.0]]]),))
+    >>> found.flatten().tolist(), failed.tolist()
+    ([0.5, 0.5], [False, True])
+    """
+    try:
+        return run(*records), None
+    except torch.OutOfMemoryError:
+        raise
+    except maskable_exceptions():
+        pass
+    everyone = torch.arange(len(records[0]))
+    failed, suspects = torch.zeros(len(everyone), dtype=torch.bool), [everyone]
+    while suspects:
+        some = suspects.pop()
+        if not _fails(run, records, some[everyone % len(some)]):
+            continue
+        if len(some) > 1:
+            suspects += some.chunk(2)
+        else:
+            failed[some] = True
+    if failed.all():
+        return None, failed
+    other = (~failed).nonzero()[0, 0]
+    return run(*(part[torch.where(failed, other, everyone)] for part in records)), failed
+
+
+def _fails(run: Callable[..., T], records: tuple[Tensor, ...], index: Tensor) -> bool:
+    try:
+        run(*(part[index] for part in records))
+    except maskable_exceptions():
+        return True
+    return False
+
+
+def finite_rows(rows: Tensor) -> Tensor:
+    """Return the rows with zeros in place of those that are not finite: each row by its own values.
+
+    >>> finite_rows(torch.tensor([[1.0, torch.inf], [2.0, 3.0]])).tolist()
+    [[0.0, 0.0], [2.0, 3.0]]
+    """
+    return torch.where(rows.isfinite().all(dim=-1, keepdim=True), rows, 0.0)

@@ -1,0 +1,169 @@
+"""Clipped sums of a torch module that we did not write: ``vmap(grad)`` forms each record's gradient.
+
+Each record passes the module alone, as a batch of one, under ``vmap``, where torch keeps a batch's records
+apart; and each batch passes a fresh copy of the module (``copies.py``). Layers that are known to couple
+records are refused by type, since they mean something else alone. A record on which the module raises has
+the gradient zero (``nulls.py``).
+"""
+
+from collections.abc import Callable, Collection, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from graphveil.errors import ConfigError, GraphError
+from graphveil.training.clipped_sums import ClippedSum, chunks, clip_factors, targets_of, zero_masked_records
+from graphveil.training.devices import CPU
+from graphveil.training.module_copies import ModuleCopies, call
+from graphveil.training.null_records import finite_rows, run_masking_failures
+from graphveil.training.records import Inputs
+
+
+def reject_row_mixing(module: nn.Module) -> None:
+    """Refuse a module in which one record's output depends on the other records of the batch.
+
+    Raises:
+        ConfigError: it holds batch norm, or instance norm that tracks running statistics.
+
+    >>> reject_row_mixing(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
+    >>> reject_row_mixing(nn.BatchNorm1d(2))
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: BatchNorm1d mixes the records of a batch; use LayerNorm or GroupNorm
+    """
+    for name, part in module.named_modules():
+        tracks = isinstance(part, _InstanceNorm) and part.track_running_stats
+        if isinstance(part, _BatchNorm) or tracks:
+            where = f" (at {name!r})" if name else ""
+            raise ConfigError(
+                f"{type(part).__name__}{where} mixes the records of a batch; use LayerNorm or GroupNorm"
+            )
+
+
+Parameters = dict[str, Tensor]
+
+
+class PerSampleClippedSum(ClippedSum):
+    """The clipped sum of any module that treats records one by one, at the price of forming p numbers each.
+
+    The module takes (B, d), or as many arguments as there are blocks, and returns logits (B, C). It computes
+    in float64.
+
+    Raises:
+        ConfigError: the module mixes records or draws dropout masks; or the records are not dense.
+        GraphError: the shapes of inputs and labels disagree.
+    """
+
+    def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU) -> None:
+        """Refuse what cannot be trained privately this way."""
+        reject_row_mixing(module)
+        _refuse_dropout(module)
+        self._blocks = _dense_blocks(inputs)
+        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        super().__init__(list(named.values()), labels, len(self._blocks[0]), device)
+        weights, sums = self._there
+        self._sum_views = self._views(sums)
+        self._parameters = dict(zip(named, self._views(weights), strict=True))
+        self._copies, self._fixed = ModuleCopies(module), _fixed_of(module, named, device)
+
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Add them chunk by chunk."""
+        for part in chunks(index, len(self.weights), self.device):
+            self._add_chunk(part, clip)
+
+    def _add_chunk(self, index: Tensor, clip: float) -> None:
+        blocks = tuple(_to_float64(block[index].to(self.device)) for block in self._blocks)
+        gradients, failed = run_masking_failures(self._gradients, (self._labels_of(index), *blocks))
+        if gradients is None:
+            return  # all records of the chunk are null
+        flat = [gradients[name].flatten(start_dim=1) for name in self._parameters]
+        squares = torch.stack([part.square().sum(dim=1) for part in flat]).sum(dim=0)
+        if failed is not None:
+            squares = squares.masked_fill(failed.to(squares.device), torch.nan)
+        factors, bad = clip_factors(squares, clip)
+        for part, out in zip(flat, self._sum_views, strict=True):
+            out.view(-1).addmv_(zero_masked_records(part, bad).t(), factors)
+
+    def _gradients(self, labels: Tensor, *blocks: Tensor) -> Parameters:
+        """Return each record's gradient."""
+        with self._copies.run() as module:
+            run = vmap(grad(_loss_of(module, self._fixed)), in_dims=(None, 0, 0))
+            found: Parameters = run(self._parameters, blocks, labels)
+            return found
+
+
+def per_record_logits(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
+    """Return a module's logits (B, C) of rows (B, d), float64, every row on its own.
+
+    They are zeros for a row on which the module raises or comes to logits that are not finite.
+    """
+    tensors, copies = _fixed_of(module, (), rows.device), ModuleCopies(module)
+
+    def together(some: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            return vmap(lambda row: _called(fresh, tensors, (row[None],)))(some)
+
+    with torch.no_grad():
+        found, failed = run_masking_failures(together, (rows.to(torch.float64),))
+    if found is None:
+        return rows.new_zeros(len(rows), classes, dtype=torch.float64)
+    return finite_rows(zero_masked_records(found, failed))
+
+
+def _fixed_of(module: nn.Module, trained: Collection[str], device: torch.device) -> Parameters:
+    """Return parameters that are not trained, and buffers, floats as float64."""
+    return {
+        name: _to_float64(value.detach().to(device))
+        for name, value in (*module.named_parameters(), *module.named_buffers())
+        if name not in trained
+    }
+
+
+def _loss_of(
+    module: nn.Module, fixed: Parameters
+) -> Callable[[Parameters, tuple[Tensor, ...], Tensor], Tensor]:
+    """Return the loss of one record as a function of the parameters."""
+
+    def loss(parameters: Parameters, blocks: tuple[Tensor, ...], label: Tensor) -> Tensor:
+        rows = tuple(block[None] for block in blocks)
+        logits = _called(module, {**fixed, **parameters}, rows)
+        targets = targets_of(label[None], len(logits))[:, 0]
+        return -(targets * logits.log_softmax(dim=0)).sum()
+
+    return loss
+
+
+def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) -> Tensor:
+    """Return the logits of one record, of copies of all tensors, which a module may change."""
+    copied = {name: tensor.clone() for name, tensor in tensors.items()}
+    logits: Tensor = call(module, copied, tuple(part.clone() for part in rows))[0]
+    return logits
+
+
+def _to_float64(values: Tensor) -> Tensor:
+    """Return floats as float64, and whole numbers as they are."""
+    return values.to(torch.float64) if values.is_floating_point() else values
+
+
+def _refuse_dropout(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        if isinstance(part, _DropoutNd) and part.p > 0:
+            raise ConfigError(
+                f"{type(part).__name__} (at {name!r}) draws from torch's own generator, which a resumed run "
+                "cannot repeat; set its p to 0"
+            )
+
+
+def _dense_blocks(inputs: Inputs) -> tuple[Tensor, ...]:
+    """Return the blocks of dense records."""
+    blocks = [
+        block for block in (inputs if isinstance(inputs, Sequence) else [inputs]) if isinstance(block, Tensor)
+    ]
+    if not blocks:
+        raise ConfigError("per-record gradients of a torch module need dense records; pass a tensor")
+    if len({len(block) for block in blocks}) > 1:
+        raise GraphError(f"blocks of columns have {sorted({len(b) for b in blocks})} rows; they must agree")
+    return tuple(block.detach() for block in blocks)

@@ -1,0 +1,197 @@
+"""Records as batches of float64 rows: dense, sparse, or blocks of columns that stay apart.
+
+A batch is *feature-major*, (width, B): products with the few columns of a narrow layer are twice as fast
+that way, and sums over a record's features run along contiguous rows.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.data import Features
+from graphveil.errors import ConfigError, GraphError
+from graphveil.training.devices import CPU
+
+Inputs = Features | Sequence[Tensor]
+_SPLIT = 4096  # rows at a time where all records are read once
+_STORED = 64  # values that a sparse record is taken to store: how many it does is its own secret
+
+
+class RecordRows(ABC):
+    """Some records' rows h_i as an affine map sees them."""
+
+    @abstractmethod
+    def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return W h_i + b, shape (outputs, B)."""
+
+    @abstractmethod
+    def square_norms(self) -> Tensor:
+        """Return |h_i|^2, shape (B,)."""
+
+    @abstractmethod
+    def add_outer(self, delta: Tensor, out: Tensor) -> None:
+        """Add the sum of delta_i outer h_i to ``out`` (outputs, width)."""
+
+    @abstractmethod
+    def drop(self, bad: Tensor) -> None:
+        """Set the rows of a mask (B,) to zero."""
+
+
+@dataclass
+class DenseRecordRows(RecordRows):
+    """Dense rows, (width, B), with their squared norms where those are known already."""
+
+    values: Tensor
+    squares: Tensor | None = None
+
+    def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return W h_i + b."""
+        return torch.addmm(bias[:, None], weight, self.values)
+
+    def square_norms(self) -> Tensor:
+        """Return |h_i|^2."""
+        return self.values.square().sum(dim=0) if self.squares is None else self.squares
+
+    def add_outer(self, delta: Tensor, out: Tensor) -> None:
+        """Add delta h^T."""
+        out.addmm_(delta, self.values.t())
+
+    def drop(self, bad: Tensor) -> None:
+        """Overwrite the rows."""
+        self.values[:, bad] = 0
+
+
+@dataclass
+class SparseRecordRows(RecordRows):
+    """Sparse rows, a SciPy matrix (B, width) of float64, with their squared norms."""
+
+    values: Any
+    squares: Tensor
+
+    def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return W h_i + b."""
+        rows = torch.from_numpy(self.values @ weight.t().contiguous().numpy())
+        return rows.add_(bias).t().contiguous()
+
+    def square_norms(self) -> Tensor:
+        """Return |h_i|^2."""
+        return self.squares
+
+    def add_outer(self, delta: Tensor, out: Tensor) -> None:
+        """Add delta h^T, one stored value at a time."""
+        out.add_(torch.from_numpy(self.values.T @ delta.t().contiguous().numpy()).t())
+
+    def drop(self, bad: Tensor) -> None:
+        """Overwrite the stored values of the rows."""
+        self.values.data[bad.numpy().repeat(np.diff(self.values.indptr))] = 0
+
+
+class TrainingRecords(ABC):
+    """All records of a training, from which steps take batches."""
+
+    def __init__(self, count: int, width: int) -> None:
+        """Note how many records there are, and how many numbers one takes in a batch, by public sizes."""
+        self.count, self.width = count, width
+
+    @abstractmethod
+    def take(self, index: Tensor) -> "Batch":
+        """Return the rows of these records; the next call may overwrite them."""
+
+
+Batch = Tensor | RecordRows | tuple["Batch", ...]
+
+
+class _DenseRecords(TrainingRecords):
+    """Rows of a dense matrix (N, width)."""
+
+    def __init__(self, values: Tensor, device: torch.device) -> None:
+        super().__init__(*values.shape)
+        self._device = device
+        self._values = values
+        parts = (part.to(torch.float64).square().sum(dim=1) for part in torch.split(values, _SPLIT))
+        self._squares = torch.cat(list(parts)) if len(values) else values.new_empty(0, dtype=torch.float64)
+        self._picked, self._wide = values.new_empty(0), values.new_empty(0, dtype=torch.float64)
+
+    def take(self, index: Tensor) -> DenseRecordRows:
+        count = len(index)
+        if count > len(self._wide):  # kept between steps: fresh memory costs more than the copy into it
+            self._picked = self._values.new_empty((count, self.width))
+            self._wide = torch.empty((count, self.width), dtype=torch.float64)
+        picked = torch.index_select(self._values, 0, index, out=self._picked[:count])
+        wide, squares = self._wide[:count].copy_(picked), self._squares.index_select(0, index)
+        return DenseRecordRows(wide.to(self._device).t(), squares.to(self._device))
+
+
+class _SparseRecords(TrainingRecords):
+    """Rows of a sparse matrix (N, width).
+
+    A GPU has them dense: its sparse products share out work by how many values are stored, which is private.
+    """
+
+    def __init__(self, values: Any, device: torch.device) -> None:
+        dense = device != CPU
+        super().__init__(values.shape[0], values.shape[1] if dense else min(values.shape[1], _STORED))
+        self._device = device
+        self._values = values.tocsr().astype(np.float64)  # a copy
+        self._values.sum_duplicates()  # a place that is stored twice would count too little in the norms
+        squares = self._values.multiply(self._values).sum(axis=1)
+        self._squares = torch.from_numpy(np.asarray(squares).reshape(-1))
+
+    def take(self, index: Tensor) -> RecordRows:
+        values, squares = self._values[index.numpy()], self._squares.index_select(0, index)
+        if self._device == CPU:
+            return SparseRecordRows(values, squares)
+        dense = torch.from_numpy(values.toarray())
+        return DenseRecordRows(dense.to(self._device).t(), squares.to(self._device))
+
+
+class _BlockRecords(TrainingRecords):
+    """Records whose columns come in blocks, each for a branch of the network."""
+
+    def __init__(self, blocks: Sequence[TrainingRecords]) -> None:
+        super().__init__(blocks[0].count, sum(block.width for block in blocks))
+        self._blocks = tuple(blocks)
+
+    def take(self, index: Tensor) -> tuple[Batch, ...]:
+        return tuple(block.take(index) for block in self._blocks)
+
+
+def arrays_of(inputs: Inputs) -> Iterator[npt.NDArray[Any]]:
+    """Yield the arrays that the records are made of."""
+    if isinstance(inputs, Tensor):
+        yield inputs.detach().numpy()
+    elif isinstance(inputs, Sequence):
+        for block in inputs:
+            yield from arrays_of(block)
+    else:
+        matrix = inputs.tocsr()
+        yield from (matrix.data, matrix.indices, matrix.indptr)
+
+
+def records_of(inputs: Inputs, device: torch.device = CPU) -> TrainingRecords:
+    """Return the records of a dense tensor (N, d), a sparse matrix, or a sequence of dense tensors.
+
+    Batches of them are on the device.
+
+    Raises:
+        ConfigError: an empty sequence.
+        GraphError: a tensor that is no matrix of floats, or blocks of different lengths.
+    """
+    if isinstance(inputs, Tensor):
+        if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):
+            raise GraphError(f"records are a matrix of floats, got {tuple(inputs.shape)} of {inputs.dtype}")
+        return _DenseRecords(inputs.detach(), device)
+    if not isinstance(inputs, Sequence):
+        return _SparseRecords(inputs, device)
+    blocks = [records_of(block, device) for block in inputs]
+    if not blocks:
+        raise ConfigError("the records have no block of columns")
+    if len({block.count for block in blocks}) > 1:
+        raise GraphError(f"blocks of columns have {sorted({b.count for b in blocks})} rows; they must agree")
+    return _BlockRecords(blocks)

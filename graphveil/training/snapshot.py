@@ -1,0 +1,54 @@
+"""Snapshots of a training: tensors, and the settings that they are bound to, in one safetensors file."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from graphveil._util.tensors import load_checked, save_checked
+from graphveil.errors import ArtifactError
+
+Binding = Mapping[str, object]
+
+
+def save(path: Path, tensors: Mapping[str, Tensor], binding: Binding) -> None:
+    """Write the tensors and what they are bound to."""
+    save_checked(path, tensors, {"binding": _describe_binding(binding)})
+
+
+def load(path: Path, binding: Binding) -> dict[str, Tensor]:
+    """Return the tensors of a snapshot with this very binding.
+
+    Raises:
+        ArtifactError: the file is damaged, or was saved with other settings, other data or other noise.
+    """
+    try:
+        tensors, words = load_checked(path)
+    except ArtifactError:
+        raise ArtifactError(
+            f"{path} is no checkpoint, or a damaged one; {_restart_hint(path)}, and what has to be asked "
+            "again is "
+            "charged again"
+        ) from None
+    if words.get("binding") != _describe_binding(binding):
+        raise ArtifactError(
+            f"{path} was saved by a run with other settings, other data or other noise. Resume with what it "
+            "was started with; or begin in another, empty folder (--out, workspace=), which asks the data "
+            f"again and is charged again. To begin in this one: {_restart_hint(path.parent)}"
+        )
+    return tensors
+
+
+def _restart_hint(path: Path) -> str:
+    """Return what to remove, and how.
+
+    >>> _restart_hint(Path("my runs/first"))
+    "delete it (rm -r 'my runs/first')"
+    """
+    return f"delete it (rm -r {shlex.quote(str(path))})"
+
+
+def _describe_binding(binding: Binding) -> str:
+    return json.dumps(binding, sort_keys=True)

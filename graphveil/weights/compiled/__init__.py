@@ -1,1 +1,0 @@
-"""Weights and sums in one compiled pass: the same integers as without, in less time."""

@@ -1,0 +1,175 @@
+"""The thin code around torch_geometric's data sets, on small files as it would have downloaded them."""
+
+import dataclasses
+import hashlib
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from graphveil.data import _pyg, dataset_info, load_dataset
+from graphveil.data.published import remote
+from graphveil.errors import GraphError
+
+EDGES = np.array([[0, 1], [1, 2], [2, 1]])
+MUSAE = {
+    "facebook_pages": "facebook_pages/raw/facebook.npz",
+    "lastfm_asia": "lastfm_asia/raw/lastfm_asia.npz",
+    "twitch/FR": "twitch/FR/raw/FR.npz",
+    "wikipedia/squirrel": "wikipedia/squirrel/raw/squirrel.npz",
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """No network, and no warnings that torch_geometric raises about itself."""
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    _pyg.load("datasets")
+
+
+def refuse(*arguments, **keywords):
+    raise AssertionError("a test tried to reach the network")
+
+
+def save(path, **arrays):
+    path.parent.mkdir(parents=True)
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize("name", list(MUSAE))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_musae(tmp_path, name):
+    x = np.arange(6.0).reshape(3, 2)
+    save(tmp_path / MUSAE[name], features=x, target=np.array([0, 40, 90]) % 80, edges=EDGES)
+    if name != "wikipedia/squirrel":
+        save(tmp_path / "again" / MUSAE[name], features=x, target=np.array([1, 0, 1]), edges=EDGES)
+        tmp_path /= "again"
+    graph = load_dataset(name, tmp_path, recipe=None)
+    assert graph.x.tolist() == x.tolist()
+    assert graph.y.tolist() == ([0, 4, 2] if name == "wikipedia/squirrel" else [1, 0, 1])
+    assert graph.adjacency.edge_index().tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    assert graph.edge_set.id == f"dataset:{name}" and not graph.has_split
+
+
+def test_amazon(tmp_path):
+    x, a = sparse.csr_array(np.eye(3)), sparse.csr_array((np.ones(2), ([0, 2], [1, 1])), shape=(3, 3))
+    parts = {"attr": x, "adj": a}
+    arrays = {
+        f"{key}_{part}": getattr(matrix, part)
+        for key, matrix in parts.items()
+        for part in ("data", "indices", "indptr", "shape")
+    }
+    path = tmp_path / "amazon" / "Photo" / "raw" / "amazon_electronics_photo.npz"
+    save(path, labels=np.array([0, 1, 1]), **arrays)
+    graph = load_dataset("amazon/photo", tmp_path, recipe=None)
+    assert graph.y.tolist() == [0, 1, 1] and graph.num_features == 3
+    assert graph.adjacency.edge_index().tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+
+
+def test_reddit(tmp_path):
+    raw = tmp_path / "reddit" / "raw"
+    save(
+        raw / "reddit_data.npz", feature=np.eye(3), label=np.array([0, 1, 1]), node_types=np.array([1, 2, 3])
+    )
+    adjacency = sparse.coo_matrix((np.ones(2), ([0, 1], [1, 0])), shape=(3, 3))
+    sparse.save_npz(raw / "reddit_graph.npz", adjacency)
+    graph = load_dataset("reddit", tmp_path, recipe="planetoid")
+    assert graph.mask("val").tolist() == [False, True, False]
+    assert graph.adjacency.edge_index().tolist() == [[1, 0], [0, 1]]
+
+
+def test_ppi_is_one_graph_with_label_sets_and_the_first_as_class(tmp_path):
+    raw = tmp_path / "ppi" / "raw"
+    raw.mkdir(parents=True)
+    for part, label in (("train", 0), ("valid", 1), ("test", 1)):
+        links = [{"source": 0, "target": 1}]
+        content = {"directed": False, "multigraph": False, "graph": {}, "links": links}
+        content["nodes"] = [{"id": 0}, {"id": 1}]
+        np.save(raw / f"{part}_feats.npy", np.eye(2))
+        np.save(raw / f"{part}_labels.npy", np.array([[label, 1], [label, 0]]))
+        np.save(raw / f"{part}_graph_id.npy", np.array([1, 1]))
+        (raw / f"{part}_graph.json").write_text(json.dumps(content))
+    graph = load_dataset("ppi", tmp_path, recipe="planetoid")
+    assert graph.y.tolist() == [0, 0, 1, 1, 1, 1] and graph.num_features == 2
+    assert graph.label_sets is not None
+    assert graph.label_sets.int().tolist() == [[0, 1], [0, 0], [1, 1], [1, 0], [1, 1], [1, 0]]
+    assert graph.mask("test").tolist() == [False] * 4 + [True] * 2
+    assert graph.adjacency.edge_index().tolist() == [[1, 0, 3, 2, 5, 4], [0, 1, 2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("name", "title"), [("cora", "Cora"), ("citeseer", "CiteSeer"), ("pubmed", "PubMed")]
+)
+def test_planetoid(tmp_path, monkeypatch, name, title):
+    split = torch.eye(3, dtype=torch.bool)
+    data = _pyg.load("data").Data(
+        x=torch.eye(3), y=torch.tensor([0, 1, 1]), edge_index=torch.from_numpy(EDGES.T)
+    )
+    data.train_mask, data.val_mask, data.test_mask = split
+
+    @dataclasses.dataclass
+    class Fake:
+        asked: tuple = ()
+
+        def Planetoid(self, *asked):  # noqa: N802 (the name of torch_geometric's class)
+            self.asked = asked
+            return [data]
+
+    fake = Fake()
+    monkeypatch.setattr(remote, "_datasets", lambda: fake)
+    graph = load_dataset(name, tmp_path, recipe="planetoid")
+    assert fake.asked == (str(tmp_path), title)
+    assert graph.mask("val").tolist() == [False, True, False]
+
+
+def test_karate_agrees_with_the_local_file_in_all_but_the_labels(tmp_path, data_root):
+    fetched, here = (load_dataset("karate", root, recipe=None) for root in (tmp_path, data_root))
+    assert torch.equal(fetched.adjacency.indices, here.adjacency.indices)
+    assert fetched.num_classes == here.num_classes == 4 and not fetched.has_split
+    counts = [dataset_info("karate", root)["class_counts"] for root in (tmp_path, data_root)]
+    assert counts == [[13, 12, 4, 5], [12, 5, 11, 6]]
+    assert "four other communities" in dataset_info("karate", tmp_path)["where"]
+
+
+class TestDownload:
+    content = b"whole"
+    sha256 = hashlib.sha256(content).hexdigest()
+
+    @pytest.fixture
+    def asked(self, monkeypatch):
+        """Answer every request with the content, and collect the URLs."""
+        urls = []
+
+        def answer(url, timeout):
+            urls.append(url)
+            return io.BytesIO(self.content)
+
+        monkeypatch.setattr("urllib.request.urlopen", answer)
+        return urls
+
+    def test_the_file_is_written_whole(self, asked, tmp_path):
+        remote.download("https://host/file", tmp_path / "new" / "file", sha256=self.sha256)
+        assert (tmp_path / "new" / "file").read_bytes() == self.content
+        assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
+
+    def test_a_wrong_checksum_leaves_nothing(self, asked, tmp_path):
+        with pytest.raises(GraphError, match="does not have the expected SHA-256; nothing was kept"):
+            remote.download("https://host/file", tmp_path / "file", sha256="0" * 64)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_schools_come_from_one_pinned_commit_over_tls(self, asked, tmp_path):
+        with pytest.raises(GraphError, match="SHA-256"):
+            load_dataset("facebook100/Reed98", tmp_path)
+        (url,) = asked
+        assert url.startswith("https://raw.githubusercontent.com/sisaman/pyg-datasets/")
+        assert url.endswith("/datasets/facebook100/Reed98.mat")
+
+    def test_a_downloaded_school_is_read_and_kept(self, monkeypatch, tmp_path, data_root):
+        school = (data_root / "facebook100" / "Reed98.mat").read_bytes()
+        monkeypatch.setattr("urllib.request.urlopen", lambda url, timeout: io.BytesIO(school))
+        assert load_dataset("facebook100/Reed98", tmp_path).num_nodes == 800
+        monkeypatch.setattr("urllib.request.urlopen", refuse)
+        assert load_dataset("facebook100/Reed98", tmp_path).num_nodes == 800

@@ -1,0 +1,280 @@
+"""Graphs on disk: blocks from sorted edges, what a kill leaves, and what is refused by name."""
+
+import errno
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil.data import Adjacency, Graph, open_graph
+from graphveil.data.stored import writing
+from graphveil.data.stored.folder import create_manifest, lock_folder
+from graphveil.data.stored.manifest import MANIFEST, OFFSETS, SOURCES, Manifest, read_manifest
+from graphveil.data.stored.writing import Keys, Sorted, write_blocks
+from graphveil.errors import GraphError
+
+NODES, BATCH = 50, 17
+
+
+def drawn(directed: bool = False, edges: int = 300) -> Graph:
+    rng = np.random.default_rng(edges)
+    ends = rng.integers(NODES - 9, size=(2, edges))  # the last nodes have no edges
+    x = rng.normal(size=(NODES, 3)).astype(np.float32)
+    ids = np.array([f"n{place}" for place in range(NODES)])
+    return Graph.from_edges(
+        x,
+        np.arange(NODES) % 3,
+        *ends,
+        directed=directed,
+        ids=ids,
+        class_names=("a", "b", "c"),
+        notes=("said",),
+    ).with_split(*(torch.arange(NODES) % 4 == part for part in range(3)))
+
+
+def edges_of(graph: Graph) -> Sorted:
+    """Yield a graph's edges in batches, each edge twice."""
+    source, target = graph.adjacency.edge_index().numpy()
+    keys = np.sort(np.repeat((target << 32) | source, 2))
+
+    def sorted_from(row: int) -> Iterator[Keys]:
+        own = keys[keys >> 32 >= row]
+        yield from (own[first : first + BATCH] for first in range(0, len(own), BATCH))
+
+    return sorted_from
+
+
+def begun(folder: Path, graph: Graph, block_rows: int = 8) -> Manifest:
+    with lock_folder(folder):
+        return create_manifest(folder, graph, "these", block_rows, "")
+
+
+def written(folder: Path, graph: Graph, block_rows: int = 8) -> Graph:
+    write_blocks(folder, begun(folder, graph, block_rows), edges_of(graph)).completed(folder)
+    return open_graph(folder)
+
+
+def same(one: Adjacency, other: Adjacency) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one.arrays, other.arrays, strict=True))
+
+
+@pytest.mark.parametrize("block_rows", [1, 7, 8, 50, 1000])
+@pytest.mark.parametrize("directed", [True, False])
+def test_what_is_opened_is_what_was_written(tmp_path: Path, directed: bool, block_rows: int) -> None:
+    graph = drawn(directed)
+    found = written(tmp_path, graph, block_rows)
+    assert same(found.adjacency, graph.adjacency)
+    assert found.adjacency.folder == tmp_path and found.directed == directed
+    assert torch.equal(torch.as_tensor(found.x), torch.as_tensor(graph.x)) and torch.equal(found.y, graph.y)
+    assert found.ids is not None and graph.ids is not None and found.ids.tolist() == graph.ids.tolist()
+    assert (found.class_names, found.notes, found.name) == (graph.class_names, graph.notes, graph.name)
+    assert all(torch.equal(found.masks[name], mask) for name, mask in graph.masks.items())
+
+
+def test_sparse_features_and_no_ids_are_kept(tmp_path: Path) -> None:
+    from scipy import sparse
+
+    graph = drawn().replace(x=sparse.csr_array(np.eye(NODES, 9, dtype=np.float32)), ids=None)
+    found = written(tmp_path, graph)
+    assert isinstance(found.x, sparse.csr_array) and (found.x != graph.x).nnz == 0 and found.ids is None
+
+
+def test_a_graph_without_edges_is_kept(tmp_path: Path) -> None:
+    graph = drawn(edges=0)
+    assert same(written(tmp_path, graph).adjacency, graph.adjacency)
+
+
+def test_edges_and_features_are_mapped_and_not_loaded(tmp_path: Path) -> None:
+    found = written(tmp_path, drawn())
+    arrays = *found.adjacency.arrays, torch.as_tensor(found.x)
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(tmp_path) in line]
+    places = [tuple(int(end, 16) for end in line.split()[0].split("-")) for line in mapped]
+    for array in arrays:
+        assert any(first <= array.data_ptr() < last for first, last in places)
+
+
+def test_one_folder_is_one_edge_set_and_two_are_two(tmp_path: Path) -> None:
+    first, other = written(tmp_path / "a", drawn()), written(tmp_path / "b", drawn())
+    assert open_graph(tmp_path / "a").edge_set is first.edge_set
+    assert other.edge_set is not first.edge_set
+
+
+def test_nobody_else_may_read_the_folder(tmp_path: Path) -> None:
+    written(tmp_path / "graph", drawn())
+    assert (tmp_path / "graph").stat().st_mode & 0o777 == 0o700
+
+
+def test_sums_are_keyed_so_that_equal_graphs_have_other_ones(tmp_path: Path) -> None:
+    for name in "ab":
+        written(tmp_path / name, drawn())
+    one, other = (read_manifest(tmp_path / name) for name in "ab")
+    assert one is not None and other is not None
+    assert not {block.sources for block in one.blocks} & {block.sources for block in other.blocks}
+    assert not set(one.arrays.values()) & set(other.arrays.values())
+
+
+# -- a process that is killed ------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("after", range(0, 22, 3))
+def test_a_killed_call_goes_on_behind_its_last_block(
+    tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, calls = drawn(), [0]
+    written(tmp_path / "whole", graph)
+    folder = tmp_path / "killed"
+    manifest = begun(folder, graph)
+    sync = writing.os.fsync
+
+    def killed(file: int) -> None:  # in the middle of a block, or behind it
+        calls[0] += 1
+        if calls[0] > after:
+            raise Killed
+        sync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.os, "fsync", killed)
+        with pytest.raises(Killed):
+            write_blocks(folder, manifest, edges_of(graph)).completed(folder)
+    left = read_manifest(folder)
+    assert left is not None and not left.complete
+    with pytest.raises(GraphError, match="is not finished"):
+        open_graph(folder)
+    first: list[int] = []
+    resumed = edges_of(graph)
+    write_blocks(folder, left, lambda row: first.append(row) or resumed(row)).completed(folder)
+    assert first == [left.rows]
+    for name in (SOURCES, OFFSETS):
+        assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert same(open_graph(folder).adjacency, graph.adjacency)
+
+
+def test_what_lies_behind_the_last_block_is_cut_off(tmp_path: Path) -> None:
+    manifest = begun(tmp_path, drawn())
+    for name in (SOURCES, OFFSETS):
+        (tmp_path / name).write_bytes(b"half a block")
+    write_blocks(tmp_path, manifest, edges_of(drawn())).completed(tmp_path)
+    assert same(open_graph(tmp_path).adjacency, drawn().adjacency)
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    manifest = begun(tmp_path, drawn())
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.os, "fsync", full)
+        with pytest.raises(GraphError, match=f"no room left for {tmp_path}.*goes on where it stopped"):
+            write_blocks(tmp_path, manifest, edges_of(drawn()))
+    write_blocks(tmp_path, manifest, edges_of(drawn())).completed(tmp_path)
+    assert same(open_graph(tmp_path).adjacency, drawn().adjacency)
+
+
+# -- damage ------------------------------------------------------------------------------------------------
+
+FILES = (SOURCES, OFFSETS, "x.npy", "y.npy", "train_mask.npy", "ids.parquet")
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stored") / "good"
+    written(folder, drawn())
+    return folder
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("how", ["missing", "cut", "longer", "flipped", "empty"])
+def test_every_damaged_file_is_refused_by_name(good: Path, tmp_path: Path, name: str, how: str) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(good, folder)
+    content = bytearray((folder / name).read_bytes())
+    if how == "missing":
+        (folder / name).unlink()
+    else:
+        content[len(content) // 2] ^= 4
+        shorter = {"cut": content[:-4], "longer": content + b"1234", "flipped": content, "empty": b""}
+        (folder / name).write_bytes(shorter[how])
+    with pytest.raises(GraphError, match=f"{name} is damaged, cut short or missing"):
+        open_graph(folder)
+
+
+def test_a_flipped_block_is_named_by_its_number(good: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(good, folder)
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    content = bytearray((folder / SOURCES).read_bytes())
+    content[4 * manifest.blocks[2].edges] ^= 1
+    (folder / SOURCES).write_bytes(content)
+    with pytest.raises(GraphError, match=f"block 3 of .*{SOURCES}"):
+        open_graph(folder)
+
+
+@pytest.mark.parametrize("edges", [[1, 1, 4], [4, 1, 2], [0, 1, 2], [1, 2, NODES], [-1, 1, 2]])
+def test_rows_that_no_graph_has_are_refused_whatever_their_sums(tmp_path: Path, edges: list[int]) -> None:
+    manifest = begun(tmp_path, drawn(True, edges=0), block_rows=NODES)
+    keys = np.array(edges, dtype=np.int64)  # into node 0, in an order that the writer does not look at
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "_by_block", lambda *_: iter([keys & ((1 << 32) - 1)]))
+        write_blocks(tmp_path, manifest, lambda row: iter(())).completed(tmp_path)
+    with pytest.raises(GraphError, match="block 0"):
+        open_graph(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes": -1},
+        {"blocks": [{}]},
+        {"key": "no key"},
+        {"more": 1},
+        {"nodes": "50"},
+        {"format": "other"},
+        {"directed": True},
+        {"released": "abc"},
+        {"facts": {}},
+        {"seal": ""},
+    ],
+)
+def test_a_damaged_manifest_is_refused_and_not_quoted(
+    good: Path, tmp_path: Path, change: dict[str, object]
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(good, folder)
+    plain = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(plain | change))
+    with pytest.raises(GraphError, match=r"manifest.json is (damaged|not of this version)") as refused:
+        open_graph(folder)
+    assert plain["key"] not in str(refused.value)
+
+
+def test_a_manifest_without_an_end_is_damaged(good: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(good, folder)
+    for content in ("[" * 100_000, "[]", "", (folder / MANIFEST).read_text()[:-9]):
+        (folder / MANIFEST).write_text(content)
+        with pytest.raises(GraphError, match=r"manifest.json is damaged"):
+            open_graph(folder)
+
+
+@pytest.mark.parametrize("name", [SOURCES, OFFSETS])
+def test_a_call_does_not_go_on_behind_bytes_that_have_gone(tmp_path: Path, name: str) -> None:
+    manifest = write_blocks(tmp_path, begun(tmp_path, drawn()), edges_of(drawn()))
+    left = manifest.model_copy(update={"blocks": manifest.blocks[:3]})
+    with (tmp_path / name).open("ab") as file:
+        file.truncate(20)
+    with pytest.raises(GraphError, match=f"{name} is damaged, cut short or missing"):
+        write_blocks(tmp_path, left, edges_of(drawn()))
+
+
+def test_a_folder_without_a_manifest_is_no_graph(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="holds no prepared graph"):
+        open_graph(tmp_path)

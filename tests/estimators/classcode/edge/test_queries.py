@@ -1,0 +1,73 @@
+"""The price of ClassCode's release: one in every pair of groups, for any share of counts."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphveil.estimators.classcode import ClassCode
+from graphveil.estimators.classcode.edge.groups import GROUPS, TARGET, TRAIN, VAL
+from graphveil.estimators.classcode.edge.queries import BudgetAllocation
+from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
+from graphveil.privacy.accountant import total_mu
+from graphveil.release import GroupWeights, NeighborSumQuery
+
+
+def pair_costs(
+    budget_allocation: BudgetAllocation, mu: float, unit: UndirectedEdge | DirectedEdge
+) -> torch.Tensor:
+    """Sum the squared shifts of all queries for each pair of groups."""
+    tables = [query.event(unit).mu_squared for query in budget_allocation.queries(mu, classes=3)]
+    return torch.tensor(tables, dtype=torch.float64).sum(dim=0)
+
+
+def test_the_steered_table_has_sensitivity_one_and_equal_weights_sqrt_two() -> None:
+    unit = UndirectedEdge()
+    assert GroupWeights.target_weighted().sensitivity(unit) == pytest.approx(1.0, abs=1e-12)
+    assert GroupWeights.equal("x", 3).sensitivity(unit) == pytest.approx(1.414214, abs=1e-6)
+
+
+def test_every_pair_of_groups_spends_exactly_the_budget() -> None:
+    budget_allocation = BudgetAllocation.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
+    costs = pair_costs(budget_allocation, 0.5, UndirectedEdge())
+    torch.testing.assert_close(costs, torch.full((GROUPS, GROUPS), 0.25, dtype=torch.float64))
+
+
+@given(
+    rho=st.floats(0.001, 0.5),
+    target_to_labeled_weight=st.floats(0, 1),
+    mu=st.floats(0.01, 5),
+    few=st.booleans(),
+)
+def test_no_pair_of_groups_ever_spends_more(
+    rho: float, target_to_labeled_weight: float, mu: float, few: bool
+) -> None:
+    for unit in (UndirectedEdge(), DirectedEdge()):
+        budget_allocation = BudgetAllocation.choose(unit, rho, few, target_to_labeled_weight)
+        event = compose(*(query.event(unit) for query in budget_allocation.queries(mu, classes=4)))
+        assert (total_mu(event) or 0) <= mu * (1 + 1e-9)
+
+
+def test_a_target_pair_of_the_few_label_variant_costs_what_the_proof_says() -> None:
+    rho, target_to_labeled_weight = 0.05, 0.3
+    costs = pair_costs(
+        BudgetAllocation.choose(UndirectedEdge(), rho, True, target_to_labeled_weight), 1.0, UndirectedEdge()
+    )
+    assert float(costs[TRAIN, TARGET]) == pytest.approx(
+        (1 - target_to_labeled_weight**2) + (1 - rho) * target_to_labeled_weight**2
+    )
+    assert float(costs[TRAIN, VAL]) == pytest.approx(1.0)
+    assert float(costs[TARGET, TARGET]) == pytest.approx(1.0)
+
+
+def test_a_target_row_at_epsilon_one_has_the_golden_noise() -> None:
+    model = ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-7, noise="gaussian")
+    plan = model.plan(num_nodes=10_000, num_classes=6)
+    assert plan is not None
+    row = plan.queries[1]
+    assert isinstance(row, NeighborSumQuery)
+    assert row.sigma[TARGET] == pytest.approx(4.6787, rel=1e-4)
+    assert row.sigma[TRAIN] == pytest.approx(4.6787 / math.sqrt(0.95), rel=1e-4)
+    assert plan.epsilon <= 1.0

@@ -1,0 +1,156 @@
+"""The row decoder against a plain reference, and on rows drawn from the model that it fits."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from graphveil.estimators.classcode.codes import simplex_codes
+from graphveil.estimators.classcode.owner import decoder
+from graphveil.estimators.classcode.owner.decoder import decode
+
+CODES = simplex_codes(3)
+
+
+def drawn(count: int = 600, sigma: float = 0.5, seed: int = 0):
+    """Return rows, classes and strengths."""
+    generator = torch.Generator().manual_seed(seed)
+    classes = torch.randint(3, (count,), generator=generator)
+    strengths = 4 * torch.randn(count, generator=generator).double().mul(0.5).exp()
+    profiles = 0.5 * CODES[classes] + 0.1 * torch.randn(count, 2, generator=generator).double()
+    noise = sigma * torch.randn(count, 2, generator=generator).double()
+    return strengths[:, None] * profiles + noise, classes, strengths
+
+
+def reference(rows: torch.Tensor, sigma: float, iterations: int):
+    """Decode node by node and component by component, as the specification's section 3 reads."""
+    count, dim = rows.shape
+    eye = torch.eye(dim).double()
+    rms = max(float(rows.square().sum(1).mean()) - dim * sigma**2, 0.05 * dim * sigma**2) ** 0.5
+    strengths = rms / 0.5 * torch.linspace(-2.2, 1.4, 10).double().exp()
+    h, S = [0.5 * code for code in CODES], [0.03 * eye for _ in CODES]
+    by_strength, by_class = torch.full((10,), 0.1).double(), torch.full((3,), 1 / 3).double()
+
+    def densities() -> torch.Tensor:
+        return torch.stack(
+            [
+                torch.stack(
+                    [
+                        MultivariateNormal(s * h[k], sigma**2 * eye + s**2 * S[k]).log_prob(rows)
+                        for k in range(3)
+                    ]
+                )
+                for s in strengths
+            ]
+        )  # (10, 3, n)
+
+    for _ in range(iterations):
+        joint = densities() + by_strength.log()[:, None, None] + by_class.log()[:, None]
+        r = joint.flatten(0, 1).softmax(dim=0).unflatten(0, (10, 3))
+        new_h, new_S = [], []
+        for k in range(3):
+            sums, weight, latent = torch.zeros(dim).double(), 0.0, []
+            for j, s in enumerate(strengths):
+                gain = s * S[k] @ (s**2 * S[k] + sigma**2 * eye).inverse()
+                means = h[k] + (rows - s * h[k]) @ gain.T
+                latent.append((r[j, k], means, S[k] - s * gain @ S[k]))
+                sums, weight = sums + r[j, k] @ means, weight + r[j, k].sum()
+            center = (sums + 50 * 0.5 * CODES[k]) / (weight + 50)
+            scatter = 50 * 0.03 * eye
+            for share, means, covariance in latent:
+                off = means - center
+                scatter = scatter + (share[:, None] * off).T @ off + share.sum() * covariance
+            new_h.append(center)
+            new_S.append(scatter / (weight + 50))
+        h, S = new_h, new_S
+        by_strength = (r.sum(dim=(1, 2)) + 1) / (count + 10)
+        by_class = (r.sum(dim=(0, 2)) + 50) / (count + 150)
+    likely = (densities() + by_strength.log()[:, None, None]).logsumexp(dim=0).T
+    r = (
+        (densities() + by_strength.log()[:, None, None] + by_class.log()[:, None])
+        .flatten(0, 1)
+        .softmax(dim=0)
+    )
+    strength = r.unflatten(0, (10, 3)).sum(dim=1).T @ strengths
+    posterior = (likely + by_class.log()).softmax(dim=1)
+    return (
+        likely - likely.mean(1, keepdim=True),
+        strength,
+        -(posterior * posterior.log()).sum(1) / math.log(3),
+    )
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 4])
+def test_agrees_with_the_reference(iterations: int) -> None:
+    rows, _, _ = drawn(80)
+    found = decode(rows, 0.5, CODES, iterations)
+    likely, strengths, uncertainties = reference(rows, 0.5, iterations)
+    torch.testing.assert_close(found.log_likelihoods, likely)
+    torch.testing.assert_close(found.strengths, strengths)
+    torch.testing.assert_close(found.uncertainties, uncertainties)
+
+
+def test_reads_classes_strengths_and_doubts_of_drawn_rows() -> None:
+    rows, classes, strengths = drawn()
+    found = decode(rows, 0.5, CODES)
+    right = found.log_likelihoods.argmax(dim=1) == classes
+    assert right.float().mean() > 0.85
+    assert torch.corrcoef(torch.stack([found.strengths.log(), strengths.log()]))[0, 1] > 0.7
+    assert found.uncertainties[~right].mean() > 2 * found.uncertainties[right].mean()
+    assert (found.uncertainties >= 0).all() and (found.uncertainties <= 1).all()
+
+
+def test_noise_alone_says_little() -> None:
+    rows = torch.randn(500, 2, generator=torch.Generator().manual_seed(1)).double()
+    found = decode(rows, 1.0, CODES)
+    assert found.log_likelihoods.abs().max() < 2.5
+    assert found.uncertainties.mean() > 0.75
+
+
+def test_rows_in_many_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _, _ = drawn(100)
+    whole = decode(rows, 0.5, CODES)
+    monkeypatch.setattr(decoder, "_BLOCK", 7)
+    pieces = decode(rows, 0.5, CODES)
+    torch.testing.assert_close(pieces.log_likelihoods, whole.log_likelihoods)
+    torch.testing.assert_close(pieces.strengths, whole.strengths)
+
+
+def test_rows_whose_moments_are_not_kept_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _, _ = drawn(600)
+    monkeypatch.setattr(decoder, "_BLOCK", 256)
+    kept, made, make = decode(rows, 0.5, CODES), list[int](), decoder._moments
+
+    def noting(block: torch.Tensor) -> torch.Tensor:
+        made.append(len(block))
+        return make(block)
+
+    monkeypatch.setattr(decoder, "_moments", noting)
+    monkeypatch.setattr(decoder, "_MAX_STORED_BYTES", 256 * 8 * 7)
+    again = decode(rows, 0.5, CODES)
+    assert made == [256, 256, 88] * 13  # once for each step, and once to read
+    for name in ("log_likelihoods", "strengths", "uncertainties"):
+        assert torch.equal(getattr(kept, name), getattr(again, name))
+
+
+def test_classes_a_few_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = simplex_codes(7)
+    rows = 3 * codes.repeat(20, 1) + 0.1 * torch.sin(torch.arange(840.0).double()).reshape(140, 6)
+    whole = decode(rows, 0.5, codes)
+    monkeypatch.setattr(decoder, "_NEAR", 2 * 10 * 8 * 36)  # two classes
+    pieces = decode(rows, 0.5, codes)
+    for name in ("log_likelihoods", "strengths", "uncertainties"):
+        torch.testing.assert_close(getattr(pieces, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_any_number_of_classes(classes: int) -> None:
+    codes = simplex_codes(classes)
+    rows = 3 * codes.repeat(20, 1)
+    assert (decode(rows, 0.3, codes).log_likelihoods.argmax(1) == torch.arange(20 * classes) % classes).all()
+
+
+def test_no_rows_give_nothing() -> None:
+    found = decode(torch.zeros(0, 2), 0.5, CODES)
+    assert found.log_likelihoods.shape == (0, 3) and found.strengths.shape == (0,)

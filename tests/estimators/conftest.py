@@ -1,0 +1,86 @@
+"""Shared by the model tests: a small graph of three groups, and where the public data sets lie."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.data import Graph
+from graphveil.release import NeighborSumData, Release
+
+NODES, CLASSES, FEATURES = 150, 3, 8
+MakeGraph = Callable[..., Graph]
+Asked = list[tuple[Tensor, Any]]
+PAIR_WEIGHTS = (  # by what two rows have, each with parameters of its own where it takes some
+    "sigmoid_cos",
+    "exp_cos(0.5)",
+    "half_cos@8",
+    "relu_cos",
+    "jaccard",
+    "class_agree(0.2)",
+    "posterior_dot",
+    "learned_public",
+)
+
+
+def grouped(*, directed: bool = False, as_sparse: bool = False, seed: int = 0, nodes: int = NODES) -> Graph:
+    """Return a graph whose classes have mostly inner edges and features that tell them apart in part."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(nodes) % CLASSES
+    x = (rng.random((nodes, FEATURES)) < 0.2).astype(np.float32)
+    x[np.arange(nodes), y] = rng.random(nodes) < 0.6
+    source, other = rng.integers(nodes, size=(2, 12 * nodes))
+    same_class = (source + CLASSES * rng.integers(nodes // CLASSES, size=source.size)) % nodes
+    target = np.where(rng.random(source.size) < 0.85, same_class, other)
+    features = sparse.csr_array(x) if as_sparse else x
+    graph = Graph.from_edges(features, y, source, target, directed=directed, num_classes=CLASSES)
+    rank = torch.from_numpy(rng.permutation(nodes)) / nodes
+    return graph.with_split(rank < 0.6, (rank >= 0.6) & (rank < 0.8), rank >= 0.8)
+
+
+@pytest.fixture
+def graph() -> Graph:
+    """A fresh undirected graph with a budget of its own."""
+    return grouped()
+
+
+@pytest.fixture
+def make_graph() -> MakeGraph:
+    """The function that draws small graphs."""
+    return grouped
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What each hop was asked with: vectors and keys."""
+    seen: Asked = []
+    ask = Release.answer
+
+    def noting(self: Release, data: Any) -> Any:
+        if isinstance(data, NeighborSumData):
+            seen.append((data.vectors, data.keys))
+        return ask(self, data)
+
+    monkeypatch.setattr(Release, "answer", noting)
+    return seen
+
+
+def with_little_training(patch: pytest.MonkeyPatch) -> None:
+    """Train little in ClassCode, so that fits of small graphs take a moment."""
+    from graphveil.estimators.classcode.edge import head
+    from graphveil.estimators.features import crossfit
+
+    patch.setattr(crossfit, "CANDIDATES", (crossfit.Candidate(2, hidden=4),))
+    patch.setattr(head, "_SMALL_STEPS", 2)
+    patch.setattr(head, "SEEDS", 1)
+    patch.setattr("graphveil.estimators.edge_weighting._STEPS", 3)
+
+
+@pytest.fixture
+def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little training in ClassCode."""
+    with_little_training(monkeypatch)

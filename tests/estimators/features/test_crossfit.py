@@ -1,0 +1,83 @@
+"""Public posteriors: a node's own label never informs its own posterior, and no edge is read."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from graphveil._util.random import PublicStreams
+from graphveil.data import RECIPES, Adjacency, Graph, synthetic
+from graphveil.estimators.features import crossfit
+from graphveil.estimators.features.crossfit import public_posteriors
+from graphveil.estimators.features.rows import unit_rows
+from graphveil.estimators.session import Session
+
+
+def small() -> Graph:
+    return RECIPES["gap"].split(synthetic("tiny"), seed=0)
+
+
+def test_changing_a_nodes_label_leaves_its_own_posterior_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+    monkeypatch.setattr(crossfit, "CANDIDATES", crossfit.CANDIDATES[:1])  # the choice may see labels
+    graph = small()
+    node = int(torch.nonzero(graph.mask("train"))[0])
+    labels = graph.y.clone()
+    labels[node] = (labels[node] + 1) % graph.num_classes
+    before = public_posteriors(graph, Session(streams=PublicStreams(3))).log
+    after = public_posteriors(graph.replace(y=labels), Session(streams=PublicStreams(3))).log
+    assert torch.equal(before[node], after[node])
+    others = torch.nonzero(graph.mask("train"))[1:, 0]
+    assert not torch.equal(before[others], after[others])
+
+
+def test_the_posteriors_do_not_depend_on_the_edges() -> None:
+    graph = small()
+    empty = Adjacency.from_edges(
+        np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), num_nodes=graph.num_nodes, directed=False
+    )
+    with_edges = public_posteriors(graph, Session(streams=PublicStreams(0))).log
+    without = public_posteriors(graph.replace(adjacency=empty), Session(streams=PublicStreams(0))).log
+    assert torch.equal(with_edges, without)
+
+
+def test_unit_rows_of_sparse_and_dense_features_agree() -> None:
+    dense = torch.tensor([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    scaled = unit_rows(sparse.csr_array(dense.numpy()))
+    assert not isinstance(scaled, torch.Tensor)
+    torch.testing.assert_close(torch.from_numpy(scaled.toarray()), unit_rows(dense))
+
+
+def test_a_candidate_that_is_clearly_behind_is_given_up_and_no_fold_is_trained_twice(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+    candidates = (crossfit.Candidate(8, hidden=8), crossfit.Candidate(8, hidden=8, weight_decay=1e4))
+    monkeypatch.setattr(crossfit, "CANDIDATES", candidates)
+    stages: list[tuple[str, int]] = []
+    session = Session(streams=PublicStreams(0), on_progress=lambda *said: stages.append(said[:2]))
+    trained = public_posteriors(small(), session)
+    assert trained.candidate == candidates[0]
+    assert len(trained.networks) == crossfit.FOLDS
+    last = dict(stages)  # the last epoch that was told of each stage
+    assert last == {
+        "posterior candidate 1 of 2": 8,
+        "posterior candidate 2 of 2": 4,
+        "posterior, folds 2 to 5": 8,
+    }
+
+
+@pytest.mark.parametrize(("above", "told"), [(0, False), (1, True)])
+def test_the_candidate_for_few_labels_is_tried_below_its_bound_and_moves_no_other(
+    monkeypatch: pytest.MonkeyPatch, above: int, told: bool
+) -> None:
+    graph = small()
+    labels = int((graph.mask("train") | graph.mask("val")).sum())
+    usual = crossfit.Candidate(40, hidden=8)
+    worse = crossfit.Candidate(8, hidden=8, weight_decay=1e4, labels_below=labels + above)
+
+    def log_of(*candidates: crossfit.Candidate) -> tuple[torch.Tensor, set[str]]:
+        monkeypatch.setattr(crossfit, "CANDIDATES", candidates)
+        stages: set[str] = set()
+        session = Session(streams=PublicStreams(0), on_progress=lambda stage, *_: stages.add(stage))
+        return public_posteriors(graph, session).log, stages
+
+    (alone, _), (beside, stages) = log_of(usual), log_of(usual, worse)
+    assert ("posterior candidate for few labels" in stages) is told
+    assert torch.equal(alone, beside)

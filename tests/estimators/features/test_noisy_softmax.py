@@ -1,0 +1,89 @@
+"""The encoder: the public step-size rule, per-record scaling, and logits shrunk by the weights' noise."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from graphveil.data import to_dense
+from graphveil.estimators.classcode.owner.encoder import encoder_schedule
+from graphveil.estimators.features.noisy_softmax import NoisySoftmax, fit_softmax, scaled_rows
+
+
+class Silent:
+    steps = 2.0**20
+
+    def __init__(self, parameters: int) -> None:
+        self._parameters = parameters
+
+    def noise(self, step: int) -> np.ndarray:
+        return np.zeros(self._parameters, dtype=np.int64)
+
+
+def fit(x, y: torch.Tensor, labeled: torch.Tensor, noise_multiplier: float = 1.0) -> NoisySoftmax:
+    silent = Silent((x.shape[1] + 1) * 2)
+    descent = encoder_schedule(60, noise_multiplier, int(labeled.sum()))
+    return fit_softmax(x, y, labeled, 2, descent=descent, noise_multiplier=noise_multiplier, noise=silent)
+
+
+@pytest.mark.parametrize(
+    ("records", "noise_multiplier", "rate", "weight_noise"),
+    [
+        (11925, 91.3814, 5.814784, 0.242554),
+        (11925, 14.7025, 60, 0.402681),
+        (14235, 91.3814, 7.319853, 0.255787),
+    ],
+)
+def test_golden_step_size(records: int, noise_multiplier: float, rate: float, weight_noise: float) -> None:
+    descent = encoder_schedule(60, noise_multiplier, records)
+    assert descent.rate == pytest.approx(rate, rel=2e-6)
+    assert noise_multiplier / records * descent.averaged_noise == pytest.approx(weight_noise, rel=5e-6)
+
+
+def test_the_step_size_stays_in_its_range() -> None:
+    assert encoder_schedule(60, 1e6, 100).rate == 2
+    assert encoder_schedule(60, 0.1, 10**6).rate == 60
+
+
+def test_rows_are_scaled_one_by_one() -> None:
+    x = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [1e-30, 0.0, 0.0], [1e30, 1e30, 0.0]])
+    dense = scaled_rows(x)
+    assert dense.dtype == np.float64
+    np.testing.assert_allclose(np.linalg.norm(dense, axis=1), [5, 0, 5, 5])
+    csr = scaled_rows(sparse.csr_array(x.numpy()))
+    np.testing.assert_allclose(csr.toarray(), dense)
+
+
+def test_logits_are_shrunk_by_their_own_noise() -> None:
+    x, weights = torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, 0.0]])
+    log = NoisySoftmax(weights.double(), 0.3).log_posteriors(x)
+    long = math.sqrt(1 + math.pi / 8 * (25 + 1) * 0.09)
+    short = math.sqrt(1 + math.pi / 8 * 0.09)
+    expected = torch.tensor([[3.5 / long, 8 / long], [0.5 / short, 0.0]]).double().log_softmax(dim=1)
+    torch.testing.assert_close(log, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_it_learns_and_sparse_rows_give_the_same() -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(200) % 2
+    x = torch.randn(200, 6, generator=generator) + 1.5 * y[:, None]
+    labeled = torch.arange(200) < 150
+    encoder = fit(x, y, labeled)
+    assert (encoder.log_posteriors(x).argmax(dim=1) == y)[~labeled].float().mean() > 0.9
+    assert encoder.weight_noise == pytest.approx(encoder_schedule(60, 1.0, 150).averaged_noise / 150)
+    again = fit(sparse.csr_array(x.numpy()), y, labeled)
+    torch.testing.assert_close(again.weights, encoder.weights)
+
+
+def test_labels_outside_the_group_are_not_read_and_null_members_teach_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(40, 3, generator=generator), torch.arange(40) % 2
+    labeled = torch.arange(40) < 30
+    encoder = fit(x, y, labeled)
+    torch.testing.assert_close(fit(x, torch.where(labeled, y, -1), labeled).weights, encoder.weights)
+    null, other = y.clone(), to_dense(x).clone()
+    null[3], other[3] = -1, 99.0
+    torch.testing.assert_close(fit(x, null, labeled).weights, fit(other, null, labeled).weights)
+    assert fit(x, null, labeled).weight_noise == encoder.weight_noise  # n is public, null records count

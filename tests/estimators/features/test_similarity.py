@@ -1,0 +1,41 @@
+"""Similar nodes vote without the node's own label, and large graphs are left alone."""
+
+import torch
+
+from graphveil.data import RECIPES, Graph, synthetic
+from graphveil.estimators.features import similarity
+from graphveil.estimators.features.similarity import blend_similar_nodes, similar_nodes_posterior
+from graphveil.estimators.membership import nodes_of
+
+
+def twins() -> Graph:
+    """Six nodes in three pairs of equal features; (0, 1) and (2, 3) share a label, (4, 5) do not."""
+    x = torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]])
+    graph = Graph.from_edges(x, [0, 0, 1, 1, 0, 1], [0], [1], directed=False)
+    everyone = torch.ones(6, dtype=torch.bool)
+    return graph.with_split(everyone, ~everyone, ~everyone)
+
+
+def test_a_node_follows_its_twin_and_never_itself(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+    monkeypatch.setattr(similarity, "NEIGHBORS", 1)
+    graph = twins()
+    votes = similar_nodes_posterior(graph, nodes_of(graph.mask("train"))).argmax(dim=1)
+    assert votes.tolist() == [0, 0, 1, 1, 1, 0]
+
+
+def test_the_blend_is_never_worse_on_the_public_labels() -> None:
+    graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    flat = torch.zeros(graph.num_nodes, graph.num_classes).log_softmax(dim=1)
+    nodes = nodes_of(graph.mask("train") | graph.mask("val"))
+
+    def loss(log: torch.Tensor) -> float:
+        return float(torch.nn.functional.nll_loss(log[nodes], graph.y[nodes]))
+
+    assert loss(blend_similar_nodes(flat, graph)) <= loss(flat)
+
+
+def test_a_large_graph_is_left_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+    monkeypatch.setattr(similarity, "_ALL_PAIRS", 1)
+    graph = twins()
+    log = torch.zeros(6, 2)
+    assert blend_similar_nodes(log, graph) is log

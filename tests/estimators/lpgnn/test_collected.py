@@ -1,0 +1,250 @@
+"""From what devices sent to a model: the survey decides, and nothing is randomized again."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.artifacts.release_folder import read_guarantee
+from graphveil.data import Adjacency
+from graphveil.errors import ConfigError, GraphError
+from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
+from graphveil.local.lpgnn import randomized_records
+from graphveil.local.lpgnn.collected_reports import as_graph, estimates_of
+from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
+from graphveil.privacy import ledger_of
+
+NODES, DIM, CLASSES = 30, 6, 3
+NOT_COUNTED = [4, 11, 29]
+LABEL = LabelRR(epsilon=2.0, classes=CLASSES)
+RANGES = Bounds((0.0,) * DIM, (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
+LAWS = {
+    "multi-bit": MultiBit(epsilon=1.0, dim=DIM),
+    "paper's m": MultiBit(epsilon=9.0, dim=DIM, m="floor", bounds=Bounds(-1.0, 2.0)),
+    "one bit": MultiBit(epsilon=1.0, dim=DIM, m="all"),
+    "own ranges": MultiBit(epsilon=1.0, dim=DIM, m=2, bounds=RANGES),
+    "bins": FeatureRR(epsilon=3.0, dim=DIM),
+    "own bins": FeatureRR(epsilon=3.0, dim=DIM, k=5, mode="ceil", decode="naive"),
+    "weights": FeatureRR(epsilon=3.0, dim=DIM, allocation=WeightedAllocation([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])),
+}
+SURVEY = CollectionProtocol(features=LAWS["multi-bit"], label=LABEL)
+every_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+
+
+def collector(
+    protocol: CollectionProtocol = SURVEY, silent: list[int] = NOT_COUNTED, nodes: int = NODES
+) -> Collector:
+    """Return what a server has after all nodes but the silent ones have answered."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((nodes, DIM)), rng.integers(CLASSES, size=nodes)
+    given = {"features": None if protocol.features is None else x, "labels": y}
+    complete_from_protocol = {"max_eps": math.inf, "allow_unprotected_label": True}
+    encoded_reports = randomize_records(
+        protocol, nodes=range(nodes), secret=bytes(32), **given, **complete_from_protocol
+    )
+    found = Collector(protocol, nodes)
+    assert found.accept_all({n: encoded_reports[n] for n in range(nodes) if n not in silent}) == {}
+    return found
+
+
+@pytest.fixture
+def edges() -> Adjacency:
+    ends = np.random.default_rng(1).integers(NODES, size=(2, 80))
+    return Adjacency.from_edges(ends[0], ends[1], num_nodes=NODES, directed=False)
+
+
+@every_law
+def test_the_estimator_randomizes_as_the_survey_does(law) -> None:
+    model = gv.LPGNN.from_protocol(CollectionProtocol(features=law, label=LABEL), hidden=5, seed=3)
+    assert model.mechanism(DIM) == law
+    assert model.label_mechanism(CLASSES) == LABEL
+    assert (model.unit, model.hidden, model.seed) == ("local-attributes", 5, 3)
+    assert (model.eps_x, model.eps_y) == (law.epsilon, 2.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"eps_x": 2.0},
+        {"eps_y": 1.0},
+        {"unit": "none"},
+        {"features": "1bm"},
+        {"m": "floor"},
+        {"high": 2.0},
+        {"scaling": "row"},
+        {"unsafe_noise_seed": 1},
+        {"k": 2},
+    ],
+)
+def test_what_contradicts_the_survey_is_refused(wrong, edges) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* contradicts the survey"):
+        gv.LPGNN.from_protocol(SURVEY, **wrong)
+    gv.LPGNN.from_protocol(SURVEY, eps_x=1.0, low=0.0)  # what agrees is not
+
+
+def test_an_unknown_keyword_is_refused() -> None:
+    with pytest.raises(TypeError, match="hiden"):
+        gv.LPGNN.from_protocol(SURVEY, hiden=5)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reason"),
+    [
+        (CollectionProtocol(features=LAWS["multi-bit"]), "collects no labels"),
+        (
+            CollectionProtocol(
+                features=MultiBit(epsilon=1.0, dim=2, bounds=Bounds(0.0, 1.0, from_data=True)), label=LABEL
+            ),
+            "bounds were taken from data",
+        ),
+    ],
+)
+def test_a_survey_that_cannot_be_learned_from_is_refused(protocol, reason) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        gv.LPGNN.from_protocol(protocol)
+
+
+ALONE = CollectionProtocol(label=LABEL)
+
+
+@pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
+def test_labels_alone_are_learned_from_with_public_features(method, edges) -> None:
+    x = np.random.default_rng(2).random((NODES, DIM))
+    model = method.from_protocol(ALONE, seed=0, epochs=3).fit_from_collector(
+        collector(ALONE), edges, public_features=x
+    )
+    assert (model.eps_x, model.eps_y) == (np.inf, 2.0)
+    assert torch.equal(model.fitted.trained.reports.features.dense(), torch.from_numpy(x).float())
+    assert model.predict_proba().shape == (NODES, CLASSES)
+    said = model.guarantee.formal_statement()
+    assert "eps_x = inf and its label at eps_y = 2" in said and "saw only what had left" in said
+    assert ledger_of(edges.edge_set).entries == ()
+
+
+def test_public_features_are_for_a_survey_that_asks_for_none(edges) -> None:
+    x, found = np.zeros((NODES, DIM)), collector(ALONE)
+    model = gv.LPGNN.from_protocol(ALONE, seed=0, epochs=1)
+    with pytest.raises(ConfigError, match="public ones are needed"):
+        model.fit_from_collector(found, edges)
+    with pytest.raises(ConfigError, match="drop public_features"):
+        gv.LPGNN.from_protocol(SURVEY, epochs=1).fit_from_collector(collector(), edges, public_features=x)
+    with pytest.raises(ConfigError, match="2 values of the public features lie outside"):
+        model.fit_from_collector(found, edges, public_features=np.vstack([[[2.0] * 2 + [0.5] * 4], x[1:]]))
+    wide = gv.LPGNN.from_protocol(ALONE, seed=0, epochs=1, high=2.0)
+    wide.fit_from_collector(found, edges, public_features=2 + x)
+    with pytest.raises(GraphError):
+        model.fit_from_collector(found, edges, public_features=x[1:])
+    with pytest.raises(GraphError, match="finite"):
+        model.fit_from_collector(found, edges, public_features=x + np.nan)
+
+
+def test_bins_belong_to_feature_rr() -> None:
+    with pytest.raises(ConfigError, match="k, rounding and decode are for features='feature-rr'"):
+        gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=1.0, k=5)
+
+
+@every_law
+def test_estimates_are_the_collectors_and_the_middle_for_who_is_silent(law) -> None:
+    found = collector(CollectionProtocol(features=law, label=LABEL))
+    dense = estimates_of(found).dense().numpy()
+    np.testing.assert_allclose(dense[found.answered], found.features(), rtol=1e-6, atol=1e-6)
+    middle = np.asarray(law.bounds.low) + law.bounds.width / 2
+    np.testing.assert_allclose(
+        dense[NOT_COUNTED], np.broadcast_to(middle, (len(NOT_COUNTED), DIM)), rtol=1e-6
+    )
+
+
+def test_who_has_answered_is_split_by_the_seed_and_nobody_else_is(edges) -> None:
+    found = collector()
+    graph, told = as_graph(found, edges, seed=0)
+    train, val, test = (graph.mask(part) for part in ("train", "val", "test"))
+    assert (int(train.sum()), int(val.sum()), int(test.sum())) == (18, 9, 0)
+    assert torch.equal(train | val, torch.from_numpy(found.answered))
+    assert told.labels[NOT_COUNTED].tolist() == [-1] * len(NOT_COUNTED)
+    assert told.labels[found.answered].tolist() == found.labels().tolist()
+    assert torch.equal(as_graph(found, edges, seed=0)[0].mask("train"), train)
+    assert not torch.equal(as_graph(found, edges, seed=1)[0].mask("train"), train)
+
+
+@every_law
+@pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
+def test_a_fit_draws_no_noise_and_books_nothing(method, law, edges, monkeypatch) -> None:
+    protocol = CollectionProtocol(features=law, label=LABEL)
+
+    def noise(*given: object) -> None:
+        raise AssertionError("noise was drawn")
+
+    found = collector(protocol)
+    monkeypatch.setattr(randomized_records, "LocalNoise", noise)
+    monkeypatch.setattr(type(law), "perturb", noise)
+    monkeypatch.setattr(MultiBit, "perturb_features", noise)
+    monkeypatch.setattr(LabelRR, "perturb", noise)
+    model = method.from_protocol(protocol, seed=0, epochs=3).fit_from_collector(found, edges)
+    assert model.predict_proba().shape == (NODES, CLASSES)
+    assert torch.allclose(model.predict_proba().sum(dim=1), torch.ones(NODES))
+    assert ledger_of(edges.edge_set).entries == ()
+    assert model.clipped_ is None
+
+
+def test_the_same_reports_make_the_same_model_as_a_fit_that_randomizes(edges, monkeypatch) -> None:
+    found = collector()
+    collected = gv.LPGNN.from_protocol(SURVEY, seed=5, epochs=10).fit_from_collector(found, edges)
+    graph, told = as_graph(found, edges, seed=5)
+    raw = graph.replace(x=torch.rand(NODES, DIM))
+    reproducible = {"reproducible": torch.tensor(told.reproducible)}
+    monkeypatch.setattr(randomized_records.Randomizer, "__call__", lambda *given: reproducible)
+    monkeypatch.setattr(randomized_records.Randomizer, "received", lambda *given: told)
+    fitted = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, seed=5, epochs=10).fit(raw)
+    assert torch.equal(fitted.predict_proba(), collected.predict_proba())
+
+
+def test_the_guarantee_is_the_surveys_and_survives_a_file(edges, tmp_path) -> None:
+    found = collector()
+    ids = np.array([f"u{n}" for n in range(NODES)])
+    model = gv.LPGNN.from_protocol(SURVEY, seed=0, epochs=3).fit_from_collector(found, edges, ids=ids)
+    promise = model.guarantee
+    assert promise.valid and promise.local_budgets == (1.0, 2.0)
+    assert promise.formal_statement().startswith(SURVEY.formal_statement(on_clients=None))
+    assert "held the raw data" not in promise.formal_statement()
+    model.save(tmp_path / "model")
+    again = gv.load_model(tmp_path / "model")
+    assert again.guarantee == promise == read_guarantee(tmp_path / "model").guarantee
+    assert again.guarantee.formal_statement() == promise.formal_statement()
+    assert torch.equal(again.predict_proba(), model.predict_proba())
+    assert again.ids_.tolist() == ids.tolist()
+
+
+def test_a_fit_that_randomizes_itself_says_so_afterwards(edges) -> None:
+    found = collector()
+    model = gv.LPGNN.from_protocol(SURVEY, seed=0, epochs=2).fit_from_collector(found, edges)
+    raw = as_graph(found, edges, seed=0)[0].replace(x=torch.rand(NODES, DIM))
+    assert "This process held the raw data" in model.fit(raw).guarantee.formal_statement()
+    assert len(ledger_of(edges.edge_set).entries) == 1
+
+
+def test_own_ranges_and_bins_survive_a_file(edges, tmp_path) -> None:
+    for name in ("own ranges", "own bins"):
+        protocol = CollectionProtocol(features=LAWS[name], label=LABEL, class_names=("red", "green", "blue"))
+        model = gv.LPGNN.from_protocol(protocol, seed=0, epochs=2).fit_from_collector(
+            collector(protocol), edges
+        )
+        model.save(tmp_path / name)
+        again = gv.load_model(tmp_path / name)
+        assert again.mechanism(DIM) == LAWS[name]
+        assert again.class_names_ == ("red", "green", "blue")
+
+
+def test_another_survey_other_nodes_and_too_few_answers_are_refused(edges) -> None:
+    model = gv.LPGNN.from_protocol(SURVEY, epochs=2)
+    other = CollectionProtocol(features=MultiBit(epsilon=4.0, dim=DIM), label=LABEL)
+    with pytest.raises(ConfigError, match=r"eps_x=1\.0 contradicts the survey"):
+        model.fit_from_collector(collector(other), edges)
+    with pytest.raises(GraphError, match="the edges are of 30 nodes and the LDP reports of 29"):
+        model.fit_from_collector(collector(nodes=29, silent=[]), edges)
+    with pytest.raises(GraphError, match="fewer than two nodes have answered"):
+        model.fit_from_collector(collector(silent=list(range(1, NODES))), edges)
+    with pytest.raises(GraphError, match="fewer than two nodes have answered"):
+        model.fit_from_collector(Collector(SURVEY, NODES), edges)
+    assert model.guarantee_ is None

@@ -1,0 +1,96 @@
+"""Drop: targets, forward correction, selection on noisy labels."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil.data import Adjacency
+from graphveil.local.lpgnn.noisy_labels import EpochScore, NoisyLabels, negative_log
+from graphveil.mechanisms import LabelRR
+from graphveil.propagation import KProp
+
+# Two triangles with a bridge 2-3; node 6 has no edge.
+EDGES = Adjacency.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], num_nodes=7, directed=False)
+LABELS = torch.tensor([0, 0, 1, 1, 1, -1, 1])
+TRAIN, VAL = torch.tensor([0, 1, 2, 3, 6]), torch.tensor([4])
+LAW = LabelRR(epsilon=1.0, classes=2)
+
+
+def noisy(steps: int = 0, *, correct: bool = True) -> NoisyLabels:
+    return NoisyLabels(
+        labels=LABELS,
+        classes=2,
+        train=TRAIN,
+        val=VAL,
+        keep=LAW.keep,
+        transition=torch.from_numpy(LAW.transition).float() if correct else None,
+        smoothing=KProp(adjacency=EDGES, steps=steps) if steps else None,
+    )
+
+
+def test_unknown_labels_are_zero_rows() -> None:
+    assert noisy().reported[5].tolist() == [0.0, 0.0]
+    assert noisy().reported[2].tolist() == [0.0, 1.0]
+
+
+def test_targets_are_what_propagated_labels_say_most() -> None:
+    assert noisy().targets().tolist() == [0, 0, 1, 1, 1]
+    assert noisy(steps=1).targets().tolist() == [0, 0, 0, 1, 1]  # node 2 lies among zeros; node 6 is alone
+
+
+def test_the_softmax_of_the_propagation_does_not_move_a_target() -> None:
+    smooth = KProp(adjacency=EDGES, steps=2).apply(noisy().reported).softmax(dim=1)
+    assert smooth[TRAIN[:4]].argmax(dim=1).tolist() == noisy(steps=2).targets()[:4].tolist()
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_the_loss_without_steps_is_that_of_what_is_said(correct) -> None:
+    logits = torch.linspace(-1, 1, 14).reshape(7, 2).flip(0)
+    proba = logits.softmax(dim=1).numpy()
+    reported = proba @ LAW.transition if correct else proba
+    expected = -np.log(reported[TRAIN, LABELS[TRAIN]]).mean()
+    case = noisy(correct=correct)
+    assert float(case.loss(logits, case.targets())) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_loss_with_steps_is_that_of_the_propagated_softmax() -> None:
+    logits = torch.linspace(-2, 2, 14).reshape(7, 2)
+    case = noisy(steps=2)
+    smooth = KProp(adjacency=EDGES, steps=2).apply(logits.softmax(dim=1) @ case.transition)
+    expected = negative_log(smooth.softmax(dim=1)[TRAIN], case.targets())
+    assert float(case.loss(logits, case.targets())) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_forward_correction_prefers_the_true_law() -> None:
+    """In expectation over the noise, the corrected loss is least where P(y|x) is the truth."""
+    law = LabelRR(epsilon=0.5, classes=3)
+    transition = torch.from_numpy(law.transition).float()
+    sure = torch.eye(3)[:1]  # P(y|x) puts everything on class 0
+    unsure = torch.full((1, 3), 1 / 3)
+
+    def expected(proba: torch.Tensor) -> float:
+        reported = (proba @ transition)[0].log()
+        return -float((transition[0] * reported).sum())
+
+    assert expected(sure) < expected(unsure)
+
+
+@pytest.mark.parametrize(
+    ("val_loss", "val", "train", "kept"),
+    [
+        (1.0, 0.5, 0.5, True),
+        (1.3, 0.5, 0.5, False),  # the loss rose
+        (1.0, 0.4, 0.5, False),  # no better on validation labels
+        (1.0, 0.61, 0.5, False),  # above what is possible without the noise
+        (1.0, 0.5, 0.64, False),
+        (1.0, 0.5, 0.62, True),  # five in a hundred more are allowed on training labels
+    ],
+)
+def test_an_epoch_is_kept_if_everything_improves_and_no_noise_is_learned(val_loss, val, train, kept) -> None:
+    assert EpochScore(val_loss, val, train).improves_on(EpochScore(1.2, 0.4, 0.4), keep=0.6) is kept
+
+
+def test_the_first_epoch_is_kept_whatever_it_is() -> None:
+    assert EpochScore(math.inf, 1.0, 1.0).improves_on(None, keep=0.1)

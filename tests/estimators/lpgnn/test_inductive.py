@@ -1,0 +1,330 @@
+"""Predicting other graphs: their people randomize their features, pay for that, and are asked once."""
+
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.data import to_dense
+from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
+from graphveil.estimators.inference.ledger import ASSERTED_NODES
+from graphveil.local.lpgnn import randomized_records
+from graphveil.local.lpgnn.inductive import CachedReports, CollectionRequest
+from graphveil.local.lpgnn.lpgnn_method import TrainedLpgnn
+from graphveil.local.simgat import SimilarityPropagationConfig
+from graphveil.privacy import LocalReport, compose
+from graphveil.propagation import KProp
+
+BUDGETS = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}
+LOCAL = {**BUDGETS, "seed": 0, "epochs": 2, "hidden": 4, "x_steps": 2}
+CLASSES, DIM = 3, 5
+
+
+def made(people: range, seed: int = 0) -> gv.Graph:
+    """Return a graph of these people, with a split and a book of its own."""
+    rng = np.random.default_rng(seed)
+    n = len(people)
+    x, y = rng.random((n, DIM), dtype=np.float32), rng.permutation(np.arange(n) % CLASSES)
+    ends = rng.integers(n, size=(2, 3 * n))
+    ids = np.array(people)
+    part = torch.arange(n) % 3
+    graph = gv.Graph.from_edges(x, y, *ends, directed=False, ids=ids)
+    return graph.replace(train_mask=part == 0, val_mask=part == 1, test_mask=part == 2)
+
+
+def grown(graph: gv.Graph, people: range, seed: int = 1) -> gv.Graph:
+    """Return the graph with further people."""
+    rng = np.random.default_rng(seed)
+    n, more = graph.num_nodes, len(people)
+    new, others = n + rng.integers(more, size=3 * more), rng.integers(n + more, size=3 * more)
+    return graph.grow(rng.random((more, DIM), dtype=np.float32), None, new, others, ids=np.array(people))
+
+
+def spent(*graphs: gv.Graph) -> list[int]:
+    return [len(gv.ledger_of(part).entries) for graph in graphs for part in graph.edge_set.parts]
+
+
+def fitted(graph: gv.Graph, method: type[gv.LPGNN] = gv.LPGNN, **changed: object) -> gv.LPGNN:
+    return method(**{**LOCAL, **changed}).fit(graph)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """Return what becomes a list of all raw features that were randomized, one matrix a collection."""
+    seen, whole = list[np.ndarray](), randomized_records.perturb_rows
+
+    def watched(mechanism, x, *others):
+        seen.append(to_dense(x).numpy())
+        return whole(mechanism, x, *others)
+
+    monkeypatch.setattr(randomized_records, "perturb_rows", watched)
+    return seen
+
+
+METHODS = pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
+
+
+class TestAnotherGraph:
+    @METHODS
+    def test_its_price_is_known_before_and_paid_once(self, told, method) -> None:
+        graph, other = made(range(30)), made(range(30, 50), seed=1)
+        model = fitted(graph, method)
+        privacy_cost, after = model.privacy_cost(other), model.guarantee_after(other)
+        assert privacy_cost.local_budgets == (1.0, 0.0) and privacy_cost.valid and privacy_cost.releases == 1
+        assert (len(told), spent(graph, other)) == (1, [1, 0])
+        first = model.predict_proba(other)
+        assert first.shape == (20, CLASSES) and torch.allclose(first.sum(dim=1), torch.ones(20))
+        assert spent(graph, other) == [2, 1]
+        (entry,) = gv.ledger_of(other.edge_set).entries
+        assert entry.event == compose(LocalReport("features", 1.0))
+        assert model.guarantee_with_predictions == after
+        assert after.local_budgets == (2.0, 2.0)
+        assert model.guarantee.local_budgets == (1.0, 2.0)
+        assert model.privacy_cost(other) is None
+        hidden = other.replace(y=torch.full_like(other.y, -1))  # labels are no part of the question
+        assert torch.equal(model.predict_proba(hidden), first)
+        assert (len(told), spent(graph, other)) == (2, [2, 1])
+        assert np.array_equal(told[1], to_dense(other.x).numpy())
+
+    def test_what_is_predicted_comes_from_reports_and_edges(self, monkeypatch) -> None:
+        graph, other = made(range(30)), made(range(30, 50), seed=1)
+        model, heard = fitted(graph), list[CachedReports]()
+        whole = TrainedLpgnn.collect
+
+        def watched(*given):
+            heard.append(whole(*given))
+            return heard[-1]
+
+        monkeypatch.setattr(TrainedLpgnn, "collect", watched)
+        proba = model.predict_proba(other)
+        (reports,) = (each.records for each in heard)
+        assert (reports.labels == -1).all()
+        hidden = other.replace(x=torch.zeros(20, DIM))
+        hops = KProp(adjacency=hidden.adjacency, steps=2)
+        assert torch.equal(proba, model.fitted.trained.proba(hidden, reports.features, hops))
+        assert not torch.allclose(reports.features.dense(), other.x)
+
+    def test_labels_of_the_other_graph_change_nothing(self) -> None:
+        graph, other = made(range(30)), made(range(30, 50), seed=1)
+        fits = [fitted(graph, unsafe_noise_seed=1, posterior_steps=2) for _ in range(2)]
+        moved = other.replace(y=(other.y + 1) % CLASSES)
+        assert torch.equal(fits[0].predict_proba(other), fits[1].predict_proba(moved))
+
+    def test_a_seed_gives_no_two_collections_the_same_noise(self, monkeypatch) -> None:
+        graph, bins = made(range(30)), list[np.ndarray]()
+        whole = randomized_records.estimate_features
+        monkeypatch.setattr(
+            randomized_records,
+            "estimate_features",
+            lambda law, found, x: bins.append(found["values"].numpy()) or whole(law, found, x),
+        )
+        model = fitted(graph, features="feature-rr", unsafe_noise_seed=1)
+        for seed in (1, 2):  # the same records, twice
+            model.predict(made(range(30), seed=seed).replace(x=graph.x))
+        assert all(not np.array_equal(bins[i], bins[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
+        assert not model.privacy_cost(made(range(3), seed=5)).valid
+
+    def test_other_features_on_the_same_edges_are_told_anew(self) -> None:
+        graph = made(range(30))
+        model = fitted(graph)
+        model.predict(graph.replace(x=graph.x.flip(1)))
+        assert spent(graph) == [2]
+        assert model.guarantee_with_predictions.local_budgets == (2.0, 2.0)
+
+    def test_a_gaussian_adds_its_delta(self) -> None:
+        model = fitted(made(range(30)), features="agm")
+        other = made(range(30, 50), seed=1)
+        assert model.privacy_cost(other).delta == 1e-10
+        model.predict(other)
+        assert model.guarantee_with_predictions.delta == 2e-10
+
+    def test_features_without_protection_are_said_to_have_none(self) -> None:
+        model = fitted(made(range(30)), eps_x=math.inf)
+        privacy_cost = model.privacy_cost(made(range(30, 50), seed=1))
+        assert privacy_cost.epsilon == math.inf and "eps_x = inf" in privacy_cost.formal_statement()
+
+    def test_ranges_from_its_data_void_the_price(self) -> None:
+        settings = {"scaling": "columns", "data_dependent_bounds": True}
+        privacy_cost = fitted(made(range(30)), **settings).privacy_cost(made(range(30, 50), seed=1))
+        assert privacy_cost.deviations == ("bounds taken from the data",)
+
+    def test_it_is_predicted_as_well_as_a_part_that_was_fitted(self) -> None:
+        from graphveil.data import synthetic
+        from graphveil.data.recipes import RECIPES
+
+        graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+        other = synthetic("tiny")
+        every = torch.ones(other.num_nodes, dtype=torch.bool)
+        other = other.replace(train_mask=~every, val_mask=~every, test_mask=every)
+        learning = {"epochs": 60, "learning_rate": 0.03, "select": "likelihood", "x_steps": 1, "y_steps": 0}
+        model = gv.LPGNN(**{**BUDGETS, "eps_x": 200.0, "eps_y": 4.0}, seed=0, unsafe_noise_seed=0, **learning)
+        model.fit(graph)
+        chance = graph.y.bincount().max() / graph.num_nodes
+        assert model.score(other) > chance + 0.3
+        assert model.score(other) > model.score(graph) - 0.05
+
+
+class TestPeopleApart:
+    def test_a_word_makes_the_larger_figure_count(self) -> None:
+        graph, other = made(range(30)), made(range(30, 50), seed=1)
+        model = fitted(graph)
+        after = model.guarantee_after(other, assume_disjoint_nodes=True)
+        model.predict(other, assume_disjoint_nodes=True)
+        assert spent(graph, other) == [1, 1]
+        whole = model.guarantee_with_predictions
+        assert whole == after and whole.local_budgets == (1.0, 2.0)
+        assert ASSERTED_NODES in whole.formal_statement()
+        for _ in range(2):
+            other = other.replace(x=other.x.flip(1) * 0.9)
+            model.predict(other)  # the same people again
+        assert model.guarantee_with_predictions.local_budgets == (3.0, 2.0)
+
+    def test_a_word_that_cannot_be_true_is_refused(self) -> None:
+        graph = made(range(30))
+        model = fitted(graph)
+        part = graph.subgraph(torch.arange(30) < 10)
+        for execute in (model.predict, model.privacy_cost, model.guarantee_after):
+            with pytest.raises(ConfigError, match="of the people that the model was fitted on"):
+                execute(part, assume_disjoint_nodes=True)
+
+    def test_words_about_something_else_are_refused(self) -> None:
+        model, other = fitted(made(range(30))), made(range(30, 50), seed=1)
+        for execute in (model.predict, model.privacy_cost, model.guarantee_after):
+            with pytest.raises(UnitError, match="pass assume_disjoint_nodes"):
+                execute(other, assume_disjoint_edges=True)
+        gap = gv.GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=1, hidden=2).fit(made(range(30)))
+        with pytest.raises(UnitError, match="is for unit 'local-attributes'"):
+            gap.predict(other, assume_disjoint_nodes=True)
+
+
+class TestGrowth:
+    @METHODS
+    def test_only_new_people_tell(self, told, method) -> None:
+        graph = made(range(30))
+        model = fitted(graph, method, posterior_steps=2)
+        larger = grown(grown(graph, range(30, 34)), range(34, 40), seed=2)
+        assert model.privacy_cost(larger).local_budgets == (1.0, 0.0)
+        assert model.guarantee_after(larger).local_budgets == (1.0, 2.0)
+        proba = model.predict_proba(larger)
+        assert [len(x) for x in told] == [30, 10]
+        assert np.array_equal(told[1], to_dense(larger.x).numpy()[30:])
+        assert spent(larger) == [1, 1, 1]  # the first people's, and each step's
+        assert model.guarantee_with_predictions.local_budgets == (1.0, 2.0)
+        kept = model._prediction_manager._known(larger).records
+        own = model.fitted.trained.reports
+        assert torch.equal(kept.features.dense()[:30], own.features.dense())
+        assert torch.equal(kept.labels[:30], own.labels)
+        assert (kept.labels[30:] == -1).all()
+        assert model.privacy_cost(larger) is None and torch.equal(model.predict_proba(larger), proba)
+        again = grown(larger, range(40, 43), seed=3)
+        model.predict(again)
+        assert [len(x) for x in told] == [30, 10, 3]
+
+    def test_people_who_were_there_hear_the_new_ones(self) -> None:
+        graph = made(range(30))
+        model = fitted(graph, epochs=20)
+        larger = grown(graph, range(30, 45))
+        assert not torch.allclose(model.predict_proba(larger)[:30], model.predict_proba())
+
+    def test_a_graph_that_nothing_is_known_of_is_asked_whole(self, told) -> None:
+        model = fitted(made(range(30)))
+        larger = grown(made(range(50, 70), seed=1), range(70, 75))
+        model.predict(larger)
+        assert [len(x) for x in told] == [30, 25]
+        assert spent(larger) == [1, 1]
+
+    def test_other_features_of_those_who_were_there_are_told_anew(self, told) -> None:
+        graph = made(range(30))
+        model, larger = fitted(graph), grown(graph, range(30, 34))
+        model.predict(larger.replace(x=larger.x.flip(1)))
+        assert [len(x) for x in told] == [30, 34]
+        assert model.guarantee_with_predictions.local_budgets == (2.0, 2.0)
+
+
+class TestRefusals:
+    def test_a_limit_refuses_before_anything_is_told(self, told) -> None:
+        graph, other = made(range(30)), made(range(30, 50), seed=1)
+        gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=3.5, delta=1e-9))
+        model = fitted(graph)
+        with pytest.raises(BudgetError, match="would bring the total to epsilon 4"):
+            model.predict(other)
+        assert (len(told), spent(graph, other)) == (1, [1, 0])
+        assert model.guarantee_with_predictions == model.guarantee
+        model.predict(other, assume_disjoint_nodes=True)
+        assert spent(graph, other) == [1, 1]
+
+    def test_features_that_cannot_be_told_cost_nothing(self) -> None:
+        graph, other = made(range(30)), made(range(30, 50), seed=1)
+        model = fitted(graph)
+        with pytest.raises(GraphError, match="6 features and the model was trained on 5"):
+            model.predict(other.replace(x=torch.zeros(20, 6)))
+        assert spent(graph, other) == [1, 0]
+
+    def test_a_similarity_that_fails_costs_nothing(self, told, monkeypatch) -> None:
+        graph, other = made(range(30)), made(range(30, 50), seed=1)
+        model = fitted(graph, gv.SimGAT)
+        monkeypatch.setattr(SimilarityPropagationConfig, "similar", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.predict(other)
+        assert (len(told), spent(graph, other)) == (1, [1, 0])
+
+    def test_what_nodes_said_is_known_of_the_fitted_graph_only(self) -> None:
+        model = fitted(made(range(30)))
+        with pytest.raises(GraphError, match="of the fitted graph only"):
+            model.score(made(range(30, 50), seed=1), "val")
+
+    def test_a_saved_model_asks_under_its_own_guarantee(self, tmp_path) -> None:
+        fitted(made(range(30)), unsafe_noise_seed=1).save(tmp_path / "saved")
+        model, other = gv.load_model(tmp_path / "saved"), made(range(30, 50), seed=1)
+        assert not model.privacy_cost(other).valid
+        assert model.guarantee_after(other).local_budgets == (2.0, 2.0)
+        assert model.predict_proba(other, allow_spend=True).shape == (20, CLASSES)
+        assert spent(other) == [1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nobody_has_told_more_than_is_said(seed, monkeypatch) -> None:
+    """Random sequences of questions, to people who may be in several graphs; each person keeps count."""
+    counts, sets = defaultdict(lambda: [0, 0]), defaultdict(set)
+
+    def watched(collection: CollectionRequest, books):
+        for step in collection.steps:  # whoever is new stands behind the new edges
+            ids = collection.graph.ids[step.base_nodes : step.added.num_nodes]
+            sets[step.added.edge_set] |= set(ids.tolist())
+        for person in collection.graph.ids[
+            0 if collection.before is None else collection.before.nodes :
+        ].tolist():
+            counts[person][0] += 1
+        return whole(collection, books)
+
+    whole = CollectionRequest.execute
+    monkeypatch.setattr(CollectionRequest, "execute", watched)
+    rng, first = np.random.default_rng(seed), made(range(12))
+    model = fitted(first, epochs=1)
+    for person in range(12):
+        counts[person] = [1, 1]
+    graphs, free = [first], 100
+    for number in range(6):
+        kind = rng.choice(["same people", "others", "grow", "again", "other features"])
+        base = graphs[rng.integers(len(graphs))]
+        apart = False
+        if kind == "same people":
+            graph = made(range(rng.integers(12), 16), seed=number + 1)
+        elif kind == "others":
+            graph, apart, free = made(range(free, free + 6), seed=number + 1), True, free + 10
+        elif kind == "grow":
+            graph, free = grown(base, range(free, free + 3), seed=number), free + 10
+        else:
+            graph = base if kind == "again" else base.replace(x=base.x * 0.9)
+        after = model.guarantee_after(graph, assume_disjoint_nodes=apart)
+        model.predict(graph, assume_disjoint_nodes=apart)
+        graphs.append(graph)
+        said = model.guarantee_with_predictions
+        assert said == after
+        x, y = said.local_budgets
+        assert max(c[0] for c in counts.values()) * 1.0 <= x
+        assert max(c[1] for c in counts.values()) * 2.0 <= y
+        assert max(c[0] + 2 * c[1] for c in counts.values()) <= said.epsilon

@@ -1,0 +1,128 @@
+"""What leaves a node is randomized, by the law that the guarantee is about."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.data import Graph, to_dense
+from graphveil.errors import ConfigError
+from graphveil.local.lpgnn.feature_reports import FeatureReportConfig, feature_row
+from graphveil.local.lpgnn.posterior import class_shares
+from graphveil.local.lpgnn.randomized_records import UNKNOWN, Randomizer, estimate_features
+from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
+from tests.estimators.conftest import CLASSES, FEATURES, grouped
+
+GRAPH = grouped(nodes=3000)
+RANDOMIZER = Randomizer(
+    mechanism=MultiBit(epsilon=2.0, dim=FEATURES, m=1), label=LabelRR(epsilon=1.0, classes=CLASSES)
+)
+DEVIATIONS = 5  # standard deviations that a mean may be off
+
+
+def test_labels_are_kept_as_often_as_the_law_says() -> None:
+    labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
+    told = labels != UNKNOWN
+    kept = (labels == GRAPH.y)[told].double().mean().item()
+    keep = RANDOMIZER.label.keep
+    assert abs(kept - keep) < DEVIATIONS * math.sqrt(keep * (1 - keep) / int(told.sum()))
+
+
+def test_no_label_of_a_test_node_is_told() -> None:
+    labels = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
+    assert torch.equal(labels == UNKNOWN, GRAPH.mask("test"))
+
+
+def test_a_node_tells_one_bit_and_estimates_are_unbiased() -> None:
+    estimates = estimate_features(RANDOMIZER.mechanism, RANDOMIZER(GRAPH, GRAPH.x, 0), GRAPH.x)
+    told = estimates.deviations
+    assert not isinstance(told, torch.Tensor)
+    assert np.array_equal(np.diff(told.indptr), np.ones(GRAPH.num_nodes))
+    assert len(np.unique(np.abs(told.data).round(4))) == 1, "a bit has two values"
+    error = (estimates.dense() - to_dense(GRAPH.x)).double().mean(dim=0).numpy()
+    variance = RANDOMIZER.mechanism.variance(to_dense(GRAPH.x).numpy()).mean(axis=0)
+    assert (np.abs(error) < DEVIATIONS * np.sqrt(variance / GRAPH.num_nodes)).all()
+
+
+def test_the_row_of_a_release_has_the_worst_noise_of_any_value() -> None:
+    law = FeatureReportConfig(name="three-outputs", epsilon=2.0, bounds=Bounds(0.0, 10.0)).mechanism(1)
+    features = feature_row(law)
+    grid = law.variance(np.linspace(0, 10, 20_001)[:, None])
+    assert features.noise_std == [pytest.approx(math.sqrt(grid.max()), rel=1e-6)]
+
+
+# -- who has a label ---------------------------------------------------------------------------------------
+
+
+def without_labels(graph: Graph, share: float, seed: int = 0) -> Graph:
+    """The graph after a share of its nodes has lost its label."""
+    missing = torch.from_numpy(np.random.default_rng(seed).random(graph.num_nodes) < share)
+    return graph.replace(y=torch.where(missing, UNKNOWN, graph.y))
+
+
+def test_who_has_no_label_says_a_class_like_everybody_who_is_asked() -> None:
+    graph = without_labels(GRAPH, 0.5)
+    labels = RANDOMIZER(graph, graph.x, 0)["labels"]
+    assert torch.equal(labels == UNKNOWN, GRAPH.test_mask), "a missing label must not be told by -1"
+    missing = (graph.y == UNKNOWN) & ~GRAPH.test_mask
+    said = torch.bincount(labels[missing], minlength=CLASSES).double() / int(missing.sum())
+    chance = 1 / CLASSES
+    spread = DEVIATIONS * math.sqrt(chance * (1 - chance) / int(missing.sum()))
+    assert (said - chance).abs().max() < spread
+    whole = RANDOMIZER(GRAPH, GRAPH.x, 0)["labels"]
+    assert torch.equal(labels[~missing], whole[~missing]), "one's label changed what another said"
+
+
+def test_who_is_trained_on_does_not_depend_on_who_has_a_label(graph: Graph) -> None:
+    local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 2}
+    local |= {"unsafe_noise_seed": 3}
+    whole = gv.LPGNN(**local).fit(graph).aggregates_["labels"]
+    for share in (0.3, 1.0):  # a graph of which nobody is labeled learns, too: noise
+        some = gv.LPGNN(**local).fit(without_labels(graph, share))
+        told = some.aggregates_["labels"]
+        assert torch.equal(told == UNKNOWN, whole == UNKNOWN)
+        for part in ("train", "val"):
+            members = getattr(graph, f"{part}_mask")
+            agrees = (some.predict() == told)[members].float().mean()
+            assert some.score(without_labels(graph, share), part) == pytest.approx(float(agrees))
+
+
+def test_the_statement_says_that_it_is_covered(graph: Graph) -> None:
+    local = {"unit": "local-attributes", "eps_x": 1.0, "seed": 0, "epochs": 2}
+    words = "a training or validation node without a label says a class at random"
+    assert words in gv.LPGNN(**local, eps_y=2.0).fit(graph).guarantee.formal_statement()
+    open_labels = without_labels(graph.replace(), 0.3)
+    opened = gv.LPGNN(**local, eps_y=math.inf).fit(open_labels)
+    assert words not in opened.guarantee.formal_statement()
+    telling = (open_labels.mask("train") | open_labels.mask("val")).logical_not()
+    assert torch.equal(opened.aggregates_["labels"] == UNKNOWN, telling), "nothing is hidden at infinity"
+
+
+def test_a_share_of_missing_labels_is_part_of_the_channel(graph: Graph) -> None:
+    local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}
+    labels = torch.where(graph.test_mask, UNKNOWN, graph.y)
+    plain, mixed = (gv.LPGNN(**local, missing_labels=m)._build_method() for m in (0.0, 0.4))
+    noisy, fewer = plain.noisy(graph, labels), mixed.noisy(graph, labels)
+    assert torch.allclose(fewer.transition, 0.6 * noisy.transition + 0.4 / CLASSES)
+    assert fewer.keep == pytest.approx(0.6 * noisy.keep + 0.4 / CLASSES)
+    for wrong in (
+        {"missing_labels": 1.0},
+        {"missing_labels": -0.1},
+        {"missing_labels": 0.1, "eps_y": math.inf},
+    ):
+        with pytest.raises(ConfigError, match="missing_labels="):
+            gv.LPGNN(**local | wrong)
+
+
+def test_a_channel_that_knows_the_share_estimates_shares_of_classes_without_bias() -> None:
+    law, shares, missing = LabelRR(epsilon=2.0, classes=4), np.array([0.55, 0.25, 0.15, 0.05]), 0.4
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random(200_000) < missing, UNKNOWN, rng.choice(4, 200_000, p=shares))
+    said = np.bincount(law.perturb(y, stream=LocalNoise(1).stream("labels")), minlength=4) / 200_000
+    found = {
+        m: class_shares(torch.tensor(said), torch.tensor(law.transition_with(m))) for m in (0.0, missing)
+    }
+    assert found[missing].numpy() == pytest.approx(shares, abs=0.01)
+    assert abs(float(found[0.0][0]) - shares[0]) > 0.08, "the share has to matter"

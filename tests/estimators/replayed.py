@@ -1,0 +1,109 @@
+"""Replay of releases: answers are sums without noise, noted, and those of a known run are handed out again.
+
+What a model asks with, vectors and what weights read, must be the same bits in a neighboring graph, given
+the same answers, and so must its predictions: they may follow from public data and answers only. The sums are
+what differs, by no more than their price.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.audit.query_neighbor_tests.charged_losses import charged_loss
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.privacy import MemoryLedger, PureDP, UndirectedEdge, Unit, compose
+from graphveil.privacy.accountant import total_mu
+from graphveil.release import EdgeAttentionData, NeighborCountQuery, NeighborSumQuery, Release
+from graphveil.release.query import Query
+
+Pair = tuple[int, int]
+
+
+@dataclass
+class Replay:
+    """Takes the place of noisy answers: notes sums in noise units, and hands out those of a known run."""
+
+    known: "Replay | None" = None
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    sums: list[Tensor] = field(default_factory=list)
+    given: list[Tensor] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    groups: Tensor | None = None
+
+    def ask(self, release: Release, data: Any, shipped: Any) -> Tensor:
+        """Note weighted sums and counts; attention is learned once, its steps' cost is tested with them."""
+        if isinstance(data, EdgeAttentionData):
+            return self._hand(shipped(release, data))
+        return self._answered(release, shipped, data)
+
+    def _answered(self, release: Release, ask: Any, data: Any) -> Tensor:
+        query, unit = release._plan.queries[release._position], release._plan.unit
+        release._position += 1
+        self.groups, plan, book = release._public.groups, zero_noise_plan(unit, (query,)), MemoryLedger()
+        private = release._private
+        alone = Release.open(plan, private._adjacency, self.groups, budget=book, backend=private._backend)
+        answer = ask(alone, data)
+        self.asked.append(tuple(vars(data).values()))
+        self.queries.append(query)
+        self.sums.append(answer.double() / self._scale(query, len(answer)))
+        return self._hand(answer)
+
+    def _scale(self, query: Query, rows: int) -> Tensor:
+        sigma = torch.tensor(query.noise, dtype=torch.float64)
+        return sigma if self.groups is None or len(sigma) == 1 else sigma[self.groups[-rows:]][:, None]
+
+    def _hand(self, answer: Tensor) -> Tensor:
+        self.given.append(answer if self.known is None else self.known.given[len(self.given)])
+        return self.given[-1].clone()
+
+    @contextmanager
+    def in_place(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Answer all releases."""
+        with patch.context() as here:
+            shipped = Release.answer
+            here.setattr(Release, "answer", lambda release, data: self.ask(release, data, shipped))
+            yield
+
+    def prices(self, unit: Unit, pair: Pair) -> list[float]:
+        """Return what the events charge for this pair, query by query; together no more than is booked."""
+        events = [query.event(unit) for query in self.queries]
+        u, v = (0, 0) if self.groups is None else (int(self.groups[end]) for end in pair)
+        if all(isinstance(event, PureDP) for event in events):
+            counts = [query for query in self.queries if isinstance(query, NeighborCountQuery)]
+            assert len(counts) == len(events)
+            # An edge pays its epsilon for every whole number that it moves by one.
+            return [query.event(unit).epsilon / query.epsilon / query.noise[0] for query in counts]
+        found = [charged_loss(event, (u, v)).mu for event in events]
+        assert math.hypot(*found) <= (total_mu(compose(*events)) or 0) * (1 + 1e-9)
+        return found
+
+
+def share_of_price(before: Replay, after: Replay, unit: Unit, pair: Pair) -> float:
+    """Check what a toggled pair has changed; return a hop's largest move as a share of its price."""
+    largest, ends = 0.0, set(pair if isinstance(unit, UndirectedEdge) else pair[1:])
+    for was, now in zip(before.asked, after.asked, strict=True):
+        assert all(_same(*both) for both in zip(was, now, strict=True)), "it asks by what edges say"
+    prices = before.prices(unit, pair)
+    sums = zip(before.queries, before.asked, before.sums, after.sums, prices, strict=True)
+    for query, asked, was, now, privacy_cost in sums:
+        change = now - was
+        counted = isinstance(query, NeighborCountQuery)
+        moved = float(change.abs().sum() if counted else change.norm())
+        assert moved <= privacy_cost * (1 + 1e-6), f"it moves {moved:.6f}, priced {privacy_cost:.6f}"
+        if counted or isinstance(query, NeighborSumQuery):
+            skipped = len(asked[0]) - len(change)  # nodes that keep their rows
+            assert {row + skipped for row in change.nonzero()[:, 0].tolist()} <= ends, "a third row changed"
+            largest = max(largest, moved / privacy_cost if privacy_cost else 0.0)
+    return largest
+
+
+def _same(was: Any, now: Any) -> bool:
+    if isinstance(was, tuple):
+        return all(_same(*both) for both in zip(was, now, strict=True))
+    return was is now if was is None else torch.equal(was, now)

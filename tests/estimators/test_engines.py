@@ -1,0 +1,127 @@
+"""The backend is a choice in every estimator: no result, no saved file and no resumed run depends on it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from estimators.gnn.test_private_gnn import SMALL
+from graphveil.cluster.backend import RayBackend
+from graphveil.data import Adjacency
+from graphveil.errors import ConfigError
+from graphveil.estimators.saved import parameter_types
+from graphveil.privacy import ledger_of
+from graphveil.release import AggregationBackend
+from graphveil.release.backends.named import backend_for, named, using
+from tests.estimators.gnn.modules import Mean, Records
+
+EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
+
+
+class Watched(gv.backends.Memory):
+    """Notes that it was asked."""
+
+    def blocks(self, adjacency: Any, first: int = 0) -> Any:
+        asked.append(type(self).__name__)
+        return super().blocks(adjacency, first)
+
+
+asked: list[str] = []
+
+
+OWNER = {"unit": "node-record", "epsilon": 8.0, "seed": 0}
+CONFIGURED: dict[str, dict[str, Any]] = {
+    "classcode": EDGES,
+    "gnn": SMALL | {"module": Mean},
+    "heterorr": {"unit": "edge-subset", "epsilon": 2.0, "eps_x": 9.0},
+    "module": OWNER | {"module": Records},
+}
+
+
+@pytest.mark.parametrize("method", sorted(gv.METHODS))
+def test_every_estimator_has_an_engine_that_is_no_part_of_what_is_saved(method: str) -> None:
+    cls, keywords = gv.METHODS[method], CONFIGURED.get(method, {"unit": "none"})
+    model = cls(**keywords, backend="memory")
+    assert model.get_params()["backend"] == "memory" and "backend" not in model.recorded_params()
+    assert "backend" not in model._configuration() and "backend" not in parameter_types(cls)
+    for wrong in ("dask", 3, object()):
+        with pytest.raises(ConfigError, match="backend="):
+            cls(**keywords, backend=wrong)
+    with pytest.raises(ConfigError, match="backend="):
+        model.backend = "dask"
+
+
+@pytest.mark.parametrize("method", ["gap", "classcode"])
+def test_fits_and_predictions_have_the_same_bytes_with_any_engine(method: str, tmp_path: Path) -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    backends: tuple[AggregationBackend | str | None, ...] = (
+        None,
+        "memory",
+        gv.backends.Memory(40),
+        Watched(11),
+    )
+    found = []
+    for number, backend in enumerate(backends):
+        asked.clear()
+        model = gv.METHODS[method](**EDGES, backend=backend).fit(graph)
+        seen = model.predict_proba(another(graph), assume_disjoint_edges=True)
+        assert (len(asked) >= 2) == isinstance(backend, Watched)  # the fit, and the other graph
+        model.save(tmp_path / str(number))
+        found.append((torch.as_tensor(model.predict_proba(None)), torch.as_tensor(seen)))
+        text = (tmp_path / str(number) / "model.json").read_text()
+        assert "backend" not in text and gv.load_model(tmp_path / str(number)).backend is None
+    assert all(torch.equal(one, found[0][part]) for pair in found for part, one in enumerate(pair))
+
+
+def another(graph: gv.Graph) -> gv.Graph:
+    """Return a graph of the same nodes and other edges."""
+    source, target = graph.adjacency.edge_index()
+    shifted = (target + 1) % graph.num_nodes
+    edges = Adjacency.from_edges(source, shifted, num_nodes=graph.num_nodes, directed=False)
+    return graph.replace(adjacency=edges)
+
+
+def test_a_run_that_is_resumed_may_have_another_engine(tmp_path: Path) -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    first = gv.GAP(**EDGES).fit(graph, workspace=tmp_path)
+    again = gv.GAP(**EDGES, backend=gv.backends.Memory(13)).fit(graph, workspace=tmp_path)
+    assert np.array_equal(np.asarray(first.predict_proba(None)), np.asarray(again.predict_proba(None)))
+
+
+def test_a_fits_own_engine_is_before_the_constructors() -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    model = gv.GAP(**EDGES, backend="disk")
+    model.fit(graph, backend="memory")
+    with pytest.raises(ConfigError, match="graphveil prepare"):
+        model.fit(graph)
+    assert len(ledger_of(graph.edge_set).entries) == 1
+
+
+def test_what_has_no_engine_of_its_own_takes_that_of_the_block() -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    asked.clear()
+    plain = gv.private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-5, unsafe_noise_seed=1)
+    assert not asked
+    with gv.backends.using(Watched(9)):
+        there = gv.private_hops(graph, unit="undirected-edge", epsilon=1.0, delta=1e-5, unsafe_noise_seed=1)
+        noisy = gv.perturb.edge_rand(graph, unit="undirected-edge", epsilon=4.0, unsafe_noise_seed=1)
+        with using(None), using("memory"):
+            assert type(backend_for(None, graph.adjacency)) is gv.backends.Memory
+        assert isinstance(backend_for(None, graph.adjacency), Watched)
+    assert torch.equal(plain.rows, there.rows) and set(asked) == {"Watched"}
+    here = gv.perturb.edge_rand(graph, unit="undirected-edge", epsilon=4.0, unsafe_noise_seed=1)
+    assert torch.equal(noisy.graph.adjacency.indices, here.graph.adjacency.indices)
+    with pytest.raises(ConfigError, match="backend="), using("dask"):
+        raise AssertionError
+    assert type(backend_for(None, graph.adjacency)) is gv.backends.Memory
+
+
+def test_an_address_is_that_of_a_cluster() -> None:
+    assert named(None) is None and named("disk") == "disk"
+    assert named("ray", "here:1") == RayBackend(address="here:1")
+    for name in (None, "memory", "disk"):
+        with pytest.raises(ConfigError, match="--backend ray"):
+            named(name, "here:1")

@@ -1,0 +1,338 @@
+"""HeteroRR: two releases, two guarantees, and nothing else that predictions know of a record or an edge."""
+
+import json
+import math
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil import HeteroRR, load_model
+from graphveil.data import Graph, synthetic
+from graphveil.data.recipes import RECIPES
+from graphveil.errors import ConfigError, GraphError, UnitError
+from graphveil.local.heterorr import method as hetero_method
+from graphveil.local.heterorr import randomized_features
+from graphveil.perturb import EdgeRR, sample_public_edges
+from graphveil.perturb.mechanism import adjacency_of, domain_of
+from graphveil.privacy import EdgeSubset, LocalAttributes, MemoryLedger, attach_ledger, ledger_of
+
+QUICK: dict[str, Any] = {
+    "unit": "edge-subset",
+    "epsilon": 2.0,
+    "eps_x": 4.0,
+    "seed": 0,
+    "epochs": 3,
+    "hidden": 8,
+    "perturb": "edge-rr(rounds=3)",
+}
+
+
+def made(**changes: Any) -> HeteroRR:
+    return HeteroRR(**(QUICK | changes))
+
+
+def tiny(fraction: float = 0.5) -> Graph:
+    graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    public = sample_public_edges(graph.adjacency, fraction, seed=0)
+    return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
+
+
+# -- two guarantees ----------------------------------------------------------------------------------------
+
+
+def both_are_booked_and_stated() -> None:
+    graph = tiny()
+    model = made().fit(graph)
+    entries = ledger_of(graph.edge_set).entries
+    assert {type(entry.unit) for entry in entries} == {LocalAttributes, EdgeSubset}, "one is not booked"
+    assert len(model.guarantee.additional) == 1, "features are not promised anything"
+    edges, (features,) = model.guarantee, model.guarantee.additional
+    assert (edges.unit, edges.epsilon, edges.releases) == ("edge-subset", 2.0, 1)
+    assert (features.unit, features.epsilon, features.releases) == ("local-attributes", 4.0, 1)
+    said = model.guarantee.formal_statement()
+    assert "each holds on its own, and they are not added" in said
+    assert "are (2, 0)-indistinguishable" in said and "randomized on their own at eps_x = 4:" in said
+    assert "no prediction reads a true private edge or a true feature" in said
+
+
+def test_both_are_booked_and_stated() -> None:
+    both_are_booked_and_stated()
+
+
+def test_what_is_not_protected_is_said() -> None:
+    guarantee = made().preview(tiny()).guarantee
+    for words in ("labels", "who is in the data and how many", "public edges", "the list of nodes"):
+        assert words in guarantee.not_covered
+    assert "features have a guarantee of their own" in guarantee.not_covered
+    assert "Labels, edges and who is in the data are not hidden" in guarantee.additional[0].formal_statement()
+
+
+@pytest.mark.parametrize(("eps_x", "refused"), [(4.0, False), (math.inf, True)])
+def test_no_error_depends_on_features_that_are_protected(eps_x: float, refused: bool) -> None:
+    graph = tiny()
+    loud = graph.replace(x=torch.full_like(graph.x, 3e38))
+    with pytest.raises(GraphError, match=r"beyond 2\^63") if refused else nullcontext():
+        made(eps_x=eps_x).preview(loud)
+
+
+def test_runs_add_up_each_for_itself() -> None:
+    together = made().preview(tiny()).guarantee.repeated(3)
+    assert (together.epsilon, together.additional[0].epsilon) == (6.0, 12.0)
+
+
+def test_features_of_several_graphs_add_up_though_no_edge_is_in_two() -> None:
+    model, other = made().fit(tiny()), tiny(0.9)
+    apart = other.replace(adjacency=synthetic("tiny").adjacency)
+    privacy_cost = model.privacy_cost(apart, assume_disjoint_edges=True)
+    assert privacy_cost is not None and (privacy_cost.epsilon, privacy_cost.additional[0].epsilon) == (
+        2.0,
+        4.0,
+    )
+    assert model.predict_proba(apart, assume_disjoint_edges=True).shape[0] == apart.num_nodes
+    after = model.guarantee_with_predictions
+    assert (after.epsilon, after.additional[0].epsilon) == (2.0, 8.0)
+    assert len(ledger_of(apart.edge_set).entries) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "edges", "features"),
+    [
+        ({}, True, True),
+        ({"unsafe_noise_seed": 1}, False, False),
+        ({"mode": "paper"}, False, True),
+        ({"scaling": "columns", "data_dependent_bounds": True}, True, False),
+    ],
+)
+def test_each_is_void_for_reasons_of_its_own(changes: dict[str, Any], edges: bool, features: bool) -> None:
+    guarantee = made(perturb="edge-rr", **changes).preview(tiny()).guarantee
+    assert (guarantee.valid, guarantee.additional[0].valid) == (edges, features)
+    assert guarantee.all_valid == (edges and features)
+
+
+def test_paper_mode_says_what_the_source_does_that_is_not_proved() -> None:
+    guarantee = made(perturb="edge-rr", mode="paper").preview(tiny()).guarantee
+    said = guarantee.formal_statement()
+    assert "twice the exponent of the exponential mechanism" in said
+    assert "weights are public, the same for all records, and add up to one" in said
+    method = made(perturb="edge-rr", mode="paper")._build_method()
+    law = method.feature_randomizer.report_config.mechanism(16)
+    assert isinstance(method.mechanism, EdgeRR) and method.mechanism.structure == "paper"
+    assert repr(law) == repr(
+        made(features="feature-rr-naive")._build_method().feature_randomizer.report_config.mechanism(16)
+    )
+
+
+# -- predictions know what was released, and no more -------------------------------------------------------
+
+
+def predicts_from_what_was_released_alone() -> None:
+    """Neither true edges nor true features matter once both releases are what they are."""
+    found = list[Tensor]()
+    for kept, loud in ((1.0, 0.0), (0.1, 1.0)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                EdgeRR, "sample_edges", lambda self, release, domain: torch.arange(0, domain.size, 37)
+            )
+            patch.setattr("graphveil.release.release.Release.close", lambda self: None)
+            patch.setattr(
+                randomized_features, "randomize_features", lambda mechanism, x, *rest: _fixed(*x.shape)
+            )
+            graph = tiny()
+            few = torch.rand(graph.num_nodes, generator=torch.Generator().manual_seed(0)) < kept
+            other = graph.replace(adjacency=graph.adjacency.without_crossing(few), x=graph.x * (1 - loud))
+            model = made().fit(other)
+            found += [
+                model.predict_proba(),
+                model.no_graph_baseline().fit(model.with_reported_features(other)).predict_proba(),
+            ]
+    assert torch.equal(found[0], found[2]), "predictions know true edges or features"
+    assert torch.equal(found[1], found[3]), "the baseline knows true features"
+
+
+def _fixed(nodes: int, features: int) -> dict[str, Tensor]:
+    return {"values": torch.arange(nodes * features).reshape(nodes, -1).remainder(2).to(torch.uint8)}
+
+
+def test_predictions_know_what_was_released_alone() -> None:
+    predicts_from_what_was_released_alone()
+
+
+@pytest.mark.parametrize("features", ["feature-rr", "multi-bit"])
+def test_everything_follows_from_what_the_folder_holds(features: str, tmp_path: Path) -> None:
+    """A network trained again on the published slots and reports predicts the same, to the last bit."""
+    graph = tiny()
+    model = made(features=features).fit(graph)
+    model.save(tmp_path / "release")
+    published, method = load_model(tmp_path / "release").aggregates_, model.fitted.method
+    assert isinstance(method, hetero_method.HeteroFullGraph)
+    assert graph.public is not None
+    zeros = graph.replace(x=torch.zeros(graph.num_nodes, graph.num_features))
+    domain = domain_of(graph, EdgeSubset())
+    noisy = adjacency_of(published["graph"], domain, graph.public.edges, "")
+    again = method.feature_randomizer.seen(zeros, published).replace(adjacency=noisy, public=None)
+    replayed = super(hetero_method.PerturbedFullGraph, method).fit(again, made()._session(lambda *_: None))
+    assert torch.equal(replayed.proba, model.predict_proba())
+
+
+def features_keep_their_budget() -> None:
+    """Everybody has 0, or everybody has 1: what is told differs by e^eps_x at most, and by no less."""
+    count, epsilon = 4000, 1.0
+    labels = torch.arange(count) % 2
+    base = Graph.from_edges(torch.zeros(count, 1), labels, [0], [1], directed=False)
+    base = base.with_public(base.adjacency, torch.zeros(count) > 1)
+    shares = []
+    for value in (0.0, 1.0):
+        graph = base.replace(x=torch.full((count, 1), value))
+        feature_randomizer = made(eps_x=epsilon)._build_method().feature_randomizer
+        released = feature_randomizer.randomize(graph, made()._session(lambda *_: None)).released[
+            "feature_values"
+        ]
+        shares.append(float((released == 0).float().mean()))
+    ratio = math.log(shares[0] / shares[1])
+    error = 4 * math.sqrt(sum((1 - share) / (share * count) for share in shares))
+    assert abs(ratio - epsilon) < error, "features do not keep their budget"
+
+
+def test_features_keep_their_budget() -> None:
+    features_keep_their_budget()
+
+
+def communities(nodes: int = 600, features: int = 8) -> Graph:
+    """Return a graph of two groups, whose features and edges both say which: three edges in four within."""
+    rng = np.random.default_rng(0)
+    y = np.arange(nodes) % 2
+    x = (rng.random((nodes, features)) < np.where(y == 1, 0.8, 0.2)[:, None]).astype(np.float32)
+    source, target = rng.integers(nodes, size=(2, 8 * nodes))
+    kept = (y[source] == y[target]) | (rng.random(8 * nodes) < 1 / 3)
+    graph = Graph.from_edges(x, y, source[kept], target[kept], directed=False)
+    graph = RECIPES["gap"].split(graph, seed=0)
+    public = sample_public_edges(graph.adjacency, 0.2, seed=0)
+    return graph.with_public(public, torch.ones(nodes, dtype=torch.bool))
+
+
+def test_the_graph_mends_what_noise_did_to_the_features() -> None:
+    graph = communities()
+    model = made(
+        epochs=60, hidden=16, perturb="edge-rr(rounds=20)", features="multi-bit", unsafe_noise_seed=0
+    ).fit(graph)
+    alone = (
+        model.no_graph_baseline()
+        .fit(model.with_reported_features(graph))
+        .score(model.with_reported_features(graph))
+    )
+    assert model.score(graph) > max(0.8, alone + 0.05)
+
+
+# -- once, and kept ----------------------------------------------------------------------------------------
+
+
+def a_resumed_fit_has_what_was_told(folder: Path) -> None:
+    graph = tiny()
+    first = made().fit(graph, workspace=folder)
+    again = made().fit(graph, workspace=folder)
+    assert torch.equal(first.aggregates_["feature_values"], again.aggregates_["feature_values"])
+    assert torch.equal(first.predict_proba(), again.predict_proba())
+    assert len(ledger_of(graph.edge_set).entries) == 2
+
+
+def test_a_resumed_fit_has_what_was_told(tmp_path: Path) -> None:
+    a_resumed_fit_has_what_was_told(tmp_path)
+
+
+def test_a_workspace_holds_no_digest_of_private_edges(tmp_path: Path) -> None:
+    digests = []
+    for thinner in (False, True):
+        graph = tiny()
+        edges = graph.adjacency.without_crossing(graph.y == 0) if thinner else graph.adjacency
+        binding = made()._build_method().feature_randomizer._binding(graph.replace(adjacency=edges))
+        digests.append(json.dumps(binding))
+    assert digests[0] == digests[1]
+
+
+def test_reports_of_other_nodes_are_not_taken(tmp_path: Path) -> None:
+    made().fit(tiny(), workspace=tmp_path)
+    with pytest.raises(Exception, match="other settings, other data"):
+        made(eps_x=5.0).fit(tiny(), workspace=tmp_path)
+
+
+def test_a_saved_model_keeps_both(tmp_path: Path) -> None:
+    graph = tiny()
+    model = made(features="multi-bit").fit(graph)
+    model.save(tmp_path / "release")
+    back = load_model(tmp_path / "release")
+    assert back.guarantee == model.guarantee and back.guarantee.additional[0].epsilon == 4.0
+    assert torch.equal(back.predict_proba(), model.predict_proba())
+    assert isinstance(back, HeteroRR)
+
+
+def test_a_record_beside_another_cannot_be_lowered(tmp_path: Path) -> None:
+    made().fit(tiny()).save(tmp_path / "release")
+    path = tmp_path / "release" / "privacy.json"
+    record = json.loads(path.read_text())
+    record["guarantee"]["additional"][0]["epsilon"] = 0.1
+    path.write_text(json.dumps(record))
+    with pytest.raises(Exception, match="was changed after it was written"):
+        load_model(tmp_path / "release")
+
+
+def test_a_ledger_with_a_limit_refuses_two_units_and_nothing_is_asked() -> None:
+    graph = tiny()
+    ledger = MemoryLedger(epsilon=100.0, delta=1e-7)
+    attach_ledger(graph.edge_set, ledger)
+    with pytest.raises(Exception, match="different units"):
+        made().fit(graph)
+    assert {type(entry.unit) for entry in ledger.entries} == {LocalAttributes}
+
+
+def test_the_same_seeds_give_the_same_bytes() -> None:
+    one, two = (made(unsafe_noise_seed=3).fit(tiny()) for _ in range(2))
+    assert torch.equal(one.predict_proba(), two.predict_proba())
+    assert torch.equal(one.aggregates_["feature_values"], two.aggregates_["feature_values"])
+
+
+def test_another_graph_has_other_noise_whatever_the_seed() -> None:
+    graph = tiny()
+    model = made(unsafe_noise_seed=3).fit(graph)
+    feature_randomizer = model.fitted.method.feature_randomizer  # type: ignore[attr-defined]
+    session = made(unsafe_noise_seed=3)._session(lambda *_: None)
+    session.collection_index = 0
+    told_again = feature_randomizer.randomize(graph, session).released["feature_values"]
+    assert not torch.equal(told_again, model.aggregates_["feature_values"])
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"unit": None}, UnitError, "no unit of protection was given"),
+        ({"unit": "undirected-edge"}, UnitError, "use unit 'edge-subset'"),
+        ({"unit": "none"}, UnitError, "without noise there is 'gcn'"),
+        ({"eps_x": None}, ConfigError, "that of features is missing"),
+        ({"eps_x": -1.0}, ConfigError, "eps_x=-1.0 must be a number above 0"),
+        ({"epsilon": None}, ConfigError, "needs a budget: pass epsilon="),
+        ({"perturb": None}, ConfigError, "name a mechanism"),
+        ({"delta": 1e-6}, ConfigError, "is for features='agm'"),
+        ({"k": 5, "features": "multi-bit"}, ConfigError, "are for features='feature-rr'"),
+        ({"scaling": "columns"}, ConfigError, "go together"),
+        ({"theta": ((0.5, 0.5), (1.0, 0.0))}, Exception, "theta"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    changes: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        made(**changes).preview(tiny())
+
+
+def test_a_graph_that_does_not_say_what_is_public_is_refused_unread() -> None:
+    graph = tiny().replace(public=None)
+    with pytest.raises(UnitError, match="needs the public list of nodes"):
+        made().fit(graph)
+    assert not ledger_of(graph.edge_set).entries

@@ -1,0 +1,188 @@
+"""The label posterior as a method: what it asks, promises and predicts, from labels alone."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.errors import ConfigError, UnitError
+from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
+from graphveil.local.lpgnn.posterior_mixture import PRIORS
+from graphveil.local.lpgnn.randomized_records import label_report_nodes
+from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
+from graphveil.privacy import ledger_of
+from tests.estimators.conftest import CLASSES, grouped
+
+LOCAL = {"unit": "local-attributes", "eps_y": 2.0, "seed": 0, "unsafe_noise_seed": 0}
+
+
+def model(**changed: object) -> gv.LabelPosterior:
+    return gv.LabelPosterior(**{**LOCAL, **changed})
+
+
+# -- what is told, and what that costs ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", ["rr", "subset"])
+def test_a_label_is_told_and_nothing_about_features(labels: str) -> None:
+    graph = grouped()
+    found = model(labels=labels, unsafe_noise_seed=None).fit(graph)
+    assert found.guarantee.local_budgets == (0.0, 2.0)
+    assert found.guarantee.valid
+    assert "eps_x = 0 and its label at eps_y = 2 (total 2" in found.guarantee.formal_statement()
+    assert "nothing is told about features" in found.guarantee.formal_statement()
+    (row,) = found.preview(grouped()).rows
+    assert (row.kind, row.values_per_node) == ("label", 1)
+    (entry,) = ledger_of(graph.edge_set).entries
+    assert entry.event == found.guarantee.event
+    found.fit(graph)
+    assert len(ledger_of(graph.edge_set).entries) == 2  # a second collection, which adds up
+
+
+def test_features_are_not_read() -> None:
+    graph = grouped()
+    other = graph.replace(x=torch.rand(graph.num_nodes, 3))
+    assert torch.equal(model().fit(graph).predict_proba(), model().fit(other).predict_proba())
+
+
+def test_labels_of_test_nodes_and_raw_labels_are_not_read() -> None:
+    graph = grouped()
+    found = model().fit(graph)
+    y = torch.where(label_report_nodes(graph), graph.y, (graph.y + 1) % CLASSES)
+    assert torch.equal(found.predict_proba(), model().fit(graph.replace(y=y)).predict_proba())
+    said = found.aggregates_["labels"]
+    assert 0 < float((said == graph.y)[label_report_nodes(graph)].float().mean()) < 1
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("labels", ["rr", "subset"])
+def test_what_is_around_a_node_says_its_class(prior: str, labels: str) -> None:
+    graph = grouped(nodes=600)
+    found = model(prior=prior, labels=labels, posterior_steps=4).fit(graph)
+    assert torch.allclose(found.predict_proba().sum(dim=1), torch.ones(600), atol=1e-5)
+    assert set(found.weights_) == set(PRIORS[prior])
+    assert sum(found.weights_.values()) == pytest.approx(1)
+    accuracy = found.score(graph)
+    assert accuracy < 0.6 if prior == "nothing" else accuracy > 0.9
+    kept = found.label_mechanism(CLASSES).keep
+    assert found.agreement_["val"] == pytest.approx(kept if prior != "nothing" else 1 / 3, abs=0.15)
+    assert found.score(graph, "val") <= 1
+
+
+def test_edges_of_no_use_get_the_share_of_a_guess_that_needs_none() -> None:
+    graph = grouped(nodes=600)
+    shuffled = torch.from_numpy(np.random.default_rng(0).permutation(600))
+    noise = graph.replace(y=graph.y[shuffled])  # labels that have nothing to do with edges
+    assert model().fit(noise).score(noise) < 0.5
+
+
+def test_exact_labels_are_the_reference() -> None:
+    graph = grouped(nodes=600)
+    exact = gv.LabelPosterior(unit="none", seed=0).fit(graph)
+    assert exact.score(graph) > 0.95
+    assert (exact.predict()[label_report_nodes(graph)] == graph.y[label_report_nodes(graph)]).all()
+
+
+# -- refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "why"),
+    [
+        ({"eps_x": 1.0}, ConfigError, "reads no features"),
+        ({"eps_y": None}, ConfigError, "needs the budget eps_y of the label, and eps_y is missing"),
+        ({"eps_y": 0}, ConfigError, "eps_y="),
+        ({"epsilon": 1.0}, ConfigError, "spends on the label alone; pass eps_y="),
+        ({"labels": "sets"}, ConfigError, "labels='sets' is not one of rr, subset"),
+        ({"prior": "edges"}, ConfigError, "prior='edges' is not one of"),
+        ({"posterior_steps": 0}, ConfigError, "posterior_steps=0"),
+        (
+            {"missing_labels": 0.2, "eps_y": math.inf},
+            ConfigError,
+            "missing_labels=0.2 is for labels that are",
+        ),
+        ({"unit": "undirected-edge"}, UnitError, "protects 'local-attributes' and not"),
+    ],
+)
+def test_what_cannot_be_is_refused(changed: dict, error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=why):
+        model(**changed)
+
+
+def test_a_graph_in_which_nobody_told_anything_is_refused() -> None:
+    found = model().fit(grouped())
+    with pytest.raises(ConfigError, match="nobody in this graph told one"):
+        found.predict_proba(grouped(seed=1))
+
+
+# -- afterwards --------------------------------------------------------------------------------------------
+
+
+def test_a_graph_that_has_grown_is_predicted_at_no_cost() -> None:
+    graph = grouped(nodes=600)
+    found = model().fit(graph)
+    friends = (graph.y == 1).nonzero()[:8, 0]
+    larger = graph.grow(torch.zeros(1, graph.num_features), None, [600] * 8, friends)
+    assert found.privacy_cost(larger) is None
+    grown = found.predict_proba(larger)
+    assert grown.shape == (601, CLASSES)
+    assert int(grown[600].argmax()) == 1
+    assert found.guarantee_with_predictions.local_budgets == (0.0, 2.0)
+    assert len(ledger_of(graph.edge_set).entries) == 1
+    other = found.predict_proba(graph.replace(x=torch.zeros(600, graph.num_features)))
+    assert torch.equal(other, found.predict_proba())  # features are not read
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    found = model(labels="subset").fit(grouped())
+    found.save(tmp_path / "model")
+    back = gv.load_model(tmp_path / "model")
+    assert isinstance(back, gv.LabelPosterior)
+    assert torch.equal(back.predict_proba(), found.predict_proba())
+    assert back.guarantee.formal_statement() == found.guarantee.formal_statement()
+    with pytest.raises(ConfigError, match="nobody in this graph told one"):
+        back.predict_proba(grouped(seed=1))
+
+
+def test_it_learns_from_the_reports_of_lpgnn_and_books_nothing() -> None:
+    graph = grouped()
+    told = gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, epochs=2, seed=0).fit(graph)
+    beside = gv.LabelPosterior(unit="local-attributes", eps_y=2.0, seed=0).fit_same_reports(told, graph)
+    assert beside.guarantee == told.guarantee
+    assert torch.equal(beside.aggregates_["labels"], told.aggregates_["labels"])
+    assert len(ledger_of(graph.edge_set).entries) == 1
+    with pytest.raises(ConfigError, match="labels='subset' is not how the reports were made"):
+        model(labels="subset").fit_same_reports(told, graph)
+    with pytest.raises(ConfigError, match="is not how the reports were made"):
+        gv.LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0).fit_same_reports(beside, graph)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        LabelRR(epsilon=3.0, classes=3),
+        SubsetSelection(epsilon=0.5, classes=9),
+        LocalHashing(epsilon=0.5, classes=9),
+    ],
+)
+def test_it_learns_from_messages(label: LabelRR | SubsetSelection | LocalHashing) -> None:
+    graph, protocol = grouped(), CollectionProtocol(label=label)
+    answered = range(10, graph.num_nodes)
+    collector = Collector(protocol, graph.num_nodes)
+    messages = randomize_records(protocol, nodes=answered, secret=bytes(32), labels=graph.y[10:].numpy())
+    for node, message in zip(answered, messages, strict=True):
+        collector.accept(message, node)
+    found = gv.LabelPosterior.from_protocol(protocol, seed=0).fit_from_collector(collector, graph.adjacency)
+    assert found.guarantee.received
+    assert found.guarantee.local_budgets == (0.0, label.epsilon)
+    assert found.predict_proba().shape == (graph.num_nodes, label.classes)
+    if isinstance(label, LabelRR):
+        assert float((found.predict()[:10] == graph.y[:10]).float().mean()) > 0.5
+    with pytest.raises(ConfigError, match="reads no features"):
+        found.fit_from_collector(collector, graph.adjacency, public_features=graph.x)
+    both = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2), label=label)
+    with pytest.raises(ConfigError, match="nothing would be learned from them"):
+        gv.LabelPosterior.from_protocol(both)

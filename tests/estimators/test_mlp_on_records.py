@@ -1,0 +1,121 @@
+"""The floor under node units: softmax regression on records, its settings public, its price exact."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from graphveil.data import Graph
+from graphveil.estimators.membership import members
+from graphveil.estimators.mlp import MLP, node_level
+from graphveil.estimators.mlp.fixed_shape import PrivateMLP
+from graphveil.estimators.mlp.node_level import NodeLevelSoftmax
+from graphveil.estimators.sizes import PublicSizes
+from graphveil.privacy import ByGroup, compose
+from graphveil.privacy.accountant import total_mu
+from graphveil.privacy.gaussian import mu_of
+from graphveil.release import DPSGDQuery
+from tests.estimators.conftest import grouped
+
+OWNER: dict[str, Any] = {"unit": "node-record", "epsilon": 4.0, "delta": 1e-5, "seed": 1}
+SIZES = PublicSizes(nodes=20_000, classes=5, features=100, train_records=15_000)
+
+
+def fitted(graph: Graph, **options: Any) -> MLP:
+    return MLP(**{**OWNER, "unsafe_noise_seed": 1, **options}).fit(graph)
+
+
+def every_group_pays_the_total(counted: bool) -> None:
+    """Training records pay mu, and the others mu or nothing: validation records teach, or are counted."""
+    promise = {"unit": "node-bounded-degree", "max_degree": 40}
+    for changes in ({}, {"replace_one": True}, promise, {**promise, "replace_one": True}):
+        mlp = MLP(**{**OWNER, **changes, "private_metrics": counted})
+        plan, unit = mlp._build_method().plan(SIZES), mlp.protected_unit
+        assert plan is not None
+        each: list[list[Any]] = [[], [], []]
+        for query in plan.queries:
+            event = query.event(unit)
+            for group, events in enumerate(each):
+                events.append(event.events[group] if isinstance(event, ByGroup) else event)
+        mu = mu_of(4.0, 1e-5)
+        paid = [total_mu(compose(*events)) or 0.0 for events in each]
+        assert paid == pytest.approx([mu, mu, mu if counted else 0.0], rel=1e-3)
+        assert max(paid) <= mu, "a record pays more than epsilon allows"
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_every_group_pays_the_total(counted: bool) -> None:
+    every_group_pays_the_total(counted)
+
+
+def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
+    """z = sqrt(60) / mu with mu = 0.26805112 at epsilon 1, delta 1e-5."""
+    plan = MLP(**{**OWNER, "epsilon": 1.0})._build_method().plan(SIZES)
+    assert plan is not None
+    (steps,) = plan.queries
+    assert isinstance(steps, DPSGDQuery)
+    assert (steps.steps, steps.sampling_rate, steps.parameters) == (60, 1.0, 101 * 5)
+    assert steps.noise_multiplier == pytest.approx(60**0.5 / 0.26805112, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"selection": "private"}, {"mode": "paper"}]
+)
+def test_a_keyword_of_the_network_and_paper_mode_ask_for_the_small_one(options: dict[str, Any]) -> None:
+    assert isinstance(MLP(**OWNER)._build_method(), NodeLevelSoftmax)
+    assert isinstance(MLP(**OWNER, **options)._build_method(), PrivateMLP)
+
+
+def test_the_small_one_can_be_asked_for() -> None:
+    assert isinstance(MLP(**OWNER, tuned=False)._build_method(), PrivateMLP)
+
+
+def labels_of_others_are_not_read(counted: bool) -> None:
+    """Scramble every label that does not teach: no prediction changes by a bit."""
+    graph = grouped(nodes=60)
+    silent = members(graph, "test")
+    if counted:
+        silent = torch.cat([silent, members(graph, "val")])
+    y = graph.y.clone()
+    y[silent] = (y[silent] + 1) % graph.num_classes
+    one, other = (fitted(part, private_metrics=counted) for part in (graph, graph.replace(y=y)))
+    assert torch.equal(one.predict_proba(), other.predict_proba()), "a label that pays for nothing is read"
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_labels_of_others_are_not_read(counted: bool) -> None:
+    labels_of_others_are_not_read(counted)
+
+
+def how_many_have_a_label_is_secret() -> None:
+    """The step size follows from membership; that a teacher has no label changes no setting."""
+    graph, seen = grouped(nodes=60), list[float]()
+    y = graph.y.clone()
+    y[members(graph, "train")[:20]] = -1
+    with pytest.MonkeyPatch.context() as patch:
+        shipped = node_level.fit_softmax
+
+        def noting(*data: Any, descent: Any, **more: Any) -> Any:
+            seen.append((descent.rate, descent.records))
+            return shipped(*data, descent=descent, **more)
+
+        patch.setattr(node_level, "fit_softmax", noting)
+        for one in (graph, graph.replace(y=y)):
+            fitted(one)
+    assert seen[0] == seen[1], "a setting follows from private labels"
+
+
+def test_how_many_have_a_label_is_secret() -> None:
+    how_many_have_a_label_is_secret()
+
+
+def test_it_learns_and_a_saved_one_predicts_the_same(tmp_path: Any) -> None:
+    from graphveil.estimators.saved import load_model
+
+    graph = grouped(nodes=600)
+    model = fitted(graph, epsilon=16.0)
+    assert model.score(graph) > 0.5  # 1/3 is chance, and features tell no more than 0.6
+    model.save(tmp_path)
+    again = load_model(tmp_path)
+    other = grouped(nodes=50)
+    assert torch.equal(again.predict_proba(other), model.predict_proba(other))

@@ -1,0 +1,99 @@
+"""What is said about labels and what is chosen by them follow from noisy counts: here from our own."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.estimators import METHODS
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.membership import members
+from graphveil.estimators.training import node_level
+from graphveil.release import Release
+from graphveil.release.counts.accuracy_counts import AccuracyCountData
+from graphveil.release.counts.outcome_counts import OutcomeCountData
+from tests.estimators.conftest import grouped
+
+Patch = pytest.MonkeyPatch
+
+CASES: dict[str, dict[str, Any]] = {
+    "mlp": {"hidden": 4, "epochs": 10},
+    "gap": {"hidden": 4, "epochs": 10, "out_degree_bound": 3},
+    "classcode": {"out_degree_bound": 3},
+}
+CHOOSING = ("mlp", "gap")
+NODES = 60
+
+
+def fitted(method: str, counts: Iterable[list[float]], patch: Patch, **options: Any) -> Estimator:
+    """Fit with these noisy counts in place of the release's own, in the order of the plan."""
+    ask, own = Release.answer, iter(counts)
+
+    def instead(release: Release, data: Any) -> Any:
+        answer = ask(release, data)
+        counted = isinstance(data, AccuracyCountData | OutcomeCountData)
+        return torch.tensor(next(own)).double() if counted else answer
+
+    with patch.context() as here:
+        here.setattr(Release, "answer", instead)
+        settings = {
+            **CASES[method],
+            "unit": "node-record",
+            "epsilon": 4.0,
+            "delta": 1e-5,
+            "seed": 1,
+            **options,
+        }
+        model = METHODS[method](**settings).fit(grouped(nodes=NODES))
+    assert next(own, None) is None, "it asked for fewer counts than it should"
+    return model
+
+
+def accuracies_follow_from_counts(method: str) -> None:
+    """The share of correct ones among those counted is what is said, whatever the labels are."""
+    most = len(members(grouped(nodes=NODES), "test"))
+    for val, test in (([2.25, 6.75], [5.5, 0.5]), ([-3.0, 8.0], [1e6, 1e6]), ([1.5, -9.0], [3.0, 1.0])):
+        with pytest.MonkeyPatch.context() as patch:
+            model = fitted(method, [val, test], patch, private_metrics=True)
+        said = [model.private_accuracy_[split] for split in ("val", "test")]
+        wanted = [max(0.0, correct) / max(1.0, min(correct + wrong, most)) for correct, wrong in (val, test)]
+        assert said == pytest.approx([min(1.0, one) for one in wanted]), "an accuracy is not what counts say"
+
+
+def the_largest_count_is_chosen(method: str) -> None:
+    """The weights that are kept are those whose noisy count is largest, whoever predicts best."""
+    for best in (0, 6):
+        passed = list[list[dict[str, Tensor]]]()
+        counts = [float(place == best) for place in range(10)]
+        with pytest.MonkeyPatch.context() as patch:
+            _noting(passed, patch)
+            trained: Any = fitted(method, [counts], patch, selection="private").fitted.trained
+        network = trained.network if method == "mlp" else trained.classifier
+        kept = network.state_dict()
+        assert len(passed[-1]) == 10
+        same = [all(torch.equal(kept[name], state[name]) for name in kept) for state in passed[-1]]
+        assert same[best], "another candidate was kept than the counts say"
+        assert sum(same) == 1
+
+
+def _noting(passed: list[list[dict[str, Tensor]]], patch: Patch) -> None:
+    """Note the weights that each training passed."""
+    shipped = node_level.fit_dpsgd
+
+    def noted(*args: Any, **more: Any) -> list[dict[str, Tensor]]:
+        passed.append(shipped(*args, **more))
+        return passed[-1]
+
+    patch.setattr(node_level, "fit_dpsgd", noted)
+
+
+@pytest.mark.parametrize("method", CASES)
+def test_released_accuracies_are_what_the_counts_say(method: str) -> None:
+    accuracies_follow_from_counts(method)
+
+
+@pytest.mark.parametrize("method", CHOOSING)
+def test_the_candidate_of_the_largest_count_is_kept(method: str) -> None:
+    the_largest_count_is_chosen(method)

@@ -1,0 +1,81 @@
+"""Data that differ in one record run through the same steps: nothing about a record may raise."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphveil.data import Graph
+from graphveil.errors import GraphError, ReleaseError
+from graphveil.estimators.classcode import ClassCode
+from graphveil.estimators.gap import GAP
+from graphveil.estimators.gnn import PrivateGNN
+from graphveil.estimators.mlp import MLP
+from graphveil.estimators.own.private_module import PrivateModule
+from tests.estimators.gnn.modules import Mean
+
+N = 40
+
+
+def data(loud: float) -> Graph:
+    """Return a ring of two classes whose node 0 has features of the given size."""
+    y = torch.arange(N) % 2
+    x = torch.eye(2)[y] + 0.1
+    x[0] = loud
+    masks: list[Tensor] = [torch.arange(N) % 4 < 2, torch.arange(N) % 4 == 2, torch.arange(N) % 4 == 3]
+    ring = range(N)
+    graph = Graph.from_edges(x, y, list(ring), [(node + 1) % N for node in ring], directed=True)
+    return graph.with_split(*masks)
+
+
+def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None:
+    for loud in (0.0, 3e38):
+        model = GAP(
+            unit="node-record", epsilon=8.0, delta=1e-3, out_degree_bound=2, seed=0, unsafe_noise_seed=0
+        )
+        model.fit(data(loud))
+        assert bool(model.predict_proba()[1:].isfinite().all())
+
+
+@pytest.mark.parametrize("scaling", ["auto", "none"])
+@pytest.mark.parametrize("loud", [3e38, -3.4e38, 1e30])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda **given: MLP(**given),
+        lambda **given: MLP(**given, layers=2, epochs=2),
+        lambda **given: MLP(**given, layers=3, epochs=2, batch_size=8),
+        lambda **given: GAP(**given, out_degree_bound=2),
+        lambda **given: ClassCode(**given),
+        lambda **given: PrivateModule(module=nn.Linear, **given, epochs=2),
+        lambda **given: PrivateGNN(module=Mean, **given, epochs=2, leaves=4),
+    ],
+    ids=["softmax", "network", "sampled network", "gap", "classcode", "module", "gnn"],
+)
+def test_every_prediction_is_finite_whatever_its_own_record_holds(build, loud: float, scaling: str) -> None:
+    graph = data(loud)
+    graph.x[2, 0], graph.x[2, 1] = loud, -loud
+    graph = graph.replace(x=torch.cat([graph.x] * 8, dim=1))
+    model = build(unit="node-record", epsilon=8.0, delta=1e-3, seed=0, feature_scaling=scaling)
+    proba = model.fit(graph).predict_proba()
+    assert proba.isfinite().all() and torch.allclose(proba.sum(dim=1), torch.ones(N))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_record_that_is_not_finite_is_refused_before_there_is_a_graph(value: float) -> None:
+    with pytest.raises(GraphError, match="NaN, infinite"):
+        data(value)
+
+
+def test_another_configuration_draws_no_second_answer_from_the_same_noise(tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if done == 3 and total > 3:
+            raise KilledError
+
+    settings = {"unit": "node-record", "epsilon": 8.0, "delta": 1e-3, "seed": 0}
+    with pytest.raises(KilledError):
+        MLP(**settings, learning_rate=0.03).fit(data(1.0), on_progress=kill, workspace=tmp_path)
+    with pytest.raises(ReleaseError, match="same noise for different data or parameters"):
+        MLP(**settings, learning_rate=0.3).fit(data(1.0), workspace=tmp_path)

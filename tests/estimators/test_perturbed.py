@@ -1,0 +1,147 @@
+"""Networks on released graphs: booked once, and blind to true edges from then on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from estimators import blind
+from graphveil import METHODS, load_model
+from graphveil.data import Graph, synthetic
+from graphveil.data.recipes import RECIPES
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.estimators.base import Estimator
+from graphveil.perturb import MECHANISMS, sample_public_edges
+from graphveil.privacy import ledger_of
+
+QUICK = {"seed": 0, "epochs": 3, "unit": "undirected-edge", "epsilon": 3.0}
+
+
+def tiny(seed: int = 0) -> Graph:
+    return RECIPES["gap"].split(synthetic("tiny"), seed=seed)
+
+
+def made(method: str = "gcn", **changes: object) -> Estimator:
+    return METHODS[method](**(QUICK | {"perturb": "edge-rand"} | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mechanism", list(MECHANISMS))
+def test_every_mechanism_is_booked_and_stated(mechanism: str) -> None:
+    graph = tiny()
+    model = made(perturb=mechanism).fit(graph)
+    assert len(ledger_of(graph.edge_set).entries) == 1
+    assert model.guarantee.epsilon == pytest.approx(3.0) and model.guarantee.valid
+    said = model.guarantee.formal_statement()
+    assert "the released graph and everything computed from it" in said
+    assert f"drawn once by {mechanism}, and predicts on it alone: no prediction reads a true edge" in said
+
+
+def with_public(graph: Graph) -> Graph:
+    """Return the graph with half of its edges public, and a tenth of its nodes without private ones."""
+    listed = torch.arange(graph.num_nodes) % 10 > 0
+    return graph.with_public(sample_public_edges(graph.adjacency, 0.5, seed=0), listed)
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "edge-rr(structure=lazy_audited, delta=1e-6)"])
+def test_private_edges_are_told_from_public_ones(mechanism: str) -> None:
+    graph = with_public(tiny())
+    model = made(unit="edge-subset", perturb=mechanism).fit(graph)
+    said = model.guarantee.formal_statement()
+    assert model.guarantee.epsilon == pytest.approx(3.0) and model.guarantee.valid
+    assert said.startswith("Public: the public edges and the list of nodes")
+    assert "predicts on it alone: no prediction reads a true edge" in said
+    assert model.plan_ is not None and model.plan_.delta == (
+        1e-6 if "1e-6" in mechanism else model.guarantee.delta
+    )
+
+
+def test_public_edges_stay_in_the_graph_that_a_model_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphveil.estimators import perturbed
+
+    seen, take = list[Graph](), perturbed.released
+
+    def watched(*given: Any) -> tuple[torch.Tensor, Graph]:
+        found = take(*given)
+        seen.append(found[1])
+        return found
+
+    monkeypatch.setattr(perturbed, "released", watched)
+    graph = with_public(tiny())
+    made(unit="edge-subset", perturb="edge-rand(  )", epsilon=0.1).fit(graph)
+    assert graph.public is not None
+    there = {tuple(pair) for pair in seen[0].adjacency.edge_index().T.tolist()}
+    assert {tuple(pair) for pair in graph.public.edges.edge_index().T.tolist()} <= there
+    unlisted = (~graph.public.private_nodes).nonzero().flatten().tolist()
+    known = {tuple(pair) for pair in graph.public.edges.edge_index().T.tolist()}
+    assert not {pair for pair in there - known if set(pair) & set(unlisted)}
+
+
+@pytest.mark.parametrize("method", ["sage", "gcn", "gat"])
+def test_every_backbone_learns_from_a_released_graph(method: str) -> None:
+    graph = tiny()
+    model = made(method, perturb="arr").fit(graph)
+    assert model.predict_proba().shape == (graph.num_nodes, graph.num_classes)
+    assert list(model.aggregates_) == ["graph"]
+
+
+def sees_the_released_graph_alone() -> None:
+    blind.sees_the_released_graph_alone(tiny(), made)
+
+
+def test_a_model_sees_the_released_graph_alone() -> None:
+    sees_the_released_graph_alone()
+
+
+def test_a_saved_model_keeps_its_guarantee_and_its_graph(tmp_path: Path) -> None:
+    graph = tiny()
+    model = made().fit(graph)
+    model.save(tmp_path / "release")
+    back = load_model(tmp_path / "release")
+    assert back.guarantee == model.guarantee
+    assert torch.equal(back.predict_proba(), model.predict_proba())
+    assert torch.equal(back.aggregates_["graph"], model.aggregates_["graph"])
+
+
+def test_another_graph_is_released_at_its_price() -> None:
+    model, other = made().fit(tiny()), tiny(seed=1)
+    other = other.replace(adjacency=tiny().adjacency.without_crossing(other.y == 0))
+    privacy_cost = model.privacy_cost(other)
+    assert privacy_cost is not None and privacy_cost.epsilon == 3.0
+    assert model.predict_proba(other).shape[0] == other.num_nodes
+    assert model.guarantee_with_predictions.epsilon == pytest.approx(6.0)
+
+
+def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path) -> None:
+    graph = tiny()
+    first = made().fit(graph, workspace=tmp_path)
+    again = made().fit(graph, workspace=tmp_path)
+    assert torch.equal(first.predict_proba(), again.predict_proba())
+    assert len(ledger_of(graph.edge_set).entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"perturb": "edge-rnd"}, ConfigError, "did you mean 'edge-rand'"),
+        ({"perturb": "arr(densty=1)"}, ConfigError, "arr has no setting 'densty'; it has density_fraction"),
+        ({"perturb": "arr(0.1)"}, ConfigError, "settings are name=value pairs"),
+        ({"perturb": "arr(density_fraction=2)"}, ConfigError, "must lie between 0 and 1"),
+        ({"unit": "none"}, UnitError, "use unit 'undirected-edge'"),
+        ({"unit": "node-record"}, UnitError, "use unit 'undirected-edge'"),
+        ({"perturb": None}, NotImplementedGuaranteeError, "or train on a released graph"),
+        ({"perturb": None, "unit": "none", "max_edges": 5}, ConfigError, "name a mechanism"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    changes: dict[str, object], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        made(**changes)
+
+
+def test_a_graph_that_would_be_too_large_is_refused_unread() -> None:
+    graph = tiny()
+    with pytest.raises(ConfigError, match="max_edges=10"):
+        made(max_edges=10).fit(graph)
+    assert not ledger_of(graph.edge_set).entries

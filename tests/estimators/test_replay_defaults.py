@@ -1,0 +1,97 @@
+"""Toggle edges under ClassCode as it is by default: decisions follow from answers and public data alone.
+
+By default features are taught again by what was decided, unless labels are many. Both ways are replayed here,
+and toggled pairs isolate nodes and join isolated ones: whoever looks at exact degrees decides otherwise then.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from graphveil.data import Adjacency, Graph
+from graphveil.estimators import classcode
+from graphveil.estimators.classcode.edge import method, posterior_estimation
+from tests.estimators.conftest import with_little_training
+from tests.estimators.replayed import Pair, Replay, share_of_price
+from tests.estimators.test_replay_weights import NODES, drawn, neighbor
+
+Patch = pytest.MonkeyPatch
+Check = Callable[[], None]
+
+UNITS = ("undirected-edge", "directed-edge")
+PAIRS: tuple[Pair, ...] = ((0, 1), (14, 15), (2, 16), (13, 5), (6, 7))
+ALONE = [0, 1, 2, 5, 14, 15, 16]  # nodes with one edge, to each other, and one without any
+ONLY = ((0, 1), (14, 15), (2, 16))
+SWITCH = {
+    "taught again": NODES,
+    "many labels": 1,
+    "few labels": NODES,
+    "sums of codes": NODES,
+    "both ends": NODES,  # as in graphs of two classes from epsilon 4
+}
+
+
+def sparse(unit: str, size: str) -> Graph:
+    """Return a graph where one toggled edge isolates two nodes, or ends a node's isolation."""
+    graph = drawn(unit, weighted=False)
+    friends = [node for node in range(NODES) if node not in ALONE]
+    alike = [(u, v) for u in friends for v in friends if u != v and graph.y[u] == graph.y[v]]
+    ends = list(zip(*alike, *ONLY, strict=True))
+    graph = graph.replace(adjacency=Adjacency.from_edges(*ends, num_nodes=NODES, directed=graph.directed))
+    if size == "both ends":
+        return graph.replace(y=graph.y.clamp_max(1), num_classes=2)
+    if size != "few labels":
+        return graph
+    part = torch.arange(NODES) % 5
+    return graph.with_split(part == 0, part == 1, part >= 2)
+
+
+def told_little(graph: Graph) -> Graph:
+    """Return the graph with features that say nothing, so that what rows say is heard."""
+    return graph.replace(x=torch.rand(graph.num_nodes, 4, generator=torch.Generator().manual_seed(1)))
+
+
+def defaults_follow_from_answers(unit: str, size: str) -> None:
+    """Fit with every default, and again for each toggled pair with the first fit's answers."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_little_training(patch)
+        patch.setattr(method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
+        graph, before, largest = told_little(sparse(unit, size)), Replay(), 0.0
+        noise = "gaussian" if size == "sums of codes" else "auto"
+        epsilon = {UNITS[0]: 4.0, UNITS[1]: 2.0}[unit] if size == "both ends" else 1.0
+        model = classcode.ClassCode(unit=unit, epsilon=epsilon, delta=1e-5, seed=5, noise=noise)
+        with before.in_place(patch):
+            predicted = model.fit(graph).predict_proba()
+        assert model.gate_[2] < 1, "features decide alone, and rows could not be missed"
+        assert len(before.sums) == {"few labels": 3, "sums of codes": 2}.get(size, 1)
+        for pair in PAIRS:
+            after = Replay(before)
+            with after.in_place(patch):
+                again = model.fit(neighbor(graph, pair)).predict_proba()
+            assert torch.equal(again, predicted), "predictions know more than the answers"
+            largest = max(largest, share_of_price(before, after, model.protected_unit, pair))
+        assert largest > 0.99
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("size", SWITCH)
+def test_a_default_fit_follows_from_its_answers(size: str, unit: str) -> None:
+    defaults_follow_from_answers(unit, size)
+
+
+@pytest.mark.parametrize("size", SWITCH)
+def test_features_are_taught_again_unless_labels_are_many(size: str, monkeypatch: Patch) -> None:
+    taught, shipped = list[str](), posterior_estimation.distilled_posteriors
+
+    def noted(*args: Any) -> Any:
+        taught.append(args[-1])
+        return shipped(*args)
+
+    monkeypatch.setattr(posterior_estimation, "distilled_posteriors", noted)
+    with_little_training(monkeypatch)
+    monkeypatch.setattr(method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
+    classcode.ClassCode(unit=UNITS[0], epsilon=16.0, delta=1e-5, seed=5).fit(sparse(UNITS[0], size))
+    rounds = {"many labels": 0, "few labels": 2}.get(size, 1)
+    assert len(taught) == rounds

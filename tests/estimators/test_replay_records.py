@@ -1,0 +1,245 @@
+"""Null every record in turn: given the transcript of one fit, nothing moves by more than it is priced for.
+
+The shipped fit runs once and its transcript is kept: every noisy mean gradient, every noisy push or hop. It
+runs again with one record nulled, and is handed that transcript in place of its own draws; what it would have
+added noise to is compared step by step. What was computed for anybody else must not move at all: neither the
+messages that everybody else sends, nor their predictions.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency, Graph, to_dense
+from graphveil.estimators import METHODS
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.membership import record_groups
+from graphveil.mechanisms import StepNoise
+from graphveil.privacy import ByGroup, MemoryLedger, compose
+from graphveil.privacy.accountant import total_mu
+from graphveil.release import DPSGDQuery, NeighborSumQuery, OutEdgeSumQuery, Release
+from graphveil.release.rows.neighbor_sums import NeighborSumData
+from graphveil.release.rows.out_edge_sums import OutEdgeSumData
+from graphveil.training import descent, dpsgd
+from graphveil.training.clipped_sums import ClippedSum
+from tests.estimators.gnn.modules import Branching, Mean, Records
+
+NODES, CLASSES = 24, 3
+OWNER: dict[str, Any] = {
+    "unit": "node-record",
+    "epsilon": 8.0,
+    "delta": 1e-5,
+    "seed": 3,
+    "unsafe_noise_seed": 1,
+}
+COMMON: dict[str, Any] = {**OWNER, "hidden": 4, "epochs": 3, "learning_rate": 0.1}
+PROMISE = {"unit": "node-bounded-degree", "max_degree": 2 * NODES}
+STARS: dict[str, Any] = {**OWNER, "module": Mean, "leaves": NODES, "epochs": 1, "batch_size": 20}  # all
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mlp": ("mlp", COMMON),
+    "mlp-tuned": ("mlp", OWNER),
+    "mlp-tuned-promise": ("mlp", {**OWNER, **PROMISE}),
+    "mlp-sampled": ("mlp", {**COMMON, "batch_size": 6}),
+    "gap": ("gap", {**COMMON, "out_degree_bound": 1}),
+    "gap-sampled": ("gap", {**COMMON, "out_degree_bound": 5, "batch_size": 6, "hops": 3}),
+    "gap-features": ("gap", {**COMMON, "out_degree_bound": 2, "use_encoder": False}),
+    "gap-promise": ("gap", {**COMMON, **PROMISE}),
+    "gap-promise-features": ("gap", {**COMMON, **PROMISE, "hops": 3, "use_encoder": False}),
+    "classcode-S": ("classcode", {**OWNER, "out_degree_bound": 2}),
+    "classcode-R": ("classcode", {**OWNER, "out_degree_bound": 3, "read_own_edges": True}),
+    "module": ("module", {**OWNER, "module": Records, "epochs": 3}),
+    "gnn": ("gnn", STARS),
+    "gnn-long": (
+        "gnn",
+        {**STARS, "leaves": 2, "out_degree_bound": 3, "module": Branching, "batch_size": 6, "epsilon": 2.0},
+    ),
+    "classcode-targets": ("classcode", {**OWNER, "out_degree_bound": 2, "targets": "unlabeled"}),
+}
+
+
+@dataclass
+class Transcript:
+    """What a fit summed and sent, and what it was given in place of the sums."""
+
+    sums: list[Tensor] = field(default_factory=list)
+    sent: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
+    given: list[Tensor] = field(default_factory=list)
+    noise: list[StepNoise] = field(default_factory=list)
+    visited: dict[int, list[Any]] = field(default_factory=dict)  # weights, by the place of what was given
+
+
+@dataclass
+class Replay:
+    """Takes the place of noisy steps and hops: notes sums, and hands out a transcript if there is one."""
+
+    known: Transcript | None = None
+    seen: Transcript = field(default_factory=Transcript)
+
+    def step(self, gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
+        """Note the clipped sum of the batch that the transcript's noise draws."""
+        place = len(self.seen.given)
+        drawn = noise if self.known is None else self.known.noise[place]
+        gradients.sums.zero_()
+        gradients.add(drawn.batch(number, gradients.count), clip)
+        self.seen.sums.append(gradients.sums / clip)
+        return self._hand(MEAN(gradients, clip, drawn, number), drawn)
+
+    def descend(self, total_at: Callable[[Any], Any], start: Any, *data: Any) -> Any:
+        """Note the clipped sums at the weights that the transcript passed."""
+        place, passed = len(self.seen.given), list[Any]()
+
+        def noted(weights: Any) -> Any:
+            passed.append(weights)
+            return total_at(weights)
+
+        weights = DESCEND(noted, start, *data)
+        self.seen.visited[place] = passed if self.known is None else self.known.visited[place]
+        self.seen.sums += [torch.from_numpy(total_at(one)) for one in self.seen.visited[place]]
+        return self._hand(torch.from_numpy(weights)).numpy()
+
+    def ask(self, release: Release, data: Any) -> Any:
+        """Note what hops send and sum."""
+        if not isinstance(data, OutEdgeSumData | NeighborSumData):
+            return ASK(release, data)
+        query = release._plan.queries[release._position]
+        plan = zero_noise_plan(release._plan.unit, (query,))
+        exact = Release.open(plan, release._private._adjacency, release._public.groups, budget=MemoryLedger())
+        levels = data.levels if isinstance(data, OutEdgeSumData) else None
+        self.seen.sent.append((data.vectors.clone(), None if levels is None else levels.clone()))
+        self.seen.sums.append(ASK(exact, data).double())
+        return self._hand(ASK(release, data))
+
+    def _hand(self, own: Tensor, noise: StepNoise | None = None) -> Tensor:
+        place = len(self.seen.given)
+        answer = own if self.known is None else self.known.given[place]
+        self.seen.given.append(answer.clone())
+        self.seen.noise.append(noise or StepNoise(bytes(32), parameters=1, noise_multiplier=1))
+        return answer.clone()
+
+
+MEAN, ASK, DESCEND = dpsgd._noisy_mean, Release.answer, descent._descend
+
+
+def drawn(seed: int = 0) -> Graph:
+    """A directed graph whose lists are long, short and empty, and whose split has all three parts."""
+    rng = np.random.default_rng(seed)
+    y = torch.from_numpy(rng.integers(CLASSES, size=NODES))
+    x = torch.from_numpy((rng.random((NODES, 6)) < 0.4).astype(np.float32))
+    wanted = rng.random(NODES) ** 2  # some list nearly everybody
+    wanted[0] = 0.0
+    edges = rng.random((NODES, NODES)) < wanted[:, None]
+    source, target = np.nonzero(edges)
+    graph = Graph.from_edges(x, y, source, target, directed=True, num_classes=CLASSES)
+    rank = torch.from_numpy(rng.permutation(NODES)) / NODES
+    return graph.with_split(rank < 0.6, (rank >= 0.6) & (rank < 0.8), rank >= 0.8)
+
+
+def nulled(graph: Graph, q: int, *, all_edges: bool = False) -> Graph:
+    """Return the graph with a null record in q's place: no features, no label, no own edges (or none)."""
+    x, y = to_dense(graph.x).clone(), graph.y.clone()
+    x[q], y[q] = 0.0, -1
+    source, target = graph.adjacency.edge_index()
+    gone = (source == q) | ((target == q) & all_edges)
+    adjacency = Adjacency.from_edges(source[~gone], target[~gone], num_nodes=NODES, directed=True)
+    return graph.replace(x=x, y=y, adjacency=adjacency)
+
+
+def run(model: Estimator, graph: Graph, known: Transcript | None) -> Transcript:
+    """Fit with what a transcript says, or freely, and return what was seen."""
+    replay = Replay(known)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dpsgd, "_noisy_mean", replay.step)
+        patch.setattr(descent, "_descend", replay.descend)
+        patch.setattr(Release, "answer", lambda release, data: replay.ask(release, data))
+        model.fit(graph)
+    return replay.seen
+
+
+def scales(model: Estimator) -> list[float]:
+    """Return the noise of each sum, in clipping norms for steps."""
+    found: list[float] = []
+    for query in model.plan_.queries:
+        count = query.steps if isinstance(query, DPSGDQuery) else 1
+        found += [query.noise[-1]] * count
+    return found
+
+
+def bounds(model: Estimator, group: int) -> list[float]:
+    """Return how far a record of the group may move each sum."""
+    found: list[float] = []
+    for query in model.plan_.queries:
+        if isinstance(query, DPSGDQuery):
+            grid = 1 + 2 * math.sqrt(query.parameters) / 2**20
+            found += [grid if query.pays[group] else 0.0] * query.steps
+        elif isinstance(query, OutEdgeSumQuery):
+            found.append(query.bounds[group if len(query.bounds) > 1 else 0])
+        else:
+            assert isinstance(query, NeighborSumQuery)
+            found.append(query.sensitivity(model.protected_unit))
+    return found
+
+
+def sampled(model: Estimator) -> bool:
+    """Whether some steps see a sample of the records, so that they have no mu."""
+    return any(isinstance(query, DPSGDQuery) and query.sampling_rate < 1 for query in model.plan_.queries)
+
+
+def privacy_cost(model: Estimator, group: int) -> float:
+    """Return what the plan charges the group, in mu."""
+    events = [query.event(model.protected_unit) for query in model.plan_.queries]
+    own = [event.events[group] if isinstance(event, ByGroup) else event for event in events]
+    return total_mu(compose(*own)) or 0.0
+
+
+def no_record_exceeds_its_price(case: str) -> None:
+    """Null every record under one transcript: sums move within their price, everybody else not at all."""
+    method, settings = CASES[case]
+    promised = settings["unit"] == "node-bounded-degree"
+    graph, model = drawn(), METHODS[method](**settings)
+    transcript = run(model, graph, None)
+    groups, noise, attained = record_groups(graph), scales(model), [0.0]
+    assert len(noise) == len(transcript.sums)
+    for q in range(NODES):
+        other = METHODS[method](**settings)
+        seen = run(other, nulled(graph, q, all_edges=promised), transcript)
+        others = torch.arange(NODES) != q
+        nobody_else_says_anything_else(transcript, seen, others)
+        allowed = bounds(model, int(groups[q]))
+        moved = [
+            change(was, now, q if promised else None)
+            for was, now in zip(transcript.sums, seen.sums, strict=True)
+        ]
+        for found, bound in zip(moved, allowed, strict=True):
+            assert found <= bound * (1 + 1e-5) + 1e-7, f"a record moves a sum by {found:.6f}, not {bound:.6f}"
+        attained += [found / bound for found, bound in zip(moved, allowed, strict=True) if bound]
+        shift = math.hypot(*(found / std for found, std in zip(moved, noise, strict=True)))
+        assert sampled(model) or shift <= privacy_cost(model, int(groups[q])) * (1 + 1e-5)
+        assert torch.equal(model.proba_[others], other.proba_[others]), "others are predicted otherwise"
+    assert max(attained) > 0.999
+
+
+def nobody_else_says_anything_else(was: Transcript, now: Transcript, others: Tensor) -> None:
+    """Check that levels, and the messages of all others, are the same bits."""
+    for (before, levels), (after, again) in zip(was.sent, now.sent, strict=True):
+        assert torch.equal(before[others], after[others]), "somebody else sends another message"
+        assert levels is None or torch.equal(levels, again), "a level follows from more than the answers"
+
+
+def change(was: Tensor, now: Tensor, own: int | None) -> float:
+    """Return how far a sum moved; a row that is for its own node alone is left out."""
+    difference = now - was
+    if own is not None and len(difference) == NODES:
+        difference[own] = 0.0
+    return float(difference.norm())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_record_moves_a_sum_by_more_than_its_price(case: str) -> None:
+    no_record_exceeds_its_price(case)

@@ -1,0 +1,112 @@
+"""Toggle edges under whole fits with weights: given one transcript, nothing moves further than it is priced.
+
+The shipped fit runs once; its answers, sums without noise, are kept. It runs again on a neighboring graph
+and is handed the same answers, while what it would have added noise to is compared with what it had been.
+What it asks with, vectors and what weights read, must be the same bits, and so must its predictions: they may
+follow from public data and answers only.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil.data import Adjacency, Graph
+from graphveil.errors import ConfigError
+from graphveil.estimators import classcode, gap
+from graphveil.estimators.base import Estimator
+from graphveil.release.weights.registry import _NAMED, ONE
+from tests.estimators.replayed import Pair, Replay, share_of_price
+
+pytestmark = pytest.mark.usefixtures("quick_classcode")
+
+NODES, CLASSES = 18, 3
+NUMBERS = {"exp_cos": "exp_cos(0.5)", "class_agree": "class_agree(0.2)"}
+TABLE = [NUMBERS.get(name, name) for name in (ONE, *_NAMED)]
+NOT_IN_CLASSCODE = {"given", "attention"}
+LOOSE = ("posterior_dot", "attention", "learned_public")  # weights that twins need not reach the bound of
+FITS = [(method, name) for method in ("gap", "classcode") for name in TABLE]
+FITS = [(m, name) for m, name in FITS if m == "gap" or name not in NOT_IN_CLASSCODE]
+UNITS = ("undirected-edge", "directed-edge")
+PAIRS = (
+    (0, 1),
+    (6, 7),
+    (12, 13),
+    (0, 12),
+    (6, 13),
+    (2, 9),
+)  # the first three are twins
+
+
+def drawn(unit: str, *, weighted: bool) -> Graph:
+    """Return a graph of pairs of twins; training, validation and targets are six nodes each."""
+    rng = np.random.default_rng(5)
+    y = np.repeat(np.arange(NODES // 2) % CLASSES, 2)
+    x = np.repeat((rng.random((NODES // 2, 5)) < 0.4).astype(np.float32), 2, axis=0)
+    x[np.arange(NODES), y] = 1.0
+    source, target = rng.integers(NODES, size=(2, 40))
+    given: dict[str, Any] = {"weight": rng.random(40) * 2, "max_weight": 2.0} if weighted else {}
+    adjacency = Adjacency.from_edges(
+        source, target, num_nodes=NODES, directed=unit == "directed-edge", **given
+    )
+    graph = Graph(x=torch.from_numpy(x), y=torch.from_numpy(y), adjacency=adjacency, num_classes=CLASSES)
+    part = torch.arange(NODES) // 6
+    return graph.with_split(part == 0, part == 1, part == 2)
+
+
+def neighbor(graph: Graph, pair: Pair) -> Graph:
+    """Return the graph without the edge u -> v, or with it if it is not there, at the largest weight."""
+    (u, v), adjacency = pair, graph.adjacency
+    source, target = (ends.numpy() for ends in adjacency.edge_index())
+    forward = (source == u) & (target == v)
+    same = forward if graph.directed else forward | ((source == v) & (target == u))
+    more = [] if same.any() else [(u, v)]
+    new_ends = np.array(more, dtype=np.int64).reshape(-1, 2).T
+    ends = [np.concatenate([old[~same], new]) for old, new in zip((source, target), new_ends, strict=True)]
+    given: dict[str, Any] = {}
+    if adjacency.weights is not None:
+        kept = adjacency.weights.numpy()[~same] * adjacency.max_weight
+        given = {"weight": np.concatenate([kept, [2.0] * len(more)]), "max_weight": 2.0}
+    new = Adjacency.from_edges(*ends, num_nodes=NODES, directed=graph.directed, **given)
+    return graph.replace(adjacency=new)
+
+
+def fitted(method: str, unit: str, weights: str) -> Estimator:
+    common: dict[str, Any] = {"unit": unit, "epsilon": 4.0, "delta": 1e-5, "seed": 3, "weights": weights}
+    if method == "classcode":
+        return classcode.ClassCode(**common, few_labels=True, self_training=False)
+    more = {"attention_steps": 3} if weights == "attention" else {}
+    return gap.GAP(**common, hops=2, hidden=3, epochs=2, **more)
+
+
+def largest_share(method: str, unit: str, weights: str, patch: pytest.MonkeyPatch) -> float:
+    """Toggle pairs under a whole fit; return the largest move of a hop as a share of its price."""
+    graph, largest = drawn(unit, weighted=weights == "given"), 0.0
+    model, before = fitted(method, unit, weights), Replay()
+    with before.in_place(patch):
+        predicted = model.fit(graph).predict_proba()
+    for pair in PAIRS:
+        after = Replay(before)
+        with after.in_place(patch):
+            again = model.fit(neighbor(graph, pair)).predict_proba()
+        assert torch.equal(again, predicted), "predictions know more than the answers"
+        largest = max(largest, share_of_price(before, after, model.protected_unit, pair))
+    return largest
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("method", "weights"), FITS, ids=lambda part: part)
+def test_no_edge_moves_a_fit_further_than_it_is_priced(
+    method: str, weights: str, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = largest_share(method, unit, weights, monkeypatch)
+    assert share > (0.2 if weights in LOOSE else 0.99)
+
+
+def test_every_weight_of_the_table_is_replayed() -> None:
+    assert {w.partition("(")[0] for m, w in FITS if m == "gap"} == {ONE, *_NAMED}
+    assert {w for m, w in FITS if m == "gap"} - {w for m, w in FITS if m == "classcode"} == NOT_IN_CLASSCODE
+    for weights in NOT_IN_CLASSCODE:
+        with pytest.raises(ConfigError, match=r"use (gap|'learned_public')"):
+            fitted("classcode", "undirected-edge", weights)

@@ -1,0 +1,374 @@
+"""MLP and GAP under node units: prices, refusals, resumed fits, what is selected and what is reported."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.data import Graph
+from graphveil.errors import CalibrationError, ConfigError, GraphError, UnitError
+from graphveil.estimators import METHODS
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.gap.method import hop_noise_stds
+from graphveil.estimators.method import State
+from graphveil.estimators.saved import load_model
+from graphveil.estimators.training import node_level
+from graphveil.privacy import ledger_of
+
+OWNER = {"unit": "node-record", "out_degree_bound": 4}
+PROMISE = {"unit": "node-bounded-degree", "max_degree": 60}
+COMMON: dict[str, Any] = {"epsilon": 3.0, "delta": 1e-5, "seed": 0, "epochs": 4}
+UNITS = pytest.mark.parametrize("unit", [OWNER, PROMISE], ids=["owner", "promise"])
+METHOD = pytest.mark.parametrize("method", ["mlp", "gap"])
+MODES = pytest.mark.parametrize("mode", ["strict", "paper"])
+
+
+KILLS = [
+    *(("mlp", "classifier", done) for done in (0, 60, 117, 120)),
+    *(("gap", "classifier", done) for done in (0, 1, 60, 120)),
+    *(("gap", "encoder", done) for done in (0, 117)),
+    *(("gap", "aggregate", done) for done in (0, 1)),
+]
+
+
+class KilledError(Exception):
+    pass
+
+
+def killed_at(where: str, done: int) -> Callable[[str, int, int], None]:
+    """Return a progress callback that kills the fit at one point of one stage."""
+
+    def progress(stage: str, finished: int, total: int) -> None:
+        if (stage, finished) == (where, done):
+            raise KilledError
+
+    return progress
+
+
+def make(method: str, **parameters: Any) -> Estimator:
+    if method == "mlp":
+        parameters.pop("out_degree_bound", None)
+    return METHODS[method](**{**COMMON, **parameters})
+
+
+def outcome(model: Estimator) -> list[Tensor]:
+    """Return everything that a fit computed."""
+    assert model.proba_ is not None
+    return [model.proba_, *model.aggregates_.values(), *model.fitted.trained.state().values()]
+
+
+def same(left: Estimator, right: Estimator) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(outcome(left), outcome(right), strict=True))
+
+
+class TestPrice:
+    @METHOD
+    @UNITS
+    @pytest.mark.parametrize("epsilon", [0.5, 4.0, 16.0])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"replace_one": True},
+            {"batch_size": 20, "epochs": 6},
+            {"batch_size": 20, "replace_one": True, "private_metrics": True},
+            {"private_metrics": True},
+            {"selection": "private", "private_metrics": True, "epochs": 12},
+        ],
+    )
+    def test_a_plan_costs_at_most_the_target_and_little_less(self, graph, method, unit, epsilon, options):
+        plan, guarantee, _ = make(method, **{**unit, "epsilon": epsilon, **options}).preview(graph)
+        assert plan is not None
+        assert 0.999 * epsilon <= plan.epsilon <= epsilon
+        assert guarantee.valid
+        assert guarantee.epsilon <= epsilon
+        assert ledger_of(graph.edge_set).entries == ()
+
+    @METHOD
+    @UNITS
+    def test_the_whole_fit_is_one_booking(self, graph, method, unit):
+        model = make(method, **unit).fit(graph)
+        (entry,) = ledger_of(graph.edge_set).entries
+        assert entry.label == method
+        assert model.guarantee.releases == 1
+        assert len(model.plan_.queries) == (1 if method == "mlp" else 4)
+        assert model.plan_.epsilon <= 3.0
+
+    def test_an_mlp_never_reads_an_edge(self, graph):
+        statement = make("mlp", unit="node-record").fit(graph).guarantee
+        assert statement.edge_epsilon == 0.0
+        assert make("gap", **OWNER).preview(graph)[1].edge_epsilon > 0
+
+    def test_a_multiplier_leaves_the_rest_to_the_hops(self, graph):
+        plan = make("gap", **OWNER, sgd_multiplier=20.0, epochs=50).preview(graph)[0]
+        less = make("gap", **OWNER, sgd_multiplier=40.0, epochs=50).preview(graph)[0]
+        assert plan.noise_std[0] == plan.noise_std[-1] == 20.0
+        assert less.noise_std[1] < plan.noise_std[1]
+        assert 0.999 * 3 < plan.epsilon <= 3
+
+    @UNITS
+    def test_without_a_graph_three_quarters_train(self, unit):
+        plan = make("gap", **unit, batch_size=256).plan(num_nodes=20_000, num_classes=6)
+        assert plan.queries[0].sampling_rate == pytest.approx(256 / 15_000)
+
+
+class TestRefusals:
+    """Point 6 of what node level must show: typed errors, and nothing spent."""
+
+    @METHOD
+    @UNITS
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"batch_norm": True}, "use LayerNorm or GroupNorm"),
+            ({"dropout": 0.1}, "dropout=0.1 is not available"),
+            ({"patience": 3}, "patience asks validation records"),
+            ({"clip": 0.0}, "clip=0.0"),
+            ({"selection": "best"}, "selection='best' is not one of last, private"),
+            ({"mode": "paper", "selection": "private"}, "papers select and report in the clear"),
+            ({"mode": "paper", "private_metrics": True}, "papers select and report in the clear"),
+            ({"delta": 0.5}, "delta=0.5 is outside the range of the proofs"),
+        ],
+    )
+    def test_configurations(self, graph, method, unit, options, words):
+        with pytest.raises(ConfigError, match=words):
+            make(method, **unit, **options).preview(graph)
+
+    @pytest.mark.parametrize("combine", ["sum", "attention"])
+    def test_combinations_without_a_closed_form(self, combine):
+        with pytest.raises(ConfigError, match="use 'concat'"):
+            make("gap", **OWNER, combine=combine)
+
+    @METHOD
+    def test_selection_and_multipliers_have_no_meaning_at_edge_level(self, method):
+        with pytest.raises(ConfigError, match="is for node units"):
+            make(method, unit="undirected-edge", selection="private")
+        with pytest.raises(ConfigError, match="training costs nothing"):
+            make("gap", unit="undirected-edge", sgd_multiplier=1.0)
+
+    def test_a_missing_degree_budget(self):
+        with pytest.raises(UnitError, match=r"pass out_degree_bound= \(--out-degree-bound\)"):
+            make("gap", unit="node-record")
+
+    @METHOD
+    @MODES
+    def test_a_batch_larger_than_the_training_set_books_nothing(self, graph, method, mode):
+        with pytest.raises(ConfigError, match="batch of 91 is larger than the 90 records"):
+            make(method, **OWNER, batch_size=91, mode=mode).fit(graph)
+        assert ledger_of(graph.edge_set).entries == ()
+
+    def test_an_epsilon_that_the_trainings_alone_pass_books_nothing(self, graph):
+        with pytest.raises(CalibrationError, match="a part of it costs more whatever the scale"):
+            make("gap", **OWNER, epsilon=0.1, sgd_multiplier=0.5).fit(graph)
+        assert ledger_of(graph.edge_set).entries == ()
+
+    def test_a_broken_promise_books_nothing(self, graph):
+        with pytest.raises(UnitError, match="violates the assumption"):
+            make("gap", unit="node-bounded-degree", max_degree=2).fit(graph)
+        assert ledger_of(graph.edge_set).entries == ()
+
+    @METHOD
+    def test_a_part_that_is_needed_and_empty(self, graph, method):
+        nobody = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        no_val = graph.with_split(graph.train_mask, nobody, graph.test_mask)
+        with pytest.raises(GraphError, match="no val nodes"):
+            make(method, **OWNER, selection="private").preview(no_val)
+        with pytest.raises(GraphError, match="no val nodes"):
+            make(method, **OWNER, private_metrics=True).preview(no_val)
+        make(method, **OWNER).preview(no_val)
+
+    @METHOD
+    def test_one_class_in_the_data_is_no_public_fact(self, graph, method):
+        """At edge level it is an error; here the error would tell about labels."""
+        alike = graph.replace(y=torch.zeros_like(graph.y))
+        make(method, **OWNER).preview(alike)
+
+
+class TestLabels:
+    @METHOD
+    @UNITS
+    def test_labels_of_validation_and_test_nodes_move_no_bit(self, make_graph, method, unit):
+        def fitted(graph: Graph) -> Estimator:
+            return make(method, **unit, unsafe_noise_seed=1, epochs=10).fit(graph)
+
+        graph = make_graph()
+        scrambled = graph.y.clone()
+        outside = ~graph.train_mask
+        scrambled[outside] = scrambled[outside].roll(1)
+        erased = torch.where(outside, -1, graph.y)
+        plain = fitted(graph)
+        for labels in (scrambled, erased):
+            assert same(plain, fitted(make_graph().replace(y=labels)))
+
+    @METHOD
+    def test_a_label_that_is_missing_is_a_record_that_contributes_nothing(self, make_graph, method):
+        graph = make_graph()
+        graph.y[graph.train_mask.nonzero()[:5, 0]] = -1
+        model = make(method, **OWNER, unsafe_noise_seed=1).fit(graph)
+        assert model.plan_ == make(method, **OWNER).preview(make_graph())[0]
+
+
+class TestResume:
+    @MODES
+    @UNITS
+    @pytest.mark.parametrize(("method", "stage", "done"), KILLS)
+    def test_a_resumed_fit_is_the_same_fit_and_books_nothing(
+        self, make_graph, tmp_path, method, mode, unit, stage, done
+    ):
+        options = {**unit, "epochs": 120, "mode": mode, "unsafe_noise_seed": 4}
+        if mode == "strict":
+            options |= {"selection": "private", "private_metrics": True}
+        else:
+            options |= {"batch_size": 90}
+        whole = make(method, **options).fit(make_graph(), workspace=tmp_path / "whole")
+        graph = make_graph()
+        with pytest.raises(KilledError):
+            make(method, **options).fit(graph, workspace=tmp_path / "run", on_progress=killed_at(stage, done))
+        resumed = make(method, **options).fit(graph, workspace=tmp_path / "run")
+        assert same(whole, resumed)
+        assert resumed.private_accuracy_ == whole.private_accuracy_
+        assert len(ledger_of(graph.edge_set).entries) == 1
+        again = make(method, **options).fit(graph, workspace=tmp_path / "run")
+        assert same(whole, again)
+        assert len(ledger_of(graph.edge_set).entries) == 1
+
+    @METHOD
+    def test_secrets_survive_a_resume_without_seeds(self, graph, tmp_path, method):
+        options = {**OWNER, "seed": None, "epochs": 110}
+        with pytest.raises(KilledError):
+            make(method, **options).fit(graph, workspace=tmp_path, on_progress=killed_at("classifier", 105))
+        first = make(method, **options).fit(graph, workspace=tmp_path)
+        assert same(first, make(method, **options).fit(graph, workspace=tmp_path))
+
+    @METHOD
+    def test_fits_draw_different_noise(self, graph, method):
+        first, second = (make(method, **OWNER).fit(graph) for _ in range(2))
+        assert not same(first, second)
+        assert len(ledger_of(graph.edge_set).entries) == 2
+
+    @METHOD
+    def test_a_noise_seed_repeats_every_byte_and_voids_the_guarantee(self, make_graph, method):
+        fits = [make(method, **OWNER, unsafe_noise_seed=seed).fit(make_graph()) for seed in (5, 5, 6)]
+        assert same(fits[0], fits[1])
+        assert not same(fits[0], fits[2])
+        assert not fits[0].guarantee.valid
+
+
+class TestReporting:
+    @METHOD
+    @UNITS
+    def test_released_accuracies_are_near_the_exact_ones(self, make_graph, method, unit):
+        graph = make_graph(nodes=900)
+        model = make(method, **unit, private_metrics=True, epsilon=20.0, epochs=30).fit(graph)
+        assert set(model.private_accuracy_) == {"val", "test"}
+        for split, found in model.private_accuracy_.items():
+            assert found == pytest.approx(model.score(graph, split), abs=0.05)
+
+    @METHOD
+    def test_without_them_there_are_none(self, graph, method):
+        assert make(method, **OWNER).fit(graph).private_accuracy_ == {}
+
+    @METHOD
+    def test_nothing_exact_about_training_is_kept(self, graph, method):
+        assert make(method, **OWNER).fit(graph).history_ == []
+
+
+class TestSelection:
+    @METHOD
+    @pytest.mark.parametrize("options", [{"selection": "private"}, {"mode": "paper", "batch_size": 100}])
+    def test_the_best_of_equally_spaced_weights_is_kept(self, make_graph, monkeypatch, method, options):
+        """With a budget so large that the counts are as good as exact."""
+        noted, fit = [], node_level.fit_dpsgd
+
+        def noting(*args: Any, **kwargs: Any) -> list[State]:
+            noted.append(fit(*args, **kwargs))
+            return noted[-1]
+
+        monkeypatch.setattr(node_level, "fit_dpsgd", noting)
+        graph = make_graph(nodes=900)
+        budget = {"epsilon": 100.0, "unsafe_noise_seed": 0}
+        model = make(method, **OWNER, **options, **budget, epochs=10, learning_rate=0.3).fit(graph)
+        kept = model.score(graph, "val")
+        states = noted[-1]
+        assert len(states) == 10
+        assert len({state["probe"] for state in map(probed, states)}) == 10
+        scores = []
+        for state in states:
+            trained = model.fitted.trained
+            network = trained.network if method == "mlp" else trained.classifier
+            network.load_state_dict(state)
+            proba = trained.proba(graph) if method == "mlp" else rerun(model, graph)
+            scores.append(float((proba.argmax(1) == graph.y)[graph.mask("val")].float().mean()))
+        assert kept == pytest.approx(max(scores))
+        assert min(scores) < max(scores)
+
+    @METHOD
+    def test_fewer_steps_than_candidates(self, graph, method):
+        model = make(method, **OWNER, selection="private", epochs=3).fit(graph)
+        assert model.plan_.queries[-1].candidates == 3
+
+
+def probed(state: State) -> dict[str, float]:
+    return {"probe": float(sum(value.abs().sum() for value in state.values()))}
+
+
+def rerun(model: Estimator, graph: Graph) -> Tensor:
+    """Classify again from the rows that were released."""
+    trained, answers = model.fitted.trained, list(model.aggregates_.values())
+    aggregation = trained.aggregation
+    views = aggregation.method.hop_transform.views(
+        aggregation.encode(graph), answers, hop_noise_stds(model.plan_)
+    )
+    return trained.proba(views)
+
+
+class TestPaper:
+    @METHOD
+    def test_deviations_are_listed(self, graph, method):
+        guarantee = make(method, **OWNER, mode="paper", batch_size=30).fit(graph).guarantee
+        assert not guarantee.valid
+        listed = " ".join(guarantee.deviations)
+        for words in ("Renyi accounting", "best exact validation accuracy"):
+            assert words in listed
+        assert ("claims to hide all edges" in listed) == (method == "gap")
+
+    def test_its_parameters_are_the_papers_unless_given(self):
+        for method in ("mlp", "gap"):
+            plan = make(method, **OWNER, mode="paper", epochs=None).plan(num_nodes=18_939, num_classes=6)
+            steps = plan.queries[0]
+            assert (steps.steps, steps.clip) == (554, 1.0)
+            assert steps.sampling_rate == pytest.approx(256 / 14_204)
+            assert set(plan.noise_std) == {steps.noise_multiplier}
+
+    @pytest.mark.parametrize(
+        ("epsilon", "multiplier"), [(1.0, 6.2243), (4.0, 1.8059), (8.0, 1.0366), (16.0, 0.6807)]
+    )
+    def test_one_multiplier_for_steps_and_hops(self, epsilon, multiplier):
+        """Against dp-accounting's Renyi accountant on a fine grid of orders."""
+        model = make("gap", **OWNER, mode="paper", epochs=None, epsilon=epsilon)
+        assert model.plan(num_nodes=18_939, num_classes=6).noise_std[1] == pytest.approx(multiplier, rel=2e-3)
+
+
+class TestFolders:
+    @METHOD
+    @UNITS
+    def test_a_model_comes_back_and_predicts_another_graph(self, graph, make_graph, tmp_path, method, unit):
+        model = make(method, **unit, unsafe_noise_seed=1).fit(graph)
+        model.save(tmp_path / "model")
+        again, other = load_model(tmp_path / "model"), make_graph(seed=1)
+        torch.testing.assert_close(again.predict_proba(other, allow_spend=True), model.predict_proba(other))
+        spent = ledger_of(other.edge_set).entries
+        assert len(spent) == (0 if method == "mlp" else 2)
+
+    def test_another_graph_is_asked_for_its_hops_alone(self, graph, make_graph):
+        model, other = make("gap", **OWNER).fit(graph), make_graph(seed=1)
+        privacy_cost = model.privacy_cost(other)
+        assert privacy_cost.releases == 1
+        assert len(privacy_cost.event.events) == 2
+        assert 0 < privacy_cost.epsilon < 3.0
+        model.predict(other)
+        (entry,) = ledger_of(other.edge_set).entries
+        assert entry.event == privacy_cost.event
+        assert make("mlp", unit="node-record").fit(graph).privacy_cost(other) is None

@@ -1,0 +1,152 @@
+"""GAP with weights: every weight fits, what it reads, what it costs, and what survives a folder or a kill."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.errors import ConfigError
+from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION
+from graphveil.estimators.gap import GAP
+from graphveil.estimators.saved import load_model
+from graphveil.privacy import ledger_of, renyi
+from graphveil.privacy.gaussian import mu_of
+from graphveil.release import NeighborSumQuery
+from graphveil.release.weights import SigmoidCos
+from tests.estimators.conftest import PAIR_WEIGHTS, Asked
+
+STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
+
+
+@pytest.mark.parametrize("weights", PAIR_WEIGHTS)
+def test_every_weight_fits_within_its_budget(make_graph: Callable[..., Any], weights: str) -> None:
+    graph = make_graph(as_sparse=True)
+    model = GAP(**STRICT, weights=weights).fit(graph)
+    assert model.guarantee.valid
+    assert model.guarantee.epsilon <= 2.0
+    assert len(ledger_of(graph.edge_set).entries) == 1
+    assert model.predict_proba().shape == (graph.num_nodes, graph.num_classes)
+
+
+def test_noise_is_that_of_the_weights_bound() -> None:
+    plain, weighted = (
+        GAP(**STRICT, weights=weights).plan(num_nodes=1000, num_classes=6)
+        for weights in ("one", "sigmoid_cos")
+    )
+    assert weighted.noise_std == pytest.approx([SigmoidCos().bound * std for std in plain.noise_std])
+    assert weighted.noise_std == pytest.approx([2 * 0.731058578630 / mu_of(2.0, 1e-7)] * 2, rel=2e-3)
+    assert weighted.epsilon == pytest.approx(plain.epsilon, rel=1e-4)
+    assert [query.sensitivity(weighted.unit) for query in weighted.queries] == pytest.approx([1.03387295] * 2)
+
+
+def test_the_paper_charges_one(make_graph: Callable[..., Any]) -> None:
+    paper = {**STRICT, "mode": "paper", "weights": "sigmoid_cos"}
+    for unit, directed in (("undirected-edge", False), ("directed-edge", True)):
+        model = GAP(**{**paper, "unit": unit}).fit(make_graph(directed=directed))
+        assert model.plan_.noise_std == pytest.approx([math.sqrt(2) / renyi.mu_of(2.0, 1e-7)] * 2)
+        assert PAPER_WEIGHT_DEVIATION in model.guarantee.deviations
+        assert not model.guarantee.valid
+    plain = GAP(**{**paper, "weights": "one"}).fit(make_graph())
+    assert PAPER_WEIGHT_DEVIATION not in plain.guarantee.deviations
+
+
+def test_weights_read_the_input_rows_in_every_hop_or_each_hops_own(graph: Any, asked: Asked) -> None:
+    GAP(**STRICT, weights="half_cos", hops=3).fit(graph)
+    assert all(torch.equal(keys, asked[0][0]) for _, keys in asked)
+    asked.clear()
+    GAP(**STRICT, weights="half_cos", hops=3, weight_rows="previous").fit(graph)
+    assert [keys for _, keys in asked] == [None] * 3
+
+
+def test_weights_read_features_probabilities_or_learned_rows(graph: Any, asked: Asked) -> None:
+    for weights in ("jaccard", "class_agree", "learned_public"):
+        GAP(**STRICT, weights=weights, hops=1).fit(graph)
+    (_, features), (_, probabilities), (_, learned) = asked
+    assert features is graph.x
+    assert torch.allclose(probabilities.sum(dim=1), torch.ones(graph.num_nodes))
+    assert probabilities.shape == (graph.num_nodes, graph.num_classes)
+    assert learned.shape == (graph.num_nodes, 16)
+
+
+def test_learned_rows_agree_where_labels_do(make_graph: Callable[..., Any], asked: Asked) -> None:
+    graph = make_graph(nodes=600)
+    GAP(**{**STRICT, "epochs": 30}, weights="learned_public", hops=1).fit(graph)
+    rows = torch.nn.functional.normalize(asked[0][1], dim=1)[graph.mask("train")]
+    cosine, y = rows @ rows.t(), graph.y[graph.mask("train")]
+    agree = y[:, None] == y
+    assert float(cosine[agree].mean()) > float(cosine[~agree].mean()) + 0.05  # 0.10 to 0.13 is usual
+
+
+def test_weights_of_one_change_nothing(make_graph: Callable[..., Any]) -> None:
+    options = {**STRICT, "unsafe_noise_seed": 7}
+    first, second = (
+        GAP(**options, **more).fit(make_graph())
+        for more in ({}, {"weights": "one", "weight_rows": "previous"})
+    )
+    assert torch.equal(first.predict_proba(), second.predict_proba())
+
+
+def test_without_a_unit_weighted_sums_are_exact_and_cost_nothing(graph: Any) -> None:
+    model = GAP(unit="none", seed=0, epochs=4, weights="relu_cos").fit(graph)
+    assert not ledger_of(graph.edge_set).entries
+    assert torch.equal(model.predict_proba(), model.predict_proba(graph))
+
+
+@pytest.mark.parametrize("weights", ["learned_public", "class_agree(0.2)", "exp_cos(0.5)"])
+def test_a_weighted_model_comes_back_from_a_folder_and_predicts_other_graphs(
+    make_graph: Callable[..., Any], tmp_path: Path, weights: str
+) -> None:
+    model = GAP(**STRICT, unsafe_noise_seed=3, weights=weights).fit(make_graph())
+    model.save(tmp_path / "run")
+    loaded = load_model(tmp_path / "run")
+    assert loaded.get_params()["weights"] == weights
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    other = make_graph(seed=1)
+    assert torch.equal(loaded.predict_proba(other, allow_spend=True), model.predict_proba(make_graph(seed=1)))
+    assert len(ledger_of(other.edge_set).entries) == 1
+
+
+@pytest.mark.parametrize("weights", ["learned_public", "posterior_dot"])
+def test_a_resumed_fit_is_asked_with_the_same_keys(
+    make_graph: Callable[..., Any], tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    def killed(*_: Any) -> Tensor:
+        raise KilledError
+
+    options = {**STRICT, "unsafe_noise_seed": 5, "weights": weights}
+    whole, graph = GAP(**options).fit(make_graph(), workspace=tmp_path / "whole"), make_graph()
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(NeighborSumQuery, "answer", killed)
+        GAP(**options).fit(graph, workspace=tmp_path / "run")
+    resumed = GAP(**options).fit(graph, workspace=tmp_path / "run")
+    assert torch.equal(resumed.predict_proba(), whole.predict_proba())
+    assert len(ledger_of(graph.edge_set).entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": "sigmoid"}, "names no weight"),
+        ({"weights": "softmax"}, "names no weight"),
+        ({"weights": "attention", "unit": "none", "epsilon": None}, "learned from edges"),
+        ({"weights": "one", "attention_steps": 10}, "attention_steps is for"),
+        ({"weights": "attention", "attention_multiplier": 0.0}, "attention_multiplier"),
+        ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
+        ({"weights": "class_agree", "use_encoder": False}, "leave use_encoder on"),
+        ({"weights": "jaccard", "weight_rows": "previous"}, "stay the same"),
+        (
+            {"weights": "half_cos", "unit": "node-record", "out_degree_bound": 4, "delta": 1e-5},
+            "protect edges",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        GAP(**{**STRICT, **options})

@@ -1,0 +1,114 @@
+"""Very many nodes are learned from by a sample, which ids alone decide."""
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil import GAP, MLP, ClassCode
+from graphveil.data import Graph, split
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.classcode.edge import likelihood
+from graphveil.estimators.training import nonprivate, sample
+from graphveil.estimators.training.sample import sample_training_nodes, training_sample_description
+
+NODES = 400
+
+
+def graph_of(ids: np.ndarray, order: np.ndarray | None = None) -> Graph:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(NODES, 4)).astype(np.float32), rng.integers(2, size=NODES)
+    x[:, 0] += 3 * y
+    ends = rng.integers(NODES, size=(2, 900))
+    place = np.arange(NODES) if order is None else order
+    back = np.argsort(place)
+    return Graph.from_edges(x[place], y[place], *back[ends], directed=False, ids=ids[place])
+
+
+NUMBERS, TEXTS = np.arange(NODES) * 7 - 900, np.array([f"n{place}" for place in range(NODES)])
+
+
+def test_few_nodes_are_all_learned_from() -> None:
+    nodes = torch.arange(NODES)
+    assert sample_training_nodes(graph_of(NUMBERS), nodes) is nodes
+    assert training_sample_description(split(graph_of(NUMBERS))) == ""
+
+
+@pytest.mark.parametrize("ids", [NUMBERS, TEXTS])
+def test_neither_order_nor_other_nodes_decide_who_is_in_the_sample(ids: np.ndarray) -> None:
+    order = np.random.default_rng(1).permutation(NODES)
+    plain, mixed = graph_of(ids), graph_of(ids, order)
+    chosen = sample_training_nodes(plain, torch.arange(NODES), max_nodes=50)
+    assert len(chosen) == 50 and bool((chosen.diff() > 0).all())
+    again = sample_training_nodes(mixed, torch.arange(NODES), max_nodes=50)
+    assert set(ids[chosen.numpy()]) == set(ids[order][again.numpy()])
+    more = sample_training_nodes(plain, torch.arange(NODES), max_nodes=NODES // 4).tolist()
+    assert set(chosen.tolist()) < set(more)
+    even = [node for node in more if node % 2 == 0]  # if nobody else were there, the same of them
+    assert sample_training_nodes(plain, torch.arange(0, NODES, 2), max_nodes=len(even)).tolist() == even
+
+
+@pytest.mark.parametrize("ids", [NUMBERS, TEXTS])
+def test_the_sample_is_spread_over_all_nodes(ids: np.ndarray) -> None:
+    chosen = sample_training_nodes(graph_of(ids), torch.arange(NODES), max_nodes=NODES // 2)
+    assert 70 <= int((chosen < NODES // 2).sum()) <= 130  # five standard deviations around 100
+
+
+@pytest.mark.parametrize("model", [GAP, ClassCode, MLP])
+def test_features_outside_of_the_sample_teach_nothing(
+    model: type[Estimator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def weights(changed: bool) -> dict[str, torch.Tensor]:
+        graph = split(graph_of(NUMBERS), unit="undirected-edge")
+        labeled = torch.cat([graph.mask(part).nonzero()[:, 0] for part in ("train", "val")])
+        named = {
+            part: sample_training_nodes(graph, graph.mask(part).nonzero()[:, 0], 20)
+            for part in ("train", "val")
+        }
+        among = sample_training_nodes(graph, labeled.sort().values, 20)
+        outside = torch.ones(NODES, dtype=torch.bool)
+        outside[torch.cat([*named.values(), among])] = False
+        assert int(outside.sum()) > 300
+        x = torch.as_tensor(graph.x).clone()
+        x[outside] += 100.0 * changed
+        unit = "none" if model is MLP else "undirected-edge"
+        fitted = model(unit=unit, epsilon=1.0, seed=0, feature_scaling="none")  # scaling reads all columns
+        trained = fitted.fit(graph.replace(x=x)).fitted.trained.state()
+        return {name: part for name, part in trained.items() if name.startswith(("encoder", "features", "_"))}
+
+    monkeypatch.setattr(sample.sample_training_nodes, "__defaults__", (20,))
+    one, other = weights(False), weights(True)
+    assert one and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_paper_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "MAX_TRAINING_NODES", 20)
+    monkeypatch.setattr(nonprivate, "sample_training_nodes", lambda *_: pytest.fail("a sample was taken"))
+    graph = split(graph_of(NUMBERS), unit="undirected-edge")
+    model = GAP(unit="undirected-edge", epsilon=1.0, mode="paper", seed=0, epochs=2)
+    assert model.training_sample_note(graph) == ""
+    model.fit(graph)
+
+
+def test_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "MAX_TRAINING_NODES", 20)
+    graph = split(graph_of(NUMBERS), unit="undirected-edge")
+    words = "networks learn from 20 of the 300 labeled training nodes, chosen by their ids"
+    assert [
+        model(unit="undirected-edge", epsilon=1.0).training_sample_note(graph) for model in (GAP, ClassCode)
+    ] == [words] * 2
+    assert GAP(unit="node-record", out_degree_bound=2, epsilon=1.0).training_sample_note(graph) == ""
+
+
+def test_rows_are_as_likely_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(50, 3, generator=generator)
+    signal = likelihood.Signal(
+        torch.rand(50, generator=generator) + 1, torch.eye(4, 3).double(), torch.ones(())
+    )
+    prior = torch.randn(50, 4, generator=generator).double().log_softmax(dim=1)
+    labels, nodes = torch.arange(50) % 4, torch.arange(0, 50, 2)
+    whole = likelihood.fit_shape(rows, signal, prior, labels, nodes)
+    monkeypatch.setattr(likelihood, "_MAX_CELLS", 12)
+    monkeypatch.setattr(likelihood, "_MAX_NODES", 10)
+    parts = likelihood.fit_shape(rows, signal, prior, labels, nodes)
+    assert parts[0] == whole[0] and torch.allclose(parts[1], whole[1], rtol=1e-12)

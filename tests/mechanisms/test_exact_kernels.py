@@ -1,0 +1,86 @@
+"""The sampler's loops in C against NumPy's: the same samples, wherever and however many at once."""
+
+import numpy as np
+import pytest
+
+from graphveil import _kernels
+from graphveil._util.random import RowStream
+from graphveil.mechanisms import DiscreteGaussian, _exact
+
+pytestmark = pytest.mark.skipif(not _kernels.available(), reason="the loops in C were not built")
+
+KEY = bytes(range(32))
+
+
+def in_numpy(rows: np.ndarray, dim: int, numerator: int) -> np.ndarray:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_kernels, "_native", None)
+        return _exact.discrete_gaussian(RowStream(KEY), rows, dim, numerator)
+
+
+@pytest.mark.parametrize("numerator", [100, 1024, 5 * 1024 + 1, 6776 * 1024 + 309, 134_000 * 1024, 1 << 36])
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 15, 16, 17, 40])
+def test_every_sample_is_the_same(numerator: int, dim: int) -> None:
+    rows = np.arange(20_000 // dim)
+    drawn = _exact.discrete_gaussian(RowStream(KEY), rows, dim, numerator)
+    assert drawn.dtype == np.int32 and drawn.shape == (len(rows), dim)
+    assert np.array_equal(drawn, in_numpy(rows, dim, numerator))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.empty(0, dtype=np.int64),
+        np.array([5]),
+        np.array([8, 3, 3, 2**31 - 1, 2**32 + 5, 2**40]),
+        np.arange(100)[::-3],
+        np.arange(2**32 - 4, 2**32 + 9),
+    ],
+)
+def test_rows_of_any_number_and_order_are_the_same(rows: np.ndarray) -> None:
+    drawn = _exact.discrete_gaussian(RowStream(KEY), rows, 7, 3000)
+    assert np.array_equal(drawn, in_numpy(rows, 7, 3000))
+
+
+def test_chunks_of_any_size_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _exact.discrete_gaussian(RowStream(KEY), np.arange(50), 6, 9999)
+    for chunk in (1, 13, 100):
+        monkeypatch.setattr(_exact, "_CHUNK", chunk)
+        assert np.array_equal(_exact.discrete_gaussian(RowStream(KEY), np.arange(50), 6, 9999), whole)
+
+
+def test_what_comes_near_a_tie_is_decided_in_arbitrary_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    refined: list[int] = []
+    refine = _exact._Source.refine
+    monkeypatch.setattr(_exact._Source, "refine", lambda *args: refined.append(args[1]) or refine(*args))
+    rows = np.arange(640)
+    sure = _exact.discrete_gaussian(RowStream(KEY), rows, 4, 5000)
+    assert not refined
+    monkeypatch.setattr(_exact, "AMBIGUOUS", 2.0**-9)  # of which a sample in some hundred comes so near
+    near = _exact.discrete_gaussian(RowStream(KEY), rows, 4, 5000)
+    assert 0 < len(refined) < 100
+    assert np.array_equal(sure, near) and np.array_equal(near, in_numpy(rows, 4, 5000))
+
+
+def test_another_key_is_another_noise() -> None:
+    rows = np.arange(100)
+    mine, other = (_exact.discrete_gaussian(RowStream(key), rows, 4, 1 << 30) for key in (KEY, bytes(32)))
+    assert (mine != other).mean() > 0.99
+
+
+@pytest.mark.parametrize("dim", [3, 16])
+def test_a_machine_without_the_loops_draws_with_numpy(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    law, rows = DiscreteGaussian(300.0), np.arange(64)
+    here = law.draw(RowStream(KEY), rows, dim)
+    monkeypatch.setattr(_kernels, "_native", None)
+    assert not _kernels.available()
+    assert np.array_equal(law.draw(RowStream(KEY), rows, dim), here)
+
+
+def test_tables_that_do_not_fit_each_other_are_refused() -> None:
+    tables = vars(_exact._strips(3000, _exact.AMBIGUOUS)._in_c)
+    for name in ("slots", "start", "sure", "share", "mask"):
+        with pytest.raises(ValueError, match="every slot"):
+            _kernels.Strips(**{**tables, name: tables[name][:-1]})
+    with pytest.raises(ValueError, match="no pairs"):
+        _kernels.counters(np.arange(3), np.arange(2), paired=True)

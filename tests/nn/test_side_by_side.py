@@ -1,0 +1,42 @@
+"""Networks side by side are the networks one by one, and never learn from one another."""
+
+import math
+
+import torch
+from scipy import sparse
+
+from graphveil.nn.batched import BatchedFeedForward, dropout_factors
+from graphveil.nn.layers import SparseRows
+
+
+def three(**given: float) -> BatchedFeedForward:
+    return BatchedFeedForward([6, 4, 5, 2], 3, generator=torch.Generator().manual_seed(1), **given)
+
+
+def test_each_network_answers_alone_as_it_did_beside_the_others() -> None:
+    networks, x = three(dropout=0.5), torch.randn(7, 6)
+    networks(x)  # moves the running means of the batch norm
+    networks.eval()
+    torch.testing.assert_close(torch.stack([one(x) for one in networks.networks()]), networks(x))
+
+
+def test_sparse_rows_give_what_dense_rows_give() -> None:
+    networks, x = three().eval(), torch.randn(7, 6).relu()
+    rows = SparseRows.from_scipy(sparse.csr_array(x.numpy()))
+    torch.testing.assert_close(networks(rows), networks(x))
+
+
+def test_the_loss_of_one_leaves_the_others_alone() -> None:
+    networks = three()
+    networks(torch.randn(7, 6))[1].square().sum().backward()
+    first = networks._first.weight.grad
+    assert first is not None
+    moved = first.view(6, 3, 4).abs().sum(dim=(0, 2))
+    assert moved[1] > 0 and moved[0] == moved[2] == 0
+
+
+def test_dropout_keeps_its_share_and_the_mean() -> None:
+    factors = dropout_factors((1000, 401), 0.3, torch.Generator().manual_seed(0))
+    share = float((factors > 0).to(torch.float64).mean())
+    assert abs(share - 0.7) < 5 * math.sqrt(0.21 / factors.numel())
+    torch.testing.assert_close(factors.unique(), torch.tensor([0.0, 1 / 0.7]))

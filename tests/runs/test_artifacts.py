@@ -1,0 +1,104 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from graphveil.errors import ConfigError
+from graphveil.runs.artifacts import RunFolder, default_folder, read_json, write_history
+
+CONFIGURATION = {"method": "gap", "set.epsilon": 1.0}
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "run")
+    with folder.locked(CONFIGURATION):
+        pass
+    return folder
+
+
+def test_a_new_or_empty_folder_is_accepted(tmp_path: Path) -> None:
+    RunFolder(tmp_path).check(CONFIGURATION, resume=False)
+    RunFolder(tmp_path / "new").check(CONFIGURATION, resume=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["new", "."])
+def test_where_no_run_is_none_is_resumed(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="holds no run to resume; correct --out"):
+        RunFolder(tmp_path / name).check(CONFIGURATION, resume=True)
+
+
+def test_the_lock_records_configuration_and_versions(locked: RunFolder) -> None:
+    content = read_json(locked.lock)
+    assert content["configuration"] == CONFIGURATION
+    assert {"graphveil", "python", "torch", "numpy"} <= set(content["versions"])
+
+
+def test_resuming_needs_the_same_configuration(locked: RunFolder) -> None:
+    locked.check(CONFIGURATION, resume=True)
+    with pytest.raises(ConfigError, match="epsilon, hops differ"):
+        locked.check({"method": "gap", "set.epsilon": 2.0, "set.hops": 1}, resume=True)
+    with pytest.raises(ConfigError, match="--resume"):
+        locked.check(CONFIGURATION, resume=False)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": "x", "version": 1, "configuration": {}}'])
+def test_a_damaged_lock_is_refused(locked: RunFolder, content: str) -> None:
+    locked.lock.write_text(content)
+    with pytest.raises(ConfigError, match="damaged"):
+        locked.check(CONFIGURATION, resume=True)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(ConfigError, match="not an empty folder"):
+        RunFolder(tmp_path / "run").check(CONFIGURATION, resume=False)
+
+
+def test_publishing_moves_a_whole_release_and_drops_the_work(locked: RunFolder) -> None:
+    staged = locked.workspace(0) / "release"
+    staged.mkdir(parents=True)
+    (staged / "model.json").write_text("{}")
+    assert not locked.complete
+    locked.publish(locked.workspace(0))
+    assert (locked.release / "model.json").is_file()
+    assert not locked.work.exists()
+    assert not locked.per_node.exists()
+
+
+def test_what_is_withheld_is_in_place_before_the_release(
+    locked: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("release", "per_node"):
+        (locked.workspace(0) / name).mkdir(parents=True)
+    moved: list[str] = []
+    replace = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda self, to: (moved.append(to.name), replace(self, to))[1])
+    locked.publish(locked.workspace(0))
+    assert moved == ["per_node", "release"]
+
+
+def test_publishing_goes_on_where_it_was_killed(locked: RunFolder) -> None:
+    locked.per_node.mkdir(parents=True)
+    (locked.per_node / "predictions.parquet").write_text("first")
+    (locked.workspace(0) / "release").mkdir(parents=True)
+    locked.publish(locked.workspace(0))
+    assert locked.release.is_dir()
+    assert (locked.per_node / "predictions.parquet").read_text() == "first"
+
+
+def test_default_folders_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = default_folder("gap", "twitch/DE")
+    assert first.name.startswith("gap-twitch-DE-")
+    first.mkdir(parents=True)
+    assert not default_folder("gap", "twitch/DE").exists()
+
+
+def test_history_is_csv(tmp_path: Path) -> None:
+    write_history(tmp_path / "h.csv", [[0, "mlp", "classifier", 0, 1.5, None, 0.25]])
+    with (tmp_path / "h.csv").open(newline="") as file:
+        head, row = csv.reader(file)
+    assert head[0] == "seed"
+    assert row == ["0", "mlp", "classifier", "0", "1.5", "", "0.25"]

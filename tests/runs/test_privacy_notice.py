@@ -1,0 +1,89 @@
+"""The officer's page: dated, plain words first, who may see what, and every total that there is."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from command import Files, Invoke
+
+from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
+from graphveil.runs.artifacts import RunFolder
+from graphveil.runs.pages.compliance_report import ComplianceReport, NoticeTotal, fingerprint
+
+BRIEF = ["--set", "epochs=1", "--delta", "1e-7"]
+
+
+def totals(page: str) -> dict[str, str]:
+    """Return epsilon by what was seen, from the table."""
+    plain = page.replace("\\", "")
+    lines = [line.strip("| ").split(" | ") for line in plain.splitlines() if line.startswith("| ")]
+    return {what: epsilon for what, epsilon, _ in lines[1:]}
+
+
+def test_a_run_leaves_a_page_that_grows_with_its_predictions(
+    invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    edge = ["--unit", "undirected-edge", "--epsilon", "1", *BRIEF]
+    assert invoke(
+        "ledger", "init", "team_1", "--unit", "undirected-edge", "--epsilon", "9", "--delta", "1e-7"
+    )
+    assert invoke("train", "gap", *files.flags, *edge, "--ledger", "team_1", "--out", "r").code == 0
+    page = Path("r/PRIVACY.md").read_text()
+    order = ["Suppose that an attacker", "What is protected", "Who may be shown", "Totals", "(1, 1e-07)-ind"]
+    places = [page.index(words) for words in order]
+    assert places == sorted(places)
+    assert "undirected edge" in page and "`release/` (the model, noisy rows, predictions): everybody" in page
+    assert fingerprint(Path("r/release")) in page and "Name, date, signature" in page
+    before = totals(page)
+    assert before["the released model and its predictions"] == "1"
+    (of_data,) = [what for what in before if "data set team_1" in what]
+    assert "(1 release in its ledger, of 9 allowed)" in of_data
+    other = Files.written(tmp_path / "..", seed=1)
+    asked = ["--nodes", str(other.nodes), "--edges", str(other.edges)]
+    assert invoke("predict", "r", *asked, "--allow-spend", "--out", "p.csv").code == 0
+    after = totals(Path("r/PRIVACY.md").read_text())
+    (both,) = [float(after[what]) for what in after if "1 prediction of other graphs" in what]
+    assert both > 1.3
+    assert "2 releases in its ledger" in str(after) and len(after) == 3
+    assert of_data not in after
+
+
+def test_who_is_entitled_is_named_and_exact_figures_stay_inside(
+    invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    owner = ["--unit", "node-record", "--epsilon", "2", "--set", "epochs=1", "--delta", "1e-5"]
+    assert invoke("train", "mlp", *files.flags, *owner, "--set", "tuned=no", "--out", "r").code == 0
+    page = Path("r/PRIVACY.md").read_text()
+    assert "row v to those entitled to the record of node v, and to nobody else" in page
+    assert "accuracies: as internal/, since no guarantee covers exact ones" in page
+    assert "accuracies: everybody" not in page
+
+
+def test_the_fingerprint_is_what_sha256sum_says(tmp_path: Path) -> None:
+    for name in ("b", "A"):
+        (tmp_path / name).write_text(name)
+    listed = "".join(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in ("A", "b"))
+    assert fingerprint(tmp_path) == hashlib.sha256(listed.encode()).hexdigest()
+
+
+def test_a_void_guarantee_protects_nothing_and_says_so() -> None:
+    void = Guarantee.from_event(
+        UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, deviations=("a flaw",)
+    )
+    total = NoticeTotal("the model", 1.0, 1e-5, " (not valid)")
+    said = ComplianceReport("gap", "2026-01-31", void, (), (total,), ())
+    for page in (said.markdown(), said.html()):
+        assert "nothing: the guarantee is not valid" in page and "deviation: a flaw" in page
+        assert "1 (not valid)" in page.replace("\\", "")
+    assert NoticeTotal("raw", None, 0.0).cells == ("raw", "no bound", "-")
+    nothing = Guarantee.from_event(NoUnit(), Composed(()), delta=0.0, releases=0)
+    assert "Nothing is hidden" in ComplianceReport("gcn", "2026-01-31", nothing, (), (), ()).markdown()
+
+
+def test_where_there_is_only_a_release_nothing_is_written(tmp_path: Path) -> None:
+    from graphveil.runs.pages.compliance_report import update_compliance_report
+
+    update_compliance_report(tmp_path)
+    assert not RunFolder(tmp_path).root.joinpath("PRIVACY.md").exists()
