@@ -991,4 +991,4 @@ def test_demo_ends_with_table_statement_and_report(invoke: Invoke) -> None:
     assert record["guarantee"]["valid"] is True
     assert "mlp (no graph)" in answer.err
     page = Path("demo/internal/report.html").read_text()
-    assert not re.search(r"(src|href)=(?!"#)|@import|url\((?!#)|<script", page)
+    assert not re.search(r'(src|href)=(?!"#)|@import|url\((?!#)|<script', page)
