@@ -1,8 +1,7 @@
-"""Loops in C, where torch and NumPy are slow: whoever calls them has a way without that gives the same bytes.
+"""The Python side of the optional C extension. Every caller has a torch or NumPy path with bit-identical results.
 
-They are built with the package where there is a C compiler (``_native.c``), and load in microseconds. Sizes
-and types are checked here, because C follows addresses unchecked. Threads share rows, which depend on nothing
-else.
+The extension (``_native.c``) is built where there is a C compiler. Sizes and types are checked here, because
+the C code does not check addresses. Rows are independent, so threads share them.
 """
 
 from __future__ import annotations  # a client runs without torch
@@ -35,7 +34,7 @@ Words = npt.NDArray[np.uint32]
 
 
 def available() -> bool:
-    """Return whether the loops are there; random words are read as little-endian numbers."""
+    """Return whether the extension is built; it reads random words as little-endian numbers."""
     return _native is not None and sys.byteorder == "little"
 
 
@@ -176,7 +175,7 @@ def counters(rows: Ints, blocks: Ints, *, paired: bool) -> npt.NDArray[np.uint64
 
 
 def walk(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
-    """Take steps of the chain over dendrograms, as :func:`graphveil.release.dendrogram.moves.walk` does."""
+    """Run steps of the chain over dendrograms, like :func:`graphveil.release.dendrogram.moves.walk`."""
     steps, *draws = numbers[0], *arrays[1:4]
     if any(len(drawn) < steps for drawn in draws) or any(array.itemsize != 8 for array in arrays):
         raise ValueError(f"{steps} steps need as many draws, and tables of 64-bit numbers")

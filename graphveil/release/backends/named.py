@@ -1,4 +1,4 @@
-"""Backends by name, for one call or for all that is asked within a block of code.
+"""Backends by name, for one call or for all queries within a block of code.
 
 The table is closed, since a name may come from a command line.
 """
