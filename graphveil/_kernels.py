@@ -1,4 +1,4 @@
-"""The Python side of the optional C extension. Every caller has a torch or NumPy path with bit-identical results.
+"""The Python side of the optional C extension, whose results are those of the torch and NumPy paths.
 
 The extension (``_native.c``) is built where there is a C compiler. Sizes and types are checked here, because
 the C code does not check addresses. Rows are independent, so threads share them.
