@@ -36,9 +36,9 @@ from graphveil.release import (
     ReleasePlan,
     sum_in_neighbors,
 )
+from graphveil.release.out_edge_sums import LEVEL
 from graphveil.release.plan import hops
-from graphveil.release.rows.compact import CompactRows
-from graphveil.release.rows.out_edge_sums import LEVEL
+from graphveil.release.row_sums import CompactRows
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}

@@ -29,7 +29,7 @@ from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleasePlan
-from graphveil.release.backends.base import AggregationBackend
+from graphveil.release.backends import AggregationBackend
 from graphveil.release.plan import hops
 
 _TICK = os.sysconf("SC_CLK_TCK")

@@ -12,9 +12,9 @@ InMemoryBackend(block_rows=4096)
 """
 
 from graphveil.cluster.backend import RayBackend as Ray
-from graphveil.release.backends.disk import DiskBackend as Disk
-from graphveil.release.backends.in_memory import InMemoryBackend as Memory
-from graphveil.release.backends.named import using
-from graphveil.release.backends.on_cuda import CudaBackend as Cuda
+from graphveil.release.backends import CudaBackend as Cuda
+from graphveil.release.backends import DiskBackend as Disk
+from graphveil.release.backends import InMemoryBackend as Memory
+from graphveil.release.backends import using
 
 __all__ = ["Cuda", "Disk", "Memory", "Ray", "using"]

@@ -88,9 +88,9 @@ def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a page name weights and methods of its own, which other pages do not find."""
     from graphveil import estimators
     from graphveil.estimators.own import code
-    from graphveil.release.weights import registry
+    from graphveil.release import weights
 
-    for module, name in ((registry, "_NAMED"), (estimators, "_REGISTERED"), (code, "_REGISTERED")):
+    for module, name in ((weights, "_NAMED"), (estimators, "_REGISTERED"), (code, "_REGISTERED")):
         monkeypatch.setattr(module, name, dict(getattr(module, name)))
 
 

@@ -54,11 +54,11 @@ def perturb(
     from graphveil.perturb import release_graph
     from graphveil.privacy import ledger_of
     from graphveil.privacy.formatting import counted
-    from graphveil.release.backends.named import backend_for, named, using
+    from graphveil.release.backends import backend_by_name, backend_for, using
     from graphveil.runs.inputs.public_flags import GraphTableColumns as PublicColumns
     from graphveil.runs.inputs.public_flags import PublicFlags
 
-    backend_chosen = named(backend, address)
+    backend_chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
     chosen = _mechanism(mechanism, mode or "strict", epsilon, max_edges, set or [])
     check_not_existing(out, "a released graph may have cost a budget; choose another --out")

@@ -70,12 +70,12 @@ def predict(
     from graphveil.data import tables
     from graphveil.estimators.saved import load_model
     from graphveil.privacy import ledger_of
-    from graphveil.release.backends.named import backend_for, named, using
+    from graphveil.release.backends import backend_by_name, backend_for, using
     from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
     from graphveil.runs.inputs.public_flags import PublicFlags
     from graphveil.runs.pages.compliance_report import update_compliance_report
 
-    chosen = named(backend, address)
+    chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
     if out is not None:
         tables.check_output(out)

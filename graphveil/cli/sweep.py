@@ -89,11 +89,11 @@ def sweep(
     json: options.Json = False,
 ) -> None:
     """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
-    from graphveil.release.backends.named import named
+    from graphveil.release.backends import backend_by_name
     from graphveil.runs.inputs.parameters import parse_value
     from graphveil.runs.sweeps.sweep import Sweep
 
-    chosen = named(backend, address)
+    chosen = backend_by_name(backend, address)
     source = origin.source(tables, columns)
     names, own = (
         tuple(options.items("METHOD", methods)),
@@ -179,7 +179,7 @@ def _sweep(
     own: tuple[str, ...],
     dry_run: bool = False,
 ) -> None:
-    from graphveil.release.backends.named import backend_for
+    from graphveil.release.backends import backend_for
     from graphveil.runs.artifacts import RunFolder
     from graphveil.runs.sweeps.sweep import account_of, plan_sweep, run_sweep
 

@@ -87,7 +87,7 @@ def train(
         source.inspect_tables(
             unit=privacy.unit, private_records=method == HETERO
         )  # before anything heavy is imported
-    from graphveil.release.backends.named import named
+    from graphveil.release.backends import backend_by_name
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.tracking import tracker_of
 
@@ -105,7 +105,9 @@ def train(
         "ledger": ledger,
         "dry_run": dry_run,
     }
-    _train(experiment, out, screen, **run_arguments, backend=named(backend, address), trackers=trackers)
+    _train(
+        experiment, out, screen, **run_arguments, backend=backend_by_name(backend, address), trackers=trackers
+    )
 
 
 def trains_baseline(unit: str | None, baseline: bool | None) -> bool:
@@ -174,7 +176,7 @@ def _train(
     trackers: "Sequence[MLflow]" = (),
 ) -> None:
     from graphveil.privacy import ledger_of
-    from graphveil.release.backends.named import backend_for
+    from graphveil.release.backends import backend_for
     from graphveil.runs.accounts.preview import preview
     from graphveil.runs.artifacts import RunFolder, default_folder
     from graphveil.runs.run import run

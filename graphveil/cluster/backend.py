@@ -16,7 +16,7 @@ from graphveil.cluster.worker_pool import PoolConfig, RayWorkerPool
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock, blocks, ranges
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.release.backends.base import AggregationBackend, BlockWork
+from graphveil.release.backends import AggregationBackend, BlockWork
 
 _MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block costs milliseconds
 

@@ -16,7 +16,7 @@ from graphveil.cluster.sealed_blobs import SealedBlob, open_value
 from graphveil.data.blocks import EdgeBlock
 from graphveil.data.stored.stored_edges import StoredEdges
 from graphveil.errors import GraphveilError
-from graphveil.release.backends.base import BlockWork
+from graphveil.release.backends import BlockWork
 
 Rows = tuple[int, int]
 _NO_WORK = "it was given no work for this query"

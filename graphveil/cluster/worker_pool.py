@@ -22,7 +22,7 @@ from graphveil.data.blocks import block_of
 from graphveil.data.stored.reading import manifest_of
 from graphveil.data.stored.stored_edges import StoredEdges
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.release.backends.base import BlockWork
+from graphveil.release.backends import BlockWork
 
 
 @dataclass(frozen=True, kw_only=True)

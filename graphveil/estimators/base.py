@@ -54,7 +54,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import AggregationBackend, ReleasePlan
-from graphveil.release.backends.named import backend_for, check_backend, using
+from graphveil.release.backends import backend_for, check_backend, using
 from graphveil.release.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS
 from graphveil.release.release import check_weights
 from graphveil.training.devices import private_device

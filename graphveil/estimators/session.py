@@ -23,8 +23,7 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
 )
-from graphveil.release.backends.named import backend_for
-from graphveil.release.backends.row_range import RowRange
+from graphveil.release.backends import RowRange, backend_for
 from graphveil.training import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]

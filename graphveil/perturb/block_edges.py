@@ -6,7 +6,7 @@ import numpy as np
 
 from graphveil._kernels import Ints
 from graphveil.data.domain import Domain
-from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram import DendrogramBlocks
 
 _TRIES = 3  # of what is wanted at a time, where some are taken already
 

@@ -25,11 +25,8 @@ from graphveil.release import (
     TreeSearchData,
     TreeSearchQuery,
 )
-from graphveil.release.dendrogram.blocks import DendrogramBlocks
-from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
-from graphveil.release.dendrogram.linkage import average_linkage
-from graphveil.release.dendrogram.tree import Dendrogram
-from graphveil.release.graphs.tree_search import public_pairs
+from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks, average_linkage
+from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, no_pairs, public_pairs
 
 Structure = Literal["public", "lazy_audited", "joint_mh", "paper"]
 STRUCTURES: tuple[Structure, ...] = ("public", "lazy_audited", "joint_mh", "paper")

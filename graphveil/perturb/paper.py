@@ -13,7 +13,6 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil.data import Adjacency
 from graphveil.data.domain import Domain
-from graphveil.mechanisms.paper_node_pairs import ReplacedNodePairs
 from graphveil.perturb.arr import ARR
 from graphveil.perturb.edge_rand import EdgeRand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, Structure
@@ -34,6 +33,7 @@ from graphveil.release import (
     SeededTotalQuery,
     TopNodePairsData,
 )
+from graphveil.release.paper_graph_queries import ReplacedNodePairs
 
 SEED = 42  # that the source has for all its graphs
 _SHARED = (

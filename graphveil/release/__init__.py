@@ -1,36 +1,42 @@
 """The only door to protected edges and records: what is asked, what it costs, and what answers."""
 
-from graphveil.release.backends.base import AggregationBackend, BlockWork
-from graphveil.release.backends.disk import DiskBackend
-from graphveil.release.backends.in_memory import InMemoryBackend
-from graphveil.release.backends.row_range import RowRange
-from graphveil.release.calibrate import calibrate_plan
-from graphveil.release.counts.accuracy_counts import AccuracyCountData, AccuracyCountQuery
-from graphveil.release.counts.edge_counts import EdgeCountData, EdgeCountQuery
-from graphveil.release.counts.outcome_counts import OutcomeCountData, OutcomeCountQuery
-from graphveil.release.graphs.block_counts import BlockCountData, BlockCountQuery
-from graphveil.release.graphs.edge_response import EdgeResponseData, EdgeResponseQuery
-from graphveil.release.graphs.edge_total import EdgeTotalData, EdgeTotalQuery
-from graphveil.release.graphs.row_chunks import (
+from graphveil.release.backends import AggregationBackend, BlockWork, DiskBackend, InMemoryBackend, RowRange
+from graphveil.release.dendrogram import BlockCountData, BlockCountQuery
+from graphveil.release.dendrogram_walk import TreeSearchData, TreeSearchQuery
+from graphveil.release.edge_counts import EdgeCountData, EdgeCountQuery
+from graphveil.release.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
+from graphveil.release.graph_queries import (
+    EdgeResponseData,
+    EdgeResponseQuery,
+    EdgeTotalData,
+    EdgeTotalQuery,
+    TopNodePairsData,
+    TopNodePairsQuery,
+)
+from graphveil.release.journal import FolderJournal, Journal, MemoryJournal
+from graphveil.release.keys import KeyStore, ReleaseKey
+from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery
+from graphveil.release.neighbor_sums import GroupWeights, NeighborSumData, NeighborSumQuery
+from graphveil.release.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
+from graphveil.release.paper_graph_queries import (
     ChunkDensityData,
     ChunkDensityQuery,
     ChunkResponseData,
     ChunkResponseQuery,
+    SeededCellsQuery,
+    SeededResponseQuery,
+    SeededTotalQuery,
 )
-from graphveil.release.graphs.seeded_node_pairs import SeededCellsQuery, SeededResponseQuery, SeededTotalQuery
-from graphveil.release.graphs.top_node_pairs import TopNodePairsData, TopNodePairsQuery
-from graphveil.release.graphs.tree_search import TreeSearchData, TreeSearchQuery
-from graphveil.release.journal import FolderJournal, Journal, MemoryJournal
-from graphveil.release.keys import KeyStore, ReleaseKey
-from graphveil.release.plan import ReleasePlan
+from graphveil.release.plan import ReleasePlan, calibrate_plan
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import Query, QueryData, QueryDescription
+from graphveil.release.record_counts import (
+    AccuracyCountData,
+    AccuracyCountQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+)
 from graphveil.release.release import Release
-from graphveil.release.rows.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
-from graphveil.release.rows.group_weights import GroupWeights
-from graphveil.release.rows.neighbor_counts import NeighborCountData, NeighborCountQuery
-from graphveil.release.rows.neighbor_sums import NeighborSumData, NeighborSumQuery
-from graphveil.release.rows.out_edge_sums import OutEdgeSumData, OutEdgeSumQuery
 from graphveil.release.steps.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.release.steps.training_steps import DPSGDData, DPSGDQuery
 from graphveil.release.steps.tree_steps import TreeStepsQuery

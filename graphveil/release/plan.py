@@ -1,19 +1,20 @@
 """What will be asked, in order, as one release with one price."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from graphveil._util import checks
-from graphveil.errors import CalibrationError
-from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import Event, UndirectedEdge, Unit, compose, privacy_curve
-from graphveil.privacy.accountant import NoPrivacyCurve, total_mu
-from graphveil.privacy.calibration import check_proved_delta, require_delta
+from graphveil.errors import CalibrationError, ConfigError
+from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian, choose_sampler
+from graphveil.privacy import Event, UndirectedEdge, Unit, calibrate_mu, compose, privacy_curve
+from graphveil.privacy.accountant import NoPrivacyCurve, search_interval, total_mu
+from graphveil.privacy.calibration import DELTA_RANGE, check_proved_delta, require_delta
+from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS, GroupWeights, NeighborSumQuery
 from graphveil.release.query import GRID_BITS
 from graphveil.release.query import Query as Query  # a plan's word, too
-from graphveil.release.rows.group_weights import GroupWeights
-from graphveil.release.rows.neighbor_sums import SIMILARITY_GRID_BITS, NeighborSumQuery
-from graphveil.release.weights.base import Similarity
+from graphveil.release.weights import Similarity
 
 
 @dataclass(frozen=True)
@@ -132,3 +133,175 @@ def hops(
     unscaled = NeighborSumQuery(GroupWeights.unit_weights(), (1.0,), dim, bits, similarity)
     sigma = math.sqrt(count) * unscaled.sensitivity(unit or UndirectedEdge()) / mu
     return (replace(unscaled, sigma=(sigma,)),) * count
+
+
+Queries = Callable[[float], tuple[Query, ...]]
+Point = tuple[float, float]
+
+_CLOSE = 2e-4  # relative: how far a certified epsilon may stay below the target
+_NEAR = 1e-5  # the same for one root
+_ROUNDS = 6
+_SLACKS = 4  # times that a slack is raised
+_STRETCHES = 120
+
+
+def calibrate_plan(
+    unit: Unit, epsilon: float, delta: float, queries: Queries, *, num_nodes: int
+) -> ReleasePlan:
+    """Return the plan that spends (epsilon, delta) and no more.
+
+    The sampler is chosen at the first guess; its slack is set aside from delta; and the final plan is
+    certified: its epsilon with the slack included is at most the target.
+
+    If the queries are Gaussian and the scale is their total mu, the plan is exact and in closed form.
+    Otherwise the largest scale is searched on coarse privacy-loss distributions and certified on fine ones,
+    to 2e-4 of the target.
+
+    Args:
+        unit: what is protected.
+        epsilon, delta: the budget.
+        queries: maps a scale to queries, which cost more the larger it is: a total mu, or the inverse of a
+            noise multiplier.
+        num_nodes: N.
+
+    Raises:
+        CalibrationError: no scale meets the budget, or the grid is too coarse.
+
+    >>> from graphveil.release.plan import hops
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> plan = calibrate_plan(UndirectedEdge(), 1.0, 1e-7, lambda mu: hops(mu, 1, 16), num_nodes=100)
+    >>> round(plan.queries[0].sigma[0], 2), plan.epsilon <= 1.0
+    (6.62, True)
+    """
+    checks.integer_at_least(0, num_nodes=num_nodes)
+    checks.positive(epsilon=epsilon)
+    checks.non_negative(delta=delta)
+    if not delta:  # the queries of any scale: their noise is Gaussian, and so is what is searched
+        require_delta(delta, type(queries(calibrate_mu(epsilon, DELTA_RANGE[1]))[0]).__name__)
+    check_proved_delta(delta)
+    first = queries(calibrate_mu(epsilon, delta))
+    sampler = _sampler(unit, first, epsilon, delta)
+    slack = slack_of(sampler, first, unit, epsilon, delta)
+    plan = _spending(unit, epsilon, delta, slack, queries, sampler)
+    for _ in range(_SLACKS):
+        if plan.slack <= slack:
+            break
+        slack = plan.slack  # which depends on the noise, if only a little
+        plan = _spending(unit, epsilon, delta, slack, queries, sampler)
+    if not plan.epsilon <= epsilon * (1 + 1e-12):
+        raise CalibrationError(
+            f"the calibrated release would cost epsilon {plan.epsilon:g}, above the target {epsilon:g}; "
+            "this is a defect of the library and nothing was spent"
+        )
+    return plan
+
+
+def _spending(
+    unit: Unit, epsilon: float, delta: float, slack: float, queries: Queries, sampler: type[IntegerNoise]
+) -> ReleasePlan:
+    """Return the plan that spends a budget once the slack is set aside, or its own, which may be more."""
+    mu = calibrate_mu(epsilon, delta, slack=slack)
+    final = queries(mu)
+    if not _costs(unit, final, mu):
+        coarse = search_interval(compose(*(query.event(unit) for query in final)), mu)
+        scale = _largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon, coarse)
+        if scale is None:
+            raise CalibrationError(
+                f"no scale of the noise makes the release cost epsilon {epsilon:g} at delta {delta:g}: a "
+                "part of it costs more whatever the scale, none of it depends on the scale, or delta is too "
+                "small for so many training steps. Change that part, or use a larger epsilon or delta."
+            )
+        final = queries(scale)
+    return ReleasePlan(unit, final, delta, slack, sampler)
+
+
+def _sampler(unit: Unit, queries: tuple[Query, ...], epsilon: float, delta: float) -> type[IntegerNoise]:
+    """Return the sampler: the exact one, unless the grid is too coarse for it."""
+    sigma = max(1.0, *(query.max_noise_steps for query in queries))
+    steps = int(min(query.contribution_steps for query in queries))
+    changed = sum(query.changed(unit) for query in queries)
+    return type(choose_sampler(sigma, epsilon=epsilon, delta=delta, changed=changed, steps=steps))
+
+
+def _costs(unit: Unit, queries: tuple[Query, ...], mu: float) -> bool:
+    """Whether the queries are Gaussian and cost this mu."""
+    total = total_mu(compose(*(query.event(unit) for query in queries)))
+    return total is not None and math.isclose(total, mu, rel_tol=1e-9)
+
+
+def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]:
+    """Return the cost of a scale at a discretization of the privacy loss."""
+
+    def cost(scale: float, *, interval: float | None = None) -> float:
+        try:
+            event = compose(*(query.event(unit) for query in queries(scale)))
+        except (ConfigError, CalibrationError):  # no grid holds so little noise, or so much
+            return math.inf
+        return privacy_curve(event, interval=interval).epsilon(delta)
+
+    return cost
+
+
+def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, interval: float) -> float | None:
+    """Return the largest scale found whose certified cost is at most epsilon, or None.
+
+    A coarse cost differs from the certified one by a factor that hardly depends on the scale, so it is asked
+    for the target times that factor.
+    """
+    aim, near, best, factor = epsilon, start, 0.0, 2.0
+    for _ in range(_ROUNDS):
+        scale = _search(partial(cost, interval=interval), near, aim, factor)
+        if scale is None:
+            break
+        certified = cost(scale)
+        if certified <= epsilon:
+            best = max(best, scale)
+        if (1 - _CLOSE) * epsilon <= certified <= epsilon or not certified:
+            break
+        # An infinite cost says nothing about the factor.
+        aim = aim / 2 if math.isinf(certified) else aim * (1 - _CLOSE / 4) * epsilon / certified
+        near, factor = scale, 1.02
+    return best or None
+
+
+def _search(cost: Callable[[float], float], start: float, aim: float, factor: float) -> float | None:
+    """Return a scale that costs at most the aim, and all but 1e-5 of it unless the cost jumps there.
+
+    Return None if no scale costs the aim.
+    """
+    low = high = math.log(start)
+    least = most = found = _excess(cost, start, aim)
+    for _ in range(_STRETCHES):
+        if found > 0:
+            high, most = low, found
+            low -= math.log(factor)
+            least = found = _excess(cost, math.exp(low), aim)
+        elif most <= 0:
+            low, least = high, most
+            high += math.log(factor)
+            most = _excess(cost, math.exp(high), aim)
+        else:
+            return math.exp(_false_position(cost, aim, (low, least), (high, most)))
+    return None
+
+
+def _false_position(cost: Callable[[float], float], aim: float, low: Point, high: Point) -> float:
+    """Narrow down where the cost passes the aim; return the lower end (Illinois rule, halving at jumps)."""
+    (x, y), (end, over) = low, high
+    kept = 0  # how often one end has stayed: above zero the lower one, whose weight then shrinks
+    while y < -_NEAR and end - x > _NEAR**2:
+        left, right = abs(y) * 0.5 ** max(0, kept - 1), over * 0.5 ** max(0, -kept - 1)
+        share = 0.5 if math.isinf(left) or math.isinf(right) else left / (left + right)
+        middle = x + share * (end - x)
+        found = _excess(cost, math.exp(middle), aim)
+        if found > 0:
+            end, over, kept = middle, found, max(0, kept) + 1
+        else:
+            x, y, kept = middle, found, min(0, kept) - 1
+    return x
+
+
+def _excess(cost: Callable[[float], float], scale: float, aim: float) -> float:
+    """Return log(cost / aim)."""
+    found = cost(scale)
+    return -math.inf if found == 0 else math.log(found / aim)

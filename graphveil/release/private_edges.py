@@ -9,10 +9,9 @@ from torch import Tensor
 from graphveil._util.threads import all_threads, parallel_for
 from graphveil.data import Adjacency
 from graphveil.data.blocks import Ids
-from graphveil.release.backends.base import AggregationBackend, BlockWork
-from graphveil.release.backends.named import backend_for
+from graphveil.release.backends import AggregationBackend, BlockWork, backend_for
 from graphveil.release.keys import keyed_digest
-from graphveil.release.rows.compact import CompactRows
+from graphveil.release.row_sums import CompactRows
 
 _ROWS_A_THREAD = 1 << 16
 

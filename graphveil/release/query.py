@@ -19,7 +19,6 @@ from graphveil.release.private_edges import PrivateEdges
 
 GRID_BITS = 10
 MAX_GRID_BITS = 24  # float32 holds a contribution of one up to here
-FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
 MAX_DIM = 1 << 20  # the exact sampler has blocks for so many coordinates of a row
 
 

@@ -18,14 +18,13 @@ from graphveil.data import Adjacency
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 from graphveil.privacy import Entry, PrivacyLedger, within_partition
 from graphveil.privacy.unit import NodeBoundedDegree
-from graphveil.release.backends.base import AggregationBackend
+from graphveil.release.backends import AggregationBackend
 from graphveil.release.journal import Journal, MemoryJournal
-from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, joined, keyed_digest
+from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, check_process, joined, keyed_digest
+from graphveil.release.out_edge_sums import exceeds_degree
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.process import check_process
 from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData, are_numbers, outside
-from graphveil.release.rows.out_neighbors import exceeds_degree
 
 _VERSION = 2
 Answer = TypeVar("Answer")

@@ -56,12 +56,12 @@ from graphveil.release import (
     ReleasePlan,
     calibrate_plan,
 )
-from graphveil.release.backends.base import AggregationBackend
+from graphveil.release.backends import AggregationBackend
 from graphveil.release.keys import canonical
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import GRID_BITS
-from graphveil.release.weights.registry import parse_weight
+from graphveil.release.weights import parse_weight
 from graphveil.runs.artifacts import RunFolder
 from graphveil.runs.inputs import data_fingerprint
 

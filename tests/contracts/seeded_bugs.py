@@ -17,7 +17,7 @@ BUGS = [
     dict(
         name="rows_are_not_checked_against_their_bound",
         edits=[
-            ("graphveil.release.rows.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.release.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
             ("graphveil._native:", "fits ? grid[c] : 0.0", "grid[c]"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_long_row_counts_for_nothing]",
@@ -27,7 +27,7 @@ BUGS = [
         name="a_row_may_be_a_ten_thousandth_over_its_bound",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:grid_table",
+                "graphveil.release.neighbor_sums:grid_table",
                 "np.square(bound)[:, 0]",
                 "np.square(1.0001 * bound)[:, 0]",
             ),
@@ -40,10 +40,10 @@ BUGS = [
     dict(
         name="rows_are_rounded_to_the_nearest_step_unchecked",
         edits=[
-            ("graphveil.release.rows.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.release.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
             ("graphveil._native:", "fits ? grid[c] : 0.0", "grid[c]"),
             (
-                "graphveil.release.rows.neighbor_sums:grid_table",
+                "graphveil.release.neighbor_sums:grid_table",
                 "np.trunc(grid, out=grid)",
                 "np.rint(grid, out=grid)",
             ),
@@ -72,7 +72,7 @@ BUGS = [
         name="the_steered_table_is_completed",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:grid_table",
+                "graphveil.release.neighbor_sums:grid_table",
                 "weights = np.array(query.weights.table) * query.vector_steps",
                 "weights = np.where(np.array(query.weights.table) == 0, 1.0, query.weights.table) * query.vector_steps",
             )
@@ -84,7 +84,7 @@ BUGS = [
         name="an_edge_is_counted_in_both_directions",
         edits=[
             (
-                "graphveil.release.counts.edge_counts:noisy_cells",
+                "graphveil.release.edge_counts:noisy_cells",
                 "np.where(np.eye(classes, dtype=bool), 4, 2)",
                 "np.where(np.eye(classes, dtype=bool), 2, 1)",
             )
@@ -95,7 +95,7 @@ BUGS = [
         name="counts_are_not_charged",
         edits=[
             (
-                "graphveil.release.counts.edge_counts:EdgeCountQuery.event",
+                "graphveil.release.edge_counts:EdgeCountQuery.event",
                 "cost = self.sigma[0] ** -2",
                 "cost = 0.0",
             )
@@ -106,7 +106,7 @@ BUGS = [
         name="the_weight_back_is_not_charged",
         edits=[
             (
-                "graphveil.release.rows.group_weights:GroupWeights.shifts",
+                "graphveil.release.neighbor_sums:GroupWeights.shifts",
                 "unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g])",
                 "unit.pair_sensitivity((self.table[g][h] > 0.5) * self.table[g][h] * by[h], (self.table[h][g] > 0.5) * self.table[h][g] * by[g])",
             )
@@ -117,7 +117,7 @@ BUGS = [
         name="contributions_are_divided_by_the_senders_degree",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
                 "vectors, public = data.arrays[0], data.public",
                 "vectors, public = data.arrays[0], data.public\n        degrees = torch.bincount(private._adjacency.indices, minlength=len(vectors))\n        vectors = vectors / degrees.clamp_min(1)[:, None]",
             )
@@ -140,7 +140,7 @@ BUGS = [
         name="isolated_nodes_get_no_noise",
         edits=[
             (
-                "graphveil.release.rows.row_noise:noise_rows",
+                "graphveil.release.row_sums:noise_rows",
                 "np.array([kind == law for kind in noise.noise])[own]",
                 "np.array([kind == law for kind in noise.noise])[own] & (edges.degrees.numpy() > 0)",
             )
@@ -170,7 +170,7 @@ BUGS = [
         name="sources_have_no_budget",
         edits=[
             (
-                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
                 "out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "np.zeros(len(vectors), dtype=np.int64)",
             )
@@ -181,7 +181,7 @@ BUGS = [
         name="a_sources_budget_is_divided_by_who_sends_to_it",
         edits=[
             (
-                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
                 "listed = out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "graph = private._adjacency\n        into = np.repeat(np.arange(len(vectors)), graph.indptr.diff().numpy())\n        heard = np.broadcast_to(squared[levels.numpy()], len(vectors))[graph.indices.numpy()]\n        listed = np.bincount(into, weights=heard, minlength=len(vectors)).astype(np.int64)",
             )
@@ -192,7 +192,7 @@ BUGS = [
         name="a_sources_budget_is_divided_without_the_levels",
         edits=[
             (
-                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
                 "out_neighbor_sums(private, squared[levels.numpy()] if target_weighted else squared)",
                 "out_neighbor_sums(private, np.array([LEVEL]))",
             )
@@ -203,7 +203,7 @@ BUGS = [
         name="every_group_may_send_what_the_largest_may",
         edits=[
             (
-                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.caps",
+                "graphveil.release.out_edge_sums:OutEdgeSumQuery.caps",
                 "Fraction(bound)",
                 "Fraction(max(self.bounds))",
             )
@@ -214,7 +214,7 @@ BUGS = [
         name="long_vectors_are_pushed_as_they_are",
         edits=[
             (
-                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.caps",
+                "graphveil.release.out_edge_sums:OutEdgeSumQuery.caps",
                 "math.floor(LEVEL *",
                 "10_000 * math.floor(LEVEL *",
             )
@@ -230,7 +230,7 @@ BUGS = [
         name="short_lists_are_weighed_up",
         edits=[
             (
-                "graphveil.release.rows.out_edge_sums:out_edge_table",
+                "graphveil.release.out_edge_sums:out_edge_table",
                 "np.maximum(listed, LEVEL * query.out_degree_bound)",
                 "np.maximum(listed, LEVEL)",
             )
@@ -252,7 +252,7 @@ BUGS = [
         name="only_degrees_of_one_direction_are_promised",
         edits=[
             (
-                "graphveil.release.rows.out_neighbors:exceeds_degree",
+                "graphveil.release.out_edge_sums:exceeds_degree",
                 " or bool((out_degrees(private) > most).any())",
                 "",
             )
@@ -263,7 +263,7 @@ BUGS = [
         name="all_candidates_of_a_tally_are_charged_as_one",
         edits=[
             (
-                "graphveil.release.counts.accuracy_counts:AccuracyCountQuery.sensitivity",
+                "graphveil.release.record_counts:AccuracyCountQuery.sensitivity",
                 "math.sqrt(self.candidates)",
                 "1.0",
             )
@@ -274,7 +274,7 @@ BUGS = [
         name="a_record_that_goes_from_wrong_to_right_is_charged_once",
         edits=[
             (
-                "graphveil.release.counts.outcome_counts:OutcomeCountQuery.sensitivity",
+                "graphveil.release.record_counts:OutcomeCountQuery.sensitivity",
                 "math.sqrt(require_record_unit(unit).change)",
                 "1.0",
             )
@@ -285,7 +285,7 @@ BUGS = [
         name="heavy_rows_get_the_noise_of_all",
         edits=[
             (
-                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
                 "public.sampler(self.sigma * self.steps / g)",
                 "public.sampler(self.sigma * self.steps)",
             )
@@ -296,12 +296,12 @@ BUGS = [
         name="rows_of_no_weight_are_released",
         edits=[
             (
-                "graphveil.release.rows.out_edge_sums:OutEdgeSumQuery.answer",
+                "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
                 "tuple(g / self.steps for g in self.weights)",
                 "(max(self.weights) / self.steps,) * len(self.weights)",
             ),
             (
-                "graphveil.release.rows.row_noise:RowNoise.scale",
+                "graphveil.release.row_sums:RowNoise.scale",
                 "if kinds is not None and None in self.noise:",
                 "if False:",
             ),
@@ -312,7 +312,7 @@ BUGS = [
         name="rows_of_no_weight_keep_the_sign_of_their_sum",
         edits=[
             (
-                "graphveil.release.rows.row_noise:RowNoise.scale",
+                "graphveil.release.row_sums:RowNoise.scale",
                 "if kinds is not None and None in self.noise:",
                 "if False:",
             )
@@ -323,7 +323,7 @@ BUGS = [
         name="a_tally_is_exact",
         edits=[
             (
-                "graphveil.release.counts.record_counts:noisy_counts",
+                "graphveil.release.record_counts:noisy_counts",
                 "(exact * int(steps) + drawn) / steps",
                 "exact * 1.0",
             )
@@ -365,7 +365,7 @@ BUGS = [
     ),
     dict(
         name="pushed_vectors_stay_off_the_grid",
-        edits=[("graphveil.release.rows.out_edge_sums:out_edge_table", "np.trunc(grid, out=grid)", "pass")],
+        edits=[("graphveil.release.out_edge_sums:out_edge_table", "np.trunc(grid, out=grid)", "pass")],
         test="tests/contracts/test_checks.py::test_a_release[pushes_depend_on_nothing_but_the_edges]",
     ),
     dict(
@@ -429,7 +429,7 @@ BUGS = [
         name="every_group_gets_the_first_groups_noise",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
                 "for sigma in self.sigma)",
                 "for sigma in self.sigma[-1:] * self.groups)",
             )
@@ -471,12 +471,12 @@ BUGS = [
         name="noise_is_addressed_by_the_place_in_its_block",
         edits=[
             (
-                "graphveil.release.backends.in_memory:InMemoryBackend",
+                "graphveil.release.backends:InMemoryBackend",
                 "block_rows: int = 1 << 21",
                 "block_rows: int = 1000",
             ),
             (
-                "graphveil.release.rows.row_noise:noise_rows",
+                "graphveil.release.row_sums:noise_rows",
                 "rows, own = np.arange(edges.start, edges.stop), noise.of(edges)",
                 "rows, own = np.arange(len(edges)), noise.of(edges)",
             ),
@@ -509,12 +509,12 @@ BUGS = [
         name="a_compact_sum_takes_the_next_edge",
         edits=[
             (
-                "graphveil.release.rows.private_sums:_add_in_c",
+                "graphveil.release.row_sums:_add_in_c",
                 "add_sums(edges, ",
                 "add_sums(replace(edges, sources=edges.sources.roll(1)), ",
             ),
             (
-                "graphveil.release.rows.private_sums:exact_sum",
+                "graphveil.release.row_sums:exact_sum",
                 "edges.degrees, edges.sources, sums.table",
                 "edges.degrees, edges.sources.roll(1), sums.table",
             ),
@@ -526,12 +526,12 @@ BUGS = [
         name="noise_of_a_plain_hop_is_addressed_by_the_place_in_its_block",
         edits=[
             (
-                "graphveil.release.backends.in_memory:InMemoryBackend",
+                "graphveil.release.backends:InMemoryBackend",
                 "block_rows: int = 1 << 21",
                 "block_rows: int = 1000",
             ),
             (
-                "graphveil.release.rows.row_noise:noise_rows",
+                "graphveil.release.row_sums:noise_rows",
                 "rows, own = np.arange(edges.start, edges.stop), noise.of(edges)",
                 "rows, own = np.arange(len(edges)), noise.of(edges)",
             ),
@@ -556,7 +556,7 @@ BUGS = [
         edits=[
             ("graphveil._native:", "(sum[c] + s->noise[place + c])", "sum[c]"),
             (
-                "graphveil.release.rows.private_sums:NoisyRows._fill",
+                "graphveil.release.row_sums:NoisyRows._fill",
                 "drawn.to(total.device, self.noise.real).add_(total).cpu()",
                 "total.to(self.noise.real).cpu()",
             ),
@@ -576,7 +576,7 @@ BUGS = [
                 "vectors = (0.99 * vectors).to(",
             ),
             (
-                "graphveil.release.rows.neighbor_sums:grid_table",
+                "graphveil.release.neighbor_sums:grid_table",
                 "np.multiply(exact, bound, out=grid)",
                 "np.multiply(0.99 * exact, bound, out=grid)",
             ),
@@ -588,7 +588,7 @@ BUGS = [
         name="weighted_hops_have_four_percent_less_noise",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
                 "public.sampler(sigma * self.steps)",
                 "public.sampler((sigma if data.pairs is None else 0.96 * sigma) * self.steps)",
             )
@@ -601,7 +601,7 @@ BUGS = [
         name="the_noise_of_weighted_hops_forgets_the_bound_of_the_weights",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
                 "public.sampler(sigma * self.steps)",
                 "public.sampler(sigma * self.steps * (1.0 if self.similarity is None else self.similarity.bound))",
             )
@@ -614,7 +614,7 @@ BUGS = [
         name="counts_have_four_percent_less_noise",
         edits=[
             (
-                "graphveil.release.counts.edge_counts:EdgeCountQuery.answer",
+                "graphveil.release.edge_counts:EdgeCountQuery.answer",
                 "sampler(self.sigma[0]",
                 "sampler(0.96 * self.sigma[0]",
             )
@@ -626,7 +626,7 @@ BUGS = [
         name="all_cells_share_one_noise",
         edits=[
             (
-                "graphveil.release.counts.edge_counts:noisy_cells",
+                "graphveil.release.edge_counts:noisy_cells",
                 "np.arange(len(cells[0]))",
                 "np.zeros(len(cells[0]), dtype=np.int64)",
             )
@@ -637,7 +637,7 @@ BUGS = [
         name="counts_between_classes_go_without_noise",
         edits=[
             (
-                "graphveil.release.counts.edge_counts:noisy_cells",
+                "graphveil.release.edge_counts:noisy_cells",
                 "return torch.from_numpy(noisy)",
                 "return torch.from_numpy(np.where(np.eye(classes, dtype=bool), noisy, counts))",
             )
@@ -686,12 +686,12 @@ BUGS = [
         name="contributions_stay_off_the_grid",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
                 "compact = data.pairs is None and can_compact(self.dim, self.grid_bits)",
                 "compact = False",
             ),
-            ("graphveil.release.rows.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
-            ("graphveil.release.rows.neighbor_sums:grid_table", "np.trunc(grid, out=grid)", "pass"),
+            ("graphveil.release.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.release.neighbor_sums:grid_table", "np.trunc(grid, out=grid)", "pass"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[sums_depend_on_nothing_but_the_edges]",
     ),
@@ -699,12 +699,12 @@ BUGS = [
         name="long_rows_are_summed_in_float32",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
                 "compact = data.pairs is None and can_compact(self.dim, self.grid_bits)",
                 "compact = False",
             ),
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
                 "FLOAT32_EXACT >> self.contribution_bits",
                 "(1 << 40) >> self.contribution_bits",
             ),
@@ -786,7 +786,7 @@ BUGS = [
         name="calibration_rounds_mu_up",
         edits=[
             (
-                "graphveil.release.calibrate:calibrate_plan",
+                "graphveil.release.plan:calibrate_plan",
                 "if not plan.epsilon <= epsilon * (1 + 1e-12):",
                 "if False:",
             ),
@@ -802,7 +802,7 @@ BUGS = [
         name="calibration_forgets_the_slack",
         edits=[
             (
-                "graphveil.release.calibrate:calibrate_plan",
+                "graphveil.release.plan:calibrate_plan",
                 "if not plan.epsilon <= epsilon * (1 + 1e-12):",
                 "if False:",
             ),
@@ -931,17 +931,17 @@ BUGS = [
         name="a_weight_that_reaches_more_than_one_is_booked_with_one",
         edits=[
             (
-                "graphveil.release.weights.base:DotWeight.bound",
+                "graphveil.release.weights:DotWeight.bound",
                 "return float(self.values.max())",
                 "return 1.0",
             ),
             (
-                "graphveil.release.weights.tables:quantize_weights",
+                "graphveil.release.pair_weights:quantize_weights",
                 "if not (levels <= FULL).all():",
                 "if False:",
             ),
             (
-                "graphveil.release.weights.tables:DotProductWeights.is_valid",
+                "graphveil.release.pair_weights:DotProductWeights.is_valid",
                 " and is_weight_table(self.levels, (CELLS,))",
                 "",
             ),
@@ -952,7 +952,7 @@ BUGS = [
         name="the_bound_is_the_largest_weight_of_an_edge_that_is_there",
         edits=[
             (
-                "graphveil.release.weights.tables:DotProductWeights.of",
+                "graphveil.release.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / weight.max() * FULL).round()",
             )
@@ -975,7 +975,7 @@ BUGS = [
         name="weights_are_divided_by_the_degree",
         edits=[
             (
-                "graphveil.release.weights.tables:DotProductWeights.of",
+                "graphveil.release.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / edges.degrees.repeat_interleave(edges.degrees)).round()",
             )
@@ -998,7 +998,7 @@ BUGS = [
         name="weights_are_a_softmax_over_the_neighbors",
         edits=[
             (
-                "graphveil.release.weights.tables:DotProductWeights.of",
+                "graphveil.release.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        row = torch.arange(len(edges)).repeat_interleave(edges.degrees)\n        total = torch.zeros(len(edges)).index_add_(0, row, weight)\n        return (FULL * weight / total[row].clamp_min(1)).round()",
             )
@@ -1010,7 +1010,7 @@ BUGS = [
         name="weights_depend_on_the_place_in_a_block",
         edits=[
             (
-                "graphveil.release.weights.tables:DotProductWeights.of",
+                "graphveil.release.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight - torch.arange(len(weight)) % 2).clamp_min(0)",
             )
@@ -1022,7 +1022,7 @@ BUGS = [
         name="weights_stay_off_the_grid",
         edits=[
             (
-                "graphveil.release.weights.tables:DotProductWeights.of",
+                "graphveil.release.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight * 0.987",
             )
@@ -1045,7 +1045,7 @@ BUGS = [
         name="weighted_long_rows_are_summed_in_float32",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
                 "FLOAT32_EXACT >> self.contribution_bits",
                 "(1 << 40) >> self.contribution_bits",
             )
@@ -1057,7 +1057,7 @@ BUGS = [
         name="weights_are_those_of_the_next_edge",
         edits=[
             (
-                "graphveil.release.weights.tables:DotProductWeights.of",
+                "graphveil.release.pair_weights:DotProductWeights.of",
                 "return self.levels.index_select(0, place.to(torch.int32))",
                 "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight.roll(1)",
             )
@@ -1069,7 +1069,7 @@ BUGS = [
         name="a_weighted_sum_is_divided_by_the_degree",
         edits=[
             (
-                "graphveil.release.rows.private_sums:exact_sum",
+                "graphveil.release.row_sums:exact_sum",
                 "return parts",
                 "return parts.div(degrees.clamp_min(1)[:, None], rounding_mode='floor')",
             )
@@ -1080,7 +1080,7 @@ BUGS = [
         name="a_weighted_sum_takes_the_next_edge",
         edits=[
             (
-                "graphveil.release.rows.private_sums:exact_sum",
+                "graphveil.release.row_sums:exact_sum",
                 "sources.to(device), edges.offsets",
                 "sources.roll(1).to(device), edges.offsets",
             )
@@ -1299,7 +1299,7 @@ BUGS = [
         name="an_edge_is_counted_in_every_block_above_it",
         edits=[
             (
-                "graphveil.release.dendrogram.blocks:DendrogramBlocks.counts",
+                "graphveil.release.dendrogram:DendrogramBlocks.counts",
                 "return np.bincount(\n            self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node)\n        )",
                 "found = np.bincount(self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node))\n        found[0] = len(one)\n        return found",
             )
@@ -1332,7 +1332,7 @@ BUGS = [
         name="scores_are_half_of_what_they_are",
         edits=[
             (
-                "graphveil.release.dendrogram.moves:walk",
+                "graphveil.release.dendrogram_walk:walk",
                 "public_y = score(pairs_new, public_new)",
                 "public_y = 0.5 * score(pairs_new, public_new)",
             ),
@@ -1345,7 +1345,7 @@ BUGS = [
         name="a_move_is_bounded_by_one_of_its_blocks_alone",
         edits=[
             (
-                "graphveil.release.dendrogram.moves:larger",
+                "graphveil.release.dendrogram_walk:larger",
                 "    if second > first:\n        found = second",
                 "    if second > 0.0:\n        if second < first:\n            found = second",
             ),
@@ -1357,9 +1357,9 @@ BUGS = [
     dict(
         name="private_steps_are_not_lazy",
         edits=[
-            ("graphveil.release.dendrogram.chain:ChainSchedule.numbers", "int(self.kappa is not None)", "0"),
+            ("graphveil.release.dendrogram_walk:ChainSchedule.numbers", "int(self.kappa is not None)", "0"),
             (
-                "graphveil.release.dendrogram.chain:ChainSchedule.weights",
+                "graphveil.release.dendrogram_walk:ChainSchedule.weights",
                 "np.array([self.public, self.private, self.kappa or 0.0])",
                 "np.array([1.0, (self.kappa or 0.0) / 2.0, 0.0])",
             ),
@@ -1371,12 +1371,12 @@ BUGS = [
         name="a_step_is_met_by_one_node_alone",
         edits=[
             (
-                "graphveil.release.dendrogram.accounting:step_loss",
+                "graphveil.release.dendrogram_walk:step_loss",
                 "touched_steps(steps, leaves, delta)",
                 "touched_steps(steps, 3 * leaves, delta)",
             ),
             (
-                "graphveil.release.dendrogram.accounting:step_loss",
+                "graphveil.release.dendrogram_walk:step_loss",
                 "touched_steps(steps, leaves, delta / 2)",
                 "touched_steps(steps, 3 * leaves, delta / 2)",
             ),
@@ -1387,7 +1387,7 @@ BUGS = [
         name="both_ends_of_an_edge_are_counted",
         edits=[
             (
-                "graphveil.release.rows.neighbor_counts:NoisyCounts._counts",
+                "graphveil.release.neighbor_counts:NoisyCounts._counts",
                 "kept &= counts_at_target(sources, targets, self.ranks)",
                 "pass",
             )
@@ -1398,7 +1398,7 @@ BUGS = [
         name="the_direction_between_equals_follows_how_many_edges_there_are",
         edits=[
             (
-                "graphveil.release.rows.neighbor_counts:counts_at_target",
+                "graphveil.release.neighbor_counts:counts_at_target",
                 "is_chosen_direction(sources, targets)",
                 "(sources < targets) == bool(len(sources) // 2 % 2)",
             )
@@ -1409,7 +1409,7 @@ BUGS = [
         name="counts_at_both_ends_are_booked_once",
         edits=[
             (
-                "graphveil.release.rows.neighbor_counts:NeighborCountQuery.changed",
+                "graphveil.release.neighbor_counts:NeighborCountQuery.changed",
                 "return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1",
                 "return 1",
             )
@@ -1511,12 +1511,12 @@ BUGS = [
         name="a_weight_is_charged_at_nine_tenths",
         edits=[
             (
-                "graphveil.release.rows.neighbor_sums:NeighborSumQuery._largest_similarity",
+                "graphveil.release.neighbor_sums:NeighborSumQuery._largest_similarity",
                 "return self.similarity.bound",
                 "return 0.9 * self.similarity.bound",
             ),
             (
-                "graphveil.release.calibrate:_costs",
+                "graphveil.release.plan:_costs",
                 "return total is not None and math.isclose(total, mu, rel_tol=1e-9)",
                 "return True",
             ),
@@ -1894,7 +1894,7 @@ BUGS = [
         name="cells_are_drawn_at_one_and_a_half_epsilon",
         edits=[
             (
-                "graphveil.release.graphs.top_node_pairs:TopNodePairsQuery.answer",
+                "graphveil.release.graph_queries:TopNodePairsQuery.answer",
                 "NoisyCells(self.epsilon,",
                 "NoisyCells(1.5 * self.epsilon,",
             )
@@ -2048,7 +2048,7 @@ BUGS = [
         name="chunks_cost_what_they_are_sold_at",
         edits=[
             (
-                "graphveil.release.graphs.row_chunks:ChunkDensityQuery.event",
+                "graphveil.release.paper_graph_queries:ChunkDensityQuery.event",
                 "ApproximateDP(sum(self.nodes * self.epsilon / rows for rows in ends))",
                 "ApproximateDP(self.epsilon)",
             )
@@ -2059,7 +2059,7 @@ BUGS = [
         name="the_density_of_one_end_is_charged",
         edits=[
             (
-                "graphveil.release.graphs.row_chunks:ChunkDensityQuery.event",
+                "graphveil.release.paper_graph_queries:ChunkDensityQuery.event",
                 "2 if isinstance(unit, UndirectedEdge) else 1",
                 "1",
             )
@@ -2070,7 +2070,7 @@ BUGS = [
         name="a_friendship_that_answers_twice_is_charged_once",
         edits=[
             (
-                "graphveil.release.graphs.row_chunks:ChunkResponseQuery.event",
+                "graphveil.release.paper_graph_queries:ChunkResponseQuery.event",
                 "ApproximateDP(self.epsilon * (2 if isinstance(unit, UndirectedEdge) else 1))",
                 "ApproximateDP(self.epsilon)",
             )
@@ -2081,7 +2081,7 @@ BUGS = [
         name="noise_that_is_cut_is_charged_as_whole_noise",
         edits=[
             (
-                "graphveil.release.graphs.seeded_node_pairs:SeededTotalQuery.event",
+                "graphveil.release.paper_graph_queries:SeededTotalQuery.event",
                 "self.epsilon + TRUNCATION",
                 "self.epsilon",
             )
@@ -2432,7 +2432,7 @@ BUGS = [
         name="a_block_on_disk_is_numbered_from_zero",
         edits=[
             (
-                "graphveil.release.backends.disk:DiskBackend.blocks",
+                "graphveil.release.backends:DiskBackend.blocks",
                 "yield block",
                 "yield EdgeBlock(0, len(block), block.offsets, block.sources)",
             )
@@ -3982,7 +3982,7 @@ BUGS = [
         name="a_second_tier_of_cells_has_the_noise_of_the_first",
         edits=[
             (
-                "graphveil.release.graphs.top_node_pairs:TopNodePairsQuery.answer",
+                "graphveil.release.graph_queries:TopNodePairsQuery.answer",
                 'hmac.new(key, b"second tier", "sha256").digest()',
                 "key",
             )
@@ -3993,7 +3993,7 @@ BUGS = [
         name="a_piece_has_the_noise_of_the_first_piece",
         edits=[
             (
-                "graphveil.release.rows.row_noise:noise_rows",
+                "graphveil.release.row_sums:noise_rows",
                 "np.arange(edges.start, edges.stop)",
                 "np.arange(len(edges))",
             )
@@ -4005,7 +4005,7 @@ BUGS = [
         name="a_piece_is_written_where_the_first_piece_is",
         edits=[
             (
-                "graphveil.release.rows.private_sums:NoisyRows._fill",
+                "graphveil.release.row_sums:NoisyRows._fill",
                 "out[piece.start - edges.start : piece.stop - edges.start]",
                 "out[: len(piece)]",
             )
@@ -4022,7 +4022,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_in_x_both_times",
         edits=[
             (
-                "graphveil.release.dendrogram.moves:walk",
+                "graphveil.release.dendrogram_walk:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_y + new_x, was_x + new_y)",
             ),
@@ -4039,7 +4039,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_that_leave_y",
         edits=[
             (
-                "graphveil.release.dendrogram.moves:walk",
+                "graphveil.release.dendrogram_walk:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_x + new_y, was_x + new_x)",
             ),
@@ -4056,7 +4056,7 @@ BUGS = [
         name="a_move_is_not_priced_for_edges_that_enter_y",
         edits=[
             (
-                "graphveil.release.dendrogram.moves:walk",
+                "graphveil.release.dendrogram_walk:walk",
                 "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
                 "larger(was_y + new_x, was_x + new_x)",
             ),
@@ -4073,7 +4073,7 @@ BUGS = [
         name="the_price_of_a_move_follows_its_private_edges",
         edits=[
             (
-                "graphveil.release.dendrogram.moves:walk",
+                "graphveil.release.dendrogram_walk:walk",
                 "step_bound(pairs_y - counts[2 * y])",
                 "step_bound(pairs_y - counts[2 * y] - counts[2 * y + 1])",
             ),
@@ -4086,12 +4086,12 @@ BUGS = [
         name="lazy_steps_spend_delta_twice",
         edits=[
             (
-                "graphveil.release.dendrogram.accounting:step_loss",
+                "graphveil.release.dendrogram_walk:step_loss",
                 "math.log(2 / delta)",
                 "math.log(1 / delta)",
             ),
             (
-                "graphveil.release.dendrogram.accounting:step_loss",
+                "graphveil.release.dendrogram_walk:step_loss",
                 "touched_steps(steps, leaves, delta / 2)",
                 "touched_steps(steps, leaves, delta)",
             ),
@@ -4102,7 +4102,7 @@ BUGS = [
         name="plans_are_certified_on_the_coarse_grid",
         edits=[
             (
-                "graphveil.release.calibrate:_largest_scale",
+                "graphveil.release.plan:_largest_scale",
                 "certified = cost(scale)",
                 "certified = cost(scale, interval=interval)",
             )
@@ -4462,7 +4462,7 @@ BUGS = [
         name="noise_of_block_counts_ignores_the_tree",
         edits=[
             (
-                "graphveil.release.graphs.block_counts:BlockCountQuery.prepare",
+                "graphveil.release.dendrogram:BlockCountQuery.prepare",
                 "(*found.arrays, torch.from_numpy(tree.parents))",
                 "found.arrays",
             ),
@@ -4484,7 +4484,7 @@ BUGS = [
         name="noise_of_slots_ignores_the_share",
         edits=[
             (
-                "graphveil.release.graphs.bounded:BoundedQuery.prepare",
+                "graphveil.release.graph_queries:BoundedQuery.prepare",
                 "(*data.domain.arrays, number)",
                 "data.domain.arrays",
             ),
@@ -4495,7 +4495,7 @@ BUGS = [
         name="public_edges_are_drawn_by_randomized_response",
         edits=[
             (
-                "graphveil.release.graphs.edge_response:PerturbedNodePairs._drawn",
+                "graphveil.release.graph_queries:PerturbedNodePairs._drawn",
                 "return self.domain.keep_protected(found)",
                 "return found",
             ),
@@ -4506,7 +4506,7 @@ BUGS = [
         name="public_edges_are_among_the_largest_cells",
         edits=[
             (
-                "graphveil.release.graphs.top_node_pairs:LeveledNodePairs._drawn",
+                "graphveil.release.graph_queries:LeveledNodePairs._drawn",
                 "return found[self.domain.protects(found >> SHIFT)] if len(self.domain.public) else found",
                 "return found",
             ),
@@ -4517,7 +4517,7 @@ BUGS = [
         name="a_walk_takes_twice_the_private_steps_it_is_priced_for",
         edits=[
             (
-                "graphveil.release.graphs.tree_search:TreeSearchQuery._take",
+                "graphveil.release.dendrogram_walk:TreeSearchQuery._take",
                 "taken = self.steps // self.every",
                 "taken = self.steps // (2 * self.every)",
             ),
@@ -4561,7 +4561,7 @@ BUGS = [
         name="a_walk_over_trees_costs_no_delta",
         edits=[
             (
-                "graphveil.release.graphs.tree_search:TreeSearchQuery.event",
+                "graphveil.release.dendrogram_walk:TreeSearchQuery.event",
                 "ApproximateDP(self.epsilon, self.delta)",
                 "ApproximateDP(self.epsilon)",
             ),
@@ -4583,7 +4583,7 @@ BUGS = [
         name="the_largest_block_of_a_tree_is_counted_too_small",
         edits=[
             (
-                "graphveil.release.dendrogram.accounting:sensitivity",
+                "graphveil.release.dendrogram_walk:sensitivity",
                 "(leaves // 2) * ((leaves + 1) // 2)",
                 "(leaves // 2) * (leaves // 2)",
             ),

@@ -19,8 +19,7 @@ from graphveil.data import Adjacency
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, NodeRecord
 from graphveil.propagation import safe_unit
-from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release, ReleaseKey, ReleasePlan
-from graphveil.release.rows import out_edge_sums
+from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release, ReleaseKey, ReleasePlan, out_edge_sums
 
 COPIES, DIM = 60_000, 3
 Q, A, B, C = 0, 1, 2, 3

@@ -16,9 +16,9 @@ from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeUnit
 from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release
+from graphveil.release.out_edge_sums import out_edge_table, out_neighbor_sums
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.rows.out_edge_sums import out_edge_table, out_neighbor_sums
 
 UNITS = pytest.mark.parametrize("unit", [OWNER, REPLACED], ids=["nulled", "replaced"])
 FINE = 22  # grid bits: a step is below 1e-6

@@ -7,9 +7,8 @@ from dendrogram.trees import all_trees, dendrogram, ends, shape_of
 from graphveil import _kernels
 from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError
-from graphveil.release.dendrogram import moves
-from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import Dendrogram
+from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, no_pairs, score
 
 STREAM = RowStream(bytes(31) + b"c")
 SCHEDULES = {
@@ -98,8 +97,8 @@ def test_every_tree_is_reached() -> None:
 def test_golden_scores() -> None:
     golden = {(4, 1): -2.249340578, (4, 2): -2.772588722, (6, 1): -2.703367253, (6, 2): -3.819085010}
     for (slots, edges), value in {**golden, (9, 3): -5.728627515}.items():
-        assert moves.score(slots, edges) == pytest.approx(value, abs=1e-9)
-    assert moves.score(0, 0) == moves.score(4, 0) == moves.score(4, 4) == 0
+        assert score(slots, edges) == pytest.approx(value, abs=1e-9)
+    assert score(0, 0) == score(4, 0) == score(4, 4) == 0
 
 
 def test_golden_likelihoods_of_four_leaves() -> None:
@@ -122,7 +121,7 @@ def test_private_slots_are_those_without_a_public_edge() -> None:
     for node in np.unique(at):
         inside = np.flatnonzero(at == node)
         slots = [bit for bit in inside if bit not in (0, 1)]
-        expected += moves.score(len(slots), sum(bit == 2 for bit in slots))
+        expected += score(len(slots), sum(bit == 2 for bit in slots))
     assert chain.likelihood[1] == pytest.approx(expected)
 
 

@@ -5,10 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.release.dendrogram import linkage
-from graphveil.release.dendrogram.chain import DendrogramChain, no_pairs
-from graphveil.release.dendrogram.linkage import average_linkage
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release import dendrogram
+from graphveil.release.dendrogram import Dendrogram, average_linkage
+from graphveil.release.dendrogram_walk import DendrogramChain, no_pairs
 
 
 def members(tree: Dendrogram) -> list[set[int]]:
@@ -51,7 +50,7 @@ def test_groups_that_keep_to_themselves_are_subtrees() -> None:
 
 @pytest.mark.parametrize("rounds", [0, 3, 1000])
 def test_what_is_left_is_joined_by_size(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linkage, "ROUNDS", rounds)
+    monkeypatch.setattr(dendrogram, "ROUNDS", rounds)
     star = np.zeros(20, dtype=np.int64), np.arange(1, 21)
     tree = average_linkage(40, *star, np.random.default_rng(0))
     assert tree.size[tree.root] == 40 and (tree.left[40:] >= 0).all()

@@ -8,11 +8,17 @@ from scipy import stats
 
 from dendrogram.laws import hockey_stick, loss
 from dendrogram.trees import all_trees, likelihoods, transitions
-from graphveil.release.dendrogram import moves
-from graphveil.release.dendrogram.accounting import sensitivity, step_loss, touched_steps
-from graphveil.release.dendrogram.blocks import DendrogramBlocks
-from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain, no_pairs
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release import dendrogram_walk
+from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
+from graphveil.release.dendrogram_walk import (
+    ChainSchedule,
+    DendrogramChain,
+    no_pairs,
+    score,
+    sensitivity,
+    step_loss,
+    touched_steps,
+)
 
 SLOTS = {5: 10, 6: 15}
 ONE_EDGE, PATH, DENSE = 0b1, 0b1000110001, 0b1111011111
@@ -58,7 +64,7 @@ def test_a_move_is_priced_by_all_three_kinds_of_edges(
 ) -> None:
     """An edge i-j is in the old y and the new x, i-k in the old x and the new y, j-k in x both times."""
     seen: list[float] = []
-    monkeypatch.setattr(moves, "exp", lambda ratio: seen.append(ratio) or 2.0)
+    monkeypatch.setattr(dendrogram_walk, "exp", lambda ratio: seen.append(ratio) or 2.0)
     rng, (i, j, k), tree = np.random.default_rng(0), sizes, _of_three(*sizes)
     leaves, checked = sum(sizes), 0
     turn = int(tree.size[tree.left[-2]] != i)  # which of its children y keeps
@@ -71,7 +77,7 @@ def test_a_move_is_priced_by_all_three_kinds_of_edges(
         chain = DendrogramChain(tree, no_pairs(), (one[kept], other[kept]))
         before, arrays = chain.likelihood[1], [array.tolist() for array in chain._arrays]
         seen.clear()
-        moves.walk(1, 0, leaves, 1, 0, 1, [0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays)  # type: ignore[arg-type]
+        dendrogram_walk.walk(1, 0, leaves, 1, 0, 1, [0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays)  # type: ignore[arg-type]
         gain = math.fsum(arrays[5][1::2]) - before
         assert seen == ([pytest.approx(0.4 * gain / max(prices), rel=1e-9)] if gain < 0 else [])
         checked += gain < 0
@@ -137,7 +143,7 @@ def test_the_sensitivity_is_attained_and_never_exceeded(leaves: int) -> None:
 def test_the_sensitivity_of_six_leaves_over_all_graphs() -> None:
     graphs, (one, other) = np.arange(1 << SLOTS[6]), np.triu_indices(6, 1)
     bits = (graphs[:, None] >> np.arange(SLOTS[6]) & 1).astype(np.float32)
-    scores = [np.array([moves.score(n, e) for e in range(n + 1)]) for n in range(10)]
+    scores = [np.array([score(n, e) for e in range(n + 1)]) for n in range(10)]
     most = 0.0
     for tree in all_trees(6):
         at = tree.lowest_common_ancestors(one, other)
@@ -159,7 +165,7 @@ def test_the_sensitivity_of_every_tree_and_every_number_of_edges(leaves: int) ->
         for size in np.bincount(tree.lowest_common_ancestors(one, other))
         if size
     }
-    changes = [abs(moves.score(n, edges + 1) - moves.score(n, edges)) for n in sizes for edges in range(n)]
+    changes = [abs(score(n, edges + 1) - score(n, edges)) for n in sizes for edges in range(n)]
     assert max(sizes) == (leaves // 2) * ((leaves + 1) // 2)
     assert max(changes) == pytest.approx(sensitivity(leaves), rel=1e-9)
 

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.release.dendrogram import moves
-from graphveil.release.dendrogram.chain import NEVER, ChainSchedule, DendrogramChain, no_pairs
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release import dendrogram_walk
+from graphveil.release.dendrogram import Dendrogram
+from graphveil.release.dendrogram_walk import NEVER, ChainSchedule, DendrogramChain, no_pairs, score
 
 Shape = frozenset  # of shapes or leaves
 
@@ -76,7 +76,7 @@ def likelihoods(leaves: int) -> np.ndarray:
         total = np.zeros(len(bits))
         for node in np.unique(at):
             edges, slots = bits[:, at == node].sum(axis=1), int((at == node).sum())
-            total += np.array([moves.score(slots, e) for e in range(slots + 1)])[edges]
+            total += np.array([score(slots, e) for e in range(slots + 1)])[edges]
         columns.append(total)
     return np.stack(columns, axis=1)
 
@@ -114,13 +114,13 @@ def _proposal(
         seen.append(ratio)
         return 2.0  # so that whatever is proposed is accepted
 
-    patch.setattr(moves, "exp", noted)
+    patch.setattr(dendrogram_walk, "exp", noted)
     chain = DendrogramChain(
         tree, ends(tree.leaves, public) if public else no_pairs(), ends(tree.leaves, graph)
     )
     lists = [array.tolist() for array in chain._arrays]
     numbers = 1, 0, tree.leaves, *schedule.numbers
-    moves.walk(*numbers, schedule.weights.tolist(), [pick], [turn], [0.0], *lists)  # type: ignore[arg-type]
+    dendrogram_walk.walk(*numbers, schedule.weights.tolist(), [pick], [turn], [0.0], *lists)  # type: ignore[arg-type]
     moved = Dendrogram(np.array(lists[0]), np.array(lists[1]))
     return shape_of(moved), float(np.exp(seen[0])) if seen else 1.0
 

@@ -15,7 +15,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.saved import parameter_types
 from graphveil.privacy import ledger_of
 from graphveil.release import AggregationBackend
-from graphveil.release.backends.named import backend_for, named, using
+from graphveil.release.backends import backend_by_name, backend_for, using
 from tests.estimators.gnn.modules import Mean, Records
 
 EDGES = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
@@ -120,8 +120,8 @@ def test_what_has_no_engine_of_its_own_takes_that_of_the_block() -> None:
 
 
 def test_an_address_is_that_of_a_cluster() -> None:
-    assert named(None) is None and named("disk") == "disk"
-    assert named("ray", "here:1") == RayBackend(address="here:1")
+    assert backend_by_name(None) is None and backend_by_name("disk") == "disk"
+    assert backend_by_name("ray", "here:1") == RayBackend(address="here:1")
     for name in (None, "memory", "disk"):
         with pytest.raises(ConfigError, match="--backend ray"):
-            named(name, "here:1")
+            backend_by_name(name, "here:1")

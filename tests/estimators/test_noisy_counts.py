@@ -12,8 +12,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.membership import members
 from graphveil.estimators.training import node_level
 from graphveil.release import Release
-from graphveil.release.counts.accuracy_counts import AccuracyCountData
-from graphveil.release.counts.outcome_counts import OutcomeCountData
+from graphveil.release.record_counts import AccuracyCountData, OutcomeCountData
 from tests.estimators.conftest import grouped
 
 Patch = pytest.MonkeyPatch

@@ -25,8 +25,8 @@ from graphveil.mechanisms import StepNoise
 from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import DPSGDQuery, NeighborSumQuery, OutEdgeSumQuery, Release
-from graphveil.release.rows.neighbor_sums import NeighborSumData
-from graphveil.release.rows.out_edge_sums import OutEdgeSumData
+from graphveil.release.neighbor_sums import NeighborSumData
+from graphveil.release.out_edge_sums import OutEdgeSumData
 from graphveil.training import descent, dpsgd
 from graphveil.training.clipped_sums import ClippedSum
 from tests.estimators.gnn.modules import Branching, Mean, Records

@@ -16,7 +16,7 @@ from graphveil.data import Adjacency, Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
-from graphveil.release.weights.registry import _NAMED, ONE
+from graphveil.release.weights import _NAMED, ONE
 from tests.estimators.replayed import Pair, Replay, share_of_price
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")

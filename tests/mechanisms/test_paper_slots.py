@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from graphveil._util.random import RowStream
-from graphveil.mechanisms import paper_node_pairs
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
-from graphveil.mechanisms.paper_node_pairs import (
+from graphveil.release import paper_graph_queries
+from graphveil.release.paper_graph_queries import (
     TRUNCATION,
     LaplaceCells,
     ReplacedNodePairs,
@@ -63,7 +63,7 @@ def test_laplace_quantiles_and_uniforms() -> None:
 
 @pytest.mark.parametrize("piece", [5, 1 << 21])
 def test_the_largest_cells_are_those_of_plain_noise(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper_node_pairs, "_PIECE", piece)
+    monkeypatch.setattr(paper_graph_queries, "_PIECE", piece)
     edges, cells = np.array([1, 4, 9]), LaplaceCells(1.0)
     for wanted in (0, 1, 4, 12, 50):
         for seed in range(20):

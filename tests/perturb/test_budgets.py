@@ -23,9 +23,8 @@ from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
 from graphveil.mechanisms.noisy_cells import NoisyCells
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.release import EdgeTotalQuery, TopNodePairsQuery
-from graphveil.release.dendrogram.accounting import step_loss
-from graphveil.release.dendrogram.blocks import DendrogramBlocks
-from graphveil.release.dendrogram.chain import ChainSchedule
+from graphveil.release.dendrogram import DendrogramBlocks
+from graphveil.release.dendrogram_walk import ChainSchedule, step_loss
 
 Law = np.ndarray
 EPSILONS = (0.1, 1.0, 4.0)

@@ -14,10 +14,8 @@ from graphveil.perturb.block_edges import draw_edges, expected_count
 from graphveil.perturb.edge_rr import STRUCTURES, EdgeRR
 from graphveil.privacy import ApproximateDP, EdgeSubset, MemoryLedger, UndirectedEdge
 from graphveil.release import BlockCountData, BlockCountQuery, Release, ReleasePlan
-from graphveil.release.dendrogram.accounting import step_loss
-from graphveil.release.dendrogram.blocks import DendrogramBlocks
-from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
+from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, step_loss
 
 NODES = 20
 PUBLIC = Adjacency.from_edges(range(9), range(1, 10), num_nodes=NODES, directed=False)

@@ -21,7 +21,6 @@ from graphveil.data.domain import Domain
 from graphveil.errors import UnitError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
-from graphveil.mechanisms.paper_node_pairs import TRUNCATION
 from graphveil.privacy import (
     Guarantee,
     MemoryLedger,
@@ -37,11 +36,9 @@ from graphveil.release import (
     SeededTotalQuery,
     TreeSearchQuery,
 )
-from graphveil.release.dendrogram import moves
-from graphveil.release.dendrogram.accounting import sensitivity
-from graphveil.release.dendrogram.blocks import DendrogramBlocks
-from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
+from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, score, sensitivity
+from graphveil.release.paper_graph_queries import TRUNCATION
 
 NODES = 40
 EDGES = {"unit": "undirected-edge"}
@@ -75,7 +72,7 @@ def likelihoods_from_data(graph: int) -> np.ndarray:
     for tree in all_trees(5):
         slots = np.bincount(tree.lowest_common_ancestors(one[seen], other[seen]), minlength=9)
         edges = np.bincount(tree.lowest_common_ancestors(*ends(5, graph)), minlength=9)
-        found.append(sum(moves.score(int(n), int(e)) for n, e in zip(slots, edges, strict=True)))
+        found.append(sum(score(int(n), int(e)) for n, e in zip(slots, edges, strict=True)))
     return np.array(found)
 
 
@@ -91,8 +88,8 @@ def test_05_sizes_from_the_data_break_the_sensitivity() -> None:
 def test_05_and_the_more_the_larger_the_graph_is(nodes: int, most: float) -> None:
     side = nodes // 2  # all are joined across the root but for one node, which gets its first private edge
     before, after = side * (side - 1), side * side
-    papers = abs(moves.score(after, before + 1) - moves.score(before, before))
-    ours = abs(moves.score(after, before + 1) - moves.score(after, before))
+    papers = abs(score(after, before + 1) - score(before, before))
+    ours = abs(score(after, before + 1) - score(after, before))
     assert papers >= most and ours <= sensitivity(nodes) < 9
 
 
@@ -124,7 +121,7 @@ def printed_sensitivity(leaves: int) -> float:
 def test_06_the_printed_lemma_is_too_small(leaves: int, printed: float | None) -> None:
     assert printed is None or printed_sensitivity(leaves) == pytest.approx(printed, abs=1e-3)
     slots = (leaves // 2) * ((leaves + 1) // 2)
-    change = abs(moves.score(slots, 1) - moves.score(slots, 0))  # a tree whose root halves the leaves
+    change = abs(score(slots, 1) - score(slots, 0))  # a tree whose root halves the leaves
     assert printed_sensitivity(leaves) < change <= sensitivity(leaves) * (1 + 1e-12)
 
 

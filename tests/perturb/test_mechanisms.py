@@ -15,7 +15,7 @@ from graphveil.perturb.public_part import public_edges_outside, sample_public_ed
 from graphveil.privacy import EdgeSubset, Guarantee, MemoryLedger, UndirectedEdge, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import EdgeTotalData, EdgeTotalQuery, Release, ReleasePlan
-from graphveil.release.graphs.edge_total import DiscreteLaplace
+from graphveil.release.graph_queries import DiscreteLaplace
 
 NODES = 24
 PUBLIC = Adjacency.from_edges(range(10), range(1, 11), num_nodes=NODES, directed=False)

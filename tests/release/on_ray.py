@@ -15,7 +15,7 @@ import torch
 from graphveil.cluster.backend import RayBackend
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock
-from graphveil.release.backends.base import BlockWork
+from graphveil.release.backends import BlockWork
 
 MOMENTS = ("start", "middle", "end")  # before the work, within it, and between it and the answer
 

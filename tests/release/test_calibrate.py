@@ -19,11 +19,11 @@ from graphveil.release import (
     OutEdgeSumQuery,
     Query,
     ReleasePlan,
-    calibrate,
     calibrate_plan,
 )
+from graphveil.release import plan as plan_module
+from graphveil.release.neighbor_sums import GroupWeights
 from graphveil.release.plan import hops
-from graphveil.release.rows.group_weights import GroupWeights
 
 RATE = public_rate(256, 20_000)
 JOINT = {1: 5.6202, 2: 3.0077, 4: 1.6456, 8: 0.9486, 16: 0.6259}  # guarantees.md, 9.3
@@ -83,7 +83,7 @@ def test_what_is_certified_is_the_fine_curve_with_the_slack_set_aside() -> None:
 def test_gaussian_plans_whose_scale_is_mu_stay_in_closed_form(
     epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrate, "_largest_scale", None)
+    monkeypatch.setattr(plan_module, "_largest_scale", None)
 
     def recipe(mu: float) -> tuple[Query, ...]:
         """Encoder a tenth, pushes nine tenths of mu^2: full batches are Gaussian."""
@@ -134,7 +134,7 @@ def test_the_error_names_the_requested_epsilon_and_not_a_corrected_one() -> None
     def cost(scale: float, *, interval: float | None = None) -> float:
         return max(scale, 1.0) * (1.0 if interval else 1.4)
 
-    assert calibrate._largest_scale(cost, 1.0, 1.2, 1e-3) is None
+    assert plan_module._largest_scale(cost, 1.0, 1.2, 1e-3) is None
 
 
 def test_a_grid_that_holds_too_little_noise_ends_the_search_below_the_target() -> None:

@@ -23,11 +23,9 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
 )
+from graphveil.release.neighbor_sums import grid_table
 from graphveil.release.plan import hops
-from graphveil.release.rows.compact import CompactRows, can_compact
-from graphveil.release.rows.neighbor_sums import grid_table
-from graphveil.release.rows.private_sums import NoisyRows, Sums
-from graphveil.release.rows.row_noise import RowNoise
+from graphveil.release.row_sums import CompactRows, NoisyRows, RowNoise, Sums, can_compact
 
 pytestmark = pytest.mark.skipif(not _kernels.available(), reason="the loops in C were not built")
 
@@ -97,7 +95,7 @@ def test_every_kind_of_row_reads_its_own_copy() -> None:
 def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, edges = rows_of(9), block(graph())
     alone = noisy(rows.plain, edges)
-    monkeypatch.setattr("graphveil.release.rows.private_sums._ROWS_A_THREAD", 1)
+    monkeypatch.setattr("graphveil.release.row_sums._ROWS_A_THREAD", 1)
     monkeypatch.setattr(_kernels, "_ROWS_A_THREAD", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert torch.equal(noisy(rows, edges), alone)
@@ -110,7 +108,7 @@ def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: p
 def test_pieces_of_any_size_give_the_same_bytes(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, edges = rows_of(9), block(graph())
     whole = noisy(rows, edges)
-    monkeypatch.setattr("graphveil.release.rows.private_sums._COMPACT_ENTRIES", entries)
+    monkeypatch.setattr("graphveil.release.row_sums._COMPACT_ENTRIES", entries)
     assert torch.equal(noisy(rows, edges), whole)
 
 

@@ -12,13 +12,10 @@ from graphveil.errors import ConfigError
 from graphveil.privacy import MemoryLedger, UndirectedEdge, ledger_of
 from graphveil.propagation import safe_unit
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
-from graphveil.release.backends.on_cuda import CudaBackend
-from graphveil.release.backends.row_range import RowRange
+from graphveil.release.backends import CudaBackend, RowRange
+from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.plan import hops
-from graphveil.release.rows.compact import CompactRows
-from graphveil.release.rows.neighbor_sums import NeighborSumData
-from graphveil.release.rows.private_sums import NoisyRows, Sums
-from graphveil.release.rows.row_noise import RowNoise
+from graphveil.release.row_sums import CompactRows, NoisyRows, RowNoise, Sums
 from release.test_disk_engine import drawn, stored
 from release.test_engines import ASKED, asked, star
 

@@ -16,9 +16,7 @@ from graphveil.data.stored.writing import write_blocks
 from graphveil.errors import ConfigError, GraphError
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
-from graphveil.release.backends.disk import DiskBackend
-from graphveil.release.backends.named import BACKENDS, backend_for
-from graphveil.release.backends.row_range import RowRange
+from graphveil.release.backends import BACKENDS, DiskBackend, RowRange, backend_for
 from release.test_engines import ASKED, NODES, THREE
 
 

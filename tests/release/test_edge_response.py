@@ -34,8 +34,8 @@ from graphveil.release import (
     TopNodePairsData,
     TopNodePairsQuery,
 )
-from graphveil.release.dendrogram.tree import Dendrogram
-from graphveil.release.graphs.bounded import NodePairData
+from graphveil.release.dendrogram import Dendrogram
+from graphveil.release.graph_queries import NodePairData
 
 NODES = 30
 UNITS: dict[str, tuple[Unit, bool]] = {

@@ -33,22 +33,17 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
 )
-from graphveil.release.backends.base import BlockWork
-from graphveil.release.backends.row_range import RowRange
-from graphveil.release.counts.edge_counts import ClassPairs
-from graphveil.release.graphs.edge_response import PerturbedNodePairs
-from graphveil.release.graphs.edge_total import CountedEdges, ProtectedEdges
-from graphveil.release.graphs.row_chunks import PerturbedRows, RowCounts
-from graphveil.release.graphs.top_node_pairs import LeveledNodePairs
+from graphveil.release.backends import BlockWork, RowRange
+from graphveil.release.edge_counts import ClassPairs
+from graphveil.release.graph_queries import CountedEdges, LeveledNodePairs, PerturbedNodePairs, ProtectedEdges
+from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
+from graphveil.release.neighbor_sums import NeighborSumData
+from graphveil.release.out_edge_sums import OutDegrees, OutEdgeSumData, OutNeighborSums, RowsAboveDegree
+from graphveil.release.paper_graph_queries import PerturbedRows, RowCounts
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import QueryData
-from graphveil.release.rows.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
-from graphveil.release.rows.neighbor_sums import NeighborSumData
-from graphveil.release.rows.out_edge_sums import OutEdgeSumData
-from graphveil.release.rows.out_neighbors import OutDegrees, OutNeighborSums, RowsAboveDegree
-from graphveil.release.rows.private_sums import NoisyRows, Sums
-from graphveil.release.rows.row_noise import RowNoise
+from graphveil.release.row_sums import NoisyRows, RowNoise, Sums
 from graphveil.release.weights import (
     Attention,
     ClassAgree,

@@ -13,8 +13,8 @@ from graphveil.errors import ReleaseError
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import KeyStore, Release, ReleaseKey, ReleasePlan
 from graphveil.release.keys import canonical
+from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.plan import hops
-from graphveil.release.rows.neighbor_sums import NeighborSumData
 from tests.mechanisms.sources import keys_are_fresh, keys_follow_the_system
 
 

@@ -15,7 +15,7 @@ from contracts.checks import edgeless, plan_of
 from graphveil.errors import ReleaseError
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord
 from graphveil.release import DPSGDQuery, EdgeAttentionQuery, Release, ReleasePlan
-from graphveil.release.rows.neighbor_sums import NeighborSumData
+from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.steps.edge_training import EdgeAttentionData, Gradients
 from graphveil.release.steps.training_steps import DPSGDData
 

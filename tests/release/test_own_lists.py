@@ -5,7 +5,7 @@ import torch
 
 from graphveil.data import Adjacency, EdgeSet
 from graphveil.errors import ConfigError
-from graphveil.release.rows.out_neighbors import read_out_neighbor_sums
+from graphveil.release.out_edge_sums import read_out_neighbor_sums
 
 
 def dense(adjacency: Adjacency) -> torch.Tensor:

@@ -17,7 +17,7 @@ HOLDS = {"adjacency", "_adjacency"}
 MOST_READERS = 26
 READERS = {  # by part and file
     "release/private_edges.py": "the door",
-    "release/rows/exact_sums.py": "unit none",
+    "release/exact_sums.py": "unit none",
     "nn/gcn.py": "unit none",
     "nn/attention.py": "unit none, or public edges",
     "estimators/sage/bounded.py": "unit none, or paper mode",

@@ -34,11 +34,11 @@ from graphveil.release import (
     Query,
     Release,
     ReleasePlan,
+    out_edge_sums,
 )
+from graphveil.release.neighbor_sums import GroupWeights
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.rows import out_edge_sums
-from graphveil.release.rows.group_weights import GroupWeights
 
 CODES = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)
 STEP = 2.0**-14

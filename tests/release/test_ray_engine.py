@@ -18,9 +18,8 @@ from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
-from graphveil.release.backends.base import BlockWork
-from graphveil.release.backends.row_range import RowRange
-from graphveil.release.rows.out_neighbors import OutDegrees
+from graphveil.release.backends import BlockWork, RowRange
+from graphveil.release.out_edge_sums import OutDegrees
 from release import on_ray
 from release.test_disk_engine import drawn, stored
 from release.test_engines import ASKED, NODES, THREE, asked, star, works

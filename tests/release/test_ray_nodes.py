@@ -22,7 +22,7 @@ from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
-from graphveil.release.backends.base import AggregationBackend
+from graphveil.release.backends import AggregationBackend
 from graphveil.release.plan import hops
 from release import on_ray
 

@@ -23,8 +23,7 @@ from graphveil.data.blocks import EdgeBlock, block_of
 from graphveil.data.stored.manifest import SOURCES, read_manifest
 from graphveil.data.stored.stored_edges import StoredEdges
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
-from graphveil.release.backends.base import BlockWork
-from graphveil.release.backends.named import backend_for
+from graphveil.release.backends import BlockWork, backend_for
 from release.test_disk_engine import drawn, stored
 from release.test_engines import SourceIds, star, works
 

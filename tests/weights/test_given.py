@@ -12,14 +12,13 @@ from graphveil.data import Adjacency
 from graphveil.data.blocks import blocks
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord, UndirectedEdge, Unit
-from graphveil.release import NeighborSumData, Release, ReleasePlan
-from graphveil.release.counts.edge_counts import EdgeCountQuery
+from graphveil.release import NeighborSumData, Release, ReleasePlan, neighbor_sums, row_sums
+from graphveil.release.edge_counts import EdgeCountQuery
 from graphveil.release.keys import canonical
+from graphveil.release.pair_weights import WEIGHT_BITS
 from graphveil.release.plan import hops
-from graphveil.release.query import FLOAT32_EXACT
-from graphveil.release.rows import neighbor_sums, private_sums
+from graphveil.release.row_sums import FLOAT32_EXACT
 from graphveil.release.weights import GivenWeight
-from graphveil.release.weights.tables import WEIGHT_BITS
 
 NODES, DIM, MOST = 5, 3, 2.5
 BY_UNIT = pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()], ids=lambda unit: unit.name)
@@ -42,9 +41,9 @@ def exact(adjacency: Adjacency, vectors: Tensor, unit: Unit) -> Tensor:
     asked = query(unit)
     table = neighbor_sums.grid_table(vectors, None, asked)
     pairs = asked.similarity.prepare(vectors)
-    sums = private_sums.Sums(table, FLOAT32_EXACT >> asked.contribution_bits, stride=NODES, pairs=pairs)
+    sums = row_sums.Sums(table, FLOAT32_EXACT >> asked.contribution_bits, stride=NODES, pairs=pairs)
     (block,) = blocks(adjacency, NODES)
-    return private_sums.exact_sum(block, sums, None).to(torch.float64) / asked.steps
+    return row_sums.exact_sum(block, sums, None).to(torch.float64) / asked.steps
 
 
 @BY_UNIT

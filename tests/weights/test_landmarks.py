@@ -6,9 +6,17 @@ from torch import Tensor
 from graphveil.data import Adjacency
 from graphveil.data.blocks import blocks
 from graphveil.errors import ConfigError
-from graphveil.release.weights import DotWeight, HalfCos, Landmarks, SigmoidCos, Similarity, parse_weight
-from graphveil.release.weights import tables as _pairs
-from graphveil.release.weights.landmarks import _landmarks, _nearest
+from graphveil.release import pair_weights as _pairs
+from graphveil.release.weights import (
+    DotWeight,
+    HalfCos,
+    Landmarks,
+    SigmoidCos,
+    Similarity,
+    _landmarks,
+    _nearest,
+    parse_weight,
+)
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)

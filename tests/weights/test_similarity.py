@@ -19,8 +19,22 @@ from graphveil.errors import (
 )
 from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release, ReleasePlan
+from graphveil.release.pair_weights import (
+    CELLS,
+    FULL,
+    TANH_ONE,
+    TANH_STEPS,
+    BitSets,
+    CategoryWeights,
+    DotProductWeights,
+    ListSets,
+    NetworkWeights,
+    PairWeights,
+    integer_tanh,
+)
 from graphveil.release.plan import hops
 from graphveil.release.weights import (
+    _NAMED,
     Attention,
     ClassAgree,
     DotWeight,
@@ -35,10 +49,6 @@ from graphveil.release.weights import (
     parse_weight,
     register_weight,
 )
-from graphveil.release.weights.network import TANH_ONE, TANH_STEPS, NetworkWeights, integer_tanh
-from graphveil.release.weights.registry import _NAMED
-from graphveil.release.weights.set_overlap import BitSets, ListSets
-from graphveil.release.weights.tables import CELLS, FULL, CategoryWeights, DotProductWeights, PairWeights
 
 NODES = 60
 COMPLETE = Adjacency.from_edges(*np.nonzero(~np.eye(NODES, dtype=bool)), num_nodes=NODES, directed=True)
@@ -444,7 +454,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
 
 
 def test_a_users_weight_gets_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphveil.release.weights.registry._NAMED", dict(_NAMED))
+    monkeypatch.setattr("graphveil.release.weights._NAMED", dict(_NAMED))
     register_weight("witness", RecordingZeroNoise)
     assert isinstance(parse_weight("witness"), RecordingZeroNoise)
     for name in ("witness", "one", "sigmoid_cos", "no name"):

@@ -9,18 +9,20 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.data.blocks import EdgeBlock
-from graphveil.release.rows.private_sums import Sums, exact_sum
-from graphveil.release.weights import Attention, ClassAgree, ExpCos, HalfCos, Jaccard
-from graphveil.release.weights.network import NetworkWeights, integer_tanh
-from graphveil.release.weights.set_overlap import BitSets, ListSets
-from graphveil.release.weights.tables import (
+from graphveil.release.pair_weights import (
     CELLS,
     FULL,
     HALF,
+    BitSets,
     CategoryWeights,
     DotProductWeights,
+    ListSets,
+    NetworkWeights,
     PairWeights,
+    integer_tanh,
 )
+from graphveil.release.row_sums import Sums, exact_sum
+from graphveil.release.weights import Attention, ClassAgree, ExpCos, HalfCos, Jaccard
 
 NODES, LONGEST = 50, 1 << 10
 

@@ -29,8 +29,7 @@ from graphveil.release import (
     TopNodePairsData,
     TopNodePairsQuery,
 )
-from graphveil.release.dendrogram.blocks import DendrogramBlocks
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
 
 _NODES = 600  # of which every pair is a canary
 _LEAVES = 2000  # of a tree, each block of which has one

@@ -34,7 +34,7 @@ from graphveil.release import (
     sum_in_neighbors,
     weighted_sum_in_neighbors,
 )
-from graphveil.release.rows.neighbor_sums import Keys
+from graphveil.release.neighbor_sums import Keys
 from graphveil.training.null_records import finite_rows
 
 AggregateFn = Callable[[Tensor], Tensor]  # rows of norm at most one in, their sums over in-neighbors out

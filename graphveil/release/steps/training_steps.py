@@ -14,8 +14,8 @@ from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
 from graphveil.mechanisms.additive import Noise
 from graphveil.privacy import ByGroup, Event, Gaussian, PoissonGaussian, Unit
+from graphveil.release.keys import check_process
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.process import check_process
 from graphveil.release.query import (
     PreparedData,
     PublicInputs,

@@ -11,8 +11,8 @@ from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.sizes import PublicSizes
 from graphveil.privacy import UndirectedEdge
 from graphveil.release import NeighborCountQuery, ReleasePlan, calibrate_plan
+from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
 from graphveil.release.plan import Query
-from graphveil.release.rows.neighbor_counts import MAX_EPSILON, MIN_EPSILON
 
 Noise = Literal["auto", "laplace", "gaussian"]
 _BOTH_ENDS = 4.0  # epsilon from which edges of graphs of two classes count at both ends

@@ -9,9 +9,9 @@ from torch import Tensor
 from graphveil.estimators.classcode.edge.groups import GROUPS
 from graphveil.privacy import DirectedEdge, Unit
 from graphveil.release import EdgeCountQuery, GroupWeights, NeighborSumQuery
+from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS
 from graphveil.release.plan import Query
 from graphveil.release.query import GRID_BITS
-from graphveil.release.rows.neighbor_sums import SIMILARITY_GRID_BITS
 from graphveil.release.weights import Similarity
 
 _SOFT_CODE_QUALITY = 0.5  # what a soft code is worth beside a true label, for the expected length of a row

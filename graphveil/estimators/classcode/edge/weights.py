@@ -19,9 +19,8 @@ from graphveil.estimators.method import State
 from graphveil.estimators.parts import networks_state, part_of
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward
-from graphveil.release.rows.neighbor_sums import Keys
-from graphveil.release.weights import Similarity
-from graphveil.release.weights.public_pairs import weights_from
+from graphveil.release.neighbor_sums import Keys
+from graphveil.release.weights import Similarity, weights_from
 
 _SOURCES, _PAIRS = 512, 1 << 22  # nodes that all listen to, and the pairs that are looked at in all
 _MIN_RELATIVE_WEIGHT = 1e-3  # of the bound: below it a node is taken to hear next to nothing

@@ -1,7 +1,7 @@
 """Recipe R: a node reads the published rows of the nodes on its own list, and a noisy combiner weighs up.
 
 Row v of a push is noisy; the rows of v's d own neighbors are noisy independently, and their sum tells v's
-class with sqrt(d) times less noise. Reading needs no budget (``release/rows/out_neighbors.py``): the
+class with sqrt(d) times less noise. Reading needs no budget (``release/out_edge_sums.py``): the
 prediction for v depends on v's own record and published values. Training the combiner on labeled nodes does,
 and pays.
 """

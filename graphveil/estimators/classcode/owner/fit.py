@@ -27,7 +27,7 @@ from graphveil.estimators.membership import OTHER
 from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
 from graphveil.release import DPSGDData, DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Release, ReleasePlan
-from graphveil.release.rows.out_neighbors import read_out_neighbor_sums
+from graphveil.release.out_edge_sums import read_out_neighbor_sums
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,7 @@ from graphveil.estimators.classcode.edge.weights import EdgeWeightModel, WeightM
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import NeighborSumQuery
-from graphveil.release.weights import DotWeight, HalfCos, SigmoidCos, Similarity, parse_weight
-from graphveil.release.weights.registry import _NAMED
+from graphveil.release.weights import _NAMED, DotWeight, HalfCos, SigmoidCos, Similarity, parse_weight
 from tests.estimators.conftest import PAIR_WEIGHTS, Asked, grouped
 
 QUICK: dict[str, Any] = {
@@ -116,7 +115,7 @@ def test_the_likelihood_explains_weighted_rows_only_if_it_knows_the_weights(name
 
 def all_weights(similarity: Similarity, keys: Tensor) -> Tensor:
     """Return the weights of all pairs, by the source first."""
-    from graphveil.release.weights.public_pairs import weights_from
+    from graphveil.release.weights import weights_from
 
     return torch.cat(list(weights_from(similarity, keys, torch.arange(len(keys))))).T.double()
 

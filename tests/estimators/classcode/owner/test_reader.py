@@ -15,7 +15,7 @@ from graphveil.estimators.classcode.owner.combiner import (
     row_shrinkage,
 )
 from graphveil.estimators.classcode.owner.messages import NodeMessages
-from graphveil.release.rows.out_neighbors import read_out_neighbor_sums
+from graphveil.release.out_edge_sums import read_out_neighbor_sums
 from tests.estimators.classcode.owner.exact import ExactPush
 
 HAND = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)

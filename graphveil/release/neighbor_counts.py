@@ -15,7 +15,7 @@ from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import PureDP, UndirectedEdge, Unit
-from graphveil.release.backends.base import BlockWork
+from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,

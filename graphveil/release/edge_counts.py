@@ -14,7 +14,7 @@ from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import PairwiseGaussian, Unit
-from graphveil.release.backends.base import BlockWork
+from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     GRID_BITS,

@@ -1,25 +1,160 @@
-"""Where private row sums exist: they are formed for one block at a time, and leave it with their noise.
+"""Contributions in 16 bits and their sums in C: the integers of the plain way in half of its memory.
 
-Contributions stand in a table of integers, one row a source. The integer noise of some rows is drawn, their
-exact sums are added to it, and only then is anything scaled or returned. In C sums are added in
-registers, and are never written down without their noise.
+A sum over neighbors waits for memory. Contributions are whole numbers of at most 2^14, so a source's row in
+16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of it holds two
+rows of sixteen columns.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from graphveil import _kernels
 from graphveil._util.random import RowStream
 from graphveil._util.threads import parallel_for
 from graphveil.data.blocks import MAX_EDGES, EdgeBlock
-from graphveil.release.backends.base import BlockWork
-from graphveil.release.rows.compact import CompactRows
-from graphveil.release.rows.row_noise import RowKinds, RowNoise, noise_rows
-from graphveil.release.weights.tables import PairWeights
+from graphveil.mechanisms import IntegerNoise
+from graphveil.release.backends import BlockWork
+from graphveil.release.pair_weights import PairWeights
+
+FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
+MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits in 16
+_SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompactRows:
+    """Contributions as whole numbers: int16 (count + 1, width), filled up with columns and a row of zeros."""
+
+    rows: Tensor
+    dim: int
+    bits: int
+
+    @classmethod
+    def empty(cls, count: int, dim: int, bits: int) -> "CompactRows":
+        """Return memory for so many rows."""
+        rows = _kernels.empty_rows(count + 1, dim)
+        rows[-1] = 0
+        return cls(rows, dim, bits)
+
+    def fits(self, count: int, dim: int, bits: int) -> bool:
+        """Whether this is memory for such rows."""
+        return (self.count, self.dim, self.bits) == (count, dim, bits)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are; after them comes the row of zeros."""
+        return self.rows.shape[0] - 1
+
+    @property
+    def plain(self) -> Tensor:
+        """The contributions in float32, (count, dim)."""
+        return self.rows[:-1, : self.dim].to(torch.float32)
+
+    def fill(self, vectors: Tensor, bounds: Tensor, kinds: Tensor | None) -> None:
+        """Write truncated contributions: a copy of all for each column of the bounds.
+
+        Row i of copy h is trunc(bounds[kind of i, h] vectors[i]); one that is longer than its bound, which
+        only a vector longer than one or without a length is, counts for nothing.
+
+        Args:
+            vectors: floats, (N, dim).
+            bounds: float64, (kinds, copies).
+            kinds: the sources' kinds, int64 (N); None for 0.
+        """
+        _kernels.truncate_rows(vectors, bounds, kinds, self.rows[:-1])
+
+    def add_sums(
+        self, edges: EdgeBlock, shift: Tensor | None, noise: Tensor, scale: float, out: Tensor
+    ) -> bool:
+        """Write the sums over a block's edges with their noise; whether it did: not if a row is too long.
+
+        Args:
+            edges: the block.
+            shift: what is added to the sources of each row's edges, int32 (rows); None for nothing.
+            noise: whole numbers, int32 (rows, dim).
+            scale: what they are multiplied by, a power of two.
+            out: the noisy sums, float32 (rows, dim), each rounded once.
+        """
+        if edges.most << self.bits >= 1 << _SUM_BITS or not _kernels.available():
+            return False
+        _kernels.add_noisy_sums(edges.offsets, edges.sources, shift, self.rows, self.bits, noise, out, scale)
+        return True
+
+
+def can_compact(dim: int, bits: int) -> bool:
+    """Whether sums of such rows are computed here."""
+    return dim <= _kernels.MAX_DIM and bits <= MAX_BITS and _kernels.available()
+
+
+SIGMAS = 15  # no sampler draws noise beyond this many standard deviations
+
+RowKinds = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RowNoise:
+    """For each kind of row, the law of its noise (None: not released) and what its grid step is worth.
+
+    ``kinds`` are the rows' kinds, None where there is one.
+    """
+
+    kinds: Tensor | None
+    noise: tuple[IntegerNoise | None, ...]
+    scales: tuple[float, ...]
+
+    @cached_property
+    def laws(self) -> set[IntegerNoise]:
+        """The laws that differ."""
+        return {law for law in self.noise if law is not None}
+
+    @cached_property
+    def most(self) -> float:
+        """What no noise exceeds, in grid steps."""
+        return max(law.sigma for law in self.laws) * SIGMAS
+
+    @cached_property
+    def real(self) -> torch.dtype:
+        """A float type that holds the noise exactly."""
+        return torch.float32 if self.most < FLOAT32_EXACT else torch.float64
+
+    @cached_property
+    def scaled(self) -> float | None:
+        """What a grid step is worth, if it is the same for all rows and each is released."""
+        return self.scales[0] if len(set(self.scales)) == 1 and None not in self.noise else None
+
+    def of(self, edges: EdgeBlock) -> RowKinds | None:
+        """Return the kinds of a block's rows."""
+        return None if self.kinds is None else self.kinds[edges.start : edges.stop].numpy()
+
+    def scale(self, rows: Tensor, kinds: RowKinds | None) -> None:
+        """Turn noisy integers into answers, in place; rows that are not released are zeros, sign included."""
+        if kinds is None or len(set(self.scales)) == 1:
+            rows.mul_(self.scales[0])
+        else:
+            rows.mul_(torch.tensor(self.scales, dtype=rows.dtype)[torch.from_numpy(kinds), None])
+        if kinds is not None and None in self.noise:
+            rows[torch.tensor([law is None for law in self.noise])[torch.from_numpy(kinds)]] = 0.0
+
+
+def noise_rows(edges: EdgeBlock, noise: RowNoise, stream: RowStream, dim: int) -> Tensor:
+    """Return the integer noise of a block's rows, each by the law of its kind: int32 where it fits."""
+    rows, own = np.arange(edges.start, edges.stop), noise.of(edges)
+    whole = np.int32 if noise.most < 1 << 31 else np.int64
+    if own is None:
+        (law,) = noise.laws
+        return torch.from_numpy(law.draw(stream, rows, dim).astype(whole, copy=False))
+    out = np.zeros((len(edges), dim), dtype=whole)
+    for law in noise.laws:
+        chosen = np.flatnonzero(np.array([kind == law for kind in noise.noise])[own])
+        out[chosen] = law.draw(stream, rows[chosen], dim)
+    return torch.from_numpy(out)
+
 
 _ENTRIES = 1 << 19  # of sums at a time: each further piece costs as much as thousands of rows
 _COMPACT_ENTRIES = 1 << 21

@@ -8,8 +8,8 @@ from torch.nn.functional import embedding_bag
 
 from graphveil.data import Adjacency
 from graphveil.data.blocks import blocks
-from graphveil.release.weights.base import Similarity
-from graphveil.release.weights.tables import FULL
+from graphveil.release.pair_weights import FULL
+from graphveil.release.weights import Similarity
 
 _ROWS, _EDGES = 1 << 17, 1 << 18  # at a time, with a weight for each edge
 

@@ -1,6 +1,8 @@
-"""Noisy sums of neighbors' vectors, each of norm at most one: a hop."""
+"""Weights by public group: which share of an edge's budget each of its two directions gets."""
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +14,9 @@ from graphveil.data import Features
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, ReleaseError
 from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
 from graphveil.privacy.unit import NodeBoundedDegree
+from graphveil.release.pair_weights import WEIGHT_BITS, PairWeights
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
-    FLOAT32_EXACT,
     GRID_BITS,
     MAX_DIM,
     PreparedData,
@@ -26,13 +28,100 @@ from graphveil.release.query import (
     check_rows,
     grid_steps,
 )
-from graphveil.release.rows.compact import CompactRows, can_compact
-from graphveil.release.rows.group_weights import GroupWeights
-from graphveil.release.rows.private_sums import NoisyRows, Sums
-from graphveil.release.rows.row_noise import RowNoise
-from graphveil.release.weights import GivenWeight, Similarity
-from graphveil.release.weights.registry import check_trusted
-from graphveil.release.weights.tables import WEIGHT_BITS, PairWeights
+from graphveil.release.row_sums import FLOAT32_EXACT, CompactRows, NoisyRows, RowNoise, Sums, can_compact
+from graphveil.release.weights import GivenWeight, Similarity, check_trusted
+
+
+@dataclass(frozen=True)
+class GroupWeights:
+    """``table[g][h]`` is the weight of a message from a node of group g into a node of group h.
+
+    Groups are public and independent of the edges, so the table may be chosen freely. The squared shift of
+    a differing pair combines both directions as its unit says (``docs/guarantees.md``, section 2).
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> round(GroupWeights.unit_weights().sensitivity(UndirectedEdge()), 6)
+    1.414214
+    >>> round(GroupWeights.target_weighted().sensitivity(UndirectedEdge()), 6)
+    1.0
+    """
+
+    partition: str
+    table: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        """Check the table."""
+        if not self.table:
+            raise ConfigError("a weight table needs at least one group")
+        for row in self.table:
+            if len(row) != len(self.table):
+                raise ConfigError("a weight table must be square: one row and one column a group")
+            for weight in row:
+                checks.within(0, 1, weight=weight)
+
+    @classmethod
+    def unit_weights(cls) -> "GroupWeights":
+        """Return weight one for every edge, in both directions."""
+        return cls("all", ((1.0,),))
+
+    @classmethod
+    def target_weighted(cls) -> "GroupWeights":
+        """Return the table that spends a pair's budget on the end that needs it: train, val, target.
+
+        A labeled node sends to a target at full weight and hears nothing back; between equals each
+        direction gets 1/sqrt 2. Every pair's squared weights sum to at most one.
+        """
+        s = math.sqrt(0.5)
+        return cls("train/val/target", ((s, 1.0, 1.0), (0.0, s, 1.0), (0.0, 0.0, s)))
+
+    @classmethod
+    def few_labels(cls, reverse_weight: float) -> "GroupWeights":
+        """Return the table for few labels: targets also speak to labeled nodes, with the reverse weight."""
+        checks.within(0, 1, reverse_weight=reverse_weight)
+        s, forward = math.sqrt(0.5), math.sqrt(1 - reverse_weight**2)
+        return cls(
+            "train/val/target", ((s, s, forward), (s, s, forward), (reverse_weight, reverse_weight, s))
+        )
+
+    @classmethod
+    def equal(cls, partition: str, groups: int) -> "GroupWeights":
+        """Return weight one between all groups of a partition."""
+        return cls(partition, ((1.0,) * groups,) * groups)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return len(self.table)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest weight: the norm bound of one contribution."""
+        return max(max(row) for row in self.table)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both directions of every edge weigh the same."""
+        return all(self.table[g][h] == self.table[h][g] for g in self._groups for h in self._groups)
+
+    def shifts(self, unit: Unit, scale: tuple[float, ...] | None = None) -> tuple[tuple[float, ...], ...]:
+        """Return the shift of one differing edge by pair of groups; ``scale[h]`` multiplies rows of h."""
+        by = scale or (1.0,) * len(self.table)
+        return tuple(
+            tuple(
+                unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g])
+                for h in self._groups
+            )
+            for g in self._groups
+        )
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return the L2 sensitivity of the weighted sum: the worst pair of groups."""
+        return max(max(row) for row in self.shifts(unit))
+
+    @property
+    def _groups(self) -> range:
+        return range(len(self.table))
+
 
 SIMILARITY_GRID_BITS = 9  # of a vector; its weight has WEIGHT_BITS more, and 1,024 of them add up in float32
 _ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache

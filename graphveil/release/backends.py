@@ -1,0 +1,297 @@
+"""The contract of an aggregation backend: it schedules destination blocks and sees no private sum.
+
+A backend says where the edges lie and where work on them is done. The work is a frozen value, a pure function
+of one block, that can be sent to another process; what comes back of a block of rows has its noise. In this
+process, out of core and on a cluster it is the same work on the same blocks, so the bytes are the same.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.data import Adjacency
+from graphveil.data.blocks import EdgeBlock, Ids, blocks, in_edges
+from graphveil.data.stored.file_stamps import check_unchanged
+from graphveil.data.stored.reading import read_ahead, sources_of
+from graphveil.errors import ConfigError
+
+
+class BlockWork(ABC):
+    """What is done with one block: frozen public parameters and keys of noise, and no edge but the block's.
+
+    A subclass is a frozen dataclass of plain values and tensors, so that it can be sent to another process.
+    """
+
+    @abstractmethod
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return what the work makes of a block, a function of the work and the block alone."""
+
+    def on(self, device: str) -> "BlockWork":
+        """Return the same work with its sums made on a device of torch's; by default all is done here."""
+        return self
+
+
+class AggregationBackend(ABC):
+    """Yields destination blocks, and has work done on them."""
+
+    @property
+    def first(self) -> int:
+        """The first row that is answered; rows keep their numbers, and with them their noise."""
+        return 0
+
+    @property
+    def yields_borrowed_memory(self) -> bool:
+        """Whether what :meth:`run` yields is somebody else's memory: read once, not written, not kept."""
+        return False
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Refuse edges that the backend cannot read, before anything is spent; by default it reads all."""
+        return
+
+    @abstractmethod
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
+        """Yield the destination blocks from row ``first`` on, in order, whatever their size."""
+
+    def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
+        """Yield what the work makes of each block, in the order of the blocks; here in this process."""
+        return map(work, blocks)
+
+    def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
+        """Yield what the work makes of the blocks from row ``first`` on, in their order.
+
+        What the work returns has its noise. A backend that reads edges elsewhere sends only the work there.
+        """
+        return self.map(work, self.blocks(adjacency, first))
+
+    def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
+        """Return the sources that send to some nodes, one node after the other, and how many each has."""
+        return in_edges(adjacency, nodes)
+
+
+@dataclass(frozen=True)
+class InMemoryBackend(AggregationBackend):
+    """Works on the blocks one after the other in this process.
+
+    ``block_rows`` bounds the memory of a block; it is public and does not change the result.
+    """
+
+    block_rows: int = 1 << 21
+
+    def __post_init__(self) -> None:
+        """Check the size of a block."""
+        checks.integer_at_least(1, block_rows=self.block_rows)
+
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
+        """Yield views of the edges in memory."""
+        return blocks(adjacency, self.block_rows, first)
+
+
+@dataclass(frozen=True)
+class DiskBackend(AggregationBackend):
+    """Yields the blocks of a graph that :func:`~graphveil.data.stored.reading.open_graph` opened.
+
+    While one block is worked on, the system is asked to read the next one. Of edges there are the pages of
+    those two in memory, and whatever else there is room for; ``block_rows`` does not change the result.
+    """
+
+    block_rows: int = 1 << 19
+
+    def __post_init__(self) -> None:
+        """Check the size of a block."""
+        checks.integer_at_least(1, block_rows=self.block_rows)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Refuse edges that are not on disk."""
+        if adjacency.folder is None:
+            raise ConfigError(
+                "backend='disk' (--backend disk) reads a prepared graph, and this one is in memory: write it "
+                "with graphveil prepare and open the folder (gv.open_graph), or use backend='memory'"
+            )
+
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
+        """Yield views of the mapped edges."""
+        self.check(adjacency)
+        check_unchanged(adjacency)
+        with sources_of(adjacency) as file:
+            for block in blocks(adjacency, self.block_rows, first):
+                read_ahead(file, adjacency, block.stop, self.block_rows)
+                yield block
+
+
+@dataclass(frozen=True)
+class CudaBackend(AggregationBackend):
+    """Has sums over neighbors made on a GPU, and noise drawn in this process.
+
+    Sums are of whole numbers that floats hold exactly, so no order of the GPU's additions shows, and noise is
+    drawn here and sent there: rows have the same bytes as in memory. The table of contributions, N rows of
+    d float32, lies on the GPU during a query, and one block of edges beside it. Queries of other kinds, and
+    weights of pairs, are computed in this process.
+
+    Args:
+        device: ``"cuda"``, ``"cuda:1"``, ...; ``"cpu"`` takes the same way through torch without a GPU.
+        block_rows: of a block; it does not change the result.
+    """
+
+    device: str = "cuda"
+    block_rows: int = 1 << 17
+
+    def __post_init__(self) -> None:
+        """Check both parameters."""
+        checks.integer_at_least(1, block_rows=self.block_rows)
+        kind, _, number = self.device.partition(":")
+        if kind not in ("cuda", "cpu") or (":" in self.device and not number.isdecimal()):
+            raise ConfigError(f"device={self.device!r} is not 'cuda', 'cuda:' and a number, or 'cpu'")
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Refuse a GPU that is not here, before anything is spent."""
+        device = torch.device(self.device)
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            raise ConfigError(
+                f"backend='cuda' (--backend cuda) sums on {self.device!r}, and torch finds "
+                f"{torch.cuda.device_count()} such GPUs here; use backend='memory', which has the same bytes"
+            )
+
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
+        """Yield the blocks from where the edges are: memory, or the disk."""
+        where = InMemoryBackend if adjacency.folder is None else DiskBackend
+        return where(self.block_rows).blocks(adjacency, first)
+
+    def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
+        """Have the work done with its sums on the device."""
+        return map(work.on(self.device), blocks)
+
+
+@dataclass(frozen=True)
+class RowRange(AggregationBackend):
+    """Answers the rows from ``first_row`` on, and computes no other.
+
+    Rows keep their numbers, so each has the noise that it would have among all.
+    """
+
+    first_row: int
+    inner: AggregationBackend = field(default_factory=InMemoryBackend)
+
+    def __post_init__(self) -> None:
+        """Check the number of the first row."""
+        checks.integer_at_least(0, first_row=self.first_row)
+
+    @property
+    def first(self) -> int:
+        """The first row that is answered."""
+        return self.first_row
+
+    @property
+    def yields_borrowed_memory(self) -> bool:
+        """Whether the inner backend does."""
+        return self.inner.yields_borrowed_memory
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Leave it to the inner backend."""
+        self.inner.check(adjacency)
+
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
+        """Yield the inner backend's blocks."""
+        return self.inner.blocks(adjacency, first)
+
+    def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
+        """Leave the work to the inner backend."""
+        return self.inner.map(work, blocks)
+
+    def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
+        """Leave the work to the inner backend."""
+        return self.inner.run(work, adjacency, first)
+
+    def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
+        """Leave it to the inner backend."""
+        return self.inner.in_edges(adjacency, nodes)
+
+
+BACKENDS = {  # by module and class, so that a backend is imported when it is chosen
+    "memory": "graphveil.release.backends:InMemoryBackend",
+    "disk": "graphveil.release.backends:DiskBackend",
+    "ray": "graphveil.cluster.backend:RayBackend",
+    "cuda": "graphveil.release.backends:CudaBackend",
+}
+
+_chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil backend", default=None)
+
+
+@contextmanager
+def using(backend: AggregationBackend | str | None) -> Iterator[None]:
+    """Have a backend do what is asked within, where no other one is named; None leaves all as it is.
+
+    It is for whatever takes no ``backend=`` of its own: predictions, released graphs, rows of hops.
+
+    Raises:
+        ConfigError: there is no backend of the name.
+
+    >>> with using("memory"):
+    ...     pass
+    """
+    check_backend(backend)
+    token = _chosen.set(_chosen.get() if backend is None else backend)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def check_backend(backend: object) -> None:
+    """Refuse what is neither a backend nor the name of one.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if backend is not None and not isinstance(backend, AggregationBackend):
+        checks.one_of(tuple(BACKENDS), backend=backend)
+
+
+def make_backend(name: str, **options: Any) -> AggregationBackend:
+    """Make a backend by its name, with the options of its class."""
+    module, _, kind = BACKENDS[name].partition(":")
+    made: AggregationBackend = getattr(import_module(module), kind)(**options)
+    return made
+
+
+def backend_by_name(name: str | None, address: str | None = None) -> AggregationBackend | str | None:
+    """Return a backend by its name and, of a cluster, its address, as a command line has them.
+
+    Raises:
+        ConfigError: there is no backend of the name, or the address of a backend that has none.
+
+    >>> backend_by_name("ray", "10.0.0.1:6379").address
+    '10.0.0.1:6379'
+    """
+    check_backend(name)
+    if address is None:
+        return name
+    if name != "ray":
+        raise ConfigError("address= (--address) is that of a cluster; add backend='ray' (--backend ray)")
+    return make_backend(name, address=address)
+
+
+def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) -> AggregationBackend:
+    """Return a backend that can read these edges: as given, by name, or by where the edges are.
+
+    Raises:
+        ConfigError: there is no backend of the name, or it cannot read these edges; nothing is spent.
+        GraphError: the edges are mapped from files that have changed.
+    """
+    check_unchanged(adjacency)
+    if backend is None:
+        backend = _chosen.get()
+    if backend is None:
+        backend = "memory" if adjacency.folder is None else "disk"
+    check_backend(backend)
+    if isinstance(backend, str):
+        backend = make_backend(backend)
+    backend.check(adjacency)
+    return backend

@@ -1,1 +1,0 @@
-"""Queries whose answer is a few noisy counts."""

@@ -1,0 +1,330 @@
+"""Dendrograms: full binary trees over the nodes of a graph, as arrays, and where they begin."""
+
+import heapq
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil._kernels import Floats, Ints
+from graphveil._util.random import RowStream
+from graphveil.data.node_pairs import NodePairIndex
+from graphveil.errors import ConfigError, ReleaseError
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.release.graph_queries import BoundedQuery, NodePairData, PreparedNodePairs, exact_node_pairs
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import PreparedData, PublicInputs
+
+
+@dataclass(frozen=True, eq=False)
+class Dendrogram:
+    """A rooted full binary tree: leaves 0 .. n - 1, internal nodes n .. 2n - 2, the last of them the root.
+
+    ``left`` and ``right`` are int64 (2n - 1), -1 at leaves, and stay as they are.
+
+    >>> tree = Dendrogram.from_parents(np.array([4, 4, 5, 5, 6, 6, -1]))
+    >>> tree.leaves, tree.size.tolist()
+    (4, [1, 1, 1, 1, 2, 2, 4])
+    """
+
+    left: Ints
+    right: Ints
+
+    @classmethod
+    def balanced(cls, leaves: int, rng: np.random.Generator) -> "Dendrogram":
+        """Return a balanced tree over the leaves in random order; no edge is looked at."""
+        if leaves < 2:
+            raise ConfigError(f"leaves={leaves} must be at least 2")
+        left, right = np.full(2 * leaves - 1, -1), np.full(2 * leaves - 1, -1)
+        order, following = rng.permutation(leaves), 2 * leaves - 2
+        waiting = [(following, 0, leaves)]
+        while waiting:
+            node, start, stop = waiting.pop()
+            middle = (start + stop) // 2
+            for side, first, last in ((left, start, middle), (right, middle, stop)):
+                if last - first == 1:
+                    side[node] = order[first]
+                else:
+                    following -= 1
+                    side[node] = following
+                    waiting.append((following, first, last))
+        return cls(left, right)
+
+    @classmethod
+    def from_parents(cls, parent: Ints) -> "Dendrogram":
+        """Return the tree in which each node hangs at its parent, the root at -1."""
+        left, right = np.full(len(parent), -1), np.full(len(parent), -1)
+        for node, above in enumerate(parent.tolist()):
+            if above >= 0:
+                side = left if left[above] < 0 else right
+                side[above] = node
+        return cls(left, right)
+
+    @property
+    def leaves(self) -> int:
+        """The number of leaves n."""
+        return (len(self.left) + 1) // 2
+
+    @property
+    def root(self) -> int:
+        """The root, which is the last node."""
+        return len(self.left) - 1
+
+    @cached_property
+    def parents(self) -> Ints:
+        """The parent of each node, -1 for the root."""
+        found = np.full(len(self.left), -1)
+        inner = np.arange(self.leaves, len(self.left))
+        found[self.left[inner]], found[self.right[inner]] = inner, inner
+        return found
+
+    @cached_property
+    def top_down(self) -> Ints:
+        """The internal nodes, each before those below it."""
+        found, waiting, leaves = list[int](), [self.root], self.leaves
+        left, right = self.left.tolist(), self.right.tolist()
+        while waiting:
+            node = waiting.pop()
+            if node >= leaves:
+                found.append(node)
+                waiting += [right[node], left[node]]
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def size(self) -> Ints:
+        """How many leaves lie under each node."""
+        found = np.ones(len(self.left), dtype=np.int64)
+        for node in self.top_down[::-1].tolist():
+            found[node] = found[self.left[node]] + found[self.right[node]]
+        return found
+
+    def spans(self) -> tuple[Ints, Ints]:
+        """Return the leaves in the order of the tree, and where each node's begin among them."""
+        size, start = self.size, np.zeros(len(self.left), dtype=np.int64)
+        for node in self.top_down.tolist():
+            start[self.left[node]] = start[node]
+            start[self.right[node]] = start[node] + size[self.left[node]]
+        order = np.empty(self.leaves, dtype=np.int64)
+        order[start[: self.leaves]] = np.arange(self.leaves)
+        return order, start
+
+    def lowest_common_ancestors(self, one: Ints, other: Ints) -> Ints:
+        """Return for each pair of leaves the node at which they meet, in few steps even in a deep tree.
+
+        A path goes on into the larger child, so that few paths lead to any leaf (heavy paths).
+        """
+        depth, head = np.zeros(len(self.left), dtype=np.int64), np.arange(len(self.left))
+        for node in self.top_down.tolist():
+            children = self.left[node], self.right[node]
+            depth[[*children]] = depth[node] + 1
+            head[max(children, key=self.size.__getitem__)] = head[node]
+        one, other = one.copy(), other.copy()
+        apart = np.flatnonzero(head[one] != head[other])
+        while apart.size:
+            a, b = head[one[apart]], head[other[apart]]
+            lower = depth[a] >= depth[b]
+            one[apart] = np.where(lower, self.parents[a], one[apart])
+            other[apart] = np.where(lower, other[apart], self.parents[b])
+            apart = apart[head[one[apart]] != head[other[apart]]]
+        return np.where(depth[one] < depth[other], one, other)
+
+
+ROUNDS = 1000  # of merging; a star needs one for each of its leaves, most graphs some two hundred in all
+
+
+def average_linkage(leaves: int, one: Ints, other: Ints, rng: np.random.Generator) -> Dendrogram:
+    """Return the tree that average linkage makes of public edges; no private edge is looked at.
+
+    Two groups merge where each is the other's closest: the largest share of the pairs across are edges, which
+    is the probability p_r = e_r / N_r that the node above them will have in a hierarchical random graph. All
+    such couples merge in one round. What no edge joins, or is left after :data:`ROUNDS`, merges by size, the
+    smallest first.
+
+    Args:
+        leaves: how many.
+        one, other: the ends of each edge.
+        rng: breaks ties, of which there are many at first.
+
+    >>> tree = average_linkage(4, np.array([0, 1]), np.array([2, 3]), np.random.default_rng(0))
+    >>> bool(tree.parents[0] == tree.parents[2] != tree.parents[1])
+    True
+    """
+    parent, size = np.full(2 * leaves - 1, -1), np.ones(2 * leaves - 1, dtype=np.int64)
+    edges, made = np.ones(len(one)), leaves
+    for _ in range(ROUNDS):
+        if not len(one):
+            break
+        merged = _mutual_nearest_pairs(edges / (size[one] * size[other]), one, other, rng)
+        above = made + np.arange(len(merged))
+        group, made = np.arange(made), made + len(merged)
+        for end in (one[merged], other[merged]):
+            parent[end], group[end] = above, above
+            size[above] += size[end]
+        size[above] -= 1
+        one, other, edges = _between(group[one], group[other], edges)
+    return Dendrogram.from_parents(_by_size(parent, size, made, rng))
+
+
+def _mutual_nearest_pairs(shares: Floats, one: Ints, other: Ints, rng: np.random.Generator) -> Ints:
+    """Return the pairs of groups that are each other's closest, ties broken alike for both."""
+    rank = np.empty(len(one), dtype=np.int64)
+    rank[np.lexsort((rng.random(len(one)), shares))] = np.arange(len(one))
+    closest = np.zeros(1 + max(one.max(), other.max()), dtype=np.int64)
+    for end in (one, other):
+        np.maximum.at(closest, end, rank)
+    return np.flatnonzero((closest[one] == rank) & (closest[other] == rank))
+
+
+def _between(one: Ints, other: Ints, edges: Floats) -> tuple[Ints, Ints, Floats]:
+    """Return the pairs of groups with edges between them, each once, and how many those are."""
+    apart = one != other
+    low, high = np.minimum(one, other)[apart], np.maximum(one, other)[apart]
+    keys, place = np.unique(low << 32 | high, return_inverse=True)
+    many = np.bincount(place, edges[apart], minlength=len(keys)).astype(np.float64)
+    return keys >> 32, keys & 0xFFFFFFFF, many
+
+
+def _by_size(parent: Ints, size: Ints, made: int, rng: np.random.Generator) -> Ints:
+    """Merge what has no parent, two smallest groups at a time."""
+    loose = rng.permutation(np.flatnonzero(parent[:made] < 0))
+    waiting = [(int(size[node]), place, int(node)) for place, node in enumerate(loose)]
+    heapq.heapify(waiting)
+    for node in range(made, len(parent)):
+        (few, _, left), (more, _, right) = heapq.heappop(waiting), heapq.heappop(waiting)
+        parent[[left, right]] = node
+        heapq.heappush(waiting, (few + more, node, node))
+    return parent
+
+
+ACROSS_TAU, INSIDE_TAU = 0.05, 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class DendrogramBlocks:
+    """Disjoint blocks of slots: across a node, or all inside a subtree that is counted as one.
+
+    Where noise of scale 1 / eps would drown what is across a node (at most 1 / (tau_1 eps) slots) and what is
+    inside (at most 1 / (tau_2 eps)), the whole subtree has one count. Sizes alone decide, which depend on no
+    private edge; every slot is in one block.
+
+    >>> tree = Dendrogram.from_parents(np.array([4, 4, 5, 5, 6, 6, -1]))
+    >>> blocks = DendrogramBlocks.from_tree(tree, np.array([], dtype=np.int64), 100.0)
+    >>> blocks.node.tolist(), blocks.collapsed.tolist(), blocks.slots.tolist()
+    ([6, 4, 5], [False, False, False], [4, 1, 1])
+    """
+
+    tree: Dendrogram
+    node: Ints
+    collapsed: np.typing.NDArray[np.bool_]
+    slots: Ints  # private ones in each block
+    owner: Ints  # of each internal node, the block that its slots are in; -1 for none
+
+    @classmethod
+    def from_tree(cls, tree: Dendrogram, public: Ints, epsilon: float) -> "DendrogramBlocks":
+        """Return the blocks for a budget; ``public`` are the slots of public edges."""
+        across = private_slots(tree, public)
+        inside = across.copy()
+        for node in tree.top_down[::-1].tolist():
+            inside[node] += inside[tree.left[node]] + inside[tree.right[node]]
+        found: list[tuple[int, bool, int]] = []
+        owner, waiting = np.full(len(tree.left), -1), [tree.root]
+        while waiting:
+            node = waiting.pop()
+            if node < tree.leaves:
+                continue
+            small = across[node] * ACROSS_TAU * epsilon <= 1 and inside[node] * INSIDE_TAU * epsilon <= 1
+            if small or across[node]:
+                owner[_below(tree, node) if small else node] = len(found)
+                found.append((node, bool(small), int(inside[node] if small else across[node])))
+            if not small:
+                waiting += [int(tree.right[node]), int(tree.left[node])]
+        table = np.array(found, dtype=np.int64).reshape(-1, 3)
+        return cls(tree, table[:, 0], table[:, 1] == 1, table[:, 2], owner)
+
+    def counts(self, one: Ints, other: Ints) -> Ints:
+        """Return how many pairs of leaves lie in each block: exact, for the release path alone."""
+        return np.bincount(
+            self.owner[self.tree.lowest_common_ancestors(one, other)], minlength=len(self.node)
+        )
+
+
+def private_slots(tree: Dendrogram, public: Ints) -> Ints:
+    """Return how many slots across each node have no public edge, int64 (2n - 1)."""
+    size, inner = tree.size, np.arange(tree.leaves, len(tree.left))
+    pairs = np.zeros(len(tree.left), dtype=np.int64)
+    pairs[inner] = size[tree.left[inner]] * size[tree.right[inner]]
+    ends = NodePairIndex(tree.leaves, directed=False).ends(public)
+    return pairs - np.bincount(tree.lowest_common_ancestors(*ends), minlength=len(pairs))
+
+
+def _below(tree: Dendrogram, node: int) -> list[int]:
+    """Return a node and all internal nodes below it."""
+    found, waiting = list[int](), [node]
+    while waiting:
+        here = waiting.pop()
+        if here >= tree.leaves:
+            found.append(here)
+            waiting += [int(tree.left[here]), int(tree.right[here])]
+    return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockCountData(NodePairData):
+    """The slots, and a dendrogram over the listed nodes: public, or an earlier answer of the same release.
+
+    The answer are the blocks' counts, int64, which may be negative or above what a block holds.
+    """
+
+    tree: Dendrogram | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _PreparedBlocks(PreparedNodePairs):
+    blocks: DendrogramBlocks
+
+
+@dataclass(frozen=True)
+class BlockCountQuery(BoundedQuery):
+    """One count a block, each with discrete Laplace noise of its own.
+
+    Blocks are disjoint and their slots are decided by sizes alone, so one edge moves one count by one:
+    epsilon in total, however many blocks there are.
+
+    >>> round(BlockCountQuery(0.5).noise[0], 4)
+    2.7992
+    """
+
+    kind: ClassVar[str] = "blocks"
+    wire_name: ClassVar[str] = "BlockCountQuery"
+    stage: ClassVar[str] = "counts of blocks"
+    data: ClassVar[type[BlockCountData]] = BlockCountData
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The law of the noise."""
+        return DiscreteLaplace(self.epsilon)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise's standard deviation in edges."""
+        return (self.law.sigma,)
+
+    def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
+        """Check that the tree is over the listed nodes."""
+        found = super().prepare(data, public)
+        tree: Dendrogram | None = data.tree
+        if tree is None or tree.leaves != data.domain.slots.nodes:
+            raise ReleaseError("a dendrogram over the listed nodes is needed; the release stays charged")
+        arrays = (*found.arrays, torch.from_numpy(tree.parents))
+        blocks = DendrogramBlocks.from_tree(tree, data.domain.public, self.epsilon)
+        return _PreparedBlocks(public, arrays, data.domain, data.number, blocks)
+
+    def answer(self, private: PrivateEdges, data: _PreparedBlocks, key: bytes) -> Tensor:
+        """Return noisy counts; the exact ones live and die here."""
+        ends = data.domain.slots.ends(exact_node_pairs(private, data.domain))
+        counts = data.blocks.counts(*ends)
+        noise = self.law.draw(RowStream(key), np.arange(len(counts)))
+        return torch.from_numpy(counts + noise[:, 0])

@@ -1,0 +1,334 @@
+"""What queries have in common whose noise is no Gaussian: each bounds the loss of one edge by its epsilon."""
+
+import hmac
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.random import RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
+from graphveil.errors import ReleaseError, UnitError
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.noisy_cells import SHIFT, NoisyCells
+from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
+from graphveil.release.backends import BlockWork
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData
+
+_ROWS, _EDGES = 1 << 12, 1 << 19  # of a block at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NodePairData(QueryData[Tensor]):
+    """Which slots are asked, and a public number, which may follow from earlier answers of the release."""
+
+    domain: Domain
+    number: float = 1.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PreparedNodePairs(PreparedData):
+    """Slots that fit the graph."""
+
+    domain: Domain
+    number: float
+
+
+def in_chunks(edges: EdgeBlock) -> Iterator[EdgeBlock]:
+    """Yield a block in pieces: what is made of each stays in the cache."""
+    return edges.pieces(_ROWS, _EDGES)
+
+
+def concatenate_chunks(edges: EdgeBlock, drawn: Callable[[EdgeBlock], Integers]) -> Tensor:
+    """Return what is drawn of a block, one piece after the other."""
+    parts = [drawn(piece) for piece in in_chunks(edges)]
+    return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+
+
+@dataclass(frozen=True)
+class BoundedQuery(Query):
+    """A query about edges whose answer is epsilon-indistinguishable, with exact noise of its own.
+
+    It has no grid of vectors and takes none of the plan's sampler, so nothing of delta is set aside for it.
+    """
+
+    exact_noise: ClassVar[bool] = True
+    sampled: ClassVar[bool] = False
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the budget."""
+        checks.positive(epsilon=self.epsilon)
+
+    def event(self, unit: Unit) -> ApproximateDP:
+        """Return the bound.
+
+        Raises:
+            UnitError: under a unit of records, of which one may have an edge to everybody.
+        """
+        self.sensitivity(unit)
+        return ApproximateDP(self.epsilon)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return 1: one edge, one slot."""
+        if not isinstance(unit, UndirectedEdge | DirectedEdge | EdgeSubset):
+            raise UnitError(
+                f"a released graph has no bound under unit {unit.name!r}: one record may have an edge to "
+                "everybody; protect edges, with 'undirected-edge', 'directed-edge' or 'edge-subset'"
+            )
+        return 1.0
+
+    def changed(self, unit: Unit) -> int:
+        """Return 1: one edge, one slot."""
+        return 1
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Refuse friendships stored as directed edges, and stored edges that are two to a friendship."""
+        if directed and isinstance(unit, UndirectedEdge | EdgeSubset):
+            raise UnitError(
+                f"unit {unit.name!r} protects friendships, and this graph stores directed edges: one "
+                "that is stored twice would be two slots; use unit 'directed-edge', or directed=False"
+            )
+        if not directed and isinstance(unit, DirectedEdge):
+            raise UnitError(
+                "this graph is undirected, so a slot is a friendship and not one stored edge; use unit "
+                "'undirected-edge'"
+            )
+
+    def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
+        """Check that the slots are those of the graph."""
+        if len(data.domain.rank) != public.num_nodes:
+            raise ReleaseError(
+                f"the slots are of {len(data.domain.rank)} nodes and the graph has {public.num_nodes}; the "
+                "release stays charged"
+            )
+        self.check_number(data.number)
+        number = torch.tensor([data.number], dtype=torch.float64)
+        return PreparedNodePairs(public, (*data.domain.arrays, number), data.domain, data.number)
+
+    def check_number(self, number: float) -> None:
+        """Refuse a public number that the query cannot use."""
+        return  # not all use one
+
+    @property
+    def groups(self) -> int:
+        """Return 1: all slots are alike."""
+        return 1
+
+    @property
+    def contribution_steps(self) -> float:
+        """Return infinity: there is no grid."""
+        return float("inf")
+
+    @property
+    def min_noise_steps(self) -> float:
+        """Return infinity: there is no grid."""
+        return float("inf")
+
+    @property
+    def max_noise_steps(self) -> float:
+        """Return 0: the plan's sampler draws nothing."""
+        return 0.0
+
+    @property
+    def linear_group_scaling(self) -> bool:
+        """Return True: a person's k edges cost k times one."""
+        return True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeResponseData(NodePairData):
+    """The slots, and as ``number`` the share of ones that is kept.
+
+    The answer are the numbers of the slots that are edges afterwards, ascending, int64. Slots of public edges
+    are not among them.
+    """
+
+
+@dataclass(frozen=True)
+class EdgeResponseQuery(BoundedQuery):
+    """Every slot's randomized response (:class:`~graphveil.mechanisms.edge_response.EdgeRandomizedResponse`).
+
+    One edge is one slot, whose answer alone depends on it: epsilon-indistinguishable, exactly.
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> EdgeResponseQuery(1.0).event(UndirectedEdge())
+    ApproximateDP(epsilon=1.0, delta=0.0)
+    """
+
+    kind: ClassVar[str] = "graph"
+    wire_name: ClassVar[str] = "EdgeResponseQuery"
+    stage: ClassVar[str] = "graph"
+    data: ClassVar[type[EdgeResponseData]] = EdgeResponseData
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The standard deviation of a slot's unbiased estimate, before any is left out."""
+        return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
+
+    def check_number(self, number: float) -> None:
+        """Check the share."""
+        if not 0 <= number <= 1:
+            raise ReleaseError("the share must lie in [0, 1]; the release stays charged")
+
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
+        """Return the slots that are edges afterwards."""
+        return private.pieces(
+            PerturbedNodePairs(data.domain, EdgeRandomizedResponse(self.epsilon, data.number), key)
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PerturbedNodePairs(BlockWork):
+    """The slots of a block's rows that are edges after randomized response, int64."""
+
+    domain: Domain
+    response: EdgeRandomizedResponse
+    key: bytes
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return noisy slots; each depends on its own edge alone."""
+        return concatenate_chunks(edges, self._drawn)
+
+    def _drawn(self, piece: EdgeBlock) -> Integers:
+        found = self.response.draw(RowStream(self.key), *self.domain.pairs_in_block(piece))
+        return self.domain.keep_protected(found)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeTotalData(NodePairData):
+    """The slots whose edges are counted. The answer is one int64, which may be negative."""
+
+
+@dataclass(frozen=True)
+class EdgeTotalQuery(BoundedQuery):
+    """How many protected slots are edges, with discrete Laplace noise; one edge moves the count by one.
+
+    >>> round(EdgeTotalQuery(0.01).noise[0], 2)
+    141.42
+    """
+
+    kind: ClassVar[str] = "total"
+    wire_name: ClassVar[str] = "EdgeTotalQuery"
+    stage: ClassVar[str] = "number of edges"
+    data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The law of the noise."""
+        return DiscreteLaplace(self.epsilon)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise's standard deviation in edges."""
+        return (self.law.sigma,)
+
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
+        """Return the noisy count; the exact one lives and dies here."""
+        exact = int(private.total(CountedEdges(data.domain), (1,))[0])
+        return torch.tensor([exact + int(self.law.draw(RowStream(key), np.arange(1))[0, 0])])
+
+
+def exact_node_pairs(private: PrivateEdges, domain: Domain) -> Integers:
+    """Return the protected edges as slots, ascending: exact, for queries that add noise to what they find."""
+    return private.exact(ProtectedEdges(domain)).numpy()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CountedEdges(BlockWork):
+    """The number of a block's protected edges, int64 (1): exact, which only queries of this path ask for."""
+
+    domain: Domain
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return the exact number."""
+        return torch.tensor([sum(self.domain.count(piece) for piece in in_chunks(edges))])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProtectedEdges(BlockWork):
+    """A block's protected edges as slots, int64: exact, which only queries of this path ask for."""
+
+    domain: Domain
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return the exact slots."""
+        return concatenate_chunks(edges, lambda piece: self.domain.pairs_in_block(piece)[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TopNodePairsData(NodePairData):
+    """The slots, and as ``number`` how many of them become edges: public, or an earlier noisy answer.
+
+    The answer are their numbers, ascending, int64.
+    """
+
+
+@dataclass(frozen=True)
+class TopNodePairsQuery(BoundedQuery):
+    """Laplace noise of scale 1 / epsilon on every slot's cell, and the largest become edges.
+
+    One edge is one cell; which cells are largest, with ties at random, follows from the noisy ones.
+
+    >>> round(TopNodePairsQuery(0.99).noise[0], 4)
+    1.4285
+    """
+
+    kind: ClassVar[str] = "graph"
+    wire_name: ClassVar[str] = "TopSlotsQuery"
+    stage: ClassVar[str] = "graph"
+    data: ClassVar[type[TopNodePairsData]] = TopNodePairsData
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The standard deviation of a cell's noise."""
+        return (2**0.5 / self.epsilon,)
+
+    def check_number(self, number: float) -> None:
+        """Check the number of edges."""
+        if number < 0 or number != int(number):
+            raise ReleaseError("the number of edges must be a whole number >= 0; the release stays charged")
+
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
+        """Return the chosen slots."""
+        cells = NoisyCells(self.epsilon, data.domain.size, min(int(data.number), data.domain.size))
+        if not cells.wanted:
+            return torch.empty(0, dtype=torch.int64)
+        found = private.pieces(LeveledNodePairs(data.domain, cells, key)).numpy()
+        if len(found) < cells.wanted and cells.tiers > 1:
+            rest = hmac.new(key, b"second tier", "sha256").digest()
+            found = cells.joined(
+                found, private.pieces(LeveledNodePairs(data.domain, cells, key, rest)).numpy()
+            )
+        return torch.from_numpy(cells.largest(RowStream(key), found))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeveledNodePairs(BlockWork):
+    """The slots of a block's rows whose noisy cells are in a tier, with their levels, int64.
+
+    It is the first tier, or the second where that has a key, ``rest``.
+    """
+
+    domain: Domain
+    cells: NoisyCells
+    key: bytes
+    rest: bytes | None = None
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return noisy slots; each depends on its own edge alone."""
+        return concatenate_chunks(edges, self._drawn)
+
+    def _drawn(self, piece: EdgeBlock) -> Integers:
+        rest = None if self.rest is None else RowStream(self.rest)
+        found = self.cells.draw(RowStream(self.key), *self.domain.pairs_in_block(piece), rest)
+        return found[self.domain.protects(found >> SHIFT)] if len(self.domain.public) else found

@@ -1,1 +1,0 @@
-"""Queries whose answers make a whole graph."""

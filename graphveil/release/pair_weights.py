@@ -1,0 +1,491 @@
+"""Weights of pairs, edge by edge: trusted code that runs beside the private sums and never leaves them.
+
+A pair's weight is a whole number from 0 to 2^WEIGHT_BITS and a function of that pair alone, to the last bit:
+all tables are made before an edge is read, and what is computed for an edge is exact integer arithmetic,
+whatever kernel, block or thread computes it. If the weight of one pair moved because an edge of another came
+or went, neighboring graphs would differ in more than the rows that are charged.
+"""
+
+import math
+import threading
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.data.blocks import EdgeBlock
+from graphveil.errors import ConfigError, InputError, ReleaseError
+
+WEIGHT_BITS = 5
+FULL = 1 << WEIGHT_BITS  # the whole number that stands for a weight at its bound
+HALF = 1 << 11
+CELLS = 2 * HALF + 1  # of a table over [-1, 1]
+_LANES = 16  # sampled products of rows of another width are several times slower
+_ENTRIES = 1 << 17  # of rows that are worked on at a time: they stay in the cache
+_ONE_AT_A_TIME = threading.Lock()
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairWeights(ABC):
+    """What the weights of all pairs follow from. A release accepts our own classes and no others."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[Tensor, ...]:
+        """Everything that a weight is computed from, for the release's digest."""
+
+    @property
+    @abstractmethod
+    def num_nodes(self) -> int:
+        """How many nodes have weights."""
+
+    @property
+    @abstractmethod
+    def is_valid(self) -> bool:
+        """Whether any two nodes find a weight in the tables, and none but whole numbers from 0 to FULL.
+
+        Otherwise a pair could weigh more than is charged, or raise an error that tells of its edge.
+        """
+
+    @abstractmethod
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Return the weight of each edge as a whole number in float32, shape (E)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DotProductWeights(PairWeights):
+    """levels[phi_u . psi_v]: a table over the dot product of two rows of whole numbers, int16.
+
+    Their norms are at most 2^11. Products are formed of phi and psi / 2^11 in float32: every partial sum of a
+    dot product is a multiple of 2^-11, of size at most 2^11, which float32 holds exactly, and the order of
+    the additions, and with it the kernel, cannot matter.
+    """
+
+    phi: Tensor
+    psi: Tensor
+    levels: Tensor
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the rows and the table."""
+        return self.phi, self.psi, self.levels
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes have weights."""
+        return len(self.phi)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether norms are at most 2^11, so that a dot product has its place in the table."""
+        alike = self.phi.shape == self.psi.shape and self.phi.dtype == self.psi.dtype == torch.int16
+        rows = (self.phi,) if self.psi is self.phi else (self.phi, self.psi)
+        return alike and all(map(_is_short, rows)) and is_weight_table(self.levels, (CELLS,))
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Look each edge's dot product up."""
+        if not len(edges.sources):
+            return torch.empty(0)
+        place = torch.full((len(edges.sources),), HALF + 0.5)
+        pattern = _pattern(edges, place, len(self.phi))
+        own = self.psi[edges.start : edges.stop].to(torch.float32) / HALF
+        torch.sparse.sampled_addmm(pattern, own, self._phi.t(), out=pattern)
+        return self.levels.index_select(0, place.to(torch.int32))
+
+    @cached_property
+    def _phi(self) -> Tensor:
+        return self.phi.to(torch.float32)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CategoryWeights(PairWeights):
+    """levels[k_v, k_u]: a table over pairs of kinds of nodes, the target's first."""
+
+    codes: npt.NDArray[np.uint8]
+    levels: Tensor  # (kinds, kinds)
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the kinds and the table."""
+        return torch.from_numpy(self.codes), self.levels
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes have weights."""
+        return len(self.codes)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether every kind has its row and column in the table."""
+        kinds = len(self.levels)
+        return int(self.codes.max(initial=0)) < kinds and is_weight_table(self.levels, (kinds, kinds))
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Look each edge's two kinds up."""
+        start = self.codes[edges.start : edges.stop].astype(np.int32) * len(self.levels)
+        place = np.repeat(start, edges.degrees.numpy())
+        codes = torch.from_numpy(self.codes).index_select(0, edges.sources)
+        np.add(place, codes.numpy(), out=place)
+        return self.levels.reshape(-1).index_select(0, torch.from_numpy(place))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredWeights(PairWeights):
+    """The weight that the graph gives each edge, as a share of its public bound, cut to the grid.
+
+    What one edge may change is its own weight, within the bound, and so its own whole number.
+    """
+
+    nodes: int
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return nothing: the weights are part of the edges."""
+        return ()
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the edges join."""
+        return self.nodes
+
+    @property
+    def is_valid(self) -> bool:
+        """Return True: whatever the edges' weights are, they are cut."""
+        return True
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Cut each edge's weight down to the grid."""
+        if edges.weights is None:
+            raise ReleaseError("the graph's edges have no weights; the release stays charged")
+        return (edges.weights * FULL).trunc_().clamp_(0, FULL)
+
+
+def _is_short(rows: Tensor) -> bool:
+    """Whether no row is longer than 2^11."""
+    parts = torch.split(rows, max(1, _ENTRIES // max(1, rows.shape[1])))
+    return all(bool((part.to(torch.float32).square().sum(dim=1) <= HALF**2).all()) for part in parts)
+
+
+def is_weight_table(levels: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether a table has this shape, and holds whole numbers from 0 to FULL."""
+    whole = (levels == levels.round()) & (levels >= 0) & (levels <= FULL)
+    return tuple(levels.shape) == shape and bool(whole.all())
+
+
+def quantize_weights(values: Values, bound: float) -> Tensor:
+    """Return weights as whole numbers: rounded to 2^-WEIGHT_BITS of their bound, which none may pass."""
+    levels = np.rint(np.maximum(values, 0.0) / bound * FULL)
+    if not (levels <= FULL).all():
+        raise ConfigError(f"a weight passes its bound {bound:g}; the bound is the table's largest value")
+    return torch.from_numpy(levels.astype(np.float32))
+
+
+def quantize_rows(rows: Tensor) -> Tensor:
+    """Return rows times 2^11 as whole numbers, int16, after scaling those longer than one down to one.
+
+    Zero columns fill the width up to what vector instructions take.
+    """
+    if rows.ndim != 2 or not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
+        raise InputError("the maps of a weight must return finite numbers, one row per node")
+    wide = np.zeros((len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES), dtype=np.int16)
+    at_once = max(1, _ENTRIES // max(1, rows.shape[1]))
+    scratch = np.empty((min(len(rows), at_once), rows.shape[1]))
+    for first in range(0, len(rows), at_once):
+        exact = rows[first : first + at_once].detach().to(torch.float64).numpy()
+        grid, out = scratch[: len(exact)], wide[first : first + at_once, : rows.shape[1]]
+        norm = np.sqrt(np.einsum("nk,nk->n", exact, exact)) * (1 + 1e-6)
+        np.multiply(exact, (HALF / np.maximum(1.0, norm))[:, None], out=grid)
+        np.copyto(out, grid, casting="unsafe")  # toward zero
+    return torch.from_numpy(wide)
+
+
+def _pattern(edges: EdgeBlock, values: Tensor, num_nodes: int) -> Tensor:
+    """Return a block's edges as a sparse matrix around ``values``, which it does not copy."""
+    _first_csr()
+    return torch.sparse_csr_tensor(
+        edges.offsets, edges.sources, values, size=(len(edges), num_nodes), check_invariants=False
+    )
+
+
+@cache
+def _first_csr() -> None:
+    """Make a first sparse matrix: torch warns about that one, once a process, and nobody can do anything.
+
+    Not around each block: filters of warnings belong to the whole process, and blocks may run in threads.
+    """
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        torch.sparse_csr_tensor([0, 0], [], [], size=(1, 1), check_invariants=False)
+
+
+TANH_STEPS = 1 << 12  # in an argument of one: 16 bits go as far as 8
+TANH_ONE = 1 << 11  # steps in a value of one, which none passes
+_SLOPE, _START = 8570, 8274  # 4 b and 2 a, in steps of a value
+_UNIT = 1 << 8  # places of the table in a logit of one: it reaches to 8
+_MAX_READOUT_WEIGHT = float(1 << 10)  # readout weights beyond are cut
+_READOUT = 1 << 16  # what absolute readout weights sum up to at most: logits stay below 2^31
+_SHIFT = 17  # bits from a logit to its place, at most
+_HALVES = (1 << 15) - 1  # the largest half of a hidden unit
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkWeights(PairWeights):
+    """levels[(tanh(a_u + b_v) . w + c) >> shift] in whole numbers.
+
+    Hidden units are cut to 16 bits (:func:`integer_tanh`) and places to the table; the
+    logit before the shift stays below 2^31.
+    """
+
+    source: Tensor  # (N, h), int16
+    target: Tensor
+    readout: Tensor  # (h), int16
+    offset: int
+    shift: int
+    levels: Tensor
+    _at_once: ClassVar[int] = 1 << 13
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the maps, the network's parts and the table."""
+        return self.source, self.target, self.readout, torch.tensor([self.offset, self.shift]), self.levels
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes have weights."""
+        return len(self.source)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the maps fit each other and every logit fits 32 bits; places are cut to the table."""
+        shapes = self.source.shape == self.target.shape == (self.num_nodes, len(self.readout))
+        short = all(part.dtype == torch.int16 for part in (self.source, self.target, self.readout))
+        most = int(self.readout.to(torch.int64).abs().sum()) * TANH_ONE + abs(self.offset)
+        fits = most < 1 << 31 and 0 <= self.shift < 32
+        return shapes and short and fits and is_weight_table(self.levels, (CELLS,))
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Evaluate the network for each edge."""
+        target = torch.from_numpy(np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy()))
+        places = torch.empty(len(target), dtype=torch.int32)
+        readout = self.readout.to(torch.float64)
+        for first in range(0, len(target), self._at_once):
+            some = slice(first, first + self._at_once)
+            hidden = self.source.index_select(0, edges.sources[some]).to(torch.int32)
+            hidden += self.target.index_select(0, target[some])
+            x = hidden.clamp_(-1 << 15, (1 << 15) - 1).add_(1 << 15)
+            units = self._tanh.index_select(0, x.reshape(-1)).reshape(x.shape)
+            # Whole numbers below 2^53: float64 adds them exactly, in any order.
+            logits = (units @ readout).add_(self.offset).div_(1 << self.shift).floor_()
+            places[some] = logits.clamp_(0, CELLS - 1).to(torch.int32)
+        return self.levels.index_select(0, places)
+
+    @cached_property
+    def _tanh(self) -> Tensor:
+        return torch.from_numpy(integer_tanh()).to(torch.float64)
+
+
+@cache
+def integer_tanh() -> npt.NDArray[np.int16]:
+    """Return the hyperbolic tangent of every 16-bit argument, from -2^15 on: the same bits everywhere.
+
+    tanh x = s (a - b |s|), s = max(-1, min(1, x / 2)): two parabolas, to within 0.027, in steps of 2^-11.
+    """
+    least, largest = -(1 << 15), (1 << 15) - 1
+    s = np.clip(4 * np.arange(least, largest + 1), least, largest)
+    u = np.minimum(s, np.minimum(-s, largest))
+    slope = (_SLOPE * u >> 16) + _START
+    return (slope * s >> 16).astype(np.int16)
+
+
+def network(
+    source: Tensor, target: Tensor, readout: Tensor, offset: Tensor, *, values: Values, bound: float
+) -> NetworkWeights:
+    """Return a two-layer network's parts in whole numbers; ``values`` are weights by the logit's place."""
+    weights, shift = _finite(readout).clamp(-_MAX_READOUT_WEIGHT, _MAX_READOUT_WEIGHT), _SHIFT
+    while not _fits(whole := (weights * _per_weight(shift)).round()):
+        shift -= 1
+    if shift < 0:
+        raise InputError(
+            f"the attention network's {len(readout)} hidden units have readout weights that sum up to more "
+            "than whole numbers hold; make it narrower"
+        )
+    reach = float(weights.abs().sum()) * 1.01 + 9.0  # beyond it no logit is in the table
+    exact = min(max(float(_finite(offset)), -reach), reach) * _UNIT + HALF + 0.5
+    return NetworkWeights(
+        _halves(source),
+        _halves(target),
+        whole.to(torch.int16),
+        math.floor(exact * (1 << shift)),
+        shift,
+        quantize_weights(values, bound),
+    )
+
+
+def _per_weight(shift: int) -> float:
+    """Return the steps in a readout weight of one, where a logit is that many bits from its place."""
+    return _UNIT * math.ldexp(1.0, shift) / TANH_ONE
+
+
+def _fits(whole: Tensor) -> bool:
+    sizes = whole.abs()
+    return bool(sizes.sum() <= _READOUT) and bool((sizes < 1 << 15).all())
+
+
+def _halves(rows: Tensor) -> Tensor:
+    """Return halves of hidden units in steps of 16-bit arguments."""
+    exact = _finite(rows).numpy()
+    halves = np.empty(exact.shape, dtype=np.int16)
+    at_once = max(1, _ENTRIES // max(1, exact.shape[1]))
+    scratch = np.empty((min(len(exact), at_once), exact.shape[1]))
+    for first in range(0, len(exact), at_once):
+        some = exact[first : first + at_once]
+        grid = np.multiply(some, TANH_STEPS, out=scratch[: len(some)])
+        np.clip(np.rint(grid, out=grid), -_HALVES, _HALVES, out=grid)
+        np.copyto(halves[first : first + at_once], grid, casting="unsafe")
+    return torch.from_numpy(halves)
+
+
+def _finite(part: Tensor) -> Tensor:
+    """Return a part of the network in float64; refuse NaN and infinite entries."""
+    exact = part.detach().to(torch.float64)
+    if not bool(torch.isfinite(exact.sum())) and not bool(torch.isfinite(exact).all()):
+        raise InputError("the attention network has NaN or infinite entries")
+    return exact
+
+
+WORD = 16  # bits that stand together
+_MEMBERS = np.array([word.bit_count() for word in range(1 << WORD)], dtype=np.uint8)
+
+Counts = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BitSets(PairWeights):
+    """The Jaccard index of two sets, |A & B| / |A | B|, which are rows of bits; 0 where both are empty."""
+
+    bits: Tensor  # int16, (N, words)
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the bits."""
+        return (self.bits,)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes have weights."""
+        return len(self.bits)
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether they are bits: whichever they are, they are sets."""
+        return self.bits.ndim == 2 and self.bits.dtype == torch.int16
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Count each edge's common members."""
+        words, (source, target) = self._words, _ends(edges)
+        at_once = max(1, _ENTRIES // max(1, words.shape[1]))
+        weight = np.empty(len(source), dtype=np.float32)
+        for first in range(0, len(source), at_once):
+            u, v = (ends[first : first + at_once] for ends in (source, target))
+            common = _MEMBERS[words[u] & words[v]].sum(axis=1, dtype=np.int32)
+            weight[first : first + len(u)] = _index(common, self.sizes[u] + self.sizes[v])
+        return torch.from_numpy(weight)
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """How many members each set has."""
+        sizes: Counts = _MEMBERS[self._words].sum(axis=1, dtype=np.int32)
+        return sizes
+
+    @property
+    def _words(self) -> npt.NDArray[np.uint16]:
+        return self.bits.numpy().view(np.uint16)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ListSets(PairWeights):
+    """The Jaccard index of two sets, which are lists of members: for few members of many."""
+
+    sets: sparse.csr_array
+    _at_once: ClassVar[int] = 1 << 14
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return the sets."""
+        return torch.from_numpy(self.sets.indptr), torch.from_numpy(self.sets.indices)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes have weights."""
+        return self.sets.shape[0]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether each member is there once."""
+        return bool((self.sets.data == 1).all()) and bool(self.sets.has_canonical_format)
+
+    def of(self, edges: EdgeBlock) -> Tensor:
+        """Count each edge's common members."""
+        source, target = _ends(edges)
+        weight = np.empty(len(source), dtype=np.float32)
+        for first in range(0, len(source), self._at_once):
+            u, v = (ends[first : first + self._at_once] for ends in (source, target))
+            common = self.sets[u].multiply(self.sets[v]).sum(axis=1)
+            weight[first : first + len(u)] = _index(common, self.sizes[u] + self.sizes[v])
+        return torch.from_numpy(weight)
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """How many members each set has."""
+        return np.diff(self.sets.indptr)
+
+
+def dense_sets(features: npt.NDArray[np.float32]) -> BitSets:
+    """Return the sets of the columns that are not zero in each row."""
+    count, width = features.shape
+    bits = np.zeros((count, 2 * _words(width)), dtype=np.uint8)
+    at_once = max(1, _ENTRIES // max(1, width))
+    scratch = np.empty((min(count, at_once), width), dtype=bool)
+    for first in range(0, count, at_once):
+        some = features[first : first + at_once]
+        members = np.not_equal(some, 0, out=scratch[: len(some)])
+        packed = np.packbits(members, axis=1, bitorder="little")
+        bits[first : first + at_once, : packed.shape[1]] = packed
+    return BitSets(torch.from_numpy(bits.view(np.int16)))
+
+
+def sparse_sets(sets: sparse.csr_array) -> BitSets:
+    """Return the sets of the columns that are stored in each row, each once."""
+    count, width = sets.shape
+    bits = np.zeros((count, _words(width)), dtype=np.uint16)
+    row = np.repeat(np.arange(count), np.diff(sets.indptr))
+    np.bitwise_or.at(
+        bits, (row, sets.indices // WORD), np.left_shift(1, sets.indices % WORD).astype(np.uint16)
+    )
+    return BitSets(torch.from_numpy(bits.view(np.int16)))
+
+
+def _words(width: int) -> int:
+    return max(1, -(-width // WORD))
+
+
+def _ends(edges: EdgeBlock) -> tuple[Counts, Counts]:
+    """Return each edge's source and target."""
+    target = np.repeat(np.arange(edges.start, edges.stop, dtype=np.int32), edges.degrees.numpy())
+    return edges.sources.numpy(), target
+
+
+def _index(common: Counts, together: Counts) -> Counts:
+    """Return the indices in whole numbers: to the nearest, from the middle up."""
+    union = np.maximum(1, together - common)
+    index: Counts = (2 * FULL * common + union) // (2 * union)
+    return index

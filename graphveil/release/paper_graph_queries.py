@@ -1,0 +1,413 @@
+"""Noise on the slots of a graph as published code draws it, flaws included: for paper mode alone."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams, RowStream
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
+from graphveil.errors import ReleaseError, UnitError
+from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
+from graphveil.release.backends import BlockWork
+from graphveil.release.graph_queries import (
+    BoundedQuery,
+    EdgeResponseData,
+    EdgeTotalData,
+    NodePairData,
+    PreparedNodePairs,
+    TopNodePairsData,
+    exact_node_pairs,
+)
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import PreparedData, PublicInputs, QueryData
+
+Floats = npt.NDArray[np.float64]
+
+_BIT = 1 << 30  # a row's block for the bit that replaces a slot; those before are for marks
+_ROW, _PIECE = 1 << 9, 1 << 21  # slots of a row of uniforms, and slots at a time
+_COUNT = 1 << 60  # the row that the noise of a number is drawn from, far behind those of slots
+
+TRUNCATION = math.log(2)  # what truncated noise costs a count on top of its epsilon, exactly
+
+
+@dataclass(frozen=True)
+class ReplacedNodePairs:
+    """EdgeRand as the code of LinkTeller draws it: some slots are replaced by fair bits, edges or not.
+
+    A slot is selected with probability 2 / (1 + e^eps), whatever it holds, and its bit is the same whatever
+    it held. One stream for two graphs thus shows both truths of a slot wherever the outputs differ. A bit of
+    zero on a slot without an edge is stored as an entry of value zero, which no edge can become.
+
+    >>> codes = ReplacedNodePairs(1.0).draw(RowStream(bytes(31) + b"a"), np.array([0, 3]), 8)
+    >>> (codes >> 1).tolist(), (codes & 1).tolist()
+    ([0, 1, 2, 3, 5], [1, 0, 0, 1, 1])
+    """
+
+    epsilon: float
+
+    @property
+    def selected(self) -> float:
+        """The probability that a slot is replaced."""
+        return 2 * EdgeRandomizedResponse(self.epsilon).flip
+
+    def draw(self, stream: RowStream, edges: Integers, slots: int) -> Integers:
+        """Return what is stored, ascending, each entry as 2 slot + value; edges are ascending, each once."""
+        chosen = bernoulli_positions(stream, int(self.selected * TOTAL), 0, slots)
+        bits = (stream.blocks(chosen, np.full(len(chosen), _BIT))[:, 0] & np.uint64(1)).view(np.int64)
+        untouched = np.setdiff1d(edges, chosen, assume_unique=True)
+        stored = (bits == 1) | ~np.isin(chosen, edges, assume_unique=True)
+        return np.sort(np.concatenate([2 * untouched + 1, 2 * chosen[stored] + bits[stored]]))
+
+
+@dataclass(frozen=True)
+class LaplaceCells:
+    """Cells 0 or 1 with Laplace noise of scale 1 / eps in floating point, one draw for every slot.
+
+    >>> stream, edges = RowStream(bytes(32)), np.array([0, 3])
+    >>> LaplaceCells(50.0).largest(stream, edges, 6, 2).tolist()
+    [0, 3]
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the budget."""
+        checks.positive(epsilon=self.epsilon)
+
+    def largest(self, stream: RowStream, edges: Integers, slots: int, wanted: int) -> Integers:
+        """Return the slots of the largest cells, ascending: all if more are wanted than there are."""
+        found, values = np.empty(0, dtype=np.int64), np.empty(0)
+        for start in range(0, slots if wanted else 0, _PIECE):
+            stop = min(start + _PIECE, slots)
+            noisy = laplace(uniforms(stream, start, stop), self.epsilon)
+            noisy[edges[(edges >= start) & (edges < stop)] - start] += 1
+            found, values = np.append(found, np.arange(start, stop)), np.append(values, noisy)
+            if len(values) > wanted:
+                kept = np.argpartition(values, len(values) - wanted)[len(values) - wanted :]
+                found, values = found[kept], values[kept]
+        return np.sort(found)
+
+
+def truncated_laplace(stream: RowStream, epsilon: float) -> int:
+    """Return Laplace noise of scale 1 / eps, cut to a whole number toward zero before a count is added.
+
+    Zero is then more than twice as likely as one: the noisy count costs eps + ln 2, and not eps.
+
+    >>> truncated_laplace(RowStream(bytes(32)), 0.01)
+    221
+    """
+    (first, _) = stream.words(np.array([_COUNT]), words_per_row=2)[0]
+    return int(laplace(_unit(np.array([first])), epsilon)[0])
+
+
+def uniforms(stream: RowStream, start: int, stop: int) -> Floats:
+    """Return a uniform in (0, 1) for each slot of a range, the same for any partition."""
+    first, last = start // _ROW, -(-stop // _ROW)
+    words = stream.words(np.arange(first, last), words_per_row=_ROW).reshape(-1)
+    return _unit(words[start - first * _ROW : stop - first * _ROW])
+
+
+def laplace(uniform: Floats, epsilon: float) -> Floats:
+    """Return the quantiles of Laplace noise of scale 1 / eps."""
+    half = uniform - 0.5
+    noise: Floats = -np.sign(half) * np.log1p(-2 * np.abs(half)) / epsilon
+    return noise
+
+
+def _unit(words: npt.NDArray[np.uint64]) -> Floats:
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
+
+
+@dataclass(frozen=True)
+class ChunkQuery(BoundedQuery):
+    """A query about chunks of so many destination rows, each stored edge being in one of them."""
+
+    chunk: int
+
+    def __post_init__(self) -> None:
+        """Check budget and size."""
+        super().__post_init__()
+        checks.integer_at_least(1, chunk=self.chunk)
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Refuse a unit that the bounds do not hold for; one stored edge may be asked about either way."""
+        if isinstance(unit, EdgeSubset):
+            raise UnitError(
+                f"in paper mode ARR releases whole graphs, without public edges, so unit {unit.name!r} is "
+                "not for it; use 'undirected-edge' or 'directed-edge', or mode='strict'"
+            )
+        if not (isinstance(unit, DirectedEdge) and not directed):
+            super().check_unit(unit, directed=directed)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChunkDensityData(NodePairData):
+    """The slots, stored edge by stored edge. The answer is a density for each chunk, float64."""
+
+
+@dataclass(frozen=True)
+class ChunkDensityQuery(ChunkQuery):
+    """The density of each chunk of rows, with the Laplace noise that suits the density of all rows.
+
+    One stored edge moves the density of its chunk by 1 / (rows N), and the noise has scale 1 / (N^2 eps): it
+    costs N eps / rows, where eps is claimed. A friendship is stored twice.
+
+    >>> query = ChunkDensityQuery(0.1, 1000, nodes=20_000)
+    >>> round(query.event(DirectedEdge()).epsilon, 9), round(query.event(UndirectedEdge()).epsilon, 9)
+    (2.0, 4.0)
+    """
+
+    kind: ClassVar[str] = "total"
+    wire_name: ClassVar[str] = "ChunkDensityQuery"
+    stage: ClassVar[str] = "densities"
+    data: ClassVar[type[ChunkDensityData]] = ChunkDensityData
+
+    nodes: int
+
+    def event(self, unit: Unit) -> ApproximateDP:
+        """Return the bound that holds, for the edge whose chunks have fewest rows."""
+        self.sensitivity(unit)
+        ends = self._smallest(2 if isinstance(unit, UndirectedEdge) else 1)
+        return ApproximateDP(sum(self.nodes * self.epsilon / rows for rows in ends))
+
+    def _smallest(self, ends: int) -> list[int]:
+        """Return the rows of the chunks that the ends of an edge lie in, which has the smallest."""
+        last = self.nodes % self.chunk
+        sizes = [last] * min(last, ends) + [min(self.chunk, self.nodes)] * ends
+        return [size for size in sizes if size][:ends]
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise's standard deviation in edges of a full chunk."""
+        return (2**0.5 * self.chunk / (self.nodes * self.epsilon),)
+
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
+        """Return noisy densities."""
+        chunks = -(-self.nodes // self.chunk)
+        rows = np.diff(np.minimum(np.arange(chunks + 1) * self.chunk, self.nodes))
+        counts = private.total(RowCounts(self.chunk, chunks), (chunks,))
+        noise = laplace(uniforms(RowStream(key), 0, chunks), self.epsilon) / self.nodes**2
+        return torch.from_numpy(counts / (rows * self.nodes) + noise)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RowCounts(BlockWork):
+    """How many edges a block stores in each chunk of rows: exact, which only queries of this path ask for."""
+
+    chunk: int
+    chunks: int
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return the exact counts."""
+        place = torch.arange(edges.start, edges.stop) // self.chunk
+        return torch.bincount(place, weights=edges.degrees.double(), minlength=self.chunks).long()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChunkResponseData(QueryData[Tensor]):
+    """The slots, stored edge by stored edge, and the share of ones that is kept in each chunk, float64.
+
+    The answer are the numbers of the slots that are edges afterwards, ascending, int64.
+    """
+
+    domain: Domain
+    shares: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PreparedChunks(PreparedNodePairs):
+    """Slots and shares that fit the graph."""
+
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ChunkResponseQuery(ChunkQuery):
+    """Every stored edge's randomized response, thinned by its chunk's share.
+
+    A friendship is stored twice and says twice whether it is there: it costs twice epsilon.
+
+    >>> ChunkResponseQuery(0.9, 1000).event(UndirectedEdge())
+    ApproximateDP(epsilon=1.8, delta=0.0)
+    """
+
+    kind: ClassVar[str] = "graph"
+    wire_name: ClassVar[str] = "ChunkResponseQuery"
+    stage: ClassVar[str] = "graph"
+    data: ClassVar[type[ChunkResponseData]] = ChunkResponseData
+
+    def event(self, unit: Unit) -> ApproximateDP:
+        """Return the bound that holds."""
+        self.sensitivity(unit)
+        return ApproximateDP(self.epsilon * (2 if isinstance(unit, UndirectedEdge) else 1))
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The standard deviation of a slot's unbiased estimate, before any is left out."""
+        return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
+
+    def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
+        """Check that slots and shares are those of the graph."""
+        super().prepare(NodePairData(data.domain), public)
+        shares = tuple(data.shares.tolist())
+        if len(shares) != math.ceil(public.num_nodes / self.chunk) or not all(0 <= s <= 1 for s in shares):
+            raise ReleaseError(
+                "there must be one share in [0, 1] for each chunk of rows; the release stays charged"
+            )
+        return PreparedChunks(public, (*data.domain.arrays, data.shares), data.domain, 1.0, shares)
+
+    def answer(self, private: PrivateEdges, data: PreparedChunks, key: bytes) -> Tensor:
+        """Return the slots that are edges afterwards."""
+        return private.pieces(PerturbedRows(data.domain, self.epsilon, self.chunk, data.shares, key))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PerturbedRows(BlockWork):
+    """The slots of a block's rows that are edges after randomized response, int64."""
+
+    domain: Domain
+    epsilon: float
+    chunk: int
+    shares: tuple[float, ...]
+    key: bytes
+
+    def __call__(self, edges: EdgeBlock) -> Tensor:
+        """Return noisy slots; each depends on its own edge alone."""
+        own, _, _ = self.domain.pairs_in_block(edges)
+        parts = [
+            self._drawn(own, place, max(edges.start, first), min(edges.stop, first + self.chunk))
+            for place in range(edges.start // self.chunk, -(-edges.stop // self.chunk))
+            for first in (place * self.chunk,)
+        ]
+        return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+
+    def _drawn(self, own: Integers, place: int, first: int, last: int) -> Integers:
+        start, stop = self.domain.slots.start(first), self.domain.slots.start(last)
+        some = own[np.searchsorted(own, start) : np.searchsorted(own, stop)]
+        return EdgeRandomizedResponse(self.epsilon, self.shares[place]).draw(
+            RowStream(self.key), some, start, stop
+        )
+
+
+@dataclass(frozen=True)
+class SeededQuery(BoundedQuery):
+    """A query whose noise follows from a seed that all graphs share, and not from the release's key.
+
+    Its bound holds for one graph whose seed nobody knows. Two graphs have the same noise on the same slot.
+    """
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Check budget and seed."""
+        super().__post_init__()
+        checks.integer_at_least(0, seed=self.seed)
+
+    @property
+    def stream(self) -> RowStream:
+        """The stream that every graph has its noise from."""
+        return RowStream(PublicStreams(self.seed).derive(self.wire_name).to_bytes(32, "big"))
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Refuse all but friendships of a whole graph, which is what the source is about."""
+        super().check_unit(unit, directed=directed)
+        if not isinstance(unit, UndirectedEdge):
+            raise UnitError(
+                f"in paper mode this mechanism releases whole undirected graphs, and unit {unit.name!r} is "
+                "not about those; use 'undirected-edge', or mode='strict'"
+            )
+
+
+@dataclass(frozen=True)
+class SeededResponseQuery(SeededQuery):
+    """Slots replaced by fair bits (:class:`~graphveil.release.paper_graph_queries.ReplacedNodePairs`).
+
+    The answer is what is stored, zeros included, each entry as 2 slot + value, ascending, int64. Which slots
+    hold ones is epsilon-indistinguishable; where zeros are stored has no bound.
+    """
+
+    kind: ClassVar[str] = "graph"
+    wire_name: ClassVar[str] = "SeededResponseQuery"
+    stage: ClassVar[str] = "graph"
+    data: ClassVar[type[EdgeResponseData]] = EdgeResponseData
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The standard deviation of a slot's unbiased estimate."""
+        return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
+
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
+        """Return what is stored."""
+        edges = exact_node_pairs(private, data.domain)
+        return torch.from_numpy(
+            ReplacedNodePairs(self.epsilon).draw(self.stream, edges, data.domain.slots.total)
+        )
+
+
+@dataclass(frozen=True)
+class SeededTotalQuery(SeededQuery):
+    """The number of edges with Laplace noise that is cut to a whole number before it is added.
+
+    A count that is off by nothing is then 2 e^epsilon times as likely as one that is off by one.
+
+    >>> round(SeededTotalQuery(0.01, seed=42).event(UndirectedEdge()).epsilon, 4)
+    0.7031
+    """
+
+    kind: ClassVar[str] = "total"
+    wire_name: ClassVar[str] = "SeededTotalQuery"
+    stage: ClassVar[str] = "number of edges"
+    data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
+
+    def event(self, unit: Unit) -> ApproximateDP:
+        """Return the bound that holds."""
+        self.sensitivity(unit)
+        return ApproximateDP(self.epsilon + TRUNCATION)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise's standard deviation in edges, before it is cut."""
+        return (2**0.5 / self.epsilon,)
+
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
+        """Return the noisy count."""
+        exact = len(exact_node_pairs(private, data.domain))
+        return torch.tensor([exact + truncated_laplace(self.stream, self.epsilon)])
+
+
+@dataclass(frozen=True)
+class SeededCellsQuery(SeededQuery):
+    """Laplace noise on every cell, and the slots of the largest, in time of the order of all slots.
+
+    How many may be negative, as in a slice: all but so many then.
+    """
+
+    kind: ClassVar[str] = "graph"
+    wire_name: ClassVar[str] = "SeededCellsQuery"
+    stage: ClassVar[str] = "graph"
+    data: ClassVar[type[TopNodePairsData]] = TopNodePairsData
+
+    most: int
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The standard deviation of a cell's noise."""
+        return (2**0.5 / self.epsilon,)
+
+    def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
+        """Return the chosen slots."""
+        slots, number = data.domain.slots.total, int(data.number)
+        wanted = min(number if number > 0 else max(0, slots + number), self.most)
+        edges = exact_node_pairs(private, data.domain)
+        found = LaplaceCells(self.epsilon).largest(self.stream, edges, slots, wanted)
+        return torch.from_numpy(found)

@@ -1,0 +1,240 @@
+"""What counts of records have in common: who pays for them, and their noise."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.random import Integers, RowStream
+from graphveil.errors import ReleaseError
+from graphveil.mechanisms import IntegerNoise
+from graphveil.privacy import Event, Gaussian, Unit
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import (
+    GRID_BITS,
+    MAX_DIM,
+    PreparedData,
+    PublicInputs,
+    Query,
+    QueryData,
+    by_group,
+    check_noise,
+    check_pays,
+    require_record_unit,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordCountQuery(Query):
+    """A few numbers of records, noisy, under units of records.
+
+    Args:
+        sigma: the noise's standard deviation, in records, of each count.
+        partition: the name of the public groups of records.
+        pays: by group, whether its records are counted.
+        grid_bits: one record is 2^grid_bits grid steps.
+    """
+
+    reads_edges: ClassVar[bool] = False
+
+    sigma: float
+    partition: str = "records"
+    pays: tuple[bool, ...] = (True,)
+    grid_bits: int = GRID_BITS
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_noise((self.sigma,), 1, self.grid_bits)
+        check_pays(self.pays)
+
+    def event(self, unit: Unit) -> Event:
+        """Return one Gaussian for every record that pays.
+
+        Raises:
+            UnitError: the unit is not about records.
+        """
+        return by_group(self.partition, self.pays, Gaussian(self.sensitivity(unit) / self.sigma))
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of records."""
+        return len(self.pays)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise's standard deviation."""
+        return (self.sigma,)
+
+    @property
+    def steps(self) -> float:
+        """Grid steps in one record."""
+        return 2.0**self.grid_bits
+
+    @property
+    def contribution_steps(self) -> float:
+        """Grid steps in one record."""
+        return self.steps
+
+    @property
+    def min_noise_steps(self) -> float:
+        """Grid steps in the noise's standard deviation."""
+        return self.sigma * self.steps
+
+    @property
+    def max_noise_steps(self) -> float:
+        """Grid steps in the noise's standard deviation."""
+        return self.sigma * self.steps
+
+
+def noisy_counts(exact: Integers, steps: float, noise: IntegerNoise, stream: RowStream) -> Tensor:
+    """Return counts with their noise, float64; the exact ones die here."""
+    drawn = noise.draw(stream, np.arange(len(exact)), 1)[:, 0]
+    return torch.from_numpy((exact * int(steps) + drawn) / steps)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AccuracyCountData(QueryData[Tensor]):
+    """Whether each candidate classifies each record of a paying group correctly: bool (M, candidates).
+
+    The answer is float64, shape (candidates).
+    """
+
+    correct: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyCountQuery(RecordCountQuery):
+    """How many of some records each candidate classifies correctly, noisy: to choose one, or to publish.
+
+    Guarantee (units of records): a record that ``pays`` changes each count by at most one, whether it is
+    nulled or replaced, so the counts move by at most sqrt(candidates): mu = sqrt(candidates) / sigma.
+
+    Args:
+        candidates: how many counts.
+        sigma: the noise's standard deviation, in records.
+        partition: the name of the public groups of records.
+        pays: by group, whether its records are counted.
+        grid_bits: one record is 2^grid_bits grid steps.
+
+    Raises:
+        ConfigError: a field is outside its range.
+
+    >>> from graphveil.privacy import NodeRecord
+    >>> AccuracyCountQuery(candidates=4, sigma=10.0).event(NodeRecord())
+    Gaussian(mu=0.2)
+    """
+
+    kind: ClassVar[str] = "tally"
+    wire_name: ClassVar[str] = "TallyQuery"
+    stage: ClassVar[str] = "tally"
+    data: ClassVar[type[AccuracyCountData]] = AccuracyCountData
+
+    candidates: int
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, candidates=self.candidates)
+        checks.within(1, MAX_DIM, candidates=self.candidates)
+        super().__post_init__()
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return sqrt(candidates), under either relation."""
+        require_record_unit(unit)
+        return math.sqrt(self.candidates)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of counts."""
+        return self.candidates
+
+    def prepare(self, data: AccuracyCountData, public: PublicInputs) -> PreparedData:
+        """Check the table."""
+        correct = data.correct
+        if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates:
+            raise ReleaseError(
+                f"the plan's tally takes a table of bool with {self.candidates} columns, one for each "
+                "candidate; the release stays charged"
+            )
+        return PreparedData(public, (correct,))
+
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return the noisy counts, float64; the exact ones live and die here."""
+        (correct,) = data.arrays
+        noise = data.public.sampler(self.max_noise_steps)
+        return noisy_counts(correct.sum(dim=0).numpy(), self.steps, noise, RowStream(key))
+
+
+_COUNTS = 2  # of correct ones, and of wrong ones
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutcomeCountData(QueryData[Tensor]):
+    """Which records of a paying group have a label that is predicted, and which another one: bool (M), each.
+
+    A record without a label is neither. The answer is float64, shape (2).
+    """
+
+    correct: Tensor
+    wrong: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeCountQuery(RecordCountQuery):
+    """How many of some records are classified correctly and how many wrongly, noisy.
+
+    An accuracy has a numerator and a denominator, and under a unit of records both are secret: who has a
+    label is part of a record. Correct and wrong ones are one histogram, which is cheaper than to count the
+    correct among the labeled: a record stands in one of its bars at most.
+
+    Guarantee (units of records): a record that ``pays`` moves one count by one if it is nulled, and both if
+    it is replaced: mu = 1 / sigma, or sqrt(2) / sigma. A record that the table has in both bars is in none.
+
+    Args:
+        sigma: the noise's standard deviation, in records, of each count.
+        partition: the name of the public groups of records.
+        pays: by group, whether its records are counted.
+        grid_bits: one record is 2^grid_bits grid steps.
+
+    Raises:
+        ConfigError: a field is outside its range.
+
+    >>> from graphveil.privacy import NodeRecord
+    >>> OutcomeCountQuery(sigma=10.0).event(NodeRecord())
+    Gaussian(mu=0.1)
+    >>> round(OutcomeCountQuery(sigma=10.0).sensitivity(NodeRecord(replace_one=True)), 6)
+    1.414214
+    """
+
+    kind: ClassVar[str] = "outcomes"
+    wire_name: ClassVar[str] = "OutcomeCountQuery"
+    stage: ClassVar[str] = "outcomes"
+    data: ClassVar[type[OutcomeCountData]] = OutcomeCountData
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return 1 where a record is nulled, and sqrt(2) where it may go from one bar to the other."""
+        return math.sqrt(require_record_unit(unit).change)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the number of counts."""
+        return _COUNTS
+
+    def prepare(self, data: OutcomeCountData, public: PublicInputs) -> PreparedData:
+        """Check the table."""
+        tables = (data.correct, data.wrong)
+        known = data.correct.shape == data.wrong.shape
+        if not known or any(table.dtype != torch.bool or table.ndim != 1 for table in tables):
+            raise ReleaseError(
+                "the plan's counts take two columns of bool of one length, which records are classified "
+                "correctly and which wrongly; the release stays charged"
+            )
+        return PreparedData(public, tables)
+
+    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
+        """Return the noisy counts, float64; the exact ones live and die here."""
+        correct, wrong = data.arrays
+        exact = np.array([int((correct & ~wrong).sum()), int((wrong & ~correct).sum())])
+        noise = data.public.sampler(self.max_noise_steps)
+        return noisy_counts(exact, self.steps, noise, RowStream(key))

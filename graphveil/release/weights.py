@@ -1,0 +1,583 @@
+"""Weights of pairs: how much u's message into v counts, by two rows that everybody may know.
+
+The rows are public or were released earlier, so a weight belongs to a pair of nodes and not to an edge: one
+that comes or goes takes its own contribution along and changes no other. Degrees, softmax over neighbors and
+common neighbors are functions of the edges, and nothing here is ever given any.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.checks import suggestion
+from graphveil.data import Features
+from graphveil.data.blocks import EdgeBlock
+from graphveil.errors import ConfigError, InputError, ReleaseError, UnsupportedGuaranteeError
+from graphveil.propagation.normalize import safe_unit
+from graphveil.release.pair_weights import (
+    CELLS,
+    FULL,
+    BitSets,
+    CategoryWeights,
+    DotProductWeights,
+    ListSets,
+    NetworkWeights,
+    PairWeights,
+    StoredWeights,
+    dense_sets,
+    network,
+    quantize_rows,
+    quantize_weights,
+    sparse_sets,
+)
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Similarity(ABC):
+    """0 <= w(z_u, z_v) <= bound for every ordered pair of nodes, whether an edge joins them or not.
+
+    Guarantee (edge units): the sum of w(z_u, z_v) c_u over in-neighbors, |c_u| <= 1, moves by at most
+    ``bound`` in one row for a directed edge, and by at most ``bound`` in each of two rows, sqrt 2 * bound
+    together, for an undirected one. Asymmetric weights need no more: max over pairs of
+    sqrt(w_uv^2 + w_vu^2) <= sqrt 2 * bound.
+
+    *Proof.* w is a function of rows that do not depend on the edges, so toggling u -> v adds or removes
+    w(z_u, z_v) c_u in row v and leaves every other term as it was. Its norm is at most bound. An undirected
+    edge is two such changes, in different rows.
+
+    ``reads`` names the rows that a model should hand over.
+    """
+
+    reads: ClassVar[str] = "rows"
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """The largest weight over all ordered pairs of rows that could ever come, from the formula alone."""
+
+    @abstractmethod
+    def prepare(self, keys: Any) -> PairWeights:
+        """Return the weights' tables for these rows, before any edge is read."""
+
+    def describe(self) -> dict[str, object]:
+        """Return what fixes the weight, for a release's descriptor."""
+        return {"weight": type(self).__name__, **asdict(self), "bound": self.bound.hex()}
+
+
+@dataclass(frozen=True)
+class DotWeight(Similarity):
+    """A weight that is a function of one dot product: w(z_u, z_v) = transform(phi(z_u) . psi(z_v)).
+
+    Derive your own from it in one file; only ``transform`` is needed. All three methods are called before the
+    first edge is read: ``phi`` and ``psi`` once, with the rows of all nodes, and ``transform`` once, with a
+    fixed grid over [-1, 1]. None of them has an argument that depends on an edge, and the library evaluates
+    the weights from the tables that they return: the dot product of rows cut to 2^-11, then the value at the
+    nearest of 4,097 places. Negative values count as 0. The bound is the largest value on the grid, and so
+    cannot be misstated.
+
+    >>> class Sharp(DotWeight):
+    ...     def transform(self, dots):
+    ...         return 1.2 * np.maximum(0, dots) ** 3
+    >>> Sharp().bound
+    1.2
+    """
+
+    @abstractmethod
+    def transform(self, dots: Values) -> Values:
+        """Return the weights of these dot products: finite numbers, the same shape."""
+
+    def phi(self, rows: Tensor) -> Tensor:
+        """Return what a source contributes, (N, k); rows longer than one are scaled to one."""
+        return safe_unit(rows)
+
+    def psi(self, rows: Tensor) -> Tensor:
+        """Return what a target contributes, (N, k); rows longer than one are scaled to one."""
+        return self.phi(rows)
+
+    @cached_property
+    def values(self) -> Values:
+        """The weights on the grid."""
+        values = np.asarray(self.transform(np.linspace(-1.0, 1.0, CELLS)), dtype=np.float64)
+        if values.shape != (CELLS,) or not np.isfinite(values).all():
+            raise ConfigError(
+                f"transform of {type(self).__name__} must return a finite number for each dot product it gets"
+            )
+        if values.max() <= 0:
+            raise ConfigError(f"every weight of {type(self).__name__} is zero: a hop would be noise alone")
+        return np.maximum(values, 0.0)
+
+    @property
+    def bound(self) -> float:
+        """The largest weight on the grid."""
+        return float(self.values.max())
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both ends of a pair are mapped alike."""
+        return type(self).psi is DotWeight.psi
+
+    def prepare(self, keys: Tensor) -> DotProductWeights:
+        """Return both maps on their grids, and the table."""
+        phi = quantize_rows(self.phi(keys))
+        psi = phi if self.symmetric else quantize_rows(self.psi(keys))
+        if phi.shape != psi.shape:
+            raise InputError(
+                f"phi and psi of {type(self).__name__} must return rows of one width, one row per node"
+            )
+        return DotProductWeights(phi, psi, quantize_weights(self.values, self.bound))
+
+
+@dataclass(frozen=True)
+class SigmoidCos(DotWeight):
+    """w = 1 / (1 + exp(-cos(z_u, z_v))), in [0.269, 0.731] (Shpilevskiy, Mello, Liu: Weighted Aggregations).
+
+    The cosine is at most 1, so the bound is sigmoid(1) and not the 1 that the paper charges: at the same
+    budget the noise is 27 % less.
+
+    >>> round(SigmoidCos().bound, 9)
+    0.731058579
+    """
+
+    def transform(self, dots: Values) -> Values:
+        """Return the logistic function."""
+        return 1 / (1 + np.exp(-dots))
+
+
+@dataclass(frozen=True)
+class ExpCos(DotWeight):
+    """w = exp((cos(z_u, z_v) - 1) / t), in (0, 1]: the smaller t, the more alike two nodes have to be.
+
+    >>> ExpCos(0.5).bound, round(float(ExpCos(0.5).values[0]), 6)
+    (1.0, 0.018316)
+    """
+
+    temperature: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the temperature."""
+        checks.positive(temperature=self.temperature)
+
+    def transform(self, dots: Values) -> Values:
+        """Return the exponential."""
+        return np.exp((dots - 1) / self.temperature)
+
+
+@dataclass(frozen=True)
+class HalfCos(DotWeight):
+    """w = (1 + cos(z_u, z_v)) / 2, in [0, 1].
+
+    >>> HalfCos().bound, float(HalfCos().values[0])
+    (1.0, 0.0)
+    """
+
+    def transform(self, dots: Values) -> Values:
+        """Return the shifted cosine."""
+        return (1 + dots) / 2
+
+
+@dataclass(frozen=True)
+class ReluCos(DotWeight):
+    """w = max(0, cos(z_u, z_v)), in [0, 1]: nodes that point apart hear nothing of each other.
+
+    >>> ReluCos().bound, float(ReluCos().values[0])
+    (1.0, 0.0)
+    """
+
+    def transform(self, dots: Values) -> Values:
+        """Return the positive part."""
+        return np.maximum(0.0, dots)
+
+
+@dataclass(frozen=True)
+class LearnedPublic(DotWeight):
+    """w = sigmoid(s cos(f(z_u), f(z_v))) for a network f that was trained on public data, at most sigmoid(s).
+
+    f learns from random pairs of nodes, whether linked or not, which of them share a public label. No edge
+    takes part, so training costs nothing. The bound holds for any f; the rows to hand over are f's outputs.
+
+    >>> round(LearnedPublic().bound, 6)
+    0.993307
+    """
+
+    reads = "learned"
+
+    sharpness: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Check the sharpness."""
+        checks.positive(sharpness=self.sharpness)
+
+    def transform(self, dots: Values) -> Values:
+        """Return the logistic function of the scaled cosine."""
+        return 1 / (1 + np.exp(-self.sharpness * dots))
+
+
+_MAX_CLASSES = 256
+
+
+@dataclass(frozen=True)
+class ClassAgree(Similarity):
+    """w = 1 if both nodes' most probable classes agree, and ``otherwise`` if not.
+
+    Probabilities are public or released, shape (N, C), so the two classes are, too.
+
+    >>> ClassAgree(0.2).bound
+    1.0
+    """
+
+    reads: ClassVar[str] = "posteriors"
+
+    otherwise: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the weight of a pair that disagrees."""
+        checks.within(0, 1, otherwise=self.otherwise)
+
+    @property
+    def bound(self) -> float:
+        """One: two nodes may always agree."""
+        return 1.0
+
+    def prepare(self, keys: Tensor) -> PairWeights:
+        """Return each node's class and the table of weights."""
+        classes = keys.shape[1]
+        if not 1 <= classes <= _MAX_CLASSES or not bool(torch.isfinite(keys).all()):
+            raise InputError(f"class_agree takes finite probabilities of 1 to {_MAX_CLASSES} classes")
+        table = np.where(np.eye(classes, dtype=bool), 1.0, self.otherwise)
+        return CategoryWeights(keys.argmax(dim=1).to(torch.uint8).numpy(), quantize_weights(table, 1.0))
+
+
+@dataclass(frozen=True)
+class PosteriorDot(DotWeight):
+    """w = <p_u, p_v>, at most 1: the probability that draws from both nodes' posteriors agree.
+
+    Probabilities are public or released, shape (N, C).
+
+    >>> PosteriorDot().bound
+    1.0
+    """
+
+    reads: ClassVar[str] = "posteriors"
+
+    def phi(self, rows: Tensor) -> Tensor:
+        """Return the probabilities as they are: their norm is at most one."""
+        return rows
+
+    def transform(self, dots: Values) -> Values:
+        """Return the dot product."""
+        return np.maximum(0.0, dots)
+
+
+_REACH = 8.0  # of logits; the table ends there
+
+
+@dataclass(frozen=True)
+class Attention(Similarity):
+    """w = sigmoid(tanh(A z_u + B z_v + b) . w + c), a two-layer network on both rows, at most sigmoid(8).
+
+    The network's own weights are public or were released. The keys are what belongs to one node or to none:
+    (A z_u for all u, B z_v + b for all v, w, c), of shapes (N, h), (N, h), (h) and (). Logits are cut to
+    [-8, 8], in steps of 2^-8, and halves of hidden units, too; the tangent is right to within 0.027, which
+    moves a weight by at most 0.007 |w|_1. Weights are in steps of 2^-5.
+
+    >>> round(Attention().bound, 6)
+    0.999665
+    """
+
+    reads: ClassVar[str] = "attention"
+
+    @property
+    def bound(self) -> float:
+        """The logistic function at the largest logit."""
+        return float(_sigmoid(np.array(_REACH)))
+
+    def prepare(self, keys: tuple[Tensor, Tensor, Tensor, Tensor]) -> PairWeights:
+        """Return the network's parts on their grids."""
+        return network(*keys, values=_sigmoid(np.linspace(-_REACH, _REACH, CELLS)), bound=self.bound)
+
+
+def _sigmoid(x: Values) -> Values:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+_BITS_A_MEMBER = 64  # of a list: so many take as long to compare
+_BITS = 1 << 10  # which take no time
+_LONGER = 4  # times the mean that the longest list may count: bits have to fit in memory, too
+
+
+@dataclass(frozen=True)
+class Jaccard(Similarity):
+    """w = |A_u & A_v| / |A_u | A_v| for the sets A of features that are not zero, in [0, 1].
+
+    Two nodes without any feature have similarity 0. Features are public. A pair costs as much as there are
+    features or, if these are sparse and many, as the longest set has members.
+
+    >>> Jaccard().bound
+    1.0
+    """
+
+    reads: ClassVar[str] = "features"
+
+    @property
+    def bound(self) -> float:
+        """One: two nodes may have the same features."""
+        return 1.0
+
+    def prepare(self, keys: Features) -> PairWeights:
+        """Return the sets."""
+        if isinstance(keys, Tensor):
+            return dense_sets(keys.numpy())
+        sets = sparse.csr_array(keys, copy=True)
+        sets.sum_duplicates()
+        sets.eliminate_zeros()
+        sizes = np.diff(sets.indptr)
+        longest = min(sizes.max(initial=0), _LONGER * sizes.sum() / max(1, len(sizes)))
+        if sets.shape[1] <= max(_BITS, _BITS_A_MEMBER * longest):
+            return sparse_sets(sets)
+        ones = np.ones(len(sets.indices), dtype=np.int32)
+        return ListSets(sparse.csr_array((ones, sets.indices, sets.indptr), shape=sets.shape))
+
+
+@dataclass(frozen=True)
+class GivenWeight(Similarity):
+    """w_uv / max_weight: each edge's own weight, as a share of the public bound that it is cut to.
+
+    Guarantee (edge units): neighbors differ in the weight of one edge, by any change inside [0, max_weight];
+    an absent edge has weight 0. The sum of w_uv c_u / max_weight, |c_u| <= 1, moves by at most 1 in one row
+    for a directed edge, and in each of two rows for an undirected one, which has one weight: by max_weight,
+    or sqrt 2 max_weight, in the weights' own scale.
+
+    *Proof.* Cutting to [0, max_weight], and then down to multiples of 2^-5 of it, is a function of the one
+    weight. So one whole number between 0 and 2^5 changes, and its edge's term with it, which moves by at most
+    its full size; all other terms stay.
+
+    The rows come in units of ``max_weight``.
+
+    >>> GivenWeight().bound
+    1.0
+    """
+
+    @property
+    def bound(self) -> float:
+        """One: weights are shares of their bound."""
+        return 1.0
+
+    def prepare(self, keys: Any) -> StoredWeights:
+        """Return what reads the edges' own weights; of the keys their number alone."""
+        return StoredWeights(len(keys))
+
+
+_PAIRS = 1 << 20  # at a time
+
+
+def weights_from(similarity: Similarity, keys: Any, sources: Tensor) -> Iterator[Tensor]:
+    """Yield w(z_u, z_v) for some sources u and all nodes v, in blocks of shape (rows, sources), float32.
+
+    They are the very numbers that a hop multiplies with, of pairs that are chosen without looking at an edge:
+    a function of the keys alone.
+
+    Args:
+        similarity: w.
+        keys: what it reads of each node.
+        sources: nodes, in ascending order, shape (S).
+
+    >>> from graphveil.release.weights import HalfCos
+    >>> rows = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    >>> torch.cat(list(weights_from(HalfCos(), rows, torch.tensor([0, 2])))).tolist()
+    [[1.0, 0.5], [0.0, 0.5], [0.5, 1.0]]
+    """
+    pairs = similarity.prepare(keys)
+    at_once = max(1, _PAIRS // len(sources))
+    for first in range(0, pairs.num_nodes, at_once):
+        last = min(pairs.num_nodes, first + at_once)
+        yield all_pairs(pairs, sources, first, last) * (similarity.bound / FULL)
+
+
+def all_pairs(pairs: PairWeights, sources: Tensor, start: int, stop: int) -> Tensor:
+    """Return the weights of all pairs of a source and a target from ``start`` on, by the target first."""
+    count, rows = len(sources), stop - start
+    offsets = torch.arange(0, rows * count + 1, count, dtype=torch.int32)
+    edges = EdgeBlock(start, stop, offsets, sources.to(torch.int32).repeat(rows))
+    return pairs.of(edges).reshape(rows, count)
+
+
+_MAX_LANDMARKS = 128
+_SAMPLE = 1 << 11  # rows that the landmarks are made from
+_ROUNDS = 4
+_ROWS = 1 << 14  # placed at a time
+
+
+@dataclass(frozen=True)
+class Landmarks(Similarity):
+    """w(c_u, c_v) for a weight by dot product w, with c_v the landmark nearest to v's row.
+
+    Landmarks are means of rows, found by Lloyd's algorithm in every (N / 2048)th row. The dot product of two
+    landmarks is the mean of those between their rows, so what is lost is the spread around it. A hop looks
+    two bytes up instead of multiplying two rows. The bound is that of w.
+
+    >>> from graphveil.release.weights import SigmoidCos
+    >>> round(Landmarks(SigmoidCos(), 32).bound, 6)
+    0.731059
+    """
+
+    weight: Similarity
+    landmarks: int = 32
+
+    def __post_init__(self) -> None:
+        """Check that there is a dot product, and the number of landmarks."""
+        if not isinstance(self.weight, DotWeight):
+            raise ConfigError(
+                f"landmarks are for weights by dot product, not for {type(self.weight).__name__}"
+            )
+        checks.integer_at_least(1, landmarks=self.landmarks)
+        checks.within(1, _MAX_LANDMARKS, landmarks=self.landmarks)
+
+    @property
+    def reads(self) -> str:  # type: ignore[override]
+        """What the weight reads."""
+        return self.weight.reads
+
+    @property
+    def bound(self) -> float:
+        """The bound of the weight."""
+        return self.weight.bound
+
+    def describe(self) -> dict[str, object]:
+        """Return the landmarks' number and the weight's description."""
+        return {"weight": "Coarse", "of": self.weight.describe(), "landmarks": self.landmarks}
+
+    def prepare(self, keys: Any) -> PairWeights:
+        """Return each node's landmark, and the weights between landmarks."""
+        assert isinstance(self.weight, DotWeight)
+        dots = self.weight.prepare(keys)
+        maps = [dots.phi] if self.weight.symmetric else [dots.phi, dots.psi]
+        rows = torch.cat(maps, dim=1).to(torch.float32)
+        step = max(1, len(rows) // _SAMPLE)
+        centers = _landmarks(rows[::step][:_SAMPLE], self.landmarks)
+        width = dots.phi.shape[1]
+        phi, psi = (part.to(torch.int16) for part in (centers[:, :width], centers[:, -width:]))
+        alike = DotProductWeights(phi, psi, dots.levels)
+        between = all_pairs(alike, torch.arange(len(centers)), 0, len(centers))
+        return CategoryWeights(_nearest(rows, centers).to(torch.uint8).numpy(), between)
+
+
+def _landmarks(rows: Tensor, count: int) -> Tensor:
+    """Return means of rows, from evenly spaced rows on; whole numbers, so that it is the same everywhere."""
+    centers = rows[torch.linspace(0, len(rows) - 1, min(count, len(rows))).long()]
+    for _ in range(_ROUNDS):
+        member = (_nearest(rows, centers) == torch.arange(len(centers))[:, None]).to(torch.float32)
+        size = member.sum(dim=1, keepdim=True)
+        centers = torch.where(size > 0, (member @ rows / size.clamp_min(1)).to(torch.int32), centers)
+    return centers
+
+
+def _nearest(rows: Tensor, centers: Tensor) -> Tensor:
+    """Return the place of each row's nearest center, the first if several are."""
+    half = centers.square().sum(dim=1) / 2
+    places = torch.zeros(len(rows), dtype=torch.int32)
+    for first in range(0, len(rows), _ROWS):
+        closeness = centers @ rows[first : first + _ROWS].t() - half[:, None]  # exact, in whole halves
+        best, place = closeness[0].clone(), places[first : first + _ROWS]
+        for center in range(1, len(centers)):
+            place.masked_fill_(closeness[center] > best, center)
+            torch.maximum(best, closeness[center], out=best)
+    return places
+
+
+ONE = "one"
+_NAMED: dict[str, Callable[..., Similarity]] = {
+    "sigmoid_cos": SigmoidCos,
+    "exp_cos": ExpCos,
+    "half_cos": HalfCos,
+    "relu_cos": ReluCos,
+    "jaccard": Jaccard,
+    "class_agree": ClassAgree,
+    "posterior_dot": PosteriorDot,
+    "learned_public": LearnedPublic,
+    "attention": Attention,
+    "given": GivenWeight,
+}
+# Whatever is in here is given edges, so no name that is registered adds to it.
+_TRUSTED = (DotProductWeights, CategoryWeights, BitSets, ListSets, NetworkWeights, StoredWeights)
+_FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?(?:@(\d+))?")
+
+
+def register_weight(name: str, weight: Callable[..., DotWeight]) -> None:
+    """Let a weight of your own be called by name, wherever ``weights`` is a parameter.
+
+    ``weight`` takes the numbers in brackets, if there are any, and returns a :class:`DotWeight`.
+
+    Raises:
+        ConfigError: the name is taken, or not letters, digits and underscores.
+    """
+    if name == ONE or name in _NAMED:
+        raise ConfigError(f"the weight {name!r} is there already; call yours something else")
+    if not name.isidentifier():
+        raise ConfigError(f"a weight's name is letters, digits and underscores, got {name!r}")
+    _NAMED[name] = weight
+
+
+def parse_weight(text: str) -> Similarity | None:
+    """Return the weight that a text names, None for ``one``; ``@32`` asks for 32 landmarks.
+
+    >>> parse_weight("exp_cos(0.5)")
+    ExpCos(temperature=0.5)
+    >>> parse_weight("half_cos@32")
+    Landmarks(weight=HalfCos(), landmarks=32)
+    >>> parse_weight("one") is None
+    True
+
+    Raises:
+        ConfigError: no weight has this name, or it does not take these numbers.
+    """
+    if text == ONE:
+        return None
+    form = _FORM.fullmatch(str(text))  # a number names none, either
+    if form is None or form[1] not in _NAMED:
+        name = text if form is None else form[1]
+        names = (ONE, *_NAMED)
+        raise ConfigError(
+            f"weights={text!r} names no weight{suggestion(name, names)}; weights are {', '.join(names)}, "
+            "some with a number in brackets: exp_cos(0.5), class_agree(0.2)"
+        )
+    try:
+        numbers = [float(part) for part in (form[2] or "").split(",") if part.strip()]
+        weight = _NAMED[form[1]](*numbers)
+        return weight if form[3] is None else Landmarks(weight, int(form[3]))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"weights={text!r} does not take these numbers") from None
+
+
+def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
+    """Refuse weights from elsewhere, since what is given edges could read them, and tables that do not fit.
+
+    All of it is decided by tables, whatever the edges are.
+    """
+    if type(pairs) not in _TRUSTED:
+        raise UnsupportedGuaranteeError(
+            "a hop takes weights whose tables are made before an edge is read; derive your own from DotWeight"
+        )
+    if not pairs.is_valid:
+        raise UnsupportedGuaranteeError(
+            "the tables of the hop's weights do not hold a weight within the bound for every pair of nodes; "
+            "derive your own from DotWeight, which makes them"
+        )
+    if pairs.num_nodes != num_nodes:
+        raise ReleaseError(
+            f"the keys of the hop's weights have {pairs.num_nodes} rows and the graph has {num_nodes} nodes; "
+            "the release stays charged"
+        )
