@@ -40,8 +40,8 @@ from graphveil.mechanisms import (
     WeightedAllocation,
     public_weights,
 )
-from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
-from graphveil.mechanisms.local.importance import combined
+from graphveil.mechanisms.importance import combined
+from graphveil.mechanisms.scalar import LaplaceDistribution, StepDistribution
 from graphveil.nn.inputs import FeatureEstimates
 
 BUDGETS = (0.5, 1.0, 3.0, 5.0, 9.0)

@@ -120,7 +120,7 @@ def add_noisy_sums(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Strips:
-    """The tables of :mod:`graphveil.mechanisms._exact` by strip: they stay in the cache."""
+    """The tables of :mod:`graphveil.mechanisms.discrete_gaussian` by strip: they stay in the cache."""
 
     slots: npt.NDArray[np.uint16]
     start: npt.NDArray[np.int32]

@@ -161,7 +161,7 @@ static PyObject *truncate_rows(PyObject *self, PyObject *args) {
     return release(b, 4);
 }
 
-/* -- the exact discrete Gaussian: mechanisms/_exact.py says what the tables are ------------------------------------------ */
+/* -- the exact discrete Gaussian: mechanisms/discrete_gaussian.py says what the tables are ------------------------------------------ */
 
 /* Write counters of 128 bits, big-endian: a row in the upper 96, its block in the lower 32. Either each row has its one block,
    or all rows have the same blocks. */

@@ -10,7 +10,7 @@ import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.estimators.spectral import Spectral
 from graphveil.ledger.rows import limit_of
-from graphveil.mechanisms.local.gaussian import AnalyticGaussian
+from graphveil.mechanisms.analytic_gaussian import AnalyticGaussian
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.privacy import MemoryLedger, UndirectedEdge, check_delta
 from graphveil.release import ReleasePlan, calibrate_plan

@@ -61,7 +61,7 @@ REPORTS = (  # where a message would be an LDP report
 ELSEWHERE = ("docs/decisions/",)  # which say "book" still
 WORDS = {  # what may not be written, and where it may all the same
     "promise": (re.compile(r"(?<!node-)(?<!check_)\bpromis(e|es|ed|ing)\b(?!\()", re.IGNORECASE), ()),
-    "ceiling": (re.compile(r"(?<!--)\bceilings?\b", re.IGNORECASE), ("graphveil/mechanisms/_draws.py",)),
+    "ceiling": (re.compile(r"(?<!--)\bceilings?\b", re.IGNORECASE), ("graphveil/mechanisms/sampling.py",)),
     "vouch": (re.compile(r"\bvouch", re.IGNORECASE), ()),
     "message": (re.compile(r"(?<!error )(?<!--)\bmessages?\b", re.IGNORECASE), ()),
     "book": (re.compile(r"\bbook(s|ed|ing|ings)?\b(?!tabs)", re.IGNORECASE), ELSEWHERE),

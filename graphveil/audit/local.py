@@ -10,7 +10,7 @@ from graphveil._util import checks
 from graphveil._util.typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence, odds_of_runs, repeated_runs
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, LocalNoise, MultiBit
-from graphveil.mechanisms.local.feature_rr import Bins
+from graphveil.mechanisms.feature_rr import Bins
 
 NUM_RECORDS = 1 << 18
 _NUMBERS = 1 << 22  # of features that are drawn at a time

@@ -7,84 +7,88 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil.mechanisms.additive import (
+    from graphveil.mechanisms.analytic_gaussian import AnalyticGaussian, analytic_sigma
+    from graphveil.mechanisms.claim import (
+        NOT_COLLECTED,
+        NOT_RANDOMIZED,
+        LocalDPClaim,
+        node_features_statement,
+    )
+    from graphveil.mechanisms.discrete_gaussian import (
         DiscreteGaussian,
         IntegerNoise,
         RoundedGaussian,
         choose_sampler,
     )
-    from graphveil.mechanisms.claim import LocalDPClaim
-    from graphveil.mechanisms.local.allocation import EvenAllocation, SampledAllocation, WeightedAllocation
-    from graphveil.mechanisms.local.bounds import Bounds
-    from graphveil.mechanisms.local.feature_rr import Bins, FeatureRR
-    from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports
-    from graphveil.mechanisms.local.formal_statement import (
-        NOT_COLLECTED,
-        NOT_RANDOMIZED,
-        node_features_statement,
+    from graphveil.mechanisms.feature_rr import Bins, FeatureRR, RecordFeatureRR, record_loss, record_weights
+    from graphveil.mechanisms.features import (
+        Bounds,
+        EvenAllocation,
+        FeatureMechanism,
+        LDPReports,
+        SampledAllocation,
+        WeightedAllocation,
     )
-    from graphveil.mechanisms.local.gaussian import AnalyticGaussian, analytic_sigma
-    from graphveil.mechanisms.local.importance import (
+    from graphveil.mechanisms.importance import (
         permutation_importance,
         public_weights,
         shap_importance,
     )
-    from graphveil.mechanisms.local.labels import LabelMechanism, LabelRR
-    from graphveil.mechanisms.local.local_hashing import LocalHashing
-    from graphveil.mechanisms.local.multibit import MultiBit
-    from graphveil.mechanisms.local.noise import LocalNoise
-    from graphveil.mechanisms.local.per_feature import PerFeature
-    from graphveil.mechanisms.local.record_rr import RecordFeatureRR, record_loss, record_weights
-    from graphveil.mechanisms.local.subset_selection import SubsetSelection
-    from graphveil.mechanisms.scalar.base import ScalarMechanism
-    from graphveil.mechanisms.scalar.duchi import Duchi
-    from graphveil.mechanisms.scalar.hybrid import Hybrid
-    from graphveil.mechanisms.scalar.laplace import Laplace
-    from graphveil.mechanisms.scalar.piecewise import Piecewise, PMSub
-    from graphveil.mechanisms.scalar.three_outputs import ThreeOutputs
+    from graphveil.mechanisms.labels import LabelMechanism, LabelRR, LocalHashing, SubsetSelection
+    from graphveil.mechanisms.local_noise import LocalNoise
+    from graphveil.mechanisms.per_feature import MultiBit, PerFeature
+    from graphveil.mechanisms.scalar import (
+        Duchi,
+        Hybrid,
+        Laplace,
+        Piecewise,
+        PMSub,
+        ScalarMechanism,
+        ThreeOutputs,
+    )
     from graphveil.mechanisms.steps import StepNoise, public_rate
 
 _LAZY_IMPORTS = {
-    "AnalyticGaussian": "local.gaussian",
-    "Bins": "local.feature_rr",
-    "Bounds": "local.bounds",
+    "AnalyticGaussian": "analytic_gaussian",
+    "Bins": "feature_rr",
+    "Bounds": "features",
     "LocalDPClaim": "claim",
-    "DiscreteGaussian": "additive",
-    "Duchi": "scalar.duchi",
-    "FeatureMechanism": "local.features",
-    "FeatureRR": "local.feature_rr",
-    "Hybrid": "scalar.hybrid",
-    "IntegerNoise": "additive",
-    "LabelMechanism": "local.labels",
-    "LabelRR": "local.labels",
-    "Laplace": "scalar.laplace",
-    "LocalHashing": "local.local_hashing",
-    "LocalNoise": "local.noise",
-    "MultiBit": "local.multibit",
-    "NOT_COLLECTED": "local.formal_statement",
-    "NOT_RANDOMIZED": "local.formal_statement",
-    "PMSub": "scalar.piecewise",
-    "PerFeature": "local.per_feature",
-    "Piecewise": "scalar.piecewise",
-    "RecordFeatureRR": "local.record_rr",
-    "LDPReports": "local.features",
-    "RoundedGaussian": "additive",
-    "SampledAllocation": "local.allocation",
-    "ScalarMechanism": "scalar.base",
-    "EvenAllocation": "local.allocation",
+    "DiscreteGaussian": "discrete_gaussian",
+    "Duchi": "scalar",
+    "FeatureMechanism": "features",
+    "FeatureRR": "feature_rr",
+    "Hybrid": "scalar",
+    "IntegerNoise": "discrete_gaussian",
+    "LabelMechanism": "labels",
+    "LabelRR": "labels",
+    "Laplace": "scalar",
+    "LocalHashing": "labels",
+    "LocalNoise": "local_noise",
+    "MultiBit": "per_feature",
+    "NOT_COLLECTED": "claim",
+    "NOT_RANDOMIZED": "claim",
+    "PMSub": "scalar",
+    "PerFeature": "per_feature",
+    "Piecewise": "scalar",
+    "RecordFeatureRR": "feature_rr",
+    "LDPReports": "features",
+    "RoundedGaussian": "discrete_gaussian",
+    "SampledAllocation": "features",
+    "ScalarMechanism": "scalar",
+    "EvenAllocation": "features",
     "StepNoise": "steps",
-    "SubsetSelection": "local.subset_selection",
-    "ThreeOutputs": "scalar.three_outputs",
-    "WeightedAllocation": "local.allocation",
-    "analytic_sigma": "local.gaussian",
-    "choose_sampler": "additive",
-    "node_features_statement": "local.formal_statement",
-    "permutation_importance": "local.importance",
+    "SubsetSelection": "labels",
+    "ThreeOutputs": "scalar",
+    "WeightedAllocation": "features",
+    "analytic_sigma": "analytic_gaussian",
+    "choose_sampler": "discrete_gaussian",
+    "node_features_statement": "claim",
+    "permutation_importance": "importance",
     "public_rate": "steps",
-    "public_weights": "local.importance",
-    "record_loss": "local.record_rr",
-    "record_weights": "local.record_rr",
-    "shap_importance": "local.importance",
+    "public_weights": "importance",
+    "record_loss": "feature_rr",
+    "record_weights": "feature_rr",
+    "shap_importance": "importance",
 }
 
 __all__ = [

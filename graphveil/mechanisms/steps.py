@@ -17,8 +17,7 @@ from graphveil._util import checks
 from graphveil._util.random import KEY_BYTES, Integers, RowStream
 from graphveil._util.typed import checked
 from graphveil.errors import CalibrationError, ConfigError
-from graphveil.mechanisms._exact import MAX_DIM, MAX_SIGMA
-from graphveil.mechanisms.additive import DiscreteGaussian, Noise
+from graphveil.mechanisms.discrete_gaussian import MAX_DIM, MAX_SIGMA, DiscreteGaussian, Noise
 
 RATE_STEPS = 1 << 32  # sampling rates are multiples of its inverse, so that comparing 32 bits is exact
 MAX_STEPS = 1 << 20  # grid steps in one clipping norm

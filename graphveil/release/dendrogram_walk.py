@@ -24,7 +24,7 @@ from graphveil._kernels import Floats, Ints
 from graphveil._util import checks
 from graphveil._util.random import RowStream
 from graphveil.data.domain import Domain
-from graphveil.mechanisms._draws import uniform_below
+from graphveil.mechanisms.sampling import uniform_below
 from graphveil.privacy import ApproximateDP, Unit
 from graphveil.release.dendrogram import Dendrogram
 from graphveil.release.graph_queries import BoundedQuery, NodePairData, PreparedNodePairs, exact_node_pairs

@@ -16,8 +16,7 @@ from graphveil.data.domain import Domain
 from graphveil.data.node_pairs import Integers
 from graphveil.errors import ReleaseError, UnitError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
-from graphveil.mechanisms.noisy_cells import SHIFT, NoisyCells
+from graphveil.mechanisms.node_pair_noise import SHIFT, EdgeRandomizedResponse, NoisyCells
 from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
 from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
@@ -156,7 +155,7 @@ class EdgeResponseData(NodePairData):
 
 @dataclass(frozen=True)
 class EdgeResponseQuery(BoundedQuery):
-    """Every slot's randomized response (:class:`~graphveil.mechanisms.edge_response.EdgeRandomizedResponse`).
+    """Every slot's randomized response (``EdgeRandomizedResponse``).
 
     One edge is one slot, whose answer alone depends on it: epsilon-indistinguishable, exactly.
 

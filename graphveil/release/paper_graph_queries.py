@@ -15,8 +15,7 @@ from graphveil.data.blocks import EdgeBlock
 from graphveil.data.domain import Domain
 from graphveil.data.node_pairs import Integers
 from graphveil.errors import ReleaseError, UnitError
-from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.node_pair_noise import TOTAL, EdgeRandomizedResponse, bernoulli_positions
 from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit
 from graphveil.release.backends import BlockWork
 from graphveil.release.graph_queries import (

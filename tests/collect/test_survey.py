@@ -23,7 +23,7 @@ from graphveil.mechanisms import (
     PerFeature,
     WeightedAllocation,
 )
-from graphveil.mechanisms.local.feature_rr import best_bins
+from graphveil.mechanisms.feature_rr import best_bins
 
 from .surveys import LABEL, SURVEYS
 

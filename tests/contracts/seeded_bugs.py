@@ -372,9 +372,9 @@ BUGS = [
         name="noise_is_zero",
         edits=[
             (
-                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
-                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
-                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        return np.zeros_like(drawn)",
+                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "return exact_samples(stream, rows, dim, self._numerator)",
+                "drawn = exact_samples(stream, rows, dim, self._numerator)\n        return np.zeros_like(drawn)",
             ),
         ],
         test=[
@@ -387,7 +387,7 @@ BUGS = [
         name="noise_is_three_percent_too_small",
         edits=[
             (
-                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
                 "self._numerator",
                 "round(0.97 * self._numerator)",
             ),
@@ -402,9 +402,9 @@ BUGS = [
         name="noise_covers_one_end_only",
         edits=[
             (
-                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
-                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
-                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        drawn[1::2] = 0\n        return drawn",
+                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "return exact_samples(stream, rows, dim, self._numerator)",
+                "drawn = exact_samples(stream, rows, dim, self._numerator)\n        drawn[1::2] = 0\n        return drawn",
             ),
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
@@ -414,9 +414,9 @@ BUGS = [
         name="noise_leaves_out_the_last_column",
         edits=[
             (
-                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
-                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
-                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        drawn[:, -1] = 0\n        return drawn",
+                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "return exact_samples(stream, rows, dim, self._numerator)",
+                "drawn = exact_samples(stream, rows, dim, self._numerator)\n        drawn[:, -1] = 0\n        return drawn",
             ),
         ],
         test=[
@@ -441,9 +441,9 @@ BUGS = [
         name="noise_ends_at_three_sigma",
         edits=[
             (
-                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
-                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
-                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        return np.clip(drawn, -round(3 * self.sigma), round(3 * self.sigma)).astype(drawn.dtype)",
+                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "return exact_samples(stream, rows, dim, self._numerator)",
+                "drawn = exact_samples(stream, rows, dim, self._numerator)\n        return np.clip(drawn, -round(3 * self.sigma), round(3 * self.sigma)).astype(drawn.dtype)",
             ),
         ],
         test=[
@@ -456,9 +456,9 @@ BUGS = [
         name="noise_has_light_tails",
         edits=[
             (
-                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
-                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
-                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        return np.rint(self.sigma * 1.7320508 * np.tanh(drawn / self.sigma)).astype(drawn.dtype)",
+                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
+                "return exact_samples(stream, rows, dim, self._numerator)",
+                "drawn = exact_samples(stream, rows, dim, self._numerator)\n        return np.rint(self.sigma * 1.7320508 * np.tanh(drawn / self.sigma)).astype(drawn.dtype)",
             ),
         ],
         test=[
@@ -543,7 +543,7 @@ BUGS = [
         name="compiled_sums_draw_four_percent_less_noise",
         edits=[
             (
-                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
                 "self._numerator",
                 "round(0.96 * self._numerator)",
             ),
@@ -1158,7 +1158,11 @@ BUGS = [
     dict(
         name="probabilities_are_rounded_the_other_way",
         edits=[
-            ("graphveil.mechanisms.edge_response:EdgeRandomizedResponse.keep", "ROUND_FLOOR", "ROUND_CEILING")
+            (
+                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.keep",
+                "ROUND_FLOOR",
+                "ROUND_CEILING",
+            )
         ],
         test="tests/mechanisms/test_edge_response.py::test_no_answer_loses_more_than_epsilon[20.0-1.0]",
     ),
@@ -1166,7 +1170,7 @@ BUGS = [
         name="added_edges_are_five_percent_rarer",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.draw",
+                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.draw",
                 "bernoulli_positions(stream, self.add, start, stop)",
                 "bernoulli_positions(stream, int(0.95 * self.add), start, stop)",
             )
@@ -1177,7 +1181,7 @@ BUGS = [
         name="no_edge_is_dropped",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.keep",
+                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.keep",
                 "return max(0, int(exact.to_integral_value(ROUND_FLOOR)))",
                 "return TOTAL - 1",
             )
@@ -1188,7 +1192,7 @@ BUGS = [
         name="an_edge_shifts_the_noise_of_others",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.draw",
+                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.draw",
                 "stream.blocks(edges, np.array(_KEEP))",
                 "stream.blocks(np.arange(len(edges)), np.array(_KEEP))",
             )
@@ -1243,12 +1247,12 @@ BUGS = [
         name="the_noise_of_cells_is_a_fifth_too_small",
         edits=[
             (
-                "graphveil.mechanisms.noisy_cells:NoisyCells._levels",
+                "graphveil.mechanisms.node_pair_noise:NoisyCells._levels",
                 "scaled = self.epsilon *",
                 "scaled = 1.25 * self.epsilon *",
             ),
             (
-                "graphveil.mechanisms.noisy_cells:NoisyCells._levels",
+                "graphveil.mechanisms.node_pair_noise:NoisyCells._levels",
                 "-np.expm1(-self.epsilon *",
                 "-np.expm1(-1.25 * self.epsilon *",
             ),
@@ -1259,7 +1263,7 @@ BUGS = [
         name="the_second_tier_forgets_the_first",
         edits=[
             (
-                "graphveil.mechanisms.noisy_cells:NoisyCells.zeros",
+                "graphveil.mechanisms.node_pair_noise:NoisyCells.zeros",
                 "[count * TOTAL // (TOTAL - first.total) for count",
                 "[count for count",
             )
@@ -1270,7 +1274,7 @@ BUGS = [
         name="ties_go_to_the_first_cell",
         edits=[
             (
-                "graphveil.mechanisms.noisy_cells:NoisyCells.draw",
+                "graphveil.mechanisms.node_pair_noise:NoisyCells.draw",
                 'return np.sort(np.concatenate(found), kind="stable")',
                 'return np.sort(np.concatenate(found), kind="stable") | 127',
             )
@@ -1826,7 +1830,7 @@ BUGS = [
         name="noise_of_rows_is_a_fifth_too_small",
         edits=[
             (
-                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "graphveil.mechanisms.discrete_gaussian:DiscreteGaussian.draw",
                 "self._numerator",
                 "round(0.8 * self._numerator)",
             ),
@@ -1883,7 +1887,7 @@ BUGS = [
         name="slots_answer_at_one_and_a_half_epsilon",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.draw",
+                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.draw",
                 "added = bernoulli_positions(stream, self.add, start, stop)",
                 "self = EdgeRandomizedResponse(1.5 * self.epsilon, self.share)\n        added = bernoulli_positions(stream, self.add, start, stop)",
             )
@@ -1905,7 +1909,7 @@ BUGS = [
         name="features_have_more_than_their_share",
         edits=[
             (
-                "graphveil.mechanisms.local.allocation:EvenAllocation.budgets",
+                "graphveil.mechanisms.features:EvenAllocation.budgets",
                 "epsilon / dim",
                 "1.2 * epsilon / dim",
             )
@@ -2454,7 +2458,7 @@ BUGS = [
         name="every_chunk_repeats_the_first",
         edits=[
             (
-                "graphveil.mechanisms._exact:_first_attempts",
+                "graphveil.mechanisms.discrete_gaussian:_first_attempts",
                 "rows[first : first + count]",
                 "rows[np.arange(first, min(first + count, len(rows))) % count]",
             )
@@ -2465,7 +2469,7 @@ BUGS = [
         name="later_chunks_have_no_noise",
         edits=[
             (
-                "graphveil.mechanisms._exact:_first_attempts",
+                "graphveil.mechanisms.discrete_gaussian:_first_attempts",
                 "return np.concatenate(where)",
                 "out[count:] = 0\n    return np.concatenate(where)",
             )
@@ -2492,7 +2496,7 @@ BUGS = [
         name="every_candidate_of_a_narrow_strip_is_taken",
         edits=[
             (
-                "graphveil.mechanisms._exact:_Strips._in_c",
+                "graphveil.mechanisms.discrete_gaussian:_Strips._in_c",
                 "self.sure[first]",
                 "(self.sure[first] != 0) * np.uint32(2**32 - 1)",
             )
@@ -2922,12 +2926,12 @@ BUGS = [
         name="keys_of_local_noise_come_from_a_pool_that_a_forked_child_shares",
         edits=[
             (
-                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "graphveil.mechanisms.local_noise:LocalNoise.__init__",
                 "secrets.token_bytes(KEY_BYTES)",
                 "_POOL.pop()",
             ),
             (
-                "graphveil.mechanisms.local.noise:",
+                "graphveil.mechanisms.local_noise:",
                 "from graphveil._util.random import KEY_BYTES, RowStream\n",
                 "from graphveil._util.random import KEY_BYTES, RowStream\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
             ),
@@ -2938,7 +2942,7 @@ BUGS = [
         name="keys_of_local_noise_come_from_the_clock",
         edits=[
             (
-                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "graphveil.mechanisms.local_noise:LocalNoise.__init__",
                 "secrets.token_bytes(KEY_BYTES)",
                 '__import__("time").time_ns().to_bytes(KEY_BYTES, "little")',
             )
@@ -2949,7 +2953,7 @@ BUGS = [
         name="keys_of_local_noise_come_from_a_counter_of_time",
         edits=[
             (
-                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "graphveil.mechanisms.local_noise:LocalNoise.__init__",
                 "secrets.token_bytes(KEY_BYTES)",
                 '__import__("time").perf_counter_ns().to_bytes(KEY_BYTES, "little")',
             )
@@ -2960,7 +2964,7 @@ BUGS = [
         name="keys_of_local_noise_come_from_16_bits",
         edits=[
             (
-                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "graphveil.mechanisms.local_noise:LocalNoise.__init__",
                 "secrets.token_bytes(KEY_BYTES)",
                 "secrets.token_bytes(2) + bytes(KEY_BYTES - 2)",
             )
@@ -2971,7 +2975,7 @@ BUGS = [
         name="keys_of_local_noise_come_from_a_generator_with_a_seed",
         edits=[
             (
-                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "graphveil.mechanisms.local_noise:LocalNoise.__init__",
                 "secrets.token_bytes(KEY_BYTES)",
                 '__import__("random").randbytes(KEY_BYTES)',
             )
@@ -2982,7 +2986,7 @@ BUGS = [
         name="keys_of_local_noise_come_from_48_bits",
         edits=[
             (
-                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "graphveil.mechanisms.local_noise:LocalNoise.__init__",
                 "secrets.token_bytes(KEY_BYTES)",
                 "secrets.token_bytes(6) + bytes(KEY_BYTES - 6)",
             )
@@ -3012,7 +3016,7 @@ BUGS = [
     ),
     dict(
         name="every_feature_has_the_whole_budget",
-        edits=[("graphveil.mechanisms.local.allocation:EvenAllocation.budgets", "epsilon / dim", "epsilon")],
+        edits=[("graphveil.mechanisms.features:EvenAllocation.budgets", "epsilon / dim", "epsilon")],
         test="tests/mechanisms/test_local.py::test_the_whole_vector_keeps_the_budget[feature-rr]",
         reason="a record spends",
     ),
@@ -3020,12 +3024,12 @@ BUGS = [
         name="weights_of_features_may_add_up_to_more_than_one",
         edits=[
             (
-                "graphveil.mechanisms.local.allocation:WeightedAllocation.__init__",
+                "graphveil.mechanisms.features:WeightedAllocation.__init__",
                 "if abs(total - 1) > _ROUNDING:",
                 "if False:",
             ),
             (
-                "graphveil.mechanisms.local.allocation:WeightedAllocation.budgets",
+                "graphveil.mechanisms.features:WeightedAllocation.budgets",
                 "(epsilon / max(1.0, math.fsum(self.theta)))",
                 "epsilon",
             ),
@@ -3037,7 +3041,7 @@ BUGS = [
         name="floor_and_best_are_mixed_up",
         edits=[
             (
-                "graphveil.mechanisms.local.multibit:MultiBit.samples",
+                "graphveil.mechanisms.per_feature:MultiBit.samples",
                 'if self.m == "floor":',
                 'if self.m == "best":',
             )
@@ -3049,7 +3053,7 @@ BUGS = [
         name="the_own_class_is_said_as_if_it_had_to_be_alone",
         edits=[
             (
-                "graphveil.mechanisms.local.subset_selection:SubsetSelection.counts",
+                "graphveil.mechanisms.labels:SubsetSelection.counts",
                 "left_out = math.floor(TOTAL * out * (1 + ROUNDING + uneven)) + 1",
                 "odds = math.exp(-self.epsilon * self.size) * (self.classes - 1)\n        left_out = math.floor(TOTAL * odds / (1 + odds))",
             )
@@ -3060,7 +3064,7 @@ BUGS = [
         name="other_classes_are_not_numbered_from_the_own_one",
         edits=[
             (
-                "graphveil.mechanisms.local.subset_selection:SubsetSelection._others",
+                "graphveil.mechanisms.labels:SubsetSelection._others",
                 "return (labels[:, None] + 1 + subsets(words, self.classes - 1)) % self.classes",
                 "return subsets(words, self.classes - 1)",
             )
@@ -3071,7 +3075,7 @@ BUGS = [
         name="a_group_is_said_at_twice_the_budget",
         edits=[
             (
-                "graphveil.mechanisms.local.local_hashing:LocalHashing.among_groups",
+                "graphveil.mechanisms.labels:LocalHashing.among_groups",
                 "epsilon=self.epsilon",
                 "epsilon=2 * self.epsilon",
             )
@@ -3954,7 +3958,7 @@ BUGS = [
         name="edges_are_added_where_none_is_kept",
         edits=[
             (
-                "graphveil.mechanisms.edge_response:EdgeRandomizedResponse.add",
+                "graphveil.mechanisms.node_pair_noise:EdgeRandomizedResponse.add",
                 "min(self.keep, int(exact.to_integral_value(ROUND_CEILING)))",
                 "int(exact.to_integral_value(ROUND_CEILING))",
             )

@@ -8,7 +8,7 @@ from contracts import laws
 from graphveil._util.random import RowStream
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian, choose_sampler
-from graphveil.mechanisms.additive import _box_muller
+from graphveil.mechanisms.discrete_gaussian import _box_muller
 from graphveil.privacy.gaussian import delta_of, epsilon_of
 
 KEY = bytes(range(32))

@@ -7,8 +7,7 @@ import pytest
 
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Bins, Duchi, ThreeOutputs
-from graphveil.mechanisms._channel import TOTAL, Channel, Sampler
-from graphveil.mechanisms._draws import ExtraWords
+from graphveil.mechanisms.sampling import TOTAL, Channel, ExtraWords, Sampler
 
 from .fits import fits, stream
 

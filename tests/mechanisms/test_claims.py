@@ -6,8 +6,7 @@ import pytest
 
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import NOT_COLLECTED, NOT_RANDOMIZED, LocalDPClaim, node_features_statement
-from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
-from graphveil.mechanisms.scalar.table import scalar
+from graphveil.mechanisms.scalar import LaplaceDistribution, StepDistribution, scalar
 
 # guarantees.md, section 7.
 TEXT = (

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.mechanisms._draws import (
+from graphveil.mechanisms.sampling import (
     ExtraWords,
     halves,
     round_up_or_down,

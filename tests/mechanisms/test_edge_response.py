@@ -10,8 +10,7 @@ from scipy import stats
 
 from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError
-from graphveil.mechanisms._bernoulli import TOTAL
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.node_pair_noise import TOTAL, EdgeRandomizedResponse
 
 EPSILONS = (1e-6, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0, 50.0, 1000.0)
 SHARES = (1.0, 0.5, 0.01, 1e-9, 0.0)

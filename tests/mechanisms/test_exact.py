@@ -7,7 +7,7 @@ from contracts.laws import FALSE_ALARM
 from scipy import stats
 
 from graphveil._util.random import RowStream
-from graphveil.mechanisms import DiscreteGaussian, _exact
+from graphveil.mechanisms import DiscreteGaussian, discrete_gaussian
 
 KEY = bytes(range(32))
 
@@ -50,25 +50,25 @@ def test_no_decision_depends_on_floating_point(
 ) -> None:
     # With every comparison called ambiguous, each sample is decided in arbitrary precision.
     rows = np.arange(240 // dim)
-    fast = _exact.discrete_gaussian(RowStream(KEY), rows, dim, numerator)
-    monkeypatch.setattr(_exact, "AMBIGUOUS", 2.0)
+    fast = discrete_gaussian.exact_samples(RowStream(KEY), rows, dim, numerator)
+    monkeypatch.setattr(discrete_gaussian, "AMBIGUOUS", 2.0)
     asked = []
-    refine = _exact._Source.refine
-    monkeypatch.setattr(_exact._Source, "refine", lambda *args: asked.append(1) or refine(*args))
-    assert (_exact.discrete_gaussian(RowStream(KEY), rows, dim, numerator) == fast).all()
+    refine = discrete_gaussian._Source.refine
+    monkeypatch.setattr(discrete_gaussian._Source, "refine", lambda *args: asked.append(1) or refine(*args))
+    assert (discrete_gaussian.exact_samples(RowStream(KEY), rows, dim, numerator) == fast).all()
     assert len(asked) >= rows.size * dim
 
 
 @pytest.mark.parametrize("numerator", [100, 1024, 5 * 1024 + 1, 6776 * 1024 + 309, 1 << 35])
 def test_the_strips_cover_every_integer_once_and_dominate_the_target(numerator: int) -> None:
-    strips = _exact._strips(numerator, _exact.AMBIGUOUS)
+    strips = discrete_gaussian._strips(numerator, discrete_gaussian.AMBIGUOUS)
     assert len(strips.start) == 1 << 15  # every value of the slot bits is a slot
     _, first, owned = np.unique(strips.start, return_index=True, return_counts=True)
     assert (strips.count[first] == owned).all()  # a strip owns as many slots as its count says
     start = strips.start[first]
     width = (strips.more[first].astype(np.int64) + 1) << strips.place_bits
     assert (start[1:] == start[:-1] + width[:-1]).all()
-    sigma = numerator / _exact.DENOMINATOR
+    sigma = numerator / discrete_gaussian.DENOMINATOR
     assert start[0] <= -14 * sigma
     assert start[-1] + width[-1] >= 14 * sigma
     closest = np.where(start >= 0, start, -start - width + 1)
@@ -79,7 +79,7 @@ def test_the_strips_cover_every_integer_once_and_dominate_the_target(numerator: 
 @pytest.mark.parametrize("numerator", [100, 1331, 5 * 1024 + 1, 46_421, 100 * 1024, 4791 * 1024 + 7])
 def test_the_law_of_one_attempt_is_the_target_everywhere_the_tail_included(numerator: int) -> None:
     # Not a sample: the chance that an attempt proposes n and accepts it, computed from the tables.
-    strips = _exact._strips(numerator, _exact.AMBIGUOUS)
+    strips = discrete_gaussian._strips(numerator, discrete_gaussian.AMBIGUOUS)
     slots = np.unique(strips.start, return_index=True)[1]
     ratio = strips.more[slots].astype(np.int64) + 1
     law = {}
@@ -88,14 +88,14 @@ def test_the_law_of_one_attempt_is_the_target_everywhere_the_tail_included(numer
         proposed = float(strips.count[slot]) / (1 << 15) / width
         for n in {first, first + width // 2, first + width - 1}:
             law[n] = proposed * float(strips._probability(n, slot))
-    sigma = numerator / _exact.DENOMINATOR
+    sigma = numerator / discrete_gaussian.DENOMINATOR
     for n, chance in law.items():
         if abs(n) < 12 * sigma:
             assert chance / law[0] == pytest.approx(np.exp(-((n / sigma) ** 2) / 2), rel=1e-9), n
 
 
 def test_a_threshold_accepts_only_what_arbitrary_precision_accepts() -> None:
-    strips = _exact._strips(6776 * 1024, _exact.AMBIGUOUS)
+    strips = discrete_gaussian._strips(6776 * 1024, discrete_gaussian.AMBIGUOUS)
     for slot in np.unique(strips.start, return_index=True)[1].tolist():
         first, width = int(strips.start[slot]), (int(strips.more[slot]) + 1) << strips.place_bits
         farthest = max(abs(first), abs(first + width - 1))
@@ -106,7 +106,7 @@ def test_a_threshold_accepts_only_what_arbitrary_precision_accepts() -> None:
 @pytest.mark.parametrize("sigma", [0.2, 1.0, 50.0, 6776.0, 130_000.0, 3e7])
 def test_few_candidates_are_rejected(sigma: float) -> None:
     # Attempts are numbered up to 1,024; at this rate no sample ever comes near.
-    strips = _exact._strips(round(sigma * 1024), _exact.AMBIGUOUS)
+    strips = discrete_gaussian._strips(round(sigma * 1024), discrete_gaussian.AMBIGUOUS)
     total = mass_total(sigma)
     assert strips.scale * total / (1 << (15 + strips.place_bits)) > 0.9
 
@@ -119,6 +119,6 @@ def mass_total(sigma: float) -> float:
 
 
 def test_a_sample_of_many_bits_still_refines() -> None:
-    source = _exact._Source(RowStream(KEY), np.array([3]), np.array([2]), 0)
+    source = discrete_gaussian._Source(RowStream(KEY), np.array([3]), np.array([2]), 0)
     uniform = source.refine(0, 5, 4)
     assert Fraction(5, 16) <= Fraction(str(uniform)) < Fraction(6, 16)

@@ -5,7 +5,7 @@ import pytest
 
 from graphveil import _kernels
 from graphveil._util.random import RowStream
-from graphveil.mechanisms import DiscreteGaussian, _exact
+from graphveil.mechanisms import DiscreteGaussian, discrete_gaussian
 
 pytestmark = pytest.mark.skipif(not _kernels.available(), reason="the loops in C were not built")
 
@@ -15,14 +15,14 @@ KEY = bytes(range(32))
 def in_numpy(rows: np.ndarray, dim: int, numerator: int) -> np.ndarray:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_kernels, "_native", None)
-        return _exact.discrete_gaussian(RowStream(KEY), rows, dim, numerator)
+        return discrete_gaussian.exact_samples(RowStream(KEY), rows, dim, numerator)
 
 
 @pytest.mark.parametrize("numerator", [100, 1024, 5 * 1024 + 1, 6776 * 1024 + 309, 134_000 * 1024, 1 << 36])
 @pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 15, 16, 17, 40])
 def test_every_sample_is_the_same(numerator: int, dim: int) -> None:
     rows = np.arange(20_000 // dim)
-    drawn = _exact.discrete_gaussian(RowStream(KEY), rows, dim, numerator)
+    drawn = discrete_gaussian.exact_samples(RowStream(KEY), rows, dim, numerator)
     assert drawn.dtype == np.int32 and drawn.shape == (len(rows), dim)
     assert np.array_equal(drawn, in_numpy(rows, dim, numerator))
 
@@ -38,33 +38,39 @@ def test_every_sample_is_the_same(numerator: int, dim: int) -> None:
     ],
 )
 def test_rows_of_any_number_and_order_are_the_same(rows: np.ndarray) -> None:
-    drawn = _exact.discrete_gaussian(RowStream(KEY), rows, 7, 3000)
+    drawn = discrete_gaussian.exact_samples(RowStream(KEY), rows, 7, 3000)
     assert np.array_equal(drawn, in_numpy(rows, 7, 3000))
 
 
 def test_chunks_of_any_size_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = _exact.discrete_gaussian(RowStream(KEY), np.arange(50), 6, 9999)
+    whole = discrete_gaussian.exact_samples(RowStream(KEY), np.arange(50), 6, 9999)
     for chunk in (1, 13, 100):
-        monkeypatch.setattr(_exact, "_CHUNK", chunk)
-        assert np.array_equal(_exact.discrete_gaussian(RowStream(KEY), np.arange(50), 6, 9999), whole)
+        monkeypatch.setattr(discrete_gaussian, "_CHUNK", chunk)
+        assert np.array_equal(discrete_gaussian.exact_samples(RowStream(KEY), np.arange(50), 6, 9999), whole)
 
 
 def test_what_comes_near_a_tie_is_decided_in_arbitrary_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     refined: list[int] = []
-    refine = _exact._Source.refine
-    monkeypatch.setattr(_exact._Source, "refine", lambda *args: refined.append(args[1]) or refine(*args))
+    refine = discrete_gaussian._Source.refine
+    monkeypatch.setattr(
+        discrete_gaussian._Source, "refine", lambda *args: refined.append(args[1]) or refine(*args)
+    )
     rows = np.arange(640)
-    sure = _exact.discrete_gaussian(RowStream(KEY), rows, 4, 5000)
+    sure = discrete_gaussian.exact_samples(RowStream(KEY), rows, 4, 5000)
     assert not refined
-    monkeypatch.setattr(_exact, "AMBIGUOUS", 2.0**-9)  # of which a sample in some hundred comes so near
-    near = _exact.discrete_gaussian(RowStream(KEY), rows, 4, 5000)
+    monkeypatch.setattr(
+        discrete_gaussian, "AMBIGUOUS", 2.0**-9
+    )  # of which a sample in some hundred comes so near
+    near = discrete_gaussian.exact_samples(RowStream(KEY), rows, 4, 5000)
     assert 0 < len(refined) < 100
     assert np.array_equal(sure, near) and np.array_equal(near, in_numpy(rows, 4, 5000))
 
 
 def test_another_key_is_another_noise() -> None:
     rows = np.arange(100)
-    mine, other = (_exact.discrete_gaussian(RowStream(key), rows, 4, 1 << 30) for key in (KEY, bytes(32)))
+    mine, other = (
+        discrete_gaussian.exact_samples(RowStream(key), rows, 4, 1 << 30) for key in (KEY, bytes(32))
+    )
     assert (mine != other).mean() > 0.99
 
 
@@ -78,7 +84,7 @@ def test_a_machine_without_the_loops_draws_with_numpy(dim: int, monkeypatch: pyt
 
 
 def test_tables_that_do_not_fit_each_other_are_refused() -> None:
-    tables = vars(_exact._strips(3000, _exact.AMBIGUOUS)._in_c)
+    tables = vars(discrete_gaussian._strips(3000, discrete_gaussian.AMBIGUOUS)._in_c)
     for name in ("slots", "start", "sure", "share", "mask"):
         with pytest.raises(ValueError, match="every slot"):
             _kernels.Strips(**{**tables, name: tables[name][:-1]})

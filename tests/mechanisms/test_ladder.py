@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from graphveil._util.random import RowStream
-from graphveil.mechanisms import _level_sampler
-from graphveil.mechanisms._bernoulli import TOTAL
-from graphveil.mechanisms._level_sampler import LevelSampler, under
+from graphveil.mechanisms import node_pair_noise
+from graphveil.mechanisms.node_pair_noise import TOTAL, LevelSampler, under
 
 RNG = np.random.default_rng(0)
 COUNTS = {
@@ -27,7 +26,7 @@ def test_first_bits_decide_as_whole_words_do(
     words = np.array([*near, *RNG.integers(ladder.total, size=500, dtype=np.uint64)], dtype=np.uint64)
     expected = [1 + sum(int(word) < end for end in ends) for word in words]
     for few in (0, 1 << 20):
-        monkeypatch.setattr(_level_sampler, "_FEW", few)
+        monkeypatch.setattr(node_pair_noise, "_FEW", few)
         assert ladder.levels(words).tolist() == expected
 
 

@@ -19,8 +19,8 @@ from graphveil.mechanisms import (
     PerFeature,
     SampledAllocation,
     WeightedAllocation,
+    features,
 )
-from graphveil.mechanisms.local import allocation
 
 from .cases import (
     BELOW_64_BITS,
@@ -247,7 +247,7 @@ def test_weights_that_are_accepted_keep_the_budget() -> None:
 
 
 def test_a_theta_that_spends_more_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocation, "_ROUNDING", math.inf)
+    monkeypatch.setattr(features, "_ROUNDING", math.inf)
     monkeypatch.setattr(
         WeightedAllocation, "budgets", lambda self, epsilon, dim: epsilon * np.array(self.theta), raising=True
     )

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from graphveil._util.random import RowStream
-from graphveil.mechanisms import _bernoulli
-from graphveil.mechanisms._bernoulli import TOTAL, bernoulli_positions
+from graphveil.mechanisms import node_pair_noise
+from graphveil.mechanisms.node_pair_noise import TOTAL, bernoulli_positions
 
 STREAM = RowStream(bytes(range(32)))
 CASES = {"rare": 0.01, "two or three": 0.06, "seldom": 0.09, "some": 0.27, "half": 0.5, "most": 0.8}
@@ -68,7 +68,7 @@ def test_the_smallest_probability_marks_nothing_in_practice() -> None:
 
 @pytest.mark.parametrize("threshold", [TOTAL // 3, TOTAL // 7 + 1, TOTAL // 50])
 def test_tables_hold_the_exact_binomial(threshold: int) -> None:
-    law, p = _bernoulli._counts(threshold), Fraction(threshold, TOTAL)
+    law, p = node_pair_noise._counts(threshold), Fraction(threshold, TOTAL)
     n = 1 << law.bits
     total = Fraction(0)
     for count, first in enumerate(law.table.tolist()):
@@ -79,7 +79,7 @@ def test_tables_hold_the_exact_binomial(threshold: int) -> None:
 
 @pytest.mark.parametrize("above", [True, False])
 def test_a_word_that_ties_with_a_cumulative_probability_reads_on(above: bool) -> None:
-    law = _bernoulli._counts(TOTAL // 3)
+    law = node_pair_noise._counts(TOTAL // 3)
     bits = 64 << law.bits
     second = law._cumulative(1) >> (bits - 128) & (TOTAL - 1)
 

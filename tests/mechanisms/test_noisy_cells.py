@@ -12,8 +12,7 @@ from scipy import stats
 from graphveil._util.random import RowStream
 from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError
-from graphveil.mechanisms._bernoulli import TOTAL
-from graphveil.mechanisms.noisy_cells import MAX_CELLS, SHIFT, NoisyCells
+from graphveil.mechanisms.node_pair_noise import MAX_CELLS, SHIFT, TOTAL, NoisyCells
 from graphveil.perturb import LapGraph
 
 ONES, CELLS, WANTED = (1, 2, 5), 6, 3

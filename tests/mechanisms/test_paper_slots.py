@@ -8,7 +8,7 @@ from scipy import stats
 
 from graphveil._util.random import RowStream
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.release import paper_graph_queries
 from graphveil.release.paper_graph_queries import (
     TRUNCATION,

@@ -11,12 +11,17 @@ from scipy import stats
 
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Duchi, Hybrid, Laplace, Piecewise, PMSub, ScalarMechanism, ThreeOutputs
-from graphveil.mechanisms._draws import ExtraWords
-from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
-from graphveil.mechanisms.scalar.hybrid import SWITCH
-from graphveil.mechanisms.scalar.laplace import Digits
-from graphveil.mechanisms.scalar.piecewise import CELLS, WindowGrid
-from graphveil.mechanisms.scalar.table import SCALARS, scalar
+from graphveil.mechanisms.sampling import ExtraWords
+from graphveil.mechanisms.scalar import (
+    CELLS,
+    SCALARS,
+    SWITCH,
+    Digits,
+    LaplaceDistribution,
+    StepDistribution,
+    WindowGrid,
+    scalar,
+)
 
 from .fits import fits, p_value, stream
 

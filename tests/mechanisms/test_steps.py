@@ -10,7 +10,7 @@ from scipy import stats
 
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import StepNoise, public_rate
-from graphveil.mechanisms._exact import MAX_DIM, MAX_SIGMA
+from graphveil.mechanisms.discrete_gaussian import MAX_DIM, MAX_SIGMA
 
 KEY = bytes(range(32))
 P = 8390

@@ -18,9 +18,7 @@ from scipy import stats
 from graphveil import perturb
 from graphveil.data import Graph
 from graphveil.data.domain import Domain
-from graphveil.mechanisms._bernoulli import TOTAL
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
-from graphveil.mechanisms.noisy_cells import NoisyCells
+from graphveil.mechanisms.node_pair_noise import TOTAL, EdgeRandomizedResponse, NoisyCells
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.release import EdgeTotalQuery, TopNodePairsQuery
 from graphveil.release.dendrogram import DendrogramBlocks

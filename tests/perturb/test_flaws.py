@@ -20,7 +20,7 @@ from graphveil.data import Adjacency, Graph
 from graphveil.data.domain import Domain
 from graphveil.errors import UnitError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.privacy import (
     Guarantee,
     MemoryLedger,

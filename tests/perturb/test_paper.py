@@ -13,7 +13,7 @@ from graphveil.data import Adjacency, Graph, synthetic
 from graphveil.data.domain import Domain
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.perturb import MECHANISMS, EdgeRand, GraphMechanism, mechanism_for_mode
 from graphveil.privacy import ApproximateDP, DirectedEdge, MemoryLedger, UndirectedEdge, Unit, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain

@@ -18,8 +18,7 @@ from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
-from graphveil.mechanisms.noisy_cells import NoisyCells
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse, NoisyCells
 from graphveil.privacy import MemoryLedger, NodeRecord, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
 from graphveil.release import (

@@ -6,8 +6,7 @@ import torch
 
 from graphveil.data import Adjacency
 from graphveil.data.domain import Domain
-from graphveil.mechanisms._bernoulli import TOTAL
-from graphveil.mechanisms.noisy_cells import NoisyCells
+from graphveil.mechanisms.node_pair_noise import TOTAL, NoisyCells
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import Release, ReleaseKey, ReleasePlan, TopNodePairsData, TopNodePairsQuery
 

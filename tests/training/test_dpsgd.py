@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from graphveil._util.random import PublicStreams
 from graphveil.errors import ArtifactError, ConfigError, GraphError
 from graphveil.mechanisms import StepNoise, public_rate
-from graphveil.mechanisms.additive import Noise
+from graphveil.mechanisms.discrete_gaussian import Noise
 from graphveil.training import (
     Activation,
     Affine,

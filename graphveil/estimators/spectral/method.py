@@ -18,7 +18,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.sizes import PublicSizes
 from graphveil.estimators.spectral.embedding import spectral_rows
 from graphveil.estimators.spectral.votes import VotingRule, best_rule
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.nn.layers import FeedForward
 from graphveil.perturb import EdgeRand
 from graphveil.perturb.mechanism import domain_of

@@ -17,12 +17,11 @@ from graphveil.local.collect.client_randomness import ClientRandomness, checked_
 from graphveil.local.collect.encoded_report import encode_all
 from graphveil.local.collect.nodes import Node, chosen_features, label_hashes
 from graphveil.local.collect.protocol import CollectionProtocol
-from graphveil.mechanisms._draws import Integers, Real, row_blocks
 from graphveil.mechanisms.claim import check_budget
-from graphveil.mechanisms.local.features import LDPReports
-from graphveil.mechanisms.local.labels import MISSING
-from graphveil.mechanisms.local.local_hashing import LocalHashing
-from graphveil.mechanisms.local.multibit import MultiBit
+from graphveil.mechanisms.features import LDPReports
+from graphveil.mechanisms.labels import MISSING, LocalHashing
+from graphveil.mechanisms.per_feature import MultiBit
+from graphveil.mechanisms.sampling import Integers, Real, row_blocks
 
 MAX_EPS = 8.0  # of a whole record: docs/decisions/015-hostile-surveys.md says why
 

@@ -16,7 +16,7 @@ import numpy as np
 from graphveil.errors import ConfigError
 from graphveil.local.collect.nodes import Node, node_text
 from graphveil.local.collect.protocol import CollectionProtocol
-from graphveil.mechanisms._draws import Integers, Words
+from graphveil.mechanisms.sampling import Integers, Words
 
 SECRET_BYTES = 32
 

@@ -29,11 +29,10 @@ from graphveil._util.typed import fitting
 from graphveil.errors import ConfigError, LDPReportError
 from graphveil.local.collect.nodes import TAG_BYTES, Node, chosen_features, label_hashes, node_tag
 from graphveil.local.collect.protocol import DIGEST_BYTES, CollectionProtocol
-from graphveil.mechanisms._draws import Integers, row_blocks
-from graphveil.mechanisms.local.features import LDPReports
-from graphveil.mechanisms.local.labels import LabelRR
-from graphveil.mechanisms.local.local_hashing import LocalHashing
-from graphveil.mechanisms.local.multibit import MultiBit
+from graphveil.mechanisms.features import LDPReports
+from graphveil.mechanisms.labels import LabelRR, LocalHashing
+from graphveil.mechanisms.per_feature import MultiBit
+from graphveil.mechanisms.sampling import Integers, row_blocks
 
 MAGIC, VERSION, CHECK_BYTES = b"GVLA", 2, 4
 _HEADER = len(MAGIC) + 1 + DIGEST_BYTES + TAG_BYTES

@@ -23,9 +23,9 @@ from graphveil.errors import ConfigError, GraphError, LDPReportError
 from graphveil.local.collect.client import MAX_EPS, randomize_records
 from graphveil.local.collect.protocol import CollectionProtocol
 from graphveil.local.collect.server import Collector
-from graphveil.mechanisms._draws import Integers
-from graphveil.mechanisms.local.features import Single
-from graphveil.mechanisms.local.labels import MISSING
+from graphveil.mechanisms.features import Single
+from graphveil.mechanisms.labels import MISSING
+from graphveil.mechanisms.sampling import Integers
 from graphveil.privacy.formatting import counted
 
 REPORT_COLUMN = "message"

@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from graphveil.errors import ConfigError
 from graphveil.local.collect.protocol import CollectionProtocol
-from graphveil.mechanisms._draws import Integers, row_blocks, subsets
-from graphveil.mechanisms.local.local_hashing import LocalHashing
-from graphveil.mechanisms.local.multibit import MultiBit
+from graphveil.mechanisms.labels import LocalHashing
+from graphveil.mechanisms.per_feature import MultiBit
+from graphveil.mechanisms.sampling import Integers, row_blocks, subsets
 
 TAG_BYTES = 16
 

@@ -10,17 +10,12 @@ from typing import Any
 import numpy as np
 
 from graphveil.errors import ConfigError, LDPReportError
-from graphveil.mechanisms._channel import MAX_OUTPUTS
-from graphveil.mechanisms._draws import Floats
-from graphveil.mechanisms.claim import LocalDPClaim, check_budget
-from graphveil.mechanisms.local.allocation import EvenAllocation, WeightedAllocation
-from graphveil.mechanisms.local.bounds import Bounds
-from graphveil.mechanisms.local.feature_rr import FeatureRR
-from graphveil.mechanisms.local.formal_statement import NOT_COLLECTED, node_features_statement
-from graphveil.mechanisms.local.labels import LabelRR
-from graphveil.mechanisms.local.local_hashing import LocalHashing
-from graphveil.mechanisms.local.multibit import MultiBit
-from graphveil.mechanisms.local.subset_selection import SubsetSelection
+from graphveil.mechanisms.claim import NOT_COLLECTED, LocalDPClaim, check_budget, node_features_statement
+from graphveil.mechanisms.feature_rr import FeatureRR
+from graphveil.mechanisms.features import Bounds, EvenAllocation, WeightedAllocation
+from graphveil.mechanisms.labels import LabelRR, LocalHashing, SubsetSelection
+from graphveil.mechanisms.per_feature import MultiBit
+from graphveil.mechanisms.sampling import MAX_OUTPUTS, Floats
 
 FORMAT = "graphveil-survey/2"
 DIGEST_BYTES = 16

@@ -11,9 +11,9 @@ from graphveil.errors import ConfigError, LDPReportError
 from graphveil.local.collect.encoded_report import LDPReport, decode
 from graphveil.local.collect.nodes import Node, node_text
 from graphveil.local.collect.protocol import CollectionProtocol
-from graphveil.mechanisms._draws import Integers
-from graphveil.mechanisms.local.features import LDPReports, Single
-from graphveil.mechanisms.local.labels import LabelRR
+from graphveil.mechanisms.features import LDPReports, Single
+from graphveil.mechanisms.labels import LabelRR
+from graphveil.mechanisms.sampling import Integers
 
 
 class Collector:

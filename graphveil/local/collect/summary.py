@@ -6,9 +6,9 @@ import numpy as np
 
 from graphveil._util.ldp_statements import exact_sum_text
 from graphveil.local.collect.protocol import CollectionProtocol, LabelLaw
-from graphveil.mechanisms._draws import Floats
-from graphveil.mechanisms.local.local_hashing import LocalHashing
-from graphveil.mechanisms.local.multibit import MultiBit
+from graphveil.mechanisms.labels import LocalHashing
+from graphveil.mechanisms.per_feature import MultiBit
+from graphveil.mechanisms.sampling import Floats
 
 SHOWN = 20  # features that are listed one by one
 

@@ -21,8 +21,8 @@ from graphveil.mechanisms import (
     SampledAllocation,
     WeightedAllocation,
 )
-from graphveil.mechanisms.local.feature_rr import Decode
-from graphveil.mechanisms.local.feature_rr import Mode as Rounding
+from graphveil.mechanisms.feature_rr import Decode
+from graphveil.mechanisms.feature_rr import Mode as Rounding
 
 Samples = int | Literal["best", "floor"]
 BinCount = int | Literal["auto"]

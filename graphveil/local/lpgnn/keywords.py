@@ -8,9 +8,9 @@ from graphveil.local.lpgnn.label_reports import Labels
 from graphveil.local.lpgnn.noisy_labels import Select
 from graphveil.local.lpgnn.posterior_mixture import Prior
 from graphveil.local.lpgnn.scaling import Scaling
-from graphveil.mechanisms.local.bounds import Ends
-from graphveil.mechanisms.local.feature_rr import Decode
-from graphveil.mechanisms.local.feature_rr import Mode as Rounding
+from graphveil.mechanisms.feature_rr import Decode
+from graphveil.mechanisms.feature_rr import Mode as Rounding
+from graphveil.mechanisms.features import Ends
 from graphveil.propagation.kprop import Aggregator, Isolated
 
 PosteriorUse = Literal["product", "evidence"]

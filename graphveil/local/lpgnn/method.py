@@ -22,7 +22,7 @@ from graphveil.local.lpgnn.report_config import ReportConfig
 from graphveil.local.lpgnn.report_store import ReportFile, State, collect_reports
 from graphveil.local.lpgnn.scaling import ROW_SCALED, scaled
 from graphveil.mechanisms.claim import LocalDPClaim
-from graphveil.mechanisms.local.bounds import FROM_DATA
+from graphveil.mechanisms.features import FROM_DATA
 from graphveil.privacy import Entry, Guarantee, LocalAttributes, LocalReport, compose
 from graphveil.release import ReleasePlan
 

@@ -12,7 +12,7 @@ from graphveil._util import checks
 from graphveil._util.random import KEY_BYTES
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
-from graphveil.mechanisms.additive import Noise
+from graphveil.mechanisms.discrete_gaussian import Noise
 from graphveil.privacy import ByGroup, Event, Gaussian, PoissonGaussian, Unit
 from graphveil.release.keys import check_process
 from graphveil.release.private_edges import PrivateEdges

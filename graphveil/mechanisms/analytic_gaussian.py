@@ -10,11 +10,10 @@ from graphveil._util import checks
 from graphveil._util.random import RowStream
 from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
-from graphveil.mechanisms._draws import Draws, Floats, Integers, Real
-from graphveil.mechanisms._exact import MAX_SIGMA
-from graphveil.mechanisms.additive import DiscreteGaussian
 from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
-from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports, Single
+from graphveil.mechanisms.discrete_gaussian import MAX_SIGMA, DiscreteGaussian
+from graphveil.mechanisms.features import FeatureMechanism, LDPReports, Single
+from graphveil.mechanisms.sampling import Draws, Floats, Integers, Real
 from graphveil.privacy.calibration import check_proved_delta, require_delta
 from graphveil.privacy.gaussian import mu_of
 

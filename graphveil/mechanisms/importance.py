@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from graphveil._util import checks
 from graphveil.errors import ConfigError, MissingDependencyError, UnsupportedGuaranteeError
-from graphveil.mechanisms._draws import Floats, Integers
-from graphveil.mechanisms.local.allocation import WeightedAllocation
+from graphveil.mechanisms.features import WeightedAllocation
+from graphveil.mechanisms.sampling import Floats, Integers
 
 Predict = Callable[[Floats], npt.ArrayLike]
 _LEAST = 1e-12  # of a probability, so that a wrong certainty costs much but not everything

@@ -6,14 +6,37 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil.errors import ConfigError
-from graphveil.mechanisms._channel import MAX_OUTPUTS, Channel, Sampler
-from graphveil.mechanisms._draws import Draws, ExtraWords, Floats, Integers, Real, halves, round_up_or_down
-from graphveil.mechanisms.distributions import StepDistribution
-from graphveil.mechanisms.local.allocation import EvenAllocation, WeightedAllocation
-from graphveil.mechanisms.local.features import FeatureMechanism, LDPReports, Single
+from graphveil._util.typed import checked
+from graphveil.errors import ConfigError, UnsupportedGuaranteeError
+from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
+from graphveil.mechanisms.features import (
+    Bounds,
+    EvenAllocation,
+    FeatureMechanism,
+    LDPReports,
+    Single,
+    WeightedAllocation,
+    distinct_rows,
+)
+from graphveil.mechanisms.importance import combined
+from graphveil.mechanisms.sampling import (
+    MAX_DIM,
+    MAX_OUTPUTS,
+    Channel,
+    Draws,
+    ExtraWords,
+    Floats,
+    Integers,
+    Real,
+    Sampler,
+    halves,
+    round_up_or_down,
+    row_blocks,
+)
+from graphveil.mechanisms.scalar import StepDistribution
 
 _NEAR = 20  # bins that are a twentieth of the range apart tell about the same
 
@@ -303,3 +326,173 @@ class FeatureRR(FeatureMechanism):
 
     def _worst(self) -> Floats:
         return np.array([law.worst_variance for law in self._laws])[self._which]
+
+
+_ROUNDING = 1e-9
+_SHIFT, _UNIT = np.uint64(11), 2.0**-53
+
+
+def record_weights(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, *, gamma: float = 0.5) -> Floats:
+    """Return theta of each record, (records, dim): equation 7 of HeteroRR, normalized. It is private.
+
+    >>> record_weights([[1.0, 1.0]], [[0.9, 0.1]]).tolist()
+    [[0.3, 0.7]]
+    """
+    theta = combined(importance, sensitivity, gamma)
+    normal: Floats = theta / theta.sum(axis=1, keepdims=True)
+    return normal
+
+
+@checked
+def record_loss(epsilon: float, dim: int, k: int) -> float:
+    """Return the largest log ratio of a record's reports when theta is computed from the record.
+
+        epsilon + ln C(epsilon) + (d - 1) ln k - d ln C(epsilon/d),   C(x) = sum_{u<k} e^(-u x/(k-1)).
+
+    The denominators that belong to one theta need not cancel against another's: ln C is convex, so their sum
+    is largest where one feature has the whole budget and least where all share it alike. It is attained.
+
+    >>> round(record_loss(2.0, 2, 3), 8), round(record_loss(9.0, 50, 10), 4)
+    (2.14567891, 11.5736)
+    """
+    steps = np.arange(k) / (k - 1)
+    whole, share = (math.log(np.exp(-steps * budget).sum()) for budget in (epsilon, epsilon / dim))
+    return epsilon + whole + (dim - 1) * math.log(k) - dim * share
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordFeatureRR:
+    """FeatureRR with one theta per record, as HeteroRR has it, to compare numbers with. No guarantee.
+
+        t = max(1, ceil(k z)),   Pr(u|t) = rho_i^|u-t| / C_t,   rho_i = e^(-epsilon theta_i/(k-1)),
+
+    and u is read as u/k. Theta is computed from the record that it randomizes, so a record loses up to
+    :func:`record_loss`, not epsilon, and without bound once theta is seen or used to decode.
+
+    Shapes: reports have bins 0..k-1, uint8 (records, dim).
+
+    Args:
+        epsilon, dim, bounds: as of :class:`FeatureRR`.
+        k: the number of bins.
+        mode: ``"paper"``; in strict mode this mechanism does not exist.
+
+    Raises:
+        UnsupportedGuaranteeError: ``mode`` is not ``"paper"``.
+        ConfigError: a parameter is outside its range.
+
+    >>> RecordFeatureRR(epsilon=1.0, dim=50)
+    Traceback (most recent call last):
+    graphveil.errors.UnsupportedGuaranteeError: weights computed from the record they randomize depend on \
+it: a record loses up to 1.0494 of a budget of 1, and any amount once the weights are seen; take FeatureRR \
+with public_weights, or mode='paper' to reproduce the paper without a guarantee
+    >>> RecordFeatureRR(epsilon=1.0, dim=50, mode="paper").claim.certified
+    False
+    """
+
+    epsilon: float
+    dim: int
+    bounds: Bounds = field(default=Bounds())
+    k: int = 10
+    mode: Literal["strict", "paper"] = "strict"
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_budget(epsilon=self.epsilon)
+        checks.positive(epsilon=self.epsilon)
+        checks.integer_at_least(1, dim=self.dim)
+        checks.within(1, MAX_DIM, dim=self.dim)
+        checks.integer_at_least(2, k=self.k)
+        checks.within(2, MAX_OUTPUTS, k=self.k)
+        checks.one_of(("strict", "paper"), mode=self.mode)
+        self.bounds.check_dim(self.dim)
+        if self.mode != "paper":
+            raise UnsupportedGuaranteeError(
+                f"weights computed from the record they randomize depend on it: a record {self._loses}, "
+                "and any amount once the weights are seen; take FeatureRR with public_weights, or "
+                "mode='paper' to reproduce the paper without a guarantee"
+            )
+
+    @property
+    def loss(self) -> float:
+        """What a record really loses as long as nobody sees its weights."""
+        return record_loss(self.epsilon, self.dim, self.k)
+
+    @property
+    def claim(self) -> LocalDPClaim:
+        """What the paper claims, and why it does not hold."""
+        why = f"weights computed from the record that they randomize: it {self._loses}"
+        return LocalDPClaim(self.epsilon, deviations=(why, REAL_VALUED, *self.bounds.deviations))
+
+    @property
+    def _loses(self) -> str:
+        return f"loses up to {math.ceil(self.loss * 1e4) / 1e4:g} of a budget of {self.epsilon:g}"
+
+    def perturb(self, x: Real, theta: Floats, *, stream: Draws, rows: Integers | None = None) -> LDPReports:
+        """Return the randomized bins of records.
+
+        Args:
+            x: features (records, dim); values outside the bounds are clipped.
+            theta: each record's weights (records, dim), as private as the record.
+            stream: random words.
+            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+
+        Raises:
+            GraphError: a value is NaN or infinite.
+            ConfigError: shapes do not go together, or the weights of a record do not add up to one.
+            ReleaseError: the stream served a row before.
+        """
+        x, theta = np.asarray(x), self._checked(np.asarray(theta, dtype=np.float64))
+        if x.shape != theta.shape:
+            raise ConfigError(f"features of shape {x.shape} and weights of {theta.shape} do not go together")
+        rows = distinct_rows(rows, len(x))
+        stream.reserve_rows(rows)
+        values = np.empty(x.shape, dtype=np.uint8)
+        for part in row_blocks(len(x), self.dim):
+            words = stream.words(rows[part], words_per_row=2 * self.dim)
+            uniform = (words >> _SHIFT).astype(np.float64).reshape(-1, 2, self.dim) * _UNIT
+            inputs = np.maximum(np.ceil(self.bounds.unit(x[part]) * self.k), 1.0).astype(np.float64)
+            values[part] = _outputs(inputs, self.epsilon * theta[part], uniform, self.k) - 1
+        return LDPReports(values)
+
+    def estimate(self, reports: LDPReports) -> Single:
+        """Return each bin as its upper end, float32 (records, dim)."""
+        return self.bounds.real(((reports.values.astype(np.float64) + 1) / self.k).astype(np.float32))
+
+    def _checked(self, theta: Floats) -> Floats:
+        if theta.ndim != 2 or theta.shape[1] != self.dim or not np.isfinite(theta).all() or (theta < 0).any():
+            raise ConfigError(f"theta must be finite numbers of at least 0, shape (records, {self.dim})")
+        if (np.abs(theta.sum(axis=1) - 1) > _ROUNDING).any():
+            raise ConfigError(
+                "a record's theta does not add up to one; take record_weights, which normalizes"
+            )
+        return theta
+
+
+def _outputs(t: Floats, budgets: Floats, uniform: Floats, k: int) -> Floats:
+    """Return u for inputs t from two uniforms each, (records, 2, dim): below t, t itself, or above it.
+
+    The tails are geometric sums, so a tail and a place in it are two draws and no table is built.
+    """
+    step = -budgets / (k - 1)  # ln rho
+    below, above = _tail(step, t - 1), _tail(step, k - t)
+    where = uniform[:, 0] * (below + 1 + above)
+    down, up = where < below, where >= below + 1
+    offset = _place(step, np.where(down, t - 1, k - t), uniform[:, 1])
+    moved: Floats = t + np.where(down, -offset, np.where(up, offset, 0))
+    return moved
+
+
+def _tail(step: Floats, cells: Floats) -> Floats:
+    """Return rho + ... + rho^cells."""
+    flat = step == 0
+    safe = np.where(flat, -1.0, step)
+    return np.where(flat, cells, np.exp(safe) * np.expm1(cells * safe) / np.expm1(safe))
+
+
+def _place(step: Floats, cells: Floats, uniform: Floats) -> Floats:
+    """Return j in 1..cells with probability in proportion to rho^j; 1 where there is no cell."""
+    flat = step == 0
+    safe = np.where(flat, -1.0, step)
+    drawn = np.where(flat, uniform * cells, np.log1p(uniform * np.expm1(cells * safe)) / safe)
+    place: Floats = np.clip(1 + np.floor(drawn), 1, np.maximum(cells, 1))
+    return place

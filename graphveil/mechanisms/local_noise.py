@@ -11,7 +11,7 @@ import numpy as np
 
 from graphveil._util.random import KEY_BYTES, RowStream
 from graphveil.errors import ReleaseError
-from graphveil.mechanisms._draws import Integers, Words
+from graphveil.mechanisms.sampling import Integers, Words
 
 REPRODUCIBLE = "the noise is reproducible from a seed"
 _NONE: Integers = np.empty((0, 2), dtype=np.int64)

@@ -1,0 +1,451 @@
+"""The public range of features, and the only way in for private ones: checked, clipped, rescaled."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil._util import checks
+from graphveil._util.typed import fitting
+from graphveil.errors import ConfigError, GraphError, UnsupportedGuaranteeError
+from graphveil.mechanisms.claim import LocalDPClaim, check_budget
+from graphveil.mechanisms.sampling import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
+
+FROM_DATA = "bounds taken from the data"
+
+_LEAST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+Ends = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Features lie in [low, high]: one range for all, or one each. Public, agreed before anyone answers.
+
+    Values outside are clipped, silently; :meth:`outside` counts them, and its answer is private.
+
+    Raises:
+        ConfigError: an end is not finite, or a range is empty.
+
+    >>> Bounds(0.0, 2.0).unit(np.array([[0.5, 3.0]])).tolist()
+    [[0.25, 1.0]]
+    """
+
+    low: Ends = 0.0
+    high: Ends = 1.0
+    from_data: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        low, high = _ends("low", self.low), _ends("high", self.high)
+        if isinstance(low, tuple) != isinstance(high, tuple) or np.size(low) != np.size(high):
+            raise ConfigError("low and high must both be numbers, or both hold one number per feature")
+        if not bool(np.all(np.less(low, high))):
+            raise ConfigError(f"low={self.low!r} must be below high={self.high!r}")
+        _check_width(np.asarray(low), np.asarray(high))
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @classmethod
+    def of_data(cls, x: Real, *, data_dependent_bounds: bool = False) -> "Bounds":
+        """Return the smallest range that holds the data, which depends on them.
+
+        Raises:
+            ConfigError: without ``data_dependent_bounds=True``, under which nothing is certified.
+        """
+        if data_dependent_bounds is not True:
+            raise ConfigError(
+                "bounds taken from the data tell the most extreme people's values; give public bounds, or "
+                "data_dependent_bounds=True, which voids the guarantee"
+            )
+        _check_finite(x)
+        low, high = float(x.min()), float(x.max())
+        return cls(low, high if high > low else low + 1.0, from_data=True)
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """Why a claim under these bounds does not hold, if it does not."""
+        return (FROM_DATA,) if self.from_data else ()
+
+    @property
+    def width(self) -> Floats:
+        """high - low, shape () or (features,)."""
+        return np.asarray(self.high, dtype=np.float64) - np.asarray(self.low, dtype=np.float64)
+
+    def check_dim(self, dim: int) -> None:
+        """Require one range, or as many as there are features."""
+        if isinstance(self.low, tuple) and len(self.low) != dim:
+            raise ConfigError(f"bounds for {len(self.low)} features do not fit dim={dim}")
+
+    def unit(self, x: Real) -> Real:
+        """Return features rescaled to [0, 1], clipped.
+
+        Raises:
+            GraphError: a value is NaN or infinite.
+        """
+        _check_finite(x)
+        if (self.low, self.high) != (0.0, 1.0):
+            x = (np.clip(x, np.asarray(self.low), np.asarray(self.high)) - np.asarray(self.low)) / self.width
+        inside = x.size == 0 or (x.min() >= 0 and x.max() <= 1)
+        return x if inside else np.clip(x, 0.0, 1.0)
+
+    def real(self, z: Real) -> Real:
+        """Return values of the unit scale on the features' scale, in place where they are floats."""
+        if (self.low, self.high) != (0.0, 1.0):
+            z *= self.width.astype(z.dtype)
+            z += np.asarray(self.low, dtype=z.dtype)
+        return z
+
+    def outside(self, x: Real) -> int:
+        """Return how many values lie outside and are clipped. This is private: never publish it."""
+        return int(((x < np.asarray(self.low)) | (x > np.asarray(self.high))).sum())
+
+
+def _ends(name: str, ends: Any) -> Ends:
+    values = list(ends) if isinstance(ends, Iterable) else [ends]
+    if not values or not all(
+        isinstance(end, int | float | np.number) and -_LARGEST <= end <= _LARGEST for end in values
+    ):
+        raise ConfigError(f"{name}={ends!r} must be a finite number within ±3.4e38, or one per feature")
+    return tuple(float(end) for end in values) if isinstance(ends, Iterable) else float(values[0])
+
+
+def _check_width(low: Floats, high: Floats) -> None:
+    """Require widths that single precision holds: an infinite one would turn every value into the same."""
+    width = high - low
+    if not bool(((width >= _LEAST) & (width <= _LARGEST)).all()):
+        raise ConfigError(
+            f"high - low must be between {_LEAST:.2g} and {_LARGEST:.2g}, as estimates are numbers of single "
+            "precision; measure in another unit"
+        )
+
+
+def _check_finite(x: npt.NDArray[Any]) -> None:
+    """Refuse NaN and infinities without saying where they are."""
+    with np.errstate(invalid="ignore"):
+        if x.size and not np.isfinite([x.min(), x.max()]).all():
+            raise GraphError("features hold NaN or infinite values; replace them before they are perturbed")
+
+
+_ROUNDING = 1e-9  # how far the sum of weights may be off one
+
+
+@dataclass(frozen=True)
+class EvenAllocation:
+    """Every feature gets epsilon / d. The variance of a coordinate grows like d^2."""
+
+    def budgets(self, epsilon: float, dim: int) -> Floats:
+        """Return the budget of each feature."""
+        return np.full(dim, epsilon / dim)
+
+
+@dataclass(frozen=True)
+class SampledAllocation:
+    """``count`` features drawn uniformly without replacement get epsilon / count each, the others nothing.
+
+    What is drawn does not depend on the features. ``count`` None means max(1, min(d, floor(epsilon / 2.5))),
+    at which the variance is about smallest; it grows like d.
+
+    >>> SampledAllocation().size(6.0, 100), SampledAllocation(3).size(6.0, 2)
+    (2, 2)
+    """
+
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the count."""
+        if self.count is not None:
+            checks.integer_at_least(1, count=self.count)
+
+    def size(self, epsilon: float, dim: int) -> int:
+        """Return how many of ``dim`` features are sampled."""
+        if self.count is not None:
+            return min(self.count, dim)
+        return dim if math.isinf(epsilon) else max(1, min(dim, int(epsilon / 2.5)))
+
+
+@dataclass(frozen=True, init=False)
+class WeightedAllocation:
+    """Feature i gets epsilon theta_i, where theta is public, >= 0 and adds up to one.
+
+    Whether a theta fits is checked, never mended: a sum above one would spend more than the budget. And it
+    is the same for all records: a theta computed from a record depends on it, beyond any bound if it is
+    used to decode.
+
+    Raises:
+        ConfigError: a weight is negative or not finite, or the sum is not one.
+        UnsupportedGuaranteeError: one theta per record.
+
+    >>> WeightedAllocation([0.5, 0.25])
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: theta adds up to 0.75 instead of 1, so a record would spend 0.75 times its \
+budget; take WeightedAllocation.linear, which normalizes public scores
+    """
+
+    theta: tuple[float, ...]
+
+    def __init__(self, theta: Iterable[float]) -> None:
+        """Take one weight per feature."""
+        object.__setattr__(self, "theta", _vector("theta", theta))
+        total = math.fsum(self.theta)
+        if abs(total - 1) > _ROUNDING:
+            raise ConfigError(
+                f"theta adds up to {total:.6g} instead of 1, so a record would spend {total:.6g} times its "
+                "budget; take WeightedAllocation.linear, which normalizes public scores"
+            )
+
+    @classmethod
+    def linear(cls, scores: Iterable[float]) -> "WeightedAllocation":
+        """Return theta proportional to public scores."""
+        return cls._normalized(np.array(_vector("scores", scores)))
+
+    @classmethod
+    def cube_root(cls, scores: Iterable[float]) -> "WeightedAllocation":
+        """Return theta proportional to the cube roots of public scores w.
+
+        For small budgets the variance of an unbiased estimate falls like 1/epsilon_i^2, and this is the
+        minimizer of sum w_i / epsilon_i^2 at a given sum of budgets: the least weighted squared error.
+
+        >>> WeightedAllocation.cube_root([8.0, 1.0]).theta
+        (0.6666666666666666, 0.3333333333333333)
+        """
+        return cls._normalized(np.cbrt(_vector("scores", scores)))
+
+    @classmethod
+    def _normalized(cls, scores: Floats) -> "WeightedAllocation":
+        if not scores.sum() > 0:
+            raise ConfigError("all scores are zero, so there is nothing to weigh by; take Split()")
+        return cls((scores / scores.sum()).tolist())
+
+    def budgets(self, epsilon: float, dim: int) -> Floats:
+        """Return the budget of each feature; together never more than epsilon."""
+        if len(self.theta) != dim:
+            raise ConfigError(f"theta has {len(self.theta)} weights and there are {dim} features")
+        return np.array(self.theta) * (epsilon / max(1.0, math.fsum(self.theta)))
+
+
+Allocation = EvenAllocation | SampledAllocation | WeightedAllocation
+
+
+def _vector(name: str, values: Iterable[float]) -> tuple[float, ...]:
+    try:
+        array = np.asarray(list(values), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} must be a list of numbers, one per feature") from error
+    if array.ndim == 2:
+        raise UnsupportedGuaranteeError(
+            f"{name} has one row per record: weights that depend on a record answer about it, at a price "
+            "above epsilon that has no bound once they are used to decode; compute them from public records"
+        )
+    if array.ndim != 1 or not array.size or not np.isfinite(array).all() or (array < 0).any():
+        raise ConfigError(f"{name} must be a list of finite numbers of at least 0, one per feature")
+    return tuple(array.tolist())
+
+
+Single = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class LDPReports:
+    """What leaves the randomizer: one row per record, and which features a row is about.
+
+    ``values`` is an array (records, k) whose meaning the mechanism knows. ``indices`` (records, k) names the
+    features, ascending in each row; None means all of them, in order.
+    """
+
+    values: npt.NDArray[Any]
+    indices: npt.NDArray[np.int32] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.values)
+
+    def part(self, part: slice) -> "LDPReports":
+        """Return some records' reports, as views."""
+        return LDPReports(self.values[part], None if self.indices is None else self.indices[part])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureMechanism(ABC):
+    """A randomizer of a record's features x, shape (dim,), under one budget for the whole vector.
+
+    Fields are public and the same for all records. ``perturb`` takes private rows and gives reports;
+    ``estimate`` takes reports, as anybody can, and gives rows whose expectation is x where the mechanism says
+    that it is unbiased. With ``epsilon`` inf both leave x as it is.
+
+    Args:
+        epsilon: the budget of the whole vector.
+        dim: d, the number of features.
+        bounds: their public range.
+    """
+
+    epsilon: float
+    dim: int
+    bounds: Bounds = field(default=Bounds())
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_budget(epsilon=self.epsilon)
+        checks.integer_at_least(1, dim=self.dim)
+        checks.within(1, MAX_DIM, dim=self.dim)
+        fitting("bounds", self.bounds, Bounds)
+        self.bounds.check_dim(self.dim)
+        self._check()
+
+    @property
+    def claim(self) -> LocalDPClaim:
+        """The guarantee of a record's LDP report."""
+        return LocalDPClaim(self.epsilon, deviations=self.bounds.deviations)
+
+    def perturb(self, x: Real, *, stream: Draws, rows: Integers | None = None) -> LDPReports:
+        """Return the randomized reports of records.
+
+        A row's draws depend on the stream and its number alone, so any partition of the records gives the
+        same reports. A stream serves each row once: equal draws on two records cancel.
+
+        Args:
+            x: float features (records, dim); values outside the bounds are clipped.
+            stream: random words, from :class:`~graphveil.mechanisms.LocalNoise` or a device's own entropy.
+            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+
+        Raises:
+            GraphError: the shape is wrong, or a value is NaN or infinite.
+            ConfigError: two records have one number.
+            ReleaseError: the stream served a row before.
+        """
+        x = self.matrix(x)
+        rows = distinct_rows(rows, len(x))
+        if math.isinf(self.epsilon):
+            return LDPReports(self.bounds.real(self.bounds.unit(x)).astype(x.dtype))
+        stream.reserve_rows(rows)
+        reports = self._empty(len(x))
+        for part in row_blocks(len(x), self.dim):
+            self._perturb(self.bounds.unit(x[part]), rows[part], stream, reports.part(part))
+        return reports
+
+    def estimate(self, reports: LDPReports) -> Single:
+        """Return an estimate of each record's features, float32 (records, dim).
+
+        Raises:
+            GraphError: the reports have another shape than this mechanism's.
+        """
+        self._check_reports(reports)
+        if math.isinf(self.epsilon):
+            return reports.values.astype(np.float32)
+        out = np.empty((len(reports), self.dim), dtype=np.float32)
+        for part in row_blocks(len(reports), self.dim):
+            self._estimate(reports.part(part), out[part])
+            self.bounds.real(out[part])
+        return out
+
+    def _estimate(self, reports: LDPReports, out: Single) -> None:
+        """Write the estimates on the unit scale."""
+        if reports.indices is None:
+            self._reported_values(reports, out)
+            return
+        reported_values = np.empty(reports.values.shape, dtype=np.float32)
+        self._reported_values(reports, reported_values)
+        out[:] = 0.5
+        np.put_along_axis(out, reports.indices, reported_values, axis=1)
+
+    def _real(self, reported_values: Single, indices: npt.NDArray[np.int32] | None) -> None:
+        """Bring what was told about some features to their own scale, in place."""
+        if indices is None or not isinstance(self.bounds.low, tuple):
+            self.bounds.real(reported_values)
+            return
+        reported_values *= self.bounds.width.astype(np.float32)[indices]
+        reported_values += np.asarray(self.bounds.low, dtype=np.float32)[indices]
+
+    def reported_values(self, reports: LDPReports) -> Single:
+        """Return the estimates of the features that reports are about, float32 (records, k).
+
+        What :meth:`estimate` says about all others is the middle of their range, which is public; so this is
+        all there is to know, in k numbers a record.
+
+        >>> from graphveil.mechanisms import MultiBit
+        >>> reports = LDPReports(np.array([[1]], dtype=np.uint8), np.array([[2]], dtype=np.int32))
+        >>> law = MultiBit(epsilon=1.0, dim=4)
+        >>> bool(law.reported_values(reports)[0, 0] == law.estimate(reports)[0, 2])
+        True
+        """
+        self._check_reports(reports)
+        if math.isinf(self.epsilon):
+            return reports.values.astype(np.float32)
+        out = np.empty(reports.values.shape, dtype=np.float32)
+        for part in row_blocks(len(reports), reports.values.shape[1]):
+            self._reported_values(reports.part(part), out[part])
+            self._real(out[part], None if reports.indices is None else reports.indices[part])
+        return out
+
+    def variance(self, x: Real) -> Floats:
+        """Return the variance of each coordinate's estimate, for features (records, dim)."""
+        if math.isinf(self.epsilon):
+            return np.zeros(x.shape)
+        return self._variance(np.asarray(self.bounds.unit(x), dtype=np.float64)) * self.bounds.width**2
+
+    @property
+    def worst_variance(self) -> float:
+        """The largest variance of any coordinate's estimate, over all features in the bounds.
+
+        >>> from graphveil.mechanisms import PerFeature, EvenAllocation
+        >>> law = PerFeature(epsilon=2.0, dim=2, scalar="three-outputs", allocation=EvenAllocation())
+        >>> round(4 * law.worst_variance, 8)  # the scalar's at epsilon 1, on [-1, 1]
+        4.45545172
+        """
+        return 0.0 if math.isinf(self.epsilon) else float(np.max(self._worst() * self.bounds.width**2))
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Check the fields of a subclass."""
+
+    @abstractmethod
+    def _empty(self, records: int) -> LDPReports:
+        """Return reports to fill."""
+
+    @abstractmethod
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: LDPReports) -> None:
+        """Fill the reports of rows z in [0, 1]."""
+
+    @abstractmethod
+    def _reported_values(self, reports: LDPReports, out: Single) -> None:
+        """Write, on the unit scale, the estimates of the features that reports are about (records, k)."""
+
+    @abstractmethod
+    def _variance(self, z: Floats) -> Floats:
+        """Return the variances on the unit scale."""
+
+    @abstractmethod
+    def _worst(self) -> Floats:
+        """Return the largest variance of each coordinate on the unit scale, (dim,) or one for all."""
+
+    def _check_reports(self, reports: LDPReports) -> None:
+        """Refuse reports of another shape."""
+        like = LDPReports(np.empty((0, self.dim))) if math.isinf(self.epsilon) else self._empty(0)
+        wanted = (len(reports), like.values.shape[1])
+        shapes = [part.shape for part in (reports.values, reports.indices) if part is not None]
+        if any(shape != wanted for shape in shapes) or (reports.indices is None) != (like.indices is None):
+            raise GraphError(f"reports of shape {shapes} are not this mechanism's: {wanted} are needed")
+
+    def matrix(self, x: Real) -> Real:
+        """Return records as floats (records, dim).
+
+        Raises:
+            GraphError: the shape is wrong, or they are no numbers.
+        """
+        x = np.asarray(x)
+        if x.ndim != 2 or x.shape[1] != self.dim or x.dtype.kind not in "fiub":
+            raise GraphError(f"features of shape {x.shape} do not fit numbers of shape (records, {self.dim})")
+        return x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+
+
+def distinct_rows(rows: Integers | None, count: int) -> Integers:
+    """Return the numbers of so many records, refusing one that occurs twice."""
+    if rows is None:
+        return np.arange(count)
+    if rows.shape != (count,) or len(np.unique(rows)) != count or (count and rows.min() < 0):
+        raise ConfigError(f"rows must be {count} different numbers of at least 0, one per record")
+    return rows.astype(np.int64)

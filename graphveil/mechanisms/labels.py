@@ -1,0 +1,606 @@
+"""What mechanisms for a label have in common, and randomized response."""
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil._util import checks
+from graphveil.errors import ConfigError, GraphError
+from graphveil.mechanisms.claim import LocalDPClaim, check_budget
+from graphveil.mechanisms.features import distinct_rows
+from graphveil.mechanisms.sampling import (
+    Draws,
+    Floats,
+    Integers,
+    Words,
+    row_blocks,
+    shuffled,
+    subsets,
+    uniform_below,
+)
+
+MISSING = -1  # a record without a label
+MAX_CLASSES = 1 << 16
+TOTAL = 1 << 64
+ROUNDING = 2.0**-46  # far above the relative error of a probability in float64
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelMechanism(ABC):
+    """Base of mechanisms that say k of c classes, the record's own more often than others.
+
+        p = k / (k + (c - k) e^-epsilon)   that the own class is said,
+        q = (k - p) / (c - 1)              that any other given one is.
+
+    All sets of k classes with the own one are equally likely, and so are all without it, e^epsilon times
+    less. A record without a label says every set alike, so that who has one is not told either.
+
+    Args:
+        epsilon: the budget of the label; inf keeps labels, and missing ones missing.
+        classes: c, public.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+    """
+
+    epsilon: float
+    classes: int
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_budget(epsilon=self.epsilon)
+        checks.integer_at_least(2, classes=self.classes)
+        checks.within(2, MAX_CLASSES, classes=self.classes)
+
+    @property
+    def claim(self) -> LocalDPClaim:
+        """The guarantee of a record's label."""
+        return LocalDPClaim(self.epsilon)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """k."""
+
+    @property
+    def keep(self) -> float:
+        """p."""
+        return self.size / (self.size + (self.classes - self.size) * math.exp(-self.epsilon))
+
+    @property
+    def change(self) -> float:
+        """q."""
+        others = self.size - 1 + (self.classes - self.size) * math.exp(-self.epsilon)
+        return self.keep * others / (self.classes - 1)
+
+    @property
+    def gap(self) -> float:
+        """p - q."""
+        return -math.expm1(-self.epsilon) * self.keep * (self.classes - self.size) / (self.classes - 1)
+
+    @property
+    def blind(self) -> float:
+        """k/c: how often what is said blindly holds a given class."""
+        return self.size / self.classes
+
+    @property
+    def information(self) -> float:
+        """What is said tells so many nats about a label of which each class is equally likely."""
+        outcomes = zip((self.keep, 1 - self.keep), self.ratios(), strict=True)
+        return sum(share * math.log(ratio) for share, ratio in outcomes if ratio)
+
+    def keep_with(self, missing: float) -> float:
+        """Return (1 - m) p + m k/c: how often a record says its class if a share m has none to say."""
+        return (1 - missing) * self.keep + missing * self.blind
+
+    def ratios(self, missing: float = 0.0) -> tuple[float, float]:
+        """Return how likely a set is for a class in it, and for one outside, relative to a set drawn blindly.
+
+        A share m of the records has no label, and draws blindly.
+        """
+        keep = self.keep_with(missing)
+        return keep / self.blind, (1 - keep) / (1 - self.blind)
+
+    @property
+    def transition(self) -> Floats:
+        """T = q 1 1^T + (p - q) I: row y has the probabilities that each class is said for y."""
+        return self.transition_with(0.0)
+
+    def transition_with(self, missing: float) -> Floats:
+        """Return (1 - m) T + m k/c 1 1^T: what is said for y if a share m of the labels is missing.
+
+        It is how a label of class y would have to be randomized for what all records say, if those without a
+        label were like the others. Both have the same form, so m cannot be told from what is said alone: of
+        shares f of the classes one sees k/c + (1 - m)(p - q)(f - 1/c). It has to be known.
+
+        >>> LabelRR(epsilon=float("inf"), classes=2).transition_with(0.2).tolist()
+        [[0.9, 0.1], [0.1, 0.9]]
+        """
+        checks.within(0, 1, missing=missing)
+        reported = (1 - missing) * self.change + missing * self.blind
+        return np.full((self.classes, self.classes), reported) + (1 - missing) * self.gap * np.eye(
+            self.classes
+        )
+
+    def perturb(self, labels: Integers, *, stream: Draws, rows: Integers | None = None) -> Integers:
+        """Return what records say, in the shape that the class documents.
+
+        Args:
+            labels: classes 0 .. c-1, or -1 for a missing one, whole numbers (records,).
+            stream: random words, of their own: features must not share them.
+            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+
+        Raises:
+            GraphError: the shape is wrong, or a label is none of the classes.
+            ConfigError: two records have one number.
+            ReleaseError: the stream served a row before.
+        """
+        labels = self.checked(labels, missing=True)
+        rows = distinct_rows(rows, len(labels))
+        reported = self._as_they_are(labels)
+        if math.isinf(self.epsilon):
+            return reported
+        stream.reserve_rows(rows)
+        count, width = self._words_and_width
+        for part in row_blocks(len(labels), width):
+            reported[part] = self._randomize(
+                labels[part], stream.words(rows[part], words_per_row=count), rows[part]
+            )
+        return reported
+
+    def missing_reports(self, records: int) -> Integers:
+        """Return what stands for records that were not asked: -1 everywhere."""
+        return self._as_they_are(np.full(records, MISSING))
+
+    def members(self, reported: Integers) -> npt.NDArray[np.bool_]:
+        """Return which classes records said, (records, c); of one that said nothing (-1), none.
+
+        >>> LabelRR(epsilon=1.0, classes=3).members(np.array([2, -1])).astype(int).tolist()
+        [[0, 0, 1], [0, 0, 0]]
+        """
+        rows = reported.reshape(len(reported), -1)
+        found = np.zeros((len(reported), self.classes + 1), dtype=bool)
+        found[np.arange(len(reported))[:, None], rows] = True  # -1 is the spare last column
+        return found[:, :-1]
+
+    def frequencies(self, reported: Integers) -> Floats:
+        """Return unbiased estimates of the share of each class, from what was said; some may be negative.
+
+        >>> LabelRR(epsilon=float("inf"), classes=2).frequencies(np.array([0, 1, 1, 1]))
+        array([0.25, 0.75])
+        """
+        reported = self.checked_reports(reported)
+        shares = np.bincount(reported[reported >= 0], minlength=self.classes) / max(1, len(reported))
+        return (shares - self.change) / self.gap
+
+    def frequency_variance(self, frequencies: Floats, records: int) -> Floats:
+        """Return r (1 - r) / (n (p-q)^2), r = q + (p-q) f: the variances for independent labels."""
+        checks.integer_at_least(1, records=records)
+        reported = self.change + self.gap * frequencies
+        return reported * (1 - reported) / (records * self.gap**2)
+
+    def checked(self, labels: npt.ArrayLike, *, missing: bool = False) -> Integers:
+        """Return labels as int64, of which some may be missing if it is said so.
+
+        Raises:
+            GraphError: the shape is wrong, or a label is none of the classes.
+        """
+        return self._classes(labels, 1, "(records,)", missing=missing)
+
+    @abstractmethod
+    def checked_reports(self, reported: npt.ArrayLike) -> Integers:
+        """Return what records said as int64.
+
+        Raises:
+            GraphError: the shape is wrong, or somebody said what no record can.
+        """
+
+    def _classes(self, given: npt.ArrayLike, dims: int, shape: str, *, missing: bool = False) -> Integers:
+        found = np.asarray(given)
+        if found.ndim != dims or found.dtype.kind not in "iu":
+            raise GraphError(f"labels must be whole numbers of shape {shape}")
+        if found.size and not (found.min() >= (MISSING if missing else 0) and found.max() < self.classes):
+            raise GraphError(
+                f"labels must be classes from 0 to {self.classes - 1}"
+                + (", or -1 for none" if missing else "")
+            )
+        return found.astype(np.int64)
+
+    @abstractmethod
+    def _as_they_are(self, labels: Integers) -> Integers:
+        """Return what records say if nothing is randomized."""
+
+    @property
+    @abstractmethod
+    def _words_and_width(self) -> tuple[int, int]:
+        """How many random words a record takes, and how many numbers it needs while it is randomized."""
+
+    @abstractmethod
+    def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+        """Return what records say, of which some have no label, from a row of words each.
+
+        Their numbers are for what is chosen in public about each.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRR(LabelMechanism):
+    """Keep a label of c classes with probability p, else say another one (Warner 1965; Kairouz et al. 2016).
+
+        p = e^epsilon / (e^epsilon + c - 1),   q = 1 / (e^epsilon + c - 1) for each other class.
+
+    The noise is a shift of the class by 0 .. c-1, drawn from one word of 64 bits: each shift but 0 has
+    ceil(2^64 q) words or one more, 0 the rest. So all q are equal and no ratio exceeds e^epsilon.
+
+    A record without a label says each class with probability 1/c, so that who has one is not told either.
+
+    Guarantee: epsilon-LDP for the label, exactly (p/q = e^epsilon), a missing one included: p c and 1/(q c)
+    are at most e^epsilon (docs/guarantees.md, section 6). ``epsilon`` inf keeps labels, and missing ones
+    missing.
+
+    Shapes: labels int64 (records,), -1 for a missing one, to int64 (records,).
+
+    Args:
+        epsilon: the budget of the label.
+        classes: c, public.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+
+    >>> law = LabelRR(epsilon=1.0, classes=3)
+    >>> round(law.keep, 10), round(law.change, 10)
+    (0.5761168848, 0.2119415576)
+    """
+
+    @property
+    def size(self) -> int:
+        """One class is said."""
+        return 1
+
+    @property
+    def change(self) -> float:
+        """q."""
+        return math.exp(-self.epsilon) * self.keep
+
+    @property
+    def gap(self) -> float:
+        """p - q."""
+        return -math.expm1(-self.epsilon) * self.keep
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many of the 2^64 words keep a label, and how many make each change."""
+        if math.isinf(self.epsilon):
+            return TOTAL, 0
+        change = math.floor(TOTAL * self.change * (1 + ROUNDING)) + 1
+        return TOTAL - (self.classes - 1) * change, change
+
+    @property
+    def inverse(self) -> Floats:
+        """T^-1 = (I - q 1 1^T) / (p - q)."""
+        return (np.eye(self.classes) - self.change) / self.gap
+
+    def checked_reports(self, reported: npt.ArrayLike) -> Integers:
+        """Return what records said, a class each."""
+        return self.checked(reported)
+
+    def _as_they_are(self, labels: Integers) -> Integers:
+        return labels.copy()
+
+    @property
+    def _words_and_width(self) -> tuple[int, int]:
+        return 1, 1
+
+    def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+        words = words[:, 0]
+        outcomes = (labels + self._shifts(words)) % self.classes
+        return np.where(labels == MISSING, uniform_below(words, self.classes), outcomes)
+
+    def _shifts(self, words: Words) -> Integers:
+        _, change = self.counts
+        moved = words < np.uint64((self.classes - 1) * change)
+        return np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsetSelection(LabelMechanism):
+    """Say k of c classes, the record's own among them with probability p (Wang et al. 2016; Ye, Barg 2018).
+
+        k = max(1, round(c / (e^epsilon + 1))),   p = k e^epsilon / (k e^epsilon + c - k).
+
+    All sets with the own class are equally likely, and so are all without it. For k = 1 the law is that of
+    randomized response; where labels have many classes for the budget, a set tells more about the label than
+    one class does: 0.1215 nats instead of 0.0923 for 7 classes at epsilon 1.
+
+    The first word of 64 bits decides whether the own class is among them; further ones draw the other
+    classes, numbered from the own one on, so that no class is special. A draw among n is uniform up to
+    2^-64, hence a set up to a factor of 1 + k c 2^-64 or so, and the count of words that leave the own class
+    out is raised by more: no ratio exceeds e^epsilon (docs/local.md, "Exact samplers").
+
+    A record without a label says every set alike, so that who has one is not told either.
+
+    Guarantee: epsilon-LDP for the label, a missing one included. ``epsilon`` inf keeps labels, and missing
+    ones missing.
+
+    Shapes: labels int64 (records,), -1 for a missing one, to int64 (records, k), ascending.
+
+    Args:
+        epsilon: the budget of the label.
+        classes: c, public.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+
+    >>> law = SubsetSelection(epsilon=1.0, classes=7)
+    >>> law.size, round(law.keep, 10), round(law.information, 4)
+    (2, 0.5209151054, 0.1215)
+    """
+
+    @property
+    def size(self) -> int:
+        """k."""
+        share = math.exp(-self.epsilon)  # an e^epsilon could overflow
+        return max(1, round(self.classes * share / (1 + share)))
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many of the 2^64 words say the own class, and how many leave it out."""
+        if math.isinf(self.epsilon):
+            return TOTAL, 0
+        out = (self.classes - self.size) * math.exp(-self.epsilon) * self.keep / self.size
+        uneven = 8 * self.size * self.classes / TOTAL  # a bound on how unlike two sets' chances are, and more
+        left_out = math.floor(TOTAL * out * (1 + ROUNDING + uneven)) + 1
+        return TOTAL - left_out, left_out
+
+    def checked_reports(self, reported: npt.ArrayLike) -> Integers:
+        """Return what records said, k different classes each, ascending.
+
+        Raises:
+            GraphError: the shape is wrong, or somebody said what no record can.
+        """
+        found = self._classes(reported, 2, f"(records, {self.size})")
+        if found.shape[1] != self.size or (np.diff(found, axis=1) <= 0).any():
+            raise GraphError(f"each record says {self.size} different classes, in ascending order")
+        return found
+
+    def _as_they_are(self, labels: Integers) -> Integers:
+        return np.repeat(labels[:, None], self.size, axis=1)
+
+    @property
+    def _words_and_width(self) -> tuple[int, int]:
+        return 1 + self.size, self.classes
+
+    def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+        reported = np.empty((len(labels), self.size), dtype=np.int64)
+        missing = labels == MISSING
+        inside = ~missing & (words[:, 0] < np.uint64(self.counts[0]))
+        outside = ~missing & ~inside
+        reported[missing] = subsets(words[missing, 1:], self.classes)
+        reported[outside] = self._others(labels[outside], words[outside, 1:])
+        reported[inside, :1] = labels[inside, None]
+        reported[inside, 1:] = self._others(labels[inside], words[inside, 2:])
+        return np.sort(reported, axis=1)
+
+    def _others(self, labels: Integers, words: Words) -> Integers:
+        """Return as many other classes of each record as it has words, in no order."""
+        return (labels[:, None] + 1 + subsets(words, self.classes - 1)) % self.classes
+
+
+_DIGITS = 9  # of information: numbers of groups that differ in less are as good, on every machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalHashing(LabelMechanism):
+    """Say which of g public groups the label's class is in, by randomized response (Wang et al. 2017, OLH).
+
+    A public hash deals the c classes into g groups of c/g, rounded down or up, for each record anew. Its own
+    group is said with probability p, each other one with q, and stands for all classes in it:
+
+        p = e^epsilon / (e^epsilon + g - 1),   q = 1 / (e^epsilon + g - 1).
+
+    g is the number that tells most, 3 for 7 classes at epsilon 1; for g = c it is randomized response. The
+    paper's person draws the hash and sends it along. Here it follows from what is public about the record, so
+    whoever lies chooses one of g groups and not which classes stand together: against one class a lie weighs
+    as much as (e^epsilon + g - 1)/(e^epsilon - 1) honest answers, 2.7 instead of the 5.1 of randomized
+    response (docs/attacks.md, "False clients"; Cheu, Smith, Ullman 2021).
+
+    A record without a label says each group with probability 1/g, so that who has one is not told either.
+
+    Guarantee: epsilon-LDP for the label, a missing one included, exactly and for every fixed hash: what is
+    said is :class:`LabelRR` on g groups. The hash must not depend on the label. ``epsilon`` inf keeps labels,
+    and missing ones missing.
+
+    Shapes: labels int64 (records,), -1 for a missing one, to int64 (records, ceil(c/g)): the classes of the
+    group that was said, ascending, with -1 after them where it is a smaller one.
+
+    Args:
+        epsilon: the budget of the label.
+        classes: c, public.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+
+    >>> law = LocalHashing(epsilon=1.0, classes=7)
+    >>> law.groups, round(law.keep, 10), round(law.information, 4)
+    (3, 0.5761168848, 0.1206)
+    """
+
+    @cached_property
+    def groups(self) -> int:
+        """g."""
+        numbers = np.arange(2, self.classes + 1)
+        return int(numbers[np.argmax(_information(self.epsilon, self.classes, numbers).round(_DIGITS))])
+
+    @property
+    def size(self) -> int:
+        """The most classes that are said."""
+        return -(-self.classes // self.groups)
+
+    @property
+    def among_groups(self) -> LabelRR:
+        """The law of the group that is said."""
+        return LabelRR(epsilon=self.epsilon, classes=self.groups)
+
+    @property
+    def keep(self) -> float:
+        """p."""
+        return self.among_groups.keep
+
+    @property
+    def change(self) -> float:
+        """s p + (1 - s) q, with s the chance that two given classes share a group."""
+        return self.among_groups.change + self._together * self.among_groups.gap
+
+    @property
+    def gap(self) -> float:
+        """(1 - s)(p - q)."""
+        return (1 - self._together) * self.among_groups.gap
+
+    @property
+    def blind(self) -> float:
+        """1/g: how often a group drawn blindly holds a given class."""
+        return 1 / self.groups
+
+    @property
+    def information(self) -> float:
+        """What is said tells so many nats about a label of which each class is equally likely."""
+        return float(_information(self.epsilon, self.classes, np.array([self.groups]))[0])
+
+    def hashes(self, keys: Sequence[bytes]) -> Integers:
+        """Return the group 0 .. g-1 of every class, by what is public about each record, (records, c).
+
+        SHAKE-256 of a key gives the words of a shuffle, and the class at place i is in group i mod g.
+
+        >>> np.bincount(LocalHashing(epsilon=1.0, classes=7).hashes([b"ann"])[0]).tolist()
+        [3, 2, 2]
+        """
+        found = np.empty((len(keys), self.classes), dtype=np.int64)
+        dealt = np.arange(self.classes) % self.groups
+        for part in row_blocks(len(keys), self.classes):
+            order = shuffled(_words(keys[part], self.classes - 1), self.classes)
+            np.put_along_axis(found[part], order.astype(np.int64), dealt[None], axis=1)
+        return found
+
+    def hashes_of_rows(self, rows: Integers) -> Integers:
+        """Return the groups of records that are known by their numbers, as :meth:`perturb` takes them."""
+        return self.hashes([b"graphveil-row/1\0%d" % row for row in rows.tolist()])
+
+    def perturb_with_hashes(
+        self, labels: Integers, hashes: Integers, *, stream: Draws, rows: Integers | None = None
+    ) -> Integers:
+        """Return what records say, by hashes that somebody else has chosen.
+
+        Args:
+            labels: classes 0 .. c-1, or -1 for a missing one, whole numbers (records,).
+            hashes: the group of every class for each record, (records, c), whatever its label is.
+            stream: random words, of their own: features must not share them.
+            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+
+        Raises:
+            GraphError: the shape is wrong, or a label is none of the classes.
+            ConfigError: two records have one number, or a hash is none of this mechanism.
+            ReleaseError: the stream served a row before.
+        """
+        labels = self.checked(labels, missing=True)
+        if hashes.shape != (len(labels), self.classes) or (np.sort(hashes) != np.sort(self._dealt)).any():
+            raise ConfigError(
+                f"a hash deals all {self.classes} classes into {self.groups} groups; take hashes()"
+            )
+        if math.isinf(self.epsilon):
+            return self._as_they_are(labels)
+        own = self._own_groups(hashes, labels)
+        return self.classes_of_groups(hashes, self.among_groups.perturb(own, stream=stream, rows=rows))
+
+    def classes_of_groups(self, hashes: Integers, groups: Integers) -> Integers:
+        """Return what records say who say one group each: its classes, in the shape of :meth:`perturb`."""
+        inside = hashes == groups[:, None]
+        order = np.argsort(~inside, axis=1, kind="stable")[:, : self.size]
+        return np.where(np.take_along_axis(inside, order, axis=1), order, MISSING)
+
+    def groups_of(self, hashes: Integers, reported: Integers) -> Integers:
+        """Return the group that each record said, (records,).
+
+        Raises:
+            GraphError: the shape is wrong, or somebody said what no record can.
+        """
+        reported = self.checked_reports(reported)
+        found = np.take_along_axis(hashes, reported[:, :1], axis=1)[:, 0]
+        if not np.array_equal(self.classes_of_groups(hashes, found), reported):
+            raise GraphError("a record says the classes of one group of its hash, and no others")
+        return found
+
+    def checked_reports(self, reported: npt.ArrayLike) -> Integers:
+        """Return what records said: the classes of a group, ascending, and -1 after those of a smaller one.
+
+        Raises:
+            GraphError: the shape is wrong, or somebody said what no record can.
+        """
+        found = self._classes(reported, 2, f"(records, {self.size})", missing=True)
+        least = self.classes // self.groups
+        rising = np.where(found == MISSING, self.classes, found)  # what is left out comes last
+        if (
+            found.shape[1] != self.size
+            or (found[:, :least] == MISSING).any()
+            or ((np.diff(rising, axis=1) <= 0) & (rising[:, 1:] < self.classes)).any()
+        ):
+            raise GraphError(
+                f"each record says the classes of one of {self.groups} groups, {least} to {self.size} "
+                "different ones in ascending order, and -1 after them"
+            )
+        return found
+
+    @property
+    def _together(self) -> float:
+        """The chance that two given classes are in one group."""
+        sizes = np.bincount(self._dealt)
+        return float((sizes * (sizes - 1)).sum() / (self.classes * (self.classes - 1)))
+
+    @property
+    def _dealt(self) -> Integers:
+        """The group at each place of a shuffled deck of classes."""
+        return np.arange(self.classes) % self.groups
+
+    def _as_they_are(self, labels: Integers) -> Integers:
+        reported = np.full((len(labels), self.size), MISSING)
+        reported[:, 0] = labels
+        return reported
+
+    def _own_groups(self, hashes: Integers, labels: Integers) -> Integers:
+        return np.where(labels == MISSING, MISSING, hashes[np.arange(len(labels)), labels])
+
+    @property
+    def _words_and_width(self) -> tuple[int, int]:
+        return 1, self.classes
+
+    def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+        hashes = self.hashes_of_rows(rows)
+        return self.classes_of_groups(
+            hashes, self.among_groups._randomize(self._own_groups(hashes, labels), words, rows)
+        )
+
+
+def _words(keys: Sequence[bytes], count: int) -> Words:
+    drawn = b"".join(hashlib.shake_256(key).digest(8 * count) for key in keys)
+    return np.frombuffer(drawn, dtype="<u8").reshape(len(keys), count)
+
+
+def _information(epsilon: float, classes: int, groups: Integers) -> Floats:
+    """Return the nats that numbers of groups tell about one of equally likely classes."""
+    keep = 1 / (1 + (groups - 1) * math.exp(-epsilon))
+    change = keep * math.exp(-epsilon)
+    small, larger = classes // groups, classes % groups  # so many groups have a class more
+    keep_probabilities = [(share / classes) * (keep - change) + change for share in (small, small + 1)]
+    conditional_entropy = (groups - larger) * _entropy(keep_probabilities[0]) + larger * _entropy(
+        keep_probabilities[1]
+    )
+    return np.asarray(conditional_entropy - _entropy(keep) - (groups - 1) * _entropy(change))
+
+
+def _entropy(chance: Floats) -> Floats:
+    return -chance * np.log(np.maximum(chance, np.finfo(float).tiny))
