@@ -26,12 +26,12 @@ from graphveil.estimators.features.scaling import (
     parse_range,
     ranges_of,
 )
-from graphveil.estimators.fitted_model import FittedModel
-from graphveil.estimators.guarantee_notes import SEEDED
+from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import Method
-from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import (
     as_graph,
     check_encoding,
@@ -40,7 +40,6 @@ from graphveil.estimators.requirements import (
     column_names,
 )
 from graphveil.estimators.session import OnProgress, Session, no_progress, pick_device
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.privacy import (
     DirectedEdge,
@@ -75,7 +74,7 @@ class Estimator(DisplayMixin, ABC):
     """Base of all models. Every constructor keyword is public configuration; data are call arguments.
 
     A fit takes a frozen copy of the configuration (:class:`~graphveil.estimators.method.Method`) and leaves a
-    value (:class:`~graphveil.estimators.fitted_model.FittedModel`). Parameters that are set later are for the
+    value (:class:`~graphveil.estimators.fitted.FittedModel`). Parameters that are set later are for the
     next fit: predictions, prices and saved files follow the one that was made.
 
     Args:

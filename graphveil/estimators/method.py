@@ -1,32 +1,32 @@
-"""The contracts of a method: it is frozen, what it trained is a value, and both are told public sizes only.
+"""The contracts of a method: a frozen configuration, and a trained model as a value.
 
-An estimator chooses its :class:`Method` by unit and mode, once; nothing below asks for the unit again. The
-method plans from public sizes, fits a graph in a session, and leaves a :class:`TrainedModel`, which answers
-for other graphs. ``docs/architecture.md`` has the path of one fit.
+An estimator builds its :class:`Method` once per configuration; nothing below parses the unit again. The
+method plans from public sizes, fits a graph in a session, and leaves a :class:`TrainedModel`, which predicts
+other graphs. ``docs/architecture.md`` has the path of one fit.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphveil._util.memory import check_room
 from graphveil.artifacts.rows import ReleaseRow, release_rows
 from graphveil.data import Graph
-from graphveil.estimators.guarantee_notes import (
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.privacy_config import (
     SEEDED,
+    PrivacyConfig,
     data_notes,
     edge_level_mu,
     queries_edges,
     with_undirected_edge_deviation,
 )
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_graph
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, NoUnit
@@ -208,3 +208,17 @@ class Method(ABC):
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
         """Return what a fit under a plan releases, in order."""
         return () if plan is None else release_rows(plan)
+
+
+def networks_state(part: str, networks: Sequence[nn.Module]) -> State:
+    """Return the weights of numbered networks, each under ``part/number/``."""
+    return {
+        f"{part}/{k}/{name}": value
+        for k, network in enumerate(networks)
+        for name, value in network.state_dict().items()
+    }
+
+
+def part_of(state: State, prefix: str) -> State:
+    """Return the tensors under a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

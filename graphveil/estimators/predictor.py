@@ -14,15 +14,13 @@ from graphveil._util.typed import checked_except
 from graphveil.data import EdgeSet, Graph
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
-from graphveil.estimators.features.columns import aligned
-from graphveil.estimators.fitted_attributes import FittedAttribute, none_before_fit
-from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.features.scaling import aligned
+from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit, save_fitted
 from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
 from graphveil.estimators.inference.prediction_manager import PredictionManager
 from graphveil.estimators.inference.requests import PredictionOptions, RequestFactory, graph_requests
 from graphveil.estimators.method import State
 from graphveil.estimators.requirements import as_graph, check_encoding
-from graphveil.estimators.snapshots import save_fitted
 from graphveil.privacy import DirectedEdge, Guarantee, LocalAttributes, NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.training import EpochRecord

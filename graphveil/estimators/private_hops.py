@@ -19,8 +19,12 @@ from graphveil._util.threads import one_thread
 from graphveil.data import Graph, to_dense
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.guarantee_notes import SEEDED, data_notes, with_undirected_edge_deviation
-from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.privacy_config import (
+    SEEDED,
+    PrivacyConfig,
+    data_notes,
+    with_undirected_edge_deviation,
+)
 from graphveil.estimators.requirements import as_graph, check_unit
 from graphveil.estimators.session import Session
 from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, parse_unit

@@ -9,8 +9,8 @@ from graphveil.data.features import columns_beyond
 from graphveil.data.graph import check_kind
 from graphveil.data.tables.split_parts import SINGLE_TRAIN_NODE_MESSAGE, empty_part_message
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.membership import check_members
 from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import check_members
 from graphveil.privacy import (
     DirectedEdge,
     EdgeSubset,

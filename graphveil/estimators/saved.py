@@ -25,9 +25,9 @@ from graphveil.errors import ArtifactError, GraphveilError
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
-from graphveil.estimators.sizes import PublicSizes
+from graphveil.estimators.public_sizes import PublicSizes
 
 _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
 _EXTRA_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its own weights

@@ -13,7 +13,7 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.data.identity import AdjacencyVersion
 from graphveil.errors import ConfigError
-from graphveil.estimators.fitted_attributes import FittedAttribute
+from graphveil.estimators.fitted import FittedAttribute
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.inference.requests import (
     PredictionOptions,
@@ -22,8 +22,8 @@ from graphveil.estimators.inference.requests import (
     RequestFactory,
 )
 from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.local.collect import CollectionProtocol, Collector
 from graphveil.local.lpgnn.collected_reports import complete_label_from_protocol
 from graphveil.local.lpgnn.inductive import TrainedOnReports

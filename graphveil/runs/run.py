@@ -266,8 +266,8 @@ def _stage_release(
     """Save the release, and what is withheld from it, beside the run's state, replacing earlier attempts."""
     from graphveil.artifacts.files import write_schema
     from graphveil.artifacts.release_folder import withheld_files
+    from graphveil.estimators.fitted import save_fitted
     from graphveil.estimators.inference import graph_fingerprint
-    from graphveil.estimators.snapshots import save_fitted
 
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):

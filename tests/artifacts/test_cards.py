@@ -142,8 +142,8 @@ def test_names_of_classes_are_no_markup_of_the_card() -> None:
     from graphveil.artifacts.cards import model_card
     from graphveil.data import synthetic
     from graphveil.data.recipes import RECIPES
+    from graphveil.estimators.fitted import snapshot_of
     from graphveil.estimators.mlp import MLP
-    from graphveil.estimators.snapshots import snapshot_of
 
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     names = tuple(f"[x](y)<b>\n# {number}" for number in range(graph.num_classes))

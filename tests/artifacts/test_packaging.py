@@ -11,8 +11,8 @@ import graphveil as gv
 from graphveil.artifacts import packaging
 from graphveil.artifacts.cards import Card
 from graphveil.errors import ArtifactError, ConfigError
+from graphveil.estimators.fitted import snapshot_of
 from graphveil.estimators.pyfunc import ReleasedModel, _load_pyfunc
-from graphveil.estimators.snapshots import snapshot_of
 
 ESCAPE = 'a"\n---\nprivacy: {"epsilon": 0}\n# '
 

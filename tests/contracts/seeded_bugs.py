@@ -1314,7 +1314,7 @@ BUGS = [
         name="a_network_is_trained_on_true_edges",
         edits=[
             (
-                "graphveil.estimators.perturbed:released",
+                "graphveil.estimators.full_graph:released",
                 'return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
                 "return slots, graph",
             )
@@ -1325,7 +1325,7 @@ BUGS = [
         name="lists_are_read_from_true_edges",
         edits=[
             (
-                "graphveil.estimators.perturbed:released",
+                "graphveil.estimators.full_graph:released",
                 'return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
                 "return slots, graph",
             )
@@ -1455,7 +1455,7 @@ BUGS = [
         name="a_network_sees_true_edges",
         edits=[
             (
-                "graphveil.estimators.perturbed:PerturbedFullGraph.fit",
+                "graphveil.estimators.full_graph:PerturbedFullGraph.fit",
                 "slots, noisy = released(graph, self.mechanism, self.privacy_config.unit, session)",
                 "slots, noisy = released(graph, self.mechanism, self.privacy_config.unit, session)[0], graph",
             )
@@ -1796,7 +1796,7 @@ BUGS = [
         name="validation_records_teach_though_they_are_counted",
         edits=[
             (
-                "graphveil.estimators.mlp.node_level:NodeLevelSoftmax._steps",
+                "graphveil.estimators.mlp:NodeLevelSoftmax._steps",
                 "pays=(True, not self.privacy_config.private_metrics, False)",
                 "pays=(True, True, False)",
             )
@@ -1807,7 +1807,7 @@ BUGS = [
         name="everybody_teaches",
         edits=[
             (
-                "graphveil.estimators.mlp.node_level:_train_or_load",
+                "graphveil.estimators.mlp:_train_or_load",
                 "            labeled,\n",
                 "            torch.ones_like(labeled),\n",
             )
@@ -1818,7 +1818,7 @@ BUGS = [
         name="the_step_size_follows_how_many_have_a_label",
         edits=[
             (
-                "graphveil.estimators.mlp.node_level:_train_or_load",
+                "graphveil.estimators.mlp:_train_or_load",
                 "len(nodes), graph.num_features",
                 "int((graph.y[nodes] >= 0).sum()), graph.num_features",
             )
@@ -3654,7 +3654,7 @@ BUGS = [
         name="a_backward_pass_is_not_tried_in_gap",
         edits=[
             (
-                "graphveil.estimators.gap.custom_modules:check_output",
+                "graphveil.estimators.gap.networks:check_output",
                 "_step(name, trained.train(), records(_LOUD))",
                 "pass",
             ),
@@ -3700,7 +3700,7 @@ BUGS = [
         name="column_names_are_not_compared",
         edits=[
             (
-                "graphveil.estimators.features.columns:_shape",
+                "graphveil.estimators.features.scaling:_shape",
                 "return rule.name, kind,",
                 "return kind,",
             ),
@@ -4147,7 +4147,7 @@ BUGS = [
         name="predictions_of_a_network_for_loud_records_are_not_finite",
         edits=[
             (
-                "graphveil.estimators.mlp.fixed_shape:",
+                "graphveil.estimators.mlp:",
                 "return finite_rows(logits).softmax(dim=1).cpu()",
                 "return logits.softmax(dim=1).cpu()",
             )
@@ -4810,7 +4810,7 @@ BUGS = [
         name="messages_of_loud_records_are_not_finite",
         edits=[
             (
-                "graphveil.estimators.gap.shape:HopTransform.unit",
+                "graphveil.estimators.gap.networks:HopTransform.unit",
                 "safe_unit(finite_rows(rows) if self.on_records else rows)",
                 "safe_unit(rows)",
             )

@@ -12,8 +12,8 @@ from graphveil.data import Graph
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.privacy import NodeRecord
 from graphveil.release import NeighborSumData, OutEdgeSumData, OutEdgeSumQuery, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops

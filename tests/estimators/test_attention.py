@@ -13,14 +13,14 @@ from graphveil import load_model
 from graphveil.data import Adjacency, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import CalibrationError, ConfigError
-from graphveil.estimators.attention import (
+from graphveil.estimators.gap import GAP
+from graphveil.estimators.gap.edge_weights import (
     PAPER_BATCH,
     AttentionTraining,
     attention_keys,
     attention_start,
     train_attention,
 )
-from graphveil.estimators.gap import GAP
 from graphveil.privacy import (
     DirectedEdge,
     MemoryLedger,

@@ -12,7 +12,7 @@ import graphveil as gv
 from graphveil.data import Graph
 from graphveil.data.splits import split
 from graphveil.errors import ConfigError, GraphError
-from graphveil.estimators.gcn import GCN
+from graphveil.estimators.reference_networks import GCN
 from graphveil.training.heads import MULTICLASS, MULTILABEL
 
 LABELS = 5

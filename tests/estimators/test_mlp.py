@@ -11,8 +11,7 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.edge import method
 from graphveil.estimators.features import crossfit
-from graphveil.estimators.mlp import MLP
-from graphveil.estimators.mlp.fixed_shape import NonPrivateMLP
+from graphveil.estimators.mlp import MLP, NonPrivateMLP
 from graphveil.privacy import ledger_of
 
 

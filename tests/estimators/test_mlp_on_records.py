@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from graphveil.data import Graph
-from graphveil.estimators.membership import members
-from graphveil.estimators.mlp import MLP, node_level
-from graphveil.estimators.mlp.fixed_shape import PrivateMLP
-from graphveil.estimators.mlp.node_level import NodeLevelSoftmax
-from graphveil.estimators.sizes import PublicSizes
+from graphveil.estimators import mlp
+from graphveil.estimators.mlp import MLP, NodeLevelSoftmax, PrivateMLP
+from graphveil.estimators.public_sizes import PublicSizes, members
 from graphveil.privacy import ByGroup, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
@@ -93,13 +91,13 @@ def how_many_have_a_label_is_secret() -> None:
     y = graph.y.clone()
     y[members(graph, "train")[:20]] = -1
     with pytest.MonkeyPatch.context() as patch:
-        shipped = node_level.fit_softmax
+        shipped = mlp.fit_softmax
 
         def noting(*data: Any, descent: Any, **more: Any) -> Any:
             seen.append((descent.rate, descent.records))
             return shipped(*data, descent=descent, **more)
 
-        patch.setattr(node_level, "fit_softmax", noting)
+        patch.setattr(mlp, "fit_softmax", noting)
         for one in (graph, graph.replace(y=y)):
             fitted(one)
     assert seen[0] == seen[1], "a setting follows from private labels"

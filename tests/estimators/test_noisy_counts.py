@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.membership import members
+from graphveil.estimators.public_sizes import members
 from graphveil.estimators.training import node_level
 from graphveil.release import Release
 from graphveil.release.record_counts import AccuracyCountData, OutcomeCountData

@@ -11,6 +11,7 @@ from graphveil import METHODS, load_model
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.estimators import full_graph
 from graphveil.estimators.base import Estimator
 from graphveil.perturb import MECHANISMS, sample_public_edges
 from graphveil.privacy import ledger_of
@@ -57,16 +58,15 @@ def test_private_edges_are_told_from_public_ones(mechanism: str) -> None:
 
 
 def test_public_edges_stay_in_the_graph_that_a_model_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphveil.estimators import perturbed
 
-    seen, take = list[Graph](), perturbed.released
+    seen, take = list[Graph](), full_graph.released
 
     def watched(*given: Any) -> tuple[torch.Tensor, Graph]:
         found = take(*given)
         seen.append(found[1])
         return found
 
-    monkeypatch.setattr(perturbed, "released", watched)
+    monkeypatch.setattr(full_graph, "released", watched)
     graph = with_public(tiny())
     made(unit="edge-subset", perturb="edge-rand(  )", epsilon=0.1).fit(graph)
     assert graph.public is not None

@@ -20,7 +20,7 @@ from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency, Graph, to_dense
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.membership import record_groups
+from graphveil.estimators.public_sizes import record_groups
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu

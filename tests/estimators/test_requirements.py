@@ -10,8 +10,7 @@ from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.guarantee_notes import data_notes
-from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.privacy_config import PrivacyConfig, data_notes
 from graphveil.estimators.requirements import check_max_degree
 from graphveil.local.lpgnn import LPGNN
 from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge, ledger_of

@@ -14,13 +14,12 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 26
+MOST_READERS = 25
 READERS = {  # by part and file
     "release/private_edges.py": "the door",
     "release/exact_sums.py": "unit none",
     "nn/gcn.py": "unit none",
     "nn/attention.py": "unit none, or public edges",
-    "estimators/sage/bounded.py": "unit none, or paper mode",
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
     "estimators/requirements.py": "refuses where a promise is broken",
     "estimators/inference/graph_fingerprint.py": "a keyed digest, internal",
@@ -39,7 +38,7 @@ READERS = {  # by part and file
     "perturb/folder.py": "released edges",
     "perturb/perturbed_graph.py": "released edges",
     "perturb/public_part.py": "in the clear, for experiments",
-    "estimators/spectral/embedding.py": "released edges, or any without privacy",
+    "estimators/spectral_embedding.py": "released edges, or any without privacy",
     "local/lpgnn/posterior.py": "public edges",
     "local/lpgnn/randomized_records.py": "public edges",
 }

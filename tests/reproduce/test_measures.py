@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.sizes import PublicSizes
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.lab.papers.cells import Work
 from graphveil.lab.papers.measures import measure
 from graphveil.lab.papers.measures.depth_one import budget_of_one

@@ -13,9 +13,8 @@ from graphveil.estimators.classcode.edge.plan import EdgeReleaseConfig, Noise
 from graphveil.estimators.classcode.edge.trained import TrainedEdgeLevelClassCode
 from graphveil.estimators.classcode.options import check_options
 from graphveil.estimators.classcode.owner.method import NodeLevelClassCode
-from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.fitted_attributes import FittedAttribute, none_before_fit
-from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
+from graphveil.estimators.gap.edge_weights import EdgeWeighting
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.release.weights import GivenWeight
 

@@ -15,22 +15,25 @@ brings is measured in ``docs/decisions/007-classcode-choices.md``, ``018-quick-p
 ``041-few-labels.md``.
 """
 
+import hashlib
+import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import nll_loss, normalize, one_hot
 
-from graphveil.data import Features, Graph
-from graphveil.estimators.features.cached_tensors import cached_tensors, public_digest
-from graphveil.estimators.features.rows import densify_if_dense, iter_row_blocks, unit_rows
-from graphveil.estimators.features.similarity import blend_similar_nodes
-from graphveil.estimators.membership import nodes_of
-from graphveil.estimators.method import State
-from graphveil.estimators.parts import networks_state, part_of
+from graphveil._util.tensors import load_checked, save_checked
+from graphveil.data import Features, Graph, to_dense
+from graphveil.errors import ArtifactError
+from graphveil.estimators.method import State, networks_state, part_of
+from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES, sample_training_nodes
 from graphveil.nn.batched import BatchedFeedForward
@@ -329,3 +332,150 @@ def mean_losses(log: Tensor, targets: Tensor, counts: Tensor) -> Tensor:
     """
     losses = -(log * targets).sum(dim=-1)
     return (losses * counts).sum(dim=-1) / counts.sum(dim=-1).clamp_min(1.0)
+
+
+def cached_tensors(path: Path, compute: Callable[[], State], fits: Callable[[State], bool]) -> State:
+    """Return the tensors of a file, or compute and keep them.
+
+    A file that is damaged, or does not fit, is computed anew and replaced. Files are written in one step, so
+    of several writers the last one stays.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "ones.safetensors")
+    >>> for value in (1.0, 2.0):
+    ...     cached_tensors(path, lambda: {"a": torch.tensor(value)}, lambda state: "a" in state)["a"].item()
+    1.0
+    1.0
+    """
+    if path.exists():
+        try:
+            state = load_checked(path)[0]
+        except ArtifactError:
+            state = {}
+        if state and fits(state):
+            return state
+    state = compute()
+    save_checked(path, state)
+    return state
+
+
+def public_digest(graph: Graph, recipe: str, seed: int) -> str:
+    """Return a digest of the features, the public labels, and how networks are trained on them.
+
+    Labels of test nodes have no part in it.
+    """
+    labeled = graph.mask("train") | graph.mask("val")
+    cache_key = {"recipe": recipe, "seed": seed, "torch": torch.__version__, "classes": graph.num_classes}
+    hashed = hashlib.sha256(json.dumps(cache_key, sort_keys=True).encode())
+    for array in (*_arrays(graph.x), labeled.numpy(), graph.y[labeled].numpy()):
+        hashed.update(json.dumps([str(array.dtype), list(array.shape)]).encode())
+        hashed.update(np.ascontiguousarray(array).data)
+    return hashed.hexdigest()
+
+
+def _arrays(x: Features) -> "tuple[np.ndarray[tuple[int, ...], np.dtype[np.generic]], ...]":
+    if isinstance(x, Tensor):
+        return (x.numpy(),)
+    return (np.asarray(x.shape), x.indptr, x.indices, x.data)
+
+
+_DENSE = 0.05  # share of non-zero features from which dense products are faster
+
+
+def densify_if_dense(x: Features) -> Features:
+    """Return sparse features as dense ones if too few of their entries are zero."""
+    if isinstance(x, sparse.csr_array) and x.nnz > _DENSE * x.shape[0] * x.shape[1]:
+        return to_dense(x)
+    return x
+
+
+def iter_row_blocks(x: Features, most: int = 1 << 17) -> Iterator[Features]:
+    """Yield consecutive rows, so many at a time: what a network makes of all at once may not fit.
+
+    >>> import torch
+    >>> [len(part) for part in iter_row_blocks(torch.ones(5, 2), most=2)]
+    [2, 2, 1]
+    """
+    if x.shape[0] <= most:
+        yield x
+        return
+    for first in range(0, x.shape[0], most):
+        yield x[first : first + most]
+
+
+def unit_rows(x: Features) -> Features:
+    """Return the features with every row scaled to norm one; zero rows stay zero.
+
+    >>> import torch
+    >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    if isinstance(x, Tensor):
+        return normalize(x, dim=1)
+    norms = np.sqrt(np.add.reduceat(np.append(x.data, 0.0) ** 2, x.indptr[:-1]) * (np.diff(x.indptr) > 0))
+    scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+    values = (x.data * np.repeat(scale, np.diff(x.indptr))).astype(np.float32)
+    return sparse.csr_array((values, x.indices, x.indptr), shape=x.shape)
+
+
+NEIGHBORS = 20
+_ALL_PAIRS = 1 << 26  # node-label pairs up to which comparing them all is cheap
+_CHUNK = 1 << 22  # similarities held at once
+_MIN_PROBABILITY = 0.01  # of a similarity of one: keeps every class possible
+_WEIGHTS, _TEMPERS = (0.0, 0.1, 0.2, 0.4, 0.8), (0.6, 0.8, 1.0)
+
+
+def blend_similar_nodes(log_posteriors: Tensor, graph: Graph) -> Tensor:
+    """Return log-posteriors (N, C) blended with those of similar nodes, by likelihood on the public labels.
+
+    Both opinions of a labeled node leave its own label out, so the blend is chosen without bias. Large
+    graphs, where the networks have labels enough, come back as they are.
+    """
+    labeled = nodes_of(graph.mask("train") | graph.mask("val"))
+    if graph.num_nodes * len(labeled) > _ALL_PAIRS:
+        return log_posteriors
+    similar = similar_nodes_posterior(graph, labeled)
+    best, best_loss = log_posteriors, float("inf")
+    for weight in _WEIGHTS:
+        for temper in _TEMPERS:
+            blend = (temper * log_posteriors + weight * similar).log_softmax(dim=1)
+            loss = float(nll_loss(blend[labeled], graph.y[labeled]))
+            if loss < best_loss:
+                best, best_loss = blend, loss
+    return best
+
+
+def similar_nodes_posterior(graph: Graph, labeled: Tensor) -> Tensor:
+    """Return each node's log-posterior from its most similar labeled nodes, itself left out, (N, C).
+
+    Similarity is the cosine of features weighted by inverse document frequency; a neighbor votes with it.
+    """
+    rows = _weighted_unit_rows(graph.x)
+    votes = torch.full((graph.num_nodes, graph.num_classes), _MIN_PROBABILITY)
+    k = min(NEIGHBORS, len(labeled) - 1)
+    for nodes in torch.arange(graph.num_nodes).tensor_split(-(-graph.num_nodes * len(labeled) // _CHUNK)):
+        similarity = _products(rows, nodes, labeled)
+        similarity[nodes[:, None] == labeled[None, :]] = -1.0
+        value, index = similarity.topk(k, dim=1)
+        votes[nodes] = votes[nodes].scatter_add(1, graph.y[labeled][index], value.clamp_min(0.0))
+    return (votes / votes.sum(dim=1, keepdim=True)).log()
+
+
+def _products(rows: Features, some: Tensor, others: Tensor) -> Tensor:
+    """Return all inner products between two sets of rows, dense."""
+    if isinstance(rows, Tensor):
+        return rows[some] @ rows[others].T
+    return torch.from_numpy((rows[some.numpy()] @ rows[others.numpy()].T).toarray())
+
+
+def _weighted_unit_rows(x: Features) -> Features:
+    """Return rows of norm one whose common columns count less: dense where products are faster so."""
+    matrix = sparse.csr_array(to_dense(x).numpy()) if isinstance(x, Tensor) else x
+    used = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    rarity = np.log((1 + matrix.shape[0]) / (1 + used)) + 1
+    places = matrix.indices, matrix.indptr
+    weighted = sparse.csr_array(
+        ((matrix.data * rarity[matrix.indices]).astype(np.float32), *places), shape=matrix.shape
+    )
+    return unit_rows(densify_if_dense(weighted))

@@ -5,13 +5,10 @@ from typing import ClassVar
 
 from graphveil._util import checks
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.estimators.attention import SIMILARITY
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.gap.edges import AttentionSettings, EdgeLevelGap
-from graphveil.estimators.gap.method import GapMethod
-from graphveil.estimators.gap.records import NodeLevelGap
-from graphveil.estimators.gap.shape import GapArchitecture
+from graphveil.estimators.gap.edge_weights import SIMILARITY, EdgeWeighting
+from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, GapMethod, NodeLevelGap
+from graphveil.estimators.gap.networks import GapArchitecture
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.estimators.privacy_config import PrivacyConfig

@@ -8,8 +8,7 @@ from torch import nn
 from graphveil._util import checks
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.fitted_attributes import FittedAttribute, none_before_fit
-from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.gnn.method import OneHopGNN
 from graphveil.estimators.gnn.multi_hop_method import MultiHopGNN, TrainedMultiHopGNN
 from graphveil.estimators.gnn.trained import TrainedOneHopGNN

@@ -17,13 +17,12 @@ from graphveil.estimators.gnn.one_hop_inputs import OneHopInputs
 from graphveil.estimators.gnn.plan import OneHopPlan
 from graphveil.estimators.gnn.trained import TrainedOneHopGNN, weights_of
 from graphveil.estimators.gnn.training_setup import public_randomness_key, training_members, with_batch_size
-from graphveil.estimators.membership import OTHER, record_groups
 from graphveil.estimators.method import FitResult, Method, State
 from graphveil.estimators.own.code import Factory, build_module, is_registered
 from graphveil.estimators.own.layer_checks import reject_unsupported_types
 from graphveil.estimators.own.module_checks import reject_mixing
+from graphveil.estimators.public_sizes import OTHER, PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.estimators.training.dpsgd import fit_dpsgd_from_sums
 from graphveil.estimators.training.record_plan import release_accuracies
 from graphveil.privacy import NodeRecord

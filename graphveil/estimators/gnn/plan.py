@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 
 from graphveil.estimators.classcode.owner.budget_split import BudgetSplit
-from graphveil.estimators.membership import GROUPS, OTHER, PARTITION, TRAIN, VAL
+from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.estimators.training.record_plan import accuracy_count_query
 from graphveil.privacy import NodeRecord

@@ -10,8 +10,8 @@ from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import State, TrainedModel
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 
 MODULE = "module."
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from graphveil.data import Graph
-from graphveil.estimators.membership import members
 from graphveil.estimators.method import State
+from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session
 from graphveil.training import PrivateSchedule
 

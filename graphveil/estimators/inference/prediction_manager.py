@@ -8,7 +8,7 @@ from torch import Tensor
 from graphveil._util.random import PublicStreams
 from graphveil.data import EdgeSet, Graph
 from graphveil.errors import ConfigError
-from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
 from graphveil.estimators.inference.ledger import PredictionLedger
 from graphveil.estimators.inference.prediction_cache import CachedPrediction, PredictionCache

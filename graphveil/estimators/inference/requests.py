@@ -13,7 +13,7 @@ from graphveil.data.adjacency import GrowthStep
 from graphveil.data.history import Batch, batches
 from graphveil.data.identity import AdjacencyVersion
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.inference.ledger import PredictionLedger
 from graphveil.estimators.inference.prediction_cache import CachedPrediction, PredictionCache
 from graphveil.estimators.session import Session

@@ -11,13 +11,12 @@ from graphveil.data import Features, Graph, rows, to_dense
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.membership import members, record_groups
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.own.code import Factory, build_module, check_factory, check_registered
 from graphveil.estimators.own.layer_checks import reject_unsupported_types
 from graphveil.estimators.own.module_checks import check_deterministic, reject_mixing, training_error_message
+from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
 from graphveil.estimators.training.node_level import plan_node_level
 from graphveil.estimators.training.record_plan import RecordPlan, release_accuracies

@@ -7,9 +7,10 @@ gradient of the whole batch, as the reference does.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -273,3 +274,76 @@ def _norms(x: Features) -> Tensor:
 def _transposed_times(x: Features, delta: Tensor) -> Tensor:
     """Return X^T delta."""
     return x.t() @ delta if isinstance(x, Tensor) else torch.from_numpy(x.T @ delta.numpy())
+
+
+IndexArray: TypeAlias = npt.NDArray[np.int64]
+
+
+def sample_out_edges(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
+    """Return a graph in which every node sends along ``count`` of its edges at most, chosen uniformly.
+
+    Each source draws on its own, without replacement, so nobody's sample depends on another's edges. How
+    many edges a node receives is not bounded.
+
+    Args:
+        adjacency: the in-edges; an undirected one counts as both directions of every edge.
+        count: D.
+        rng: public randomness.
+
+    >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
+    >>> kept = sample_out_edges(star, 1, np.random.default_rng(0))
+    >>> kept.edge_index()[0].bincount(minlength=4).tolist()
+    [1, 1, 1, 1]
+    """
+    source = adjacency.edge_index()[0].numpy()
+    shuffled = rng.permutation(len(source))
+    return _subgraph(adjacency, shuffled[_rank_within_group(source[shuffled]) < count])
+
+
+def sample_total_degree(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
+    """Return a graph in which no node has more than ``count`` edges, those sent and those received together.
+
+    Edges come in a random order, and each is kept that finds room at both of its ends. So what is kept of a
+    list depends on the lists of others.
+
+    Args:
+        adjacency: the in-edges; an undirected one counts as both directions of every edge.
+        count: D.
+        rng: public randomness.
+
+    >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
+    >>> sample_total_degree(star, 2, np.random.default_rng(0)).edge_index().shape
+    torch.Size([2, 2])
+    """
+    ends = np.stack([part.numpy() for part in adjacency.edge_index()], axis=1)
+    room = np.full(adjacency.num_nodes, count)
+    waiting, found = rng.permutation(len(ends)), [np.empty(0, dtype=np.int64)]
+    while len(waiting):
+        pair = ends[waiting]
+        # Whoever has fewer before it at an end than there is room surely finds room there. If the room is
+        # full after all of these, they were the first there, and whoever still waits there is too late.
+        sure = (_rank_within_group(pair.reshape(-1)).reshape(-1, 2) < room[pair]).all(axis=1)
+        found.append(waiting[sure])
+        room -= np.bincount(pair[sure].reshape(-1), minlength=len(room))
+        waiting = waiting[~sure]
+        waiting = waiting[(room[ends[waiting]] > 0).all(axis=1)]
+    return _subgraph(adjacency, np.concatenate(found))
+
+
+def _rank_within_group(owner: IndexArray) -> IndexArray:
+    """Return how many entries with the same owner come before each."""
+    order = np.argsort(owner, kind="stable")
+    degrees = np.bincount(owner)
+    places = np.empty(len(owner), dtype=np.int64)
+    places[order] = np.arange(len(owner)) - np.repeat(degrees.cumsum() - degrees, degrees)
+    return places
+
+
+def _subgraph(adjacency: Adjacency, edges: IndexArray) -> Adjacency:
+    """Return the graph with some of its stored edges only."""
+    source, target = (ends.numpy() for ends in adjacency.edge_index())
+    kept = np.sort(edges)  # they are stored by target, and stay so
+    indptr = np.zeros(adjacency.num_nodes + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target[kept], minlength=adjacency.num_nodes), out=indptr[1:])
+    indices = torch.from_numpy(source[kept].astype(np.int32))
+    return Adjacency(torch.from_numpy(indptr), indices, directed=True, edge_set=adjacency.edge_set)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphveil.data import Features, Graph, rows
-from graphveil.estimators.membership import PARTITION, members
+from graphveil.estimators.public_sizes import PARTITION, members
 from graphveil.estimators.session import Session
 from graphveil.privacy import NodeUnit
 from graphveil.release import DPSGDData, DPSGDQuery, Release

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from graphveil.data import Graph
-from graphveil.estimators.membership import members
 from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, Inputs, PrivatelyTrainable, State, fit_dpsgd
 from graphveil.estimators.training.record_plan import RecordPlan, choose_candidate

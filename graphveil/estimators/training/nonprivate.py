@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.data import Graph
-from graphveil.estimators.membership import nodes_of
+from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.sample import sample_training_nodes
 from graphveil.training import TrainingSchedule, train

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphveil.data import Graph
 from graphveil.data.tables.labels import UNLABELED
-from graphveil.estimators.membership import GROUPS, OTHER, PARTITION, VAL, members
+from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.privacy import NodeRecord, NodeUnit
 from graphveil.release import (

@@ -15,8 +15,7 @@ from graphveil.data import Adjacency, Graph
 from graphveil.data.domain import Domain
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.full_graph import TrainedFullGraph
-from graphveil.estimators.perturbed import TrainedPerturbed
+from graphveil.estimators.full_graph import TrainedFullGraph, TrainedPerturbed
 from graphveil.estimators.session import Session
 from graphveil.lab.attacks.influence import Predict
 from graphveil.lab.attacks.matrices import Matrix, float64_batch, is_sparse

@@ -7,10 +7,15 @@ from graphveil.artifacts.rows import ReleaseRow
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.fitted_attributes import FittedAttribute, none_before_fit
-from graphveil.estimators.full_graph import FullGraphKeywords, layer_options, resolve_depth, resolve_schedule
+from graphveil.estimators.fitted import FittedAttribute, none_before_fit
+from graphveil.estimators.full_graph import (
+    FullGraphKeywords,
+    build_graph_mechanism,
+    layer_options,
+    resolve_depth,
+    resolve_schedule,
+)
 from graphveil.estimators.mlp import MLP
-from graphveil.estimators.perturbed import build_graph_mechanism
 from graphveil.estimators.requirements import check_on_cpu
 from graphveil.local.heterorr.method import HeteroFullGraph
 from graphveil.local.heterorr.randomized_features import FeatureRandomizer

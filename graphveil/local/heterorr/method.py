@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.data import Graph
+from graphveil.estimators.full_graph import PerturbedFullGraph, TrainedPerturbed
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, State
-from graphveil.estimators.perturbed import PerturbedFullGraph, TrainedPerturbed
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.local.heterorr.randomized_features import FeatureRandomizer
 from graphveil.privacy import Guarantee
 from graphveil.release import ReleasePlan

@@ -9,8 +9,7 @@ import torch
 
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.data import Features, Graph
-from graphveil.estimators.guarantee_notes import SEEDED
-from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
 from graphveil.estimators.session import Session
 from graphveil.local.lpgnn.feature_reports import FeatureReportConfig, feature_row
 from graphveil.local.lpgnn.method import record_deviations

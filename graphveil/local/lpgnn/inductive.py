@@ -23,8 +23,8 @@ from graphveil.estimators.inference.requests import (
     prediction_session,
 )
 from graphveil.estimators.method import TrainedModel
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.local.lpgnn.randomized_records import RandomizedRecords
 from graphveil.nn.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee

@@ -12,8 +12,7 @@ from graphveil.artifacts.rows import ReleaseRow
 from graphveil.data import Adjacency, Graph
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.fitted_attributes import FittedAttribute, none_before_fit
-from graphveil.estimators.fitted_model import FittedModel
+from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.inference.requests import RequestFactory
 from graphveil.estimators.requirements import check_on_cpu

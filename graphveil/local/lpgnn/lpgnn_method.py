@@ -12,8 +12,8 @@ from graphveil.data import Graph, rows
 from graphveil.errors import ConfigError
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.local.lpgnn.inductive import CachedReports, TrainedOnRecords, concatenate_records
 from graphveil.local.lpgnn.keywords import POSTERIOR_USE, LpgnnKeywords, PosteriorUse
 from graphveil.local.lpgnn.method import LocalMethod

@@ -11,12 +11,11 @@ from graphveil.data import Graph
 from graphveil.data.recipes import RANGES_PUBLIC
 from graphveil.data.tables.split_parts import empty_part_message
 from graphveil.errors import GraphError
-from graphveil.estimators.guarantee_notes import SEEDED
-from graphveil.estimators.membership import check_members
 from graphveil.estimators.method import Method
+from graphveil.estimators.privacy_config import SEEDED
+from graphveil.estimators.public_sizes import PublicSizes, check_members
 from graphveil.estimators.requirements import check_unit
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.local.lpgnn.randomized_records import RandomizedRecords, exact_records, outside
 from graphveil.local.lpgnn.report_config import ReportConfig
 from graphveil.local.lpgnn.report_store import ReportFile, State, collect_reports

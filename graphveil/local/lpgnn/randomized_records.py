@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.data import Features, Graph, rows, to_dense
-from graphveil.estimators.membership import members
+from graphveil.estimators.public_sizes import members
 from graphveil.local.lpgnn.report_store import State, release_id_of
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism, LDPReports, LocalNoise
 from graphveil.nn.inputs import FeatureEstimates

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphveil._util import checks
 from graphveil._util.typed import checked
 from graphveil.errors import CalibrationError, ConfigError, UnitError
-from graphveil.estimators.sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
+from graphveil.estimators.public_sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
 from graphveil.privacy import (
     ApproximateDP,
     Composed,

@@ -9,8 +9,8 @@ from graphveil._util.random import PublicStreams
 from graphveil.errors import ArtifactError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.method import TrainedModel
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from tests.estimators.conftest import grouped
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}

@@ -8,8 +8,7 @@ from scipy import sparse
 from graphveil._util.random import PublicStreams
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.estimators.features import crossfit
-from graphveil.estimators.features.crossfit import public_posteriors
-from graphveil.estimators.features.rows import unit_rows
+from graphveil.estimators.features.crossfit import public_posteriors, unit_rows
 from graphveil.estimators.session import Session
 
 

@@ -12,8 +12,7 @@ from graphveil._util.random import PublicStreams
 from graphveil._util.tensors import save_checked
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.estimators.features import crossfit
-from graphveil.estimators.features.cached_tensors import public_digest
-from graphveil.estimators.features.crossfit import public_posteriors
+from graphveil.estimators.features.crossfit import public_digest, public_posteriors
 from graphveil.estimators.session import Session
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")

@@ -3,9 +3,9 @@
 import torch
 
 from graphveil.data import RECIPES, Graph, synthetic
-from graphveil.estimators.features import similarity
-from graphveil.estimators.features.similarity import blend_similar_nodes, similar_nodes_posterior
-from graphveil.estimators.membership import nodes_of
+from graphveil.estimators.features import crossfit
+from graphveil.estimators.features.crossfit import blend_similar_nodes, similar_nodes_posterior
+from graphveil.estimators.public_sizes import nodes_of
 
 
 def twins() -> Graph:
@@ -17,7 +17,7 @@ def twins() -> Graph:
 
 
 def test_a_node_follows_its_twin_and_never_itself(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
-    monkeypatch.setattr(similarity, "NEIGHBORS", 1)
+    monkeypatch.setattr(crossfit, "NEIGHBORS", 1)
     graph = twins()
     votes = similar_nodes_posterior(graph, nodes_of(graph.mask("train"))).argmax(dim=1)
     assert votes.tolist() == [0, 0, 1, 1, 1, 0]
@@ -35,7 +35,7 @@ def test_the_blend_is_never_worse_on_the_public_labels() -> None:
 
 
 def test_a_large_graph_is_left_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
-    monkeypatch.setattr(similarity, "_ALL_PAIRS", 1)
+    monkeypatch.setattr(crossfit, "_ALL_PAIRS", 1)
     graph = twins()
     log = torch.zeros(6, 2)
     assert blend_similar_nodes(log, graph) is log

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from graphveil.data import RECIPES, synthetic
 from graphveil.estimators.gnn.plan import OneHopPlan
 from graphveil.estimators.gnn.training_setup import training_members
-from graphveil.estimators.membership import record_groups
+from graphveil.estimators.public_sizes import record_groups
 from graphveil.privacy import NodeRecord
 from graphveil.release import DPSGDQuery, OutEdgeSumQuery, calibrate_plan
 from graphveil.training import PrivateSchedule

@@ -17,8 +17,8 @@ from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.gnn.code_prior import CodePriorModule
 from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.gnn.one_hop_inputs import OneHopInputs
-from graphveil.estimators.membership import members
 from graphveil.estimators.own import code
+from graphveil.estimators.public_sizes import members
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian, ledger_of
 from graphveil.release.steps.ego_graphs import NO_NODE, read_ego_graphs
 from graphveil.training.ego_graphs import EgoGraphClippedSum, ego_graph_logits

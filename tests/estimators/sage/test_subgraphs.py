@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, selu
 
 from graphveil.data import Adjacency
-from graphveil.estimators.sage.bounded import sample_total_degree
 from graphveil.estimators.sage.subgraphs import (
     RootClippedSum,
     RowClippedSum,
     SubgraphClippedSum,
     neighbor_table,
+    sample_total_degree,
 )
 from graphveil.nn.layers import FeedForward, Hidden
 from graphveil.nn.sage import SageLayer, SageNetwork

@@ -6,7 +6,7 @@ import torch
 
 from estimators.spectral.lists import NODES, alike, listed
 from graphveil.data import Adjacency
-from graphveil.estimators.spectral.embedding import _leading, spectral_rows
+from graphveil.estimators.spectral_embedding import _leading, spectral_rows
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -2,8 +2,8 @@
 
 import torch
 
-from graphveil.estimators.spectral import votes as spectral_votes
-from graphveil.estimators.spectral.votes import DOUBLINGS, HALVINGS, VotingRule, best_rule, count_votes
+from graphveil.estimators import spectral_embedding as spectral_votes
+from graphveil.estimators.spectral_embedding import DOUBLINGS, HALVINGS, VotingRule, best_rule, count_votes
 
 NODES, CLASSES = 40, 3
 

@@ -8,7 +8,7 @@ import torch
 
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphError
-from graphveil.estimators.membership import OTHER, TRAIN, VAL, check_members, members, record_groups
+from graphveil.estimators.public_sizes import OTHER, TRAIN, VAL, check_members, members, record_groups
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.privacy import NodeRecord, Unit, privacy_curve
 from graphveil.privacy.gaussian import mu_of

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
-from graphveil.estimators.method import State
-from graphveil.estimators.parts import part_of
+from graphveil.estimators.method import State, part_of
 from graphveil.estimators.session import Session
 from graphveil.nn.batched import BatchedFeedForward
 from graphveil.nn.layers import FeedForward

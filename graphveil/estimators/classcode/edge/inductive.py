@@ -21,8 +21,7 @@ from graphveil.estimators.classcode.edge.likelihood import (
 from graphveil.estimators.classcode.edge.rounds import AnyAggregationRounds
 from graphveil.estimators.features.crossfit import CrossFitPosteriors, fits, mean_posterior, restore_networks
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.method import State
-from graphveil.estimators.parts import networks_state
+from graphveil.estimators.method import State, networks_state
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward
 

@@ -23,8 +23,8 @@ from graphveil.estimators.classcode.edge.trained import TrainedEdgeLevelClassCod
 from graphveil.estimators.classcode.edge.weights import fit_weight_model, restore_weight_model
 from graphveil.estimators.features.crossfit import CrossFitPosteriors, public_posteriors
 from graphveil.estimators.method import FitResult, Method, State
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.release import EdgeCountQuery, ReleasePlan
 
 _MAX_SELF_TRAINING_NODES = 5000  # labeled nodes

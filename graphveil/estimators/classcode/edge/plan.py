@@ -6,9 +6,9 @@ from typing import Literal
 
 from graphveil.estimators.classcode.edge.groups import PARTITION, RANKS
 from graphveil.estimators.classcode.edge.queries import BudgetAllocation
-from graphveil.estimators.edge_weighting import EdgeWeighting
+from graphveil.estimators.gap.edge_weights import EdgeWeighting
 from graphveil.estimators.privacy_config import PrivacyConfig
-from graphveil.estimators.sizes import PublicSizes
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.privacy import UndirectedEdge
 from graphveil.release import NeighborCountQuery, ReleasePlan, calibrate_plan
 from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON

@@ -16,7 +16,7 @@ from graphveil.estimators.classcode.edge.likelihood import (
 from graphveil.estimators.classcode.edge.rounds import AnyAggregationRounds
 from graphveil.estimators.classcode.edge.self_training import distilled_posteriors
 from graphveil.estimators.features.crossfit import CrossFitPosteriors
-from graphveil.estimators.membership import nodes_of
+from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.sample import sample_training_nodes
 

@@ -17,12 +17,10 @@ from graphveil.estimators.classcode.edge.plan import EdgeReleaseConfig
 from graphveil.estimators.classcode.edge.rounds import build_rounds
 from graphveil.estimators.classcode.edge.weights import EdgeWeightModel, weight_model_state
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.membership import check_classes
-from graphveil.estimators.method import State, TrainedModel
-from graphveil.estimators.parts import networks_state
+from graphveil.estimators.method import State, TrainedModel, networks_state
 from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import PublicSizes, check_classes
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.release import ReleasePlan
 
 

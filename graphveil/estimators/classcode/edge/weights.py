@@ -14,9 +14,8 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import Features, Graph
 from graphveil.estimators.classcode.codes import simplex_codes, soft_codes
 from graphveil.estimators.classcode.edge.likelihood import Signal
-from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.method import State
-from graphveil.estimators.parts import networks_state, part_of
+from graphveil.estimators.gap.edge_weights import EdgeWeighting
+from graphveil.estimators.method import State, networks_state, part_of
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward
 from graphveil.release.neighbor_sums import Keys

@@ -23,8 +23,8 @@ from graphveil.estimators.classcode.owner.evidence_weights import EvidenceWeight
 from graphveil.estimators.classcode.owner.messages import NodeMessages
 from graphveil.estimators.classcode.owner.targets import training_members
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax
-from graphveil.estimators.membership import OTHER
 from graphveil.estimators.method import State
+from graphveil.estimators.public_sizes import OTHER
 from graphveil.estimators.session import Session
 from graphveil.release import DPSGDData, DPSGDQuery, OutEdgeSumData, OutEdgeSumQuery, Release, ReleasePlan
 from graphveil.release.out_edge_sums import read_out_neighbor_sums

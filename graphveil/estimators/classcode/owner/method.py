@@ -11,10 +11,9 @@ from graphveil.estimators.classcode.owner.fit import fit_node_level_classcode
 from graphveil.estimators.classcode.owner.plan import NodeLevelReleasePlan
 from graphveil.estimators.classcode.owner.targets import Targets, released_rows
 from graphveil.estimators.classcode.owner.trained import TrainedNodeLevelClassCode
-from graphveil.estimators.membership import record_groups
 from graphveil.estimators.method import FitResult, Method, State
+from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.sizes import PublicSizes
 from graphveil.estimators.training.record_plan import release_accuracies
 from graphveil.privacy import NodeRecord
 from graphveil.privacy.statements import EdgeUse

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from graphveil.estimators.classcode.owner.aggregation import FIRST_LEVELS, FLAT_LEVELS, LEVELS
 from graphveil.estimators.classcode.owner.budget_split import BudgetSplit, encoder_share
 from graphveil.estimators.classcode.owner.evidence_weights import WEIGHTS
-from graphveil.estimators.membership import GROUPS, OTHER, PARTITION, TRAIN, VAL
+from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.estimators.training.record_plan import accuracy_count_query
 from graphveil.privacy import NodeRecord
 from graphveil.release import DPSGDQuery, OutEdgeSumQuery, Query

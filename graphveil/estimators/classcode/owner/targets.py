@@ -5,7 +5,7 @@ from torch import Tensor
 
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
-from graphveil.estimators.membership import members, record_groups
+from graphveil.estimators.public_sizes import members, record_groups
 from graphveil.release import DPSGDQuery, ReleasePlan
 
 Targets = str | tuple[int | str, ...] | None

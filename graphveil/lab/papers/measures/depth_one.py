@@ -5,7 +5,7 @@ from typing import Any
 
 from graphveil.errors import CalibrationError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.sizes import PublicSizes
+from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.lab.papers.cells import Work
 from graphveil.lab.papers.measures import fit
 from graphveil.lab.papers.measures.measurement import Measurement, MeasurementPaths

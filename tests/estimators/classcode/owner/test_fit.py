@@ -11,7 +11,7 @@ from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.owner.trained import TrainedNodeLevelClassCode
-from graphveil.estimators.membership import members, record_groups
+from graphveil.estimators.public_sizes import members, record_groups
 from graphveil.privacy import ledger_of
 from graphveil.release import DPSGDData, OutEdgeSumData
 from graphveil.training import descent

@@ -1,0 +1,479 @@
+"""MLP: the no-graph baseline, which reads features alone.
+
+Four methods: :class:`NonPrivateMLP` and :class:`PrivateMLP` train one network of a given shape,
+:class:`TunedMLP` chooses it on held-out public labels, and :class:`NodeLevelSoftmax` is its counterpart on
+protected records.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.random import PublicStreams
+from graphveil.data import Graph, rows
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
+from graphveil.estimators.features.noisy_softmax import STEPS, NoisySoftmax, fit_softmax, softmax_schedule
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import OTHER, PARTITION, VAL, PublicSizes, check_members, record_groups
+from graphveil.estimators.session import Session
+from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters, tensors_of
+from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
+from graphveil.estimators.training.nonprivate import fit_nonprivate
+from graphveil.estimators.training.record_plan import RecordPlan, accuracy_count_query, release_accuracies
+from graphveil.nn.layers import FeedForward, batch_of, batches_of
+from graphveil.privacy import NodeUnit
+from graphveil.release import DPSGDData, DPSGDQuery, Query, Release, ReleasePlan, calibrate_plan
+from graphveil.training.devices import device_tag
+from graphveil.training.null_records import finite_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonPrivateMLP(Method):
+    """An MLP whose features and labels are public, or protected by nobody.
+
+    Args:
+        training_config: how it learns.
+        depth: number of layers, the output layer included.
+    """
+
+    reads_edges: ClassVar[bool] = False
+
+    training_config: TrainingConfig
+    depth: int
+
+    @property
+    def samples(self) -> bool:
+        """Whether the network learns from a sample of very many nodes: a paper's learns from all."""
+        return not self.privacy_config.paper
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Train in the clear, and keep the best epoch."""
+        generator = session.streams.torch("mlp")
+        network = self.build(self.sizes_of(graph), generator).to(session.device)
+        inputs = batches_of(graph.x, session.device)
+        with session.stage("classifier"):
+            fit_nonprivate(
+                network,
+                lambda index: network(inputs(index)),
+                graph,
+                self.training_config.nonprivate_schedule(),
+                session,
+                stage="classifier",
+                generator=generator,
+                checkpoint="mlp",
+                every=not self.samples,
+            )
+        trained = TrainedMLP(network)
+        return FitResult(trained=trained, proba=trained.proba(graph))
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
+        """Return the network with these weights."""
+        network = self.build(sizes, PublicStreams(0).torch("restore"))
+        network.load_state_dict(state)
+        network.eval()
+        return TrainedMLP(network)
+
+    def build(self, sizes: PublicSizes, generator: torch.Generator) -> FeedForward:
+        """Return an untrained network."""
+        return FeedForward(self.widths(sizes), generator=generator, **self.training_config.layers)
+
+    def widths(self, sizes: PublicSizes) -> list[int]:
+        """Return the widths of input, hidden layers and output."""
+        return [sizes.width, *[self.training_config.hidden] * (self.depth - 1), sizes.classes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateMLP(NonPrivateMLP):
+    """An MLP that learns from protected records by noisy steps, one question of a release."""
+
+    @property
+    def samples(self) -> bool:
+        """Return False: noisy steps read all records, each with a chance."""
+        return False
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph without members to learn from, or to select on."""
+        super().check(graph)
+        if self.training_config.selection.kind == "private":
+            check_members(graph, "val")
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the training, and the counts that are paid for beside it."""
+        training, unit = self.training(sizes), self.privacy_config.unit
+        assert isinstance(unit, NodeUnit)
+        record_plan = RecordPlan(
+            unit=unit,
+            trainings=(training,),
+            shares=(1.0,),
+            candidates=self.training_config.selection.num_counts(training),
+            metrics=self.privacy_config.private_metrics,
+        )
+        return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
+
+    def training(self, sizes: PublicSizes) -> DPSGDTraining:
+        """Return the steps, before the size of their noise is chosen."""
+        parameters = count_parameters(*self.widths(sizes))
+        return DPSGDTraining(
+            schedule=self.training_config.private(), parameters=parameters, records=sizes.records
+        )
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Train by noisy steps, and release the accuracies that were planned."""
+        release, sizes = session.open(graph, record_groups(graph)), self.sizes_of(graph)
+        network = self.build(sizes, session.streams.torch("mlp"))
+        with session.stage("classifier"):
+            fit_node_level(
+                network,
+                graph.x,
+                lambda index: network(batch_of(graph.x, index)),
+                graph,
+                self.training(sizes),
+                release,
+                session,
+                stage="classifier",
+                selection=self.training_config.selection,
+                final=True,
+            )
+        trained = TrainedMLP(network)
+        proba, accuracy = trained.proba(graph), dict[str, float]()
+        if self.privacy_config.private_metrics:
+            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+        release.close()
+        return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedMLP(TrainedModel):
+    """A trained network: a prediction reads its node's own features, and nothing else that is protected."""
+
+    network: FeedForward
+
+    @torch.no_grad()
+    def proba(self, graph: Graph) -> Tensor:
+        """Return probabilities (N, C); they are equal for a node whose logits are beyond float32."""
+        device = next(self.network.parameters()).device
+        logits: Tensor = self.network(batch_of(graph.x, device=device))
+        return finite_rows(logits).softmax(dim=1).cpu()
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict from features alone."""
+        return CachedPrediction(None, (), self.proba(graph))
+
+    def state(self) -> dict[str, Any]:
+        """Return the weights."""
+        return dict(self.network.state_dict())
+
+
+_FEATURES, _UNIT_ROWS = "features", "unit_rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedMLP(Method):
+    """The cross-fitted networks and votes of similar nodes that ClassCode begins with, as a method.
+
+    Whatever ClassCode has above it was learned from edges: at the same seed both have the same posteriors.
+    """
+
+    reads_edges: ClassVar[bool] = False
+    tables: ClassVar[float] = 6.0
+
+    @property
+    def samples(self) -> bool:
+        """Return True: networks learn from a sample of very many nodes."""
+        return True
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Choose and train the networks on training and validation labels."""
+        with session.stage("classifier"):
+            public = public_posteriors(graph, session)
+        trained = TrainedFoldEnsemble(public.networks, public.candidate.unit_rows)
+        return FitResult(trained=trained, proba=public.log.exp().to(torch.float32))
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFoldEnsemble":
+        """Return the networks with these weights.
+
+        Raises:
+            ArtifactError: they are not those of so many features and classes.
+        """
+        networks = restore_networks(state, _FEATURES)
+        if not fits(networks, sizes.width, sizes.classes):
+            raise ArtifactError(
+                f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
+                "take them from the original run"
+            )
+        return TrainedFoldEnsemble(networks, bool(state[_UNIT_ROWS]))
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedFoldEnsemble(TrainedModel):
+    """One network a fold; together they know nodes of other graphs by their features.
+
+    Args:
+        networks: the feature networks.
+        unit_rows: whether they take features scaled to rows of norm one.
+    """
+
+    networks: tuple[FeedForward, ...]
+    unit_rows: bool
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict from features alone."""
+        return CachedPrediction(None, (), self.proba(graph))
+
+    def proba(self, graph: Graph) -> Tensor:
+        """Return probabilities (N, C): the networks' geometric mean, without votes of similar nodes."""
+        return mean_posterior(self.networks, graph.x, unit=self.unit_rows).exp().to(torch.float32)
+
+    def state(self) -> State:
+        """Return the weights."""
+        return {**networks_state(_FEATURES, self.networks), _UNIT_ROWS: torch.tensor(self.unit_rows)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLevelSoftmax(Method):
+    """Softmax regression by full-batch noisy steps, its settings a public rule of sizes and budget.
+
+    Validation records teach like training records, since nothing is selected on them, unless noisy counts
+    of them are asked for: then each record pays once, for teaching or for being counted.
+
+    Guarantee: a record that is nulled moves each of T clipped sums by at most 1, so that all steps cost one
+    Gaussian of mu = sqrt(T) / z; a replaced record moves them by 2. Step size, scaling and steps are
+    functions of epsilon, delta and public sizes. A prediction reads its node's own features alone.
+    """
+
+    reads_edges: ClassVar[bool] = False
+    copies: ClassVar[float] = 16.0  # chosen twice in float32, and scaled in float64
+
+    def learned(self, graph: Graph) -> int:
+        """Return how many records every step reads: those of training and validation nodes."""
+        return int((graph.mask("train") | graph.mask("val")).sum())
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the steps, and the counts that are paid for beside them."""
+        privacy_config, unit = self.privacy_config, self.privacy_config.unit
+        assert isinstance(unit, NodeUnit)
+        delta = privacy_config.delta_for(sizes.nodes)
+
+        def queries(mu: float) -> tuple[Query, ...]:
+            counted = (VAL, OTHER) if privacy_config.private_metrics else ()
+            return (
+                self._steps(unit, sizes, mu),
+                *(accuracy_count_query(unit, group, mu) for group in counted),
+            )
+
+        return calibrate_plan(unit, privacy_config.budget, delta, queries, num_nodes=sizes.nodes)
+
+    def _steps(self, unit: NodeUnit, sizes: PublicSizes, mu: float) -> DPSGDQuery:
+        return DPSGDQuery(
+            parameters=(sizes.width + 1) * sizes.classes,
+            steps=STEPS,
+            noise_multiplier=unit.change * math.sqrt(STEPS) / mu,
+            partition=PARTITION,
+            pays=(True, not self.privacy_config.private_metrics, False),
+        )
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Take the steps, and release the accuracies that were planned."""
+        release = session.open(graph, record_groups(graph))
+        with session.stage("classifier"):
+            trained = TrainedSoftmax(_train_or_load(graph, _steps_of(session), release, session))
+        proba, accuracy = trained.proba(graph), dict[str, float]()
+        if self.privacy_config.private_metrics:
+            accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
+        release.close()
+        return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSoftmax":
+        """Return the fit with these weights."""
+        if state["encoder"].shape != (sizes.width + 1, sizes.classes):
+            raise ArtifactError(
+                f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
+                "take them from the original run"
+            )
+        return TrainedSoftmax(NoisySoftmax.restore(state))
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedSoftmax(TrainedModel):
+    """Released weights: a prediction reads its node's own features, and nothing else that is protected."""
+
+    model: NoisySoftmax
+
+    def proba(self, graph: Graph) -> Tensor:
+        """Return probabilities (N, C)."""
+        return self.model.log_posteriors(graph.x).exp().to(torch.float32)
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Predict from features alone."""
+        return CachedPrediction(None, (), self.proba(graph))
+
+    def state(self) -> State:
+        """Return the weights."""
+        return self.model.state()
+
+
+def _steps_of(session: Session) -> DPSGDQuery:
+    """Return the steps that the session's plan begins with."""
+    query = None if session.plan is None else session.plan.queries[0]
+    if not isinstance(query, DPSGDQuery):
+        raise ConfigError("an MLP on records learns under a plan of noisy steps, and this session has none")
+    return query
+
+
+def _train_or_load(graph: Graph, query: DPSGDQuery, release: Release, session: Session) -> NoisySoftmax:
+    """Ask for the steps' noise and take them, or take the weights from the workspace."""
+    labeled = torch.tensor(query.pays)[record_groups(graph)]
+    nodes = labeled.nonzero()[:, 0]
+    bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *device_tag(session.private_device))
+    noise = release.answer(DPSGDData(*bound))
+
+    def train() -> State:
+        return fit_softmax(
+            graph.x,
+            graph.y,
+            labeled,
+            graph.num_classes,
+            descent=softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
+            noise_multiplier=query.noise_multiplier,
+            noise=noise,
+            device=session.private_device,
+            on_step=lambda done: session.on_progress("classifier", done, query.steps),
+        ).state()
+
+    return NoisySoftmax.restore(session.load_or_compute("classifier", train))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MLP(NetworkKeywords, Estimator):
+    """What features alone tell: the floor that every private method must beat, or is not worth its epsilon.
+
+    It reads no edge, so at edge level it costs nothing.
+
+    **Tuned**, which it is in strict mode as long as no keyword says what the network shall be: at edge level
+    and without privacy, five networks, each trained without a fifth of the labeled nodes, their recipe
+    chosen among three on labels held out, blended with the votes of the nodes whose features are most alike.
+    Labels of validation nodes teach, too; no node's own label informs its own prediction, so accuracy on
+    validation nodes means something. These are the very posteriors that ClassCode begins with.
+
+    **Tuned under node units**, it is softmax regression by full-batch noisy steps whose settings follow from
+    public sizes and the budget (:class:`NodeLevelSoftmax`): the best that little budget buys. Validation
+    records teach there, too.
+
+    **Small**: one network of the shape that the keywords give, as papers have it beside their methods (GAP:
+    three layers of 16 units). Paper mode trains it, and any keyword of the network that differs from its
+    default asks for it.
+
+    Guarantee under node units: its training steps are one question to the training nodes' records, recorded
+    before the first one. A record that is nulled moves each clipped sum by at most C, and the noise is the
+    least whose exact accounting meets (epsilon, delta). The prediction for a node reads that node's features
+    and the released weights, no other record. In paper mode (MLP-DP of Sajadmanesh et al.: GAP, 2023) the
+    noise follows the paper's Renyi accounting, and the epoch of the best exact validation accuracy is kept.
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Args:
+        tuned: whether all settings are chosen, on held-out public labels or, under node units, from public
+            sizes; None for yes in strict mode, unless a keyword of the network or its training is given.
+        layers: number of layers, the output layer included; None for 3, under node units 2, since more
+            weights are more noise, in paper mode there 3.
+
+    Raises:
+        ConfigError: a parameter is outside its range or not for the unit, or contradicts ``tuned=True``; on
+            ``fit``, the batch is larger than the training set.
+
+    >>> from graphveil.data import synthetic
+    >>> from graphveil.data.recipes import RECIPES
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> model = MLP(unit="undirected-edge", seed=0).fit(graph)
+    >>> model.predict_proba().shape[0] == graph.num_nodes, model.guarantee.epsilon
+    (True, 0.0)
+    >>> private = MLP(unit="node-record", epsilon=4.0, seed=0, epochs=20).fit(graph)
+    >>> private.guarantee.releases, private.guarantee.epsilon <= 4.0
+    (1, True)
+    """
+
+    method: ClassVar[str] = "mlp"
+    reads_edges: ClassVar[bool] = False
+    node_units: ClassVar[tuple[str, ...]] = ("node-record", "node-bounded-degree")
+    paper_deviations: ClassVar[tuple[str, ...]] = (
+        "noise calibrated by the paper's Renyi accounting",
+        "the epoch of the best exact validation accuracy is kept, for which nobody pays",
+    )
+
+    tuned: bool | None = None
+    layers: int | None = None
+
+    def _check_config(self) -> None:
+        super()._check_config()
+        self._build_method()
+
+    def _build_method(self) -> Method:
+        privacy_config = self._build_privacy_config()
+        if self._is_tuned(privacy_config):
+            tuned = NodeLevelSoftmax if privacy_config.on_records else TunedMLP
+            return tuned(name=self.method, privacy_config=privacy_config, device=self.device)
+        depth = (
+            (2 if privacy_config.on_records and not privacy_config.paper else 3)
+            if self.layers is None
+            else self.layers
+        )
+        checks.depth(layers=depth)
+        kind = PrivateMLP if privacy_config.on_records else NonPrivateMLP
+        training_config = TrainingConfig.from_keywords(self, privacy_config, self.device)
+        return kind(
+            name=self.method,
+            privacy_config=privacy_config,
+            device=self.device,
+            training_config=training_config,
+            depth=depth,
+        )
+
+    def _is_tuned(self, privacy_config: PrivacyConfig) -> bool:
+        """Whether everything is chosen for the data or by public rule, refusing what would contradict it."""
+        checks.switch(**({} if self.tuned is None else {"tuned": self.tuned}))
+        given = self._given()
+        if self.tuned is None:
+            return not (privacy_config.paper or given)
+        if self.tuned and privacy_config.paper:
+            raise ConfigError(
+                "tuned=True is not what papers do; drop it, or use mode='strict' (--mode strict)"
+            )
+        if self.tuned and given:
+            raise ConfigError(f"tuned=True chooses {', '.join(given)} itself; drop one or the other")
+        return self.tuned
+
+    def _given(self) -> list[str]:
+        """Return the keywords of the network and its training that differ from their defaults."""
+        named = [field.name for field in dataclasses.fields(NetworkKeywords)] + ["layers"]
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return [name for name in named if getattr(self, name) != defaults[name]]
