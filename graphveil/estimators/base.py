@@ -1,45 +1,52 @@
-"""The contract of an estimator: public configuration in, a graph to fit, predictions and a guarantee out."""
+"""The estimator: public configuration in, a graph to fit, predictions and a guarantee out.
+
+An estimator holds a frozen configuration (:attr:`Estimator.config`, a ``Method``), a fit
+(:attr:`Estimator.fitted`, a ``FittedModel``), and the predictions of other graphs (``PredictionManager``).
+"""
 
 import dataclasses
 import logging
 import time
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.files import as_path, check_writable
+from graphveil._util.files import as_path, check_writable, writing_folder
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
 from graphveil._util.typed import checked_except, fitting, hints_of
-from graphveil.artifacts.rows import ReleaseRow
-from graphveil.data import Graph
-from graphveil.data.graph import NO_FOLDS, check_kind
-from graphveil.errors import ConfigError, GraphError
-from graphveil.estimators.display import DisplayMixin
+from graphveil.data import EdgeSet, Graph
+from graphveil.data.graph import NO_FOLDS
+from graphveil.data.tables.encoding import Encoding
+from graphveil.errors import ConfigError, GraphError, MissingDependencyError
 from graphveil.estimators.features.scaling import (
-    MODES,
     FeatureScaling,
     FeatureScalingMode,
-    parse_range,
+    aligned,
     ranges_of,
 )
-from graphveil.estimators.fitted import FittedModel
+from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit, save_fitted
 from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.method import Method
+from graphveil.estimators.inference.prediction_manager import PredictionManager
+from graphveil.estimators.inference.requests import PredictionOptions, RequestFactory, graph_requests
+from graphveil.estimators.method import FitPreview, Method, PreparedFit, State
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import (
     as_graph,
+    check_config,
     check_encoding,
-    check_magnitudes,
-    check_parameters,
     column_names,
 )
-from graphveil.estimators.session import OnProgress, Session, no_progress, pick_device
+from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress, pick_device
 from graphveil.estimators.training.sample import training_sample_description
 from graphveil.privacy import (
     DirectedEdge,
@@ -48,34 +55,25 @@ from graphveil.privacy import (
     NodeUnit,
     NoUnit,
     Unit,
-    check_delta,
     parse_unit,
 )
+from graphveil.privacy.formatting import counted, format_epsilon_delta
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import AggregationBackend, ReleasePlan
 from graphveil.release.backends import backend_for, check_backend, using
-from graphveil.release.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS
-from graphveil.release.release import check_weights
+from graphveil.training import EpochRecord
 from graphveil.training.devices import private_device
 
-_log = logging.getLogger("graphveil")  # what is said there is public: sizes, units, budgets
-
-
-class FitPreview(NamedTuple):
-    """Query plan, guarantee and outputs of a fit, computed without reading protected data."""
-
-    plan: ReleasePlan | None
-    guarantee: Guarantee
-    rows: tuple[ReleaseRow, ...]
+_log = logging.getLogger("graphveil")  # what is logged there is public: sizes, units, budgets
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Estimator(DisplayMixin, ABC):
+class Estimator(ABC):
     """Base of all models. Every constructor keyword is public configuration; data are call arguments.
 
-    A fit takes a frozen copy of the configuration (:class:`~graphveil.estimators.method.Method`) and leaves a
-    value (:class:`~graphveil.estimators.fitted.FittedModel`). Parameters that are set later are for the
-    next fit: predictions, prices and saved files follow the one that was made.
+    The keywords are checked and frozen into :attr:`config` when they are set. A fit leaves a value,
+    :attr:`fitted`. Parameters that are set later are for the next fit: predictions, privacy costs and saved
+    files follow the one that was made.
 
     Args:
         unit: what is protected; never guessed.
@@ -126,18 +124,31 @@ class Estimator(DisplayMixin, ABC):
     feature_scaling: FeatureScalingMode = "auto"
     feature_range: str | None = None
 
+    guarantee_ = FittedAttribute[Guarantee | None](lambda fit: fit.guarantee, none_before_fit)
+    proba_ = FittedAttribute[Tensor | None](lambda fit: fit.proba, none_before_fit)
+    plan_ = FittedAttribute[ReleasePlan | None](lambda fit: fit.plan, none_before_fit)
+    ids_ = FittedAttribute[npt.NDArray[Any] | None](lambda fit: fit.ids, none_before_fit)
+    encoding_ = FittedAttribute[Encoding | None](lambda fit: fit.encoding, none_before_fit)
+    class_names_ = FittedAttribute[tuple[str, ...]](lambda fit: fit.class_names, tuple)
+    aggregates_ = FittedAttribute[State](lambda fit: dict(fit.released), dict)
+    history_ = FittedAttribute[list[tuple[str, EpochRecord]]](lambda fit: list(fit.history), list)
+    seconds_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.seconds), dict)
+    private_accuracy_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
+
     def __post_init__(self) -> None:
-        """Check the configuration; from now on every assignment of a parameter is checked, too."""
+        """Check the configuration and freeze it; later assignments of a parameter do the same."""
+        self._fit: FittedModel | None = None
+        self._predictions: PredictionManager | None = None
         for name, hint in hints_of(type(self)).items():
-            if name in self.get_params():
+            if name in _parameter_names(type(self)):
                 fitting(name, getattr(self, name), hint)
         self._check_config()
-        object.__setattr__(self, "_checked", True)
+        self._config = self._build_method()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; a parameter is checked as the constructor checks it."""
         value = checks.plain(value)
-        if "_checked" in self.__dict__ and name in self.get_params():
+        if "_config" in self.__dict__ and name in _parameter_names(type(self)):
             self.set_params(**{name: value})
         else:
             object.__setattr__(self, name, value)
@@ -146,7 +157,7 @@ class Estimator(DisplayMixin, ABC):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor keywords."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        return {name: getattr(self, name) for name in _parameter_names(type(self))}
 
     def recorded_params(self) -> dict[str, Any]:
         """Return the keywords that a result may depend on: what is saved, and what a resumed fit repeats."""
@@ -161,15 +172,38 @@ class Estimator(DisplayMixin, ABC):
                     f"{name!r} is not a parameter of {self.method}{checks.suggestion(name, known)}; "
                     f"parameters are {', '.join(known)}"
                 )
-        type(self)(**{**known, **params})  # refuses what the constructor refuses
-        for name, value in params.items():
-            object.__setattr__(self, name, checks.plain(value))
+        configured = type(self)(**{**known, **params})  # rejects what the constructor rejects
+        for name in params:
+            object.__setattr__(self, name, getattr(configured, name))
+        self._privacy_config, self._config = configured.privacy_config, configured.config
         return self
+
+    @property
+    def config(self) -> Method:
+        """The frozen configuration that the next fit uses; parameters that are set later replace it."""
+        return self._config
+
+    @property
+    def privacy_config(self) -> PrivacyConfig:
+        """What is protected, at which budget. The name of the unit is parsed here, once per configuration."""
+        if "_privacy_config" not in self.__dict__:
+            self._privacy_config = PrivacyConfig(
+                unit=parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree),
+                mode=self.mode,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                max_units=self.max_units,
+                seed=self.seed,
+                unsafe_noise_seed=self.unsafe_noise_seed,
+                private_metrics=self.private_metrics,
+                paper_deviations=self.paper_deviations,
+            )
+        return self._privacy_config
 
     @property
     def protected_unit(self) -> Unit:
         """The unit of protection."""
-        return parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree)
+        return self.privacy_config.unit
 
     # -- fitting -------------------------------------------------------------------------------------------
 
@@ -194,31 +228,35 @@ class Estimator(DisplayMixin, ABC):
             train_records=num_training,
             labeled=num_labeled,
         )
-        return self._build_method().plan(sizes)
+        return self.config.plan(sizes)
+
+    def prepare(self, graph: Graph) -> PreparedFit:
+        """Check the graph as ``fit`` does, and plan the fit; nothing is spent.
+
+        Pass the result to :meth:`fit` in place of the graph: the plan that was shown is then the plan that is
+        executed. Only public sizes and flags of the graph are read, and features where they are public.
+        """
+        return self._prepare(self.config, as_graph(graph, directed=self._directed))
 
     def preview(self, graph: Graph) -> FitPreview:
         """Check the graph as ``fit`` does, and return the query plan and guarantee; nothing is spent.
 
         Only public sizes and flags of the graph are read.
         """
-        graph = as_graph(graph, directed=self._directed)
-        check_encoding(graph, self.protected_unit, protects_records=self._protects_records)
-        method = self._build_method()
-        scaling = self._scaling(method, graph)
-        return _preview(method, scaling.graph(graph))
+        return self.prepare(graph).preview
 
     def scaling_summary(self, graph: Graph) -> str:
         """Return which feature columns a fit scales, and how; empty if all values are used as they are."""
-        return self._scaling(self._build_method(), graph).words(column_names(graph))
+        return self._scaling(self.config, graph).words(column_names(graph))
 
     def training_sample_note(self, graph: Graph) -> str:
         """Say which nodes a fit learns from, where there are too many for all of them; else nothing."""
-        return training_sample_description(graph) if self._build_method().samples else ""
+        return training_sample_description(graph) if self.config.samples else ""
 
     @checked_except("graph", "labels", "workspace", "cache")
     def fit(
         self,
-        graph: Graph,
+        graph: Graph | PreparedFit,
         *labels: object,
         on_progress: OnProgress = no_progress,
         workspace: Path | str | None = None,
@@ -236,7 +274,10 @@ class Estimator(DisplayMixin, ABC):
         a folder of what follows from public features and labels alone: fits that share it, other budgets and
         other methods at the same seed, learn that once.
 
+        A ``PreparedFit`` (:meth:`prepare`) is fitted as it was planned.
+
         Raises:
+            ConfigError: parameters were set after the fit was prepared.
             UnitError: the unit does not fit the graph.
             GraphError: the graph has no split or a part of it is empty; or labels come beside it, as from
                 scikit-learn's cross-validation.
@@ -244,44 +285,51 @@ class Estimator(DisplayMixin, ABC):
         """
         if labels:
             raise GraphError(f"fit takes a graph, which holds its labels, and got more beside it: {NO_FOLDS}")
-        graph = as_graph(graph, directed=self._directed)
-        chosen = backend_for(self.backend if backend is None else backend, graph.adjacency)
-        return self._fit_by(self._build_method(), graph, self._session(on_progress, workspace, chosen, cache))
+        prepared = graph if isinstance(graph, PreparedFit) else None
+        if prepared is not None and prepared.method is not self.config:
+            raise ConfigError(
+                "parameters were set after this fit was prepared; prepare(graph) again. "
+                "No privacy budget was spent."
+            )
+        found = as_graph(graph, directed=self._directed) if prepared is None else prepared.graph
+        chosen = backend_for(self.backend if backend is None else backend, found.adjacency)
+        session = self._session(on_progress, workspace, chosen, cache)
+        return self._fit_by(self.config, found, session, prepared)
 
     @one_thread()
-    def _fit_by(self, method: Method, graph: Graph, session: Session) -> Self:
+    def _fit_by(
+        self, method: Method, graph: Graph, session: Session, prepared: PreparedFit | None = None
+    ) -> Self:
         """Fit a graph by a frozen method, and keep what that leaves."""
         started = time.perf_counter()
-        check_encoding(graph, self.protected_unit, protects_records=self._protects_records)
-        scaling = self._scaling(method, graph)
-        graph = scaling.graph(graph)
         with session.stage("calibrate"):
-            preview_result = _preview(method, graph)
+            ready = prepared or self._prepare(method, graph)
         for folder in filter(None, (session.workspace, session.cache)):
             check_writable(folder)
-        session.plan, session.guarantee = preview_result.plan, preview_result.guarantee
-        _log.info(
-            "%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, _release_summary(preview_result)
+        graph, (session.plan, session.guarantee, rows) = ready.scaled, ready.preview
+        spends = (
+            "nothing is asked under a budget" if session.plan is None else "its release is recorded first"
         )
+        _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, spends)
         self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
         outcome = method.fit(graph, session)
-        guarantee = preview_result.guarantee
+        guarantee = ready.preview.guarantee
         fitted = FittedModel(
             method=method,
             parameters=self.recorded_params(),
-            sizes=method.sizes_of(graph),
+            sizes=ready.sizes,
             guarantee=guarantee.with_deviations_everywhere(SEEDED) if session.reproducible else guarantee,
             trained=outcome.trained,
-            plan=preview_result.plan,
+            plan=session.plan,
             proba=outcome.proba,
             released=outcome.released,
-            rows=preview_result.rows,
-            sampler=None if preview_result.plan is None else preview_result.plan.sampler.__name__,
+            rows=rows,
+            sampler=None if session.plan is None else session.plan.sampler.__name__,
             private_accuracy=outcome.private_accuracy,
             learned=outcome.learned,
             class_names=method.head.names(graph),
             ids=graph.ids,
-            scaling=scaling,
+            scaling=ready.scaling,
             encoding=graph.encoding,
             history=session.history,
             seconds={**session.seconds, "total": time.perf_counter() - started},
@@ -292,53 +340,306 @@ class Estimator(DisplayMixin, ABC):
         _log.info("%s: fitted; %s", self.method, self._summary_rows()[-1])
         return self
 
+    def _prepare(self, method: Method, graph: Graph) -> PreparedFit:
+        """Scale the features of a graph, check it, and plan its fit."""
+        check_encoding(graph, self.protected_unit, protects_records=self._protects_records)
+        return method.prepare(graph, self._scaling(method, graph))
+
+    # -- predictions ---------------------------------------------------------------------------------------
+
+    @checked_except("graph", "workspace")
+    @one_thread()
+    def predict_proba(
+        self,
+        graph: Graph | None = None,
+        *,
+        assume_disjoint_edges: bool = False,
+        assume_disjoint_nodes: bool = False,
+        allow_spend: bool = False,
+        workspace: Path | None = None,
+    ) -> Tensor:
+        """Return probabilities (N, C) of classes or labels: free for the fitted graph, at a price for others.
+
+        The fitted graph is recognized, also when it was read from its files once more. What was predicted
+        once is free from then on, and the same to the last bit, as long as the graph's
+        edges are in memory. A graph that has grown (:meth:`Graph.grow`) from one that was predicted pays for
+        its new edges alone, and its old nodes keep their predictions. Other features on the same edges are
+        another question.
+
+        Args:
+            graph: by default the fitted one.
+            assume_disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any
+                other that this model has predicted: its release is then charged to its own edges only, and
+                counts beside the others, not on top of them. Without it, it counts on top of all of them.
+            assume_disjoint_nodes: the same for people, under unit ``local-attributes``: your word that nobody
+                in the graph is in the fitted one, nor in any other that this model has predicted.
+            allow_spend: ask a graph, and record it, although it may be the fitted one: a model that was
+                loaded without its run's ``internal`` folder cannot know.
+            workspace: a private folder of this question alone, for methods that ask edges. A process that is
+                killed leaves the release there, and asking once more with it finishes the same one, with the
+                same noise. The ledger has to know it again, too, so it has to be a durable one.
+
+        Raises:
+            UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
+            ConfigError: the edges are known to be those of the fitted graph, or may be and no word was given.
+            GraphError: the graph has other features than the fitted one.
+            BudgetError: a ledger refuses the release, which is then not recorded; of a graph that has grown
+                in several steps, those before it may be, and are kept.
+            NotImplementedGuaranteeError: the method does not predict other graphs.
+        """
+        if graph is None:
+            return self.fitted.own_proba
+        graph = self._as_graph(graph)
+        options = PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes, allow_spend, workspace)
+        with using(self.backend):
+            return self._prediction_manager.of(graph, options)
+
+    @checked_except("graph")
+    def privacy_cost(
+        self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
+    ) -> Guarantee | None:
+        """Return what predicting another graph would cost, or None if that asks nothing under a budget.
+
+        It is the guarantee of that graph's release alone, and no more valid than the model's own; a graph
+        that was predicted before has no price. Nothing is spent. Arguments and errors are those of
+        :meth:`predict_proba`; :meth:`guarantee_after` says what everything together would then be.
+
+        Privacy:
+            Whether the result is None is an exact answer about the private edges: it compares them with those
+            of the fitted graph and of graphs that were predicted before. Nothing is charged for it. Only
+            people who are authorized to access these edges may see it. Never return it through a server.
+        """
+        graph = self._as_graph(graph)
+        return self._prediction_manager.privacy_cost(
+            graph, PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes)
+        )
+
+    def is_fitted_graph(self, graph: Graph) -> bool:
+        """Return whether a graph is the fitted one, or was predicted before: it is answered for nothing.
+
+        The fitted graph is recognized also when it was read from its files once more, but not by a model from
+        a release alone, which does not know it.
+
+        Privacy:
+            The result is an exact equality test on private edges, and nothing is charged for it. Repeated
+            calls with guessed graphs reveal single edges. Only people who are authorized to access the
+            fitted edges may see it. Never return it through a server.
+
+        >>> import graphveil as gv
+        >>> graph = gv.load_dataset("synthetic/tiny")
+        >>> model = gv.MLP(unit="none", seed=0, epochs=2, tuned=False).fit(graph)
+        >>> model.is_fitted_graph(graph), model.is_fitted_graph(graph.subgraph(graph.y == 0))
+        (True, False)
+        """
+        return self._prediction_manager.is_fitted_graph(self._as_graph(graph))
+
+    @checked_except("graph")
+    def guarantee_after(
+        self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
+    ) -> Guarantee:
+        """Return what :attr:`guarantee_with_predictions` would be after predicting this graph, too."""
+        graph = self._as_graph(graph)
+        return self._prediction_manager.guarantee_after(
+            graph, PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes)
+        )
+
+    @checked_except("graph")
+    def predict(
+        self,
+        graph: Graph | None = None,
+        *,
+        assume_disjoint_edges: bool = False,
+        assume_disjoint_nodes: bool = False,
+        allow_spend: bool = False,
+    ) -> Tensor:
+        """Return class numbers, shape (N), or label sets, bool (N, L); see :meth:`predict_proba`."""
+        proba = self.predict_proba(
+            graph,
+            assume_disjoint_edges=assume_disjoint_edges,
+            assume_disjoint_nodes=assume_disjoint_nodes,
+            allow_spend=allow_spend,
+        )
+        return self.fitted.method.head.predicted(proba)
+
+    def _as_graph(self, graph: Graph) -> Graph:
+        """Return another graph, or a ``Data``, as a graph whose features may be read under the unit."""
+        privacy_config = self.fitted.method.privacy_config
+        found = as_graph(graph, directed=privacy_config.unit.name == DirectedEdge.name)
+        check_encoding(
+            found,
+            privacy_config.unit,
+            protects_records=isinstance(privacy_config.unit, NodeUnit | LocalAttributes),
+        )
+        return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
+
+    @checked_except("graph")
+    def score(self, graph: Graph, split: str = "test") -> float:
+        """Return the accuracy on one part of a graph's split; of label sets the micro F1."""
+        graph = as_graph(graph, directed=self.fitted.method.privacy_config.unit.name == DirectedEdge.name)
+        mask, head = graph.mask(split), self.fitted.method.head
+        return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the fitted object: its weights, its rows, its predictions of the fitted graph."""
+        return self.fitted.guarantee
+
+    @property
+    def guarantee_with_predictions(self) -> Guarantee:
+        """The guarantee of the fit and all predictions of other graphs together.
+
+        Releases that may depend on one edge add up; graphs that were asserted to share no edge, and the steps
+        in which a graph grew, count with the largest figure.
+        """
+        return self._prediction_manager.guarantee
+
+    @property
+    def fitted_edges(self) -> EdgeSet:
+        """The identity of the fitted edges: its ledger is charged for other graphs that may share an edge.
+
+        Of a model from a folder they are edges that nobody has here: attach the ledger of the training data
+        before the first prediction of another graph.
+        """
+        return self._prediction_manager.edges
+
+    def restore_prediction(self, edges: EdgeSet, privacy_cost: Guarantee, *, disjoint: bool = False) -> None:
+        """Take note of a prediction of another graph that an earlier process made, and recorded.
+
+        From then on :attr:`guarantee_with_predictions` counts it, and later predictions are charged to its
+        edges, too, unless a word sets them apart. Call it in the order in which the graphs were asked.
+
+        Args:
+            edges: the other graph's, with its ledger attached.
+            privacy_cost: what the prediction cost alone.
+            disjoint: the word that was given for it (``assume_disjoint_edges`` or ``assume_disjoint_nodes``).
+        """
+        self._prediction_manager.restore_prediction(edges, privacy_cost, disjoint=disjoint)
+
+    @checked_except("folder", "per_node")
+    def save(self, folder: str | Path, *, per_node: str | Path | None = None) -> None:
+        """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it).
+
+        Under node units predictions are no part of it; ``per_node`` names a second folder for what is
+        withheld, of which row v is only for someone entitled to v's record.
+
+        Raises:
+            ConfigError: a folder holds something, or cannot be written.
+        """
+        path = as_path(folder, "folder")
+        rows = path if per_node is None else as_path(per_node, "per_node")
+        with writing_folder(path), writing_folder(rows):
+            save_fitted(self.fitted, path, per_node=None if per_node is None else rows)
+
+    @property
+    def fitted(self) -> FittedModel:
+        """The fit, as a value.
+
+        Raises:
+            ConfigError: there is none yet.
+        """
+        if self._fit is None:
+            raise ConfigError("the model is not fitted yet; call fit(graph) first")
+        return self._fit
+
+    @property
+    def _prediction_manager(self) -> PredictionManager:
+        if self._predictions is None:
+            raise ConfigError("the model is not fitted yet; call fit(graph) first")
+        return self._predictions
+
+    def _set_fit(
+        self, fitted: FittedModel, edges: EdgeSet | None = None, own: GraphFingerprint | None = None
+    ) -> Self:
+        """Take a fit in place of the one before; without an edge set it is of edges that nobody here has."""
+        self._fit, known = fitted, EdgeSet() if edges is None else edges
+        self._predictions = PredictionManager(fitted, known, self._request_factory(), own)
+        return self
+
+    @property
+    def named_classes(self) -> tuple[str, ...]:
+        """The label of each class, or its number where labels have no names."""
+        return self.class_names_ or tuple(str(number) for number in range(self.fitted.sizes.classes))
+
+    @property
+    def graph_fingerprint(self) -> GraphFingerprint | None:
+        """What tells the fitted graph from others: private, for a run's ``internal`` folder alone."""
+        return self._prediction_manager.own
+
+    # -- display -------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        """Show the keywords that differ from their defaults."""
+        chosen = (
+            f"{part.name}={getattr(self, part.name)!r}"
+            for part in dataclasses.fields(self)
+            if part.init and getattr(self, part.name) != part.default
+        )
+        return f"{type(self).__name__}({', '.join(chosen)})"
+
+    def __str__(self) -> str:
+        """Show three lines: the keywords, what it was fitted on, and the guarantee."""
+        return "\n".join([repr(self), *self._summary_rows()])
+
+    def _summary_rows(self) -> list[str]:
+        """Return what is public of the fit, and its guarantee in a line."""
+        if self._fit is None:
+            return ["not fitted yet; fit(graph) trains it", "no guarantee before a fit"]
+        sizes, guarantee = self._fit.sizes, self.guarantee_with_predictions
+        size = f"fitted on {sizes.nodes:,} nodes, {sizes.classes} classes"
+        if guarantee.unit == NoUnit.name:
+            return [size, "no guarantee: nothing is protected"]
+        releases = counted(guarantee.releases, "release")
+        void = "" if guarantee.valid else "; void, for its known deviations"
+        figure = format_epsilon_delta(guarantee.epsilon, guarantee.delta)
+        return [size, f"{guarantee.unit}: {figure}, {releases}{void}"]
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The labels in class order: names as text, or numbers; empty before a fit."""
+        if self._fit is None:
+            return np.array([])
+        names = self._fit.class_names
+        return np.array(names) if names else np.arange(self._fit.sizes.classes)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks of a classifier, where that is installed.
+
+        Raises:
+            MissingDependencyError: it is not.
+        """
+        try:
+            from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+        except ImportError:
+            raise MissingDependencyError("tags are scikit-learn's own; pip install scikit-learn") from None
+        inputs = InputTags(two_d_array=False)
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=False),
+            classifier_tags=ClassifierTags(),
+            input_tags=inputs,
+            non_deterministic=True,
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle a model that is not fitted; a fitted one has an open ledger, which no copy may have."""
+        if self._fit is not None:
+            raise ConfigError(
+                "a fitted model cannot be pickled, copied or sent to another process, since the ledger of "
+                "what it was asked would not go with it: save it (model.save(folder)), load it there "
+                "(load_model(folder)); one that is not fitted can be sent"
+            )
+        return super().__reduce_ex__(protocol)
+
     # -- what a method defines -----------------------------------------------------------------------------
 
     @abstractmethod
     def _build_method(self) -> Method:
-        """Return the frozen method of this configuration; the unit and the mode are asked for here, once."""
+        """Return the frozen method of this configuration, for the unit and budget in ``privacy_config``."""
 
     def _check_config(self) -> None:
-        """Check every public parameter; called on construction and by ``set_params``."""
-        unit = self.protected_unit
-        check_parameters(self, unit)
-        checks.one_of(("strict", "paper"), mode=self.mode)
-        self._check_scaling()
-        checks.one_of(("auto", "cpu", "cuda"), device=self.device)
+        """Check every public parameter, before :meth:`_build_method` freezes them."""
+        check_config(self, self.protected_unit, spends_budget=self._spends_budget)
         check_backend(self.backend)
-        if self.epsilon is not None:
-            checks.positive(epsilon=self.epsilon)
-        elif self._spends_budget:
-            raise ConfigError(
-                f"{self.method} with unit {unit.name!r} needs a budget: pass epsilon= (or --epsilon), "
-                "for example 1.0, or unit 'none' for the non-private reference"
-            )
-        if self.delta != "auto":
-            check_delta(unit, self.delta, 1)
-        for name in ("seed", "unsafe_noise_seed"):
-            if getattr(self, name) is not None:
-                checks.integer_at_least(0, **{name: getattr(self, name)})
-        for name in ("max_units", "out_degree_bound", "max_degree"):
-            if getattr(self, name) is not None:
-                checks.integer_at_least(1, **{name: getattr(self, name)})
-
-    def _check_scaling(self) -> None:
-        """Refuse a feature range without effect: it would be believed to have one."""
-        checks.one_of(MODES, feature_scaling=self.feature_scaling)
-        if self.feature_range is None:
-            return
-        if not isinstance(self.feature_range, str):
-            raise ConfigError(
-                f"feature_range={self.feature_range!r} must be text, such as 'salary=0:200000' or '0:255'."
-            )
-        parse_range(self.feature_range)
-        if not self.scales_features:
-            raise ConfigError(
-                f"feature_range has no effect on {self.method}, where each node perturbs its own features. "
-                "Set low= and high= instead."
-            )
-        if self.feature_scaling == "none":
-            raise ConfigError("feature_range has no effect with feature_scaling='none'. Drop one of the two.")
 
     def _scaling(self, method: Method, graph: Graph) -> FeatureScaling:
         """Return how a fit scales feature columns.
@@ -379,22 +680,9 @@ class Estimator(DisplayMixin, ABC):
 
     # -- shared parts --------------------------------------------------------------------------------------
 
-    def _with_backend(self) -> AbstractContextManager[None]:
-        """Have the configured backend read the edges of graphs that are predicted."""
-        return using(self.backend)
-
-    def _build_privacy_config(self) -> PrivacyConfig:
-        return PrivacyConfig(
-            unit=self.protected_unit,
-            mode=self.mode,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            max_units=self.max_units,
-            seed=self.seed,
-            unsafe_noise_seed=self.unsafe_noise_seed,
-            private_metrics=self.private_metrics,
-            paper_deviations=self.paper_deviations,
-        )
+    def _request_factory(self) -> RequestFactory:
+        """Return what predicting another graph has to query."""
+        return graph_requests
 
     def _session(
         self,
@@ -412,20 +700,10 @@ class Estimator(DisplayMixin, ABC):
             on_progress=on_progress,
             workspace=None if workspace is None else as_path(workspace, "workspace"),
             cache=None if cache is None else as_path(cache, "cache"),
-            configuration=self._configuration(),
+            configuration=configuration_text(self.recorded_params()),
             device=pick_device(self.device),
             private_device=private_device(self.device),
         )
-
-    def _configuration(self) -> str:
-        """Return what a resumed fit has to have in common with the first one, as text."""
-        shared = {
-            name: getattr(value, "__name__", value)  # of code, whose text may hold an address in memory
-            for name, value in self.recorded_params().items()
-            if name not in ("device", "unsafe_noise_seed")
-        }
-        named = {PARAMETERS_IN_KEYS.get(name, name): _in_keys(value) for name, value in shared.items()}
-        return repr(sorted(named.items()))
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
         """Return what is known of the fitted graph."""
@@ -433,27 +711,7 @@ class Estimator(DisplayMixin, ABC):
         return CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.proba)
 
 
-def _release_summary(preview_result: FitPreview) -> str:
-    """Return how much a fit is about to ask, for the log."""
-    return (
-        "nothing is asked under a budget" if preview_result.plan is None else "its release is recorded first"
-    )
-
-
-def _preview(method: Method, graph: Graph) -> FitPreview:
-    """Check a graph, and return the query plan, guarantee and outputs of a fit."""
-    check_kind(graph)
-    private_device(method.device)
-    pick_device(method.device)  # a fit would find out that it is missing after it has booked
-    method.check(graph)
-    if not method.protects_features:
-        check_magnitudes(graph)
-    sizes = method.sizes_of(graph)
-    plan = method.plan(sizes)
-    if plan is not None:
-        check_weights(plan, graph.adjacency)
-    return FitPreview(plan, method.guarantee(plan, graph), method.rows(plan, sizes))
-
-
-def _in_keys(value: Any) -> Any:
-    return VALUES_IN_KEYS.get(value, value) if isinstance(value, str) else value
+@cache
+def _parameter_names(cls: type[Estimator]) -> tuple[str, ...]:
+    """Return the constructor keywords of an estimator, in order."""
+    return tuple(field.name for field in dataclasses.fields(cls) if field.init)

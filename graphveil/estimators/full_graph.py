@@ -238,7 +238,7 @@ def build_full_graph_method(
     head: TaskHead = MULTICLASS,
 ) -> Method:
     """Return the frozen method: over the exact edges, or over those that a mechanism releases."""
-    privacy_config = model._build_privacy_config()
+    privacy_config = model.privacy_config
     nonprivate = NonPrivateFullGraph(
         name=model.method,
         privacy_config=privacy_config,

@@ -8,13 +8,15 @@ other graphs. ``docs/architecture.md`` has the path of one fit.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
 from graphveil._util.memory import check_room
 from graphveil.artifacts.rows import ReleaseRow, release_rows
 from graphveil.data import Graph
+from graphveil.data.graph import check_kind
+from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import (
     SEEDED,
@@ -25,13 +27,15 @@ from graphveil.estimators.privacy_config import (
     with_undirected_edge_deviation,
 )
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.requirements import check_graph
-from graphveil.estimators.session import Session
+from graphveil.estimators.requirements import check_graph, check_magnitudes, column_names
+from graphveil.estimators.session import Session, pick_device
 from graphveil.estimators.training.sample import MAX_TRAINING_NODES
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, LocalAttributes, NodeUnit, NoUnit
 from graphveil.privacy.statements import EdgeUse
 from graphveil.release import ReleasePlan
+from graphveil.release.release import check_weights
+from graphveil.training.devices import private_device
 from graphveil.training.heads import MULTICLASS, TaskHead
 
 State = dict[str, Tensor]
@@ -91,6 +95,40 @@ class FitResult:
     released: State = field(default_factory=dict)
     private_accuracy: Mapping[str, float] = field(default_factory=dict)
     learned: Mapping[str, Any] = field(default_factory=dict)
+
+
+class FitPreview(NamedTuple):
+    """Query plan, guarantee and outputs of a fit, computed without reading protected data."""
+
+    plan: ReleasePlan | None
+    guarantee: Guarantee
+    rows: tuple[ReleaseRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedFit:
+    """A fit that was checked and planned: what a preview shows is what :meth:`Estimator.fit` executes.
+
+    Args:
+        method: the frozen configuration.
+        graph: as it was given.
+        scaled: the graph with scaled features.
+        scaling: how its feature columns are scaled.
+        sizes: what the plan depends on.
+        preview: plan, guarantee and outputs.
+    """
+
+    method: "Method"
+    graph: Graph
+    scaled: Graph
+    scaling: FeatureScaling
+    sizes: PublicSizes
+    preview: FitPreview
+
+    @property
+    def scaling_summary(self) -> str:
+        """Which feature columns are scaled, and how; empty if all values are used as they are."""
+        return self.scaling.words(column_names(self.graph))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +192,24 @@ class Method(ABC):
                 f"copies of {graph.num_features:,} features of the {learned:,} nodes that are learned from",
                 "leave features out, hash categories into fewer places, or train where there is more memory",
             )
+
+    def prepare(self, graph: Graph, scaling: FeatureScaling) -> PreparedFit:
+        """Check a graph, and return the query plan, guarantee and outputs of a fit; nothing is spent."""
+        scaled = scaling.graph(graph)
+        check_kind(scaled)
+        private_device(self.device)
+        pick_device(self.device)  # a device that is missing is an error before anything is recorded
+        self.check(scaled)
+        if not self.protects_features:
+            check_magnitudes(scaled)
+        sizes = self.sizes_of(scaled)
+        plan = self.plan(sizes)
+        if plan is not None:
+            check_weights(plan, scaled.adjacency)
+        preview = FitPreview(plan, self.guarantee(plan, scaled), self.rows(plan, sizes))
+        return PreparedFit(
+            method=self, graph=graph, scaled=scaled, scaling=scaling, sizes=sizes, preview=preview
+        )
 
     def learned(self, graph: Graph) -> int:
         """Return how many nodes a fit copies the features of at once, by public masks; 0 where it is few."""

@@ -433,12 +433,8 @@ class MLP(NetworkKeywords, Estimator):
     tuned: bool | None = None
     layers: int | None = None
 
-    def _check_config(self) -> None:
-        super()._check_config()
-        self._build_method()
-
     def _build_method(self) -> Method:
-        privacy_config = self._build_privacy_config()
+        privacy_config = self.privacy_config
         if self._is_tuned(privacy_config):
             tuned = NodeLevelSoftmax if privacy_config.on_records else TunedMLP
             return tuned(name=self.method, privacy_config=privacy_config, device=self.device)

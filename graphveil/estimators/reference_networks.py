@@ -58,7 +58,6 @@ class GCN(FullGraphKeywords, Estimator):
     def _check_config(self) -> None:
         check_perturbed(self, self)
         super()._check_config()
-        self._build_method()
 
     def _build_method(self) -> Method:
         check_on_cpu(self.method, self.device)
@@ -104,7 +103,6 @@ class GAT(FullGraphKeywords, Estimator):
     def _check_config(self) -> None:
         check_perturbed(self, self)
         super()._check_config()
-        self._build_method()
 
     def _build_method(self) -> Method:
         check_on_cpu(self.method, self.device)

@@ -1,14 +1,16 @@
 """What a unit demands of a configuration and of a graph: refused here, before anything is spent."""
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
+from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.data.features import columns_beyond
 from graphveil.data.graph import check_kind
 from graphveil.data.tables.split_parts import SINGLE_TRAIN_NODE_MESSAGE, empty_part_message
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
+from graphveil.estimators.features.scaling import FeatureScalingMode, check_scaling
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import check_members
 from graphveil.privacy import (
@@ -21,45 +23,72 @@ from graphveil.privacy import (
     NoUnit,
     UndirectedEdge,
     Unit,
+    check_delta,
 )
 from graphveil.privacy.calibration import auto_delta
 from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
 from graphveil.privacy.gaussian import epsilon_of, mu_of
+from graphveil.privacy.guarantee import Mode
 
 MAX_MAGNITUDE = 2.0**63  # of public features: whole numbers of 64 bits are at most that
 _SHOWN = 5  # columns that a refusal names
 
 
 class EstimatorConfig(Protocol):
-    """What is asked of a configuration here; every estimator has it."""
+    """The keywords and the traits of an estimator that are checked here."""
 
-    @property
-    def method(self) -> str:
-        """Its name."""
-
-    @property
-    def local(self) -> bool:
-        """Whether it learns from randomized records."""
-
-    @property
-    def node_units(self) -> tuple[str, ...]:
-        """Units of records that it protects."""
-
-    @property
-    def needs_out_degree_bound(self) -> bool:
-        """Whether unit ``node-record`` needs one."""
-
-    @property
-    def reads_edges(self) -> bool:
-        """Whether it reads edges at all."""
+    method: ClassVar[str]
+    local: ClassVar[bool]
+    node_units: ClassVar[tuple[str, ...]]
+    needs_out_degree_bound: ClassVar[bool]
+    reads_edges: ClassVar[bool]
+    scales_features: ClassVar[bool]
 
     @property
     def distinguishes_private_edges(self) -> bool:
         """Whether it tells private edges from public ones."""
 
+    epsilon: float | None
+    delta: float | str
+    mode: Mode
+    seed: int | None
+    unsafe_noise_seed: int | None
+    max_units: int | None
     out_degree_bound: int | None
     max_degree: int | None
     private_metrics: bool
+    device: str
+    feature_scaling: FeatureScalingMode
+    feature_range: str | None
+
+
+def check_config(model: EstimatorConfig, unit: Unit, *, spends_budget: bool) -> None:
+    """Check the parameters that all estimators have, under a unit.
+
+    Raises:
+        NotImplementedGuaranteeError: the method does not protect this unit.
+        UnitError: a parameter belongs to another unit, or one that the unit needs is missing.
+        ConfigError: a parameter is outside its range, has no effect, or the budget is missing.
+    """
+    check_parameters(model, unit)
+    checks.one_of(("strict", "paper"), mode=model.mode)
+    check_scaling(model.feature_scaling, model.feature_range, model.method, scales=model.scales_features)
+    checks.one_of(("auto", "cpu", "cuda"), device=model.device)
+    if model.epsilon is not None:
+        checks.positive(epsilon=model.epsilon)
+    elif spends_budget:
+        raise ConfigError(
+            f"{model.method} with unit {unit.name!r} needs a budget: pass epsilon= (or --epsilon), "
+            "for example 1.0, or unit 'none' for the non-private reference"
+        )
+    if model.delta != "auto":
+        check_delta(unit, model.delta, 1)
+    for name in ("seed", "unsafe_noise_seed"):
+        if getattr(model, name) is not None:
+            checks.integer_at_least(0, **{name: getattr(model, name)})
+    for name in ("max_units", "out_degree_bound", "max_degree"):
+        if getattr(model, name) is not None:
+            checks.integer_at_least(1, **{name: getattr(model, name)})
 
 
 def check_parameters(model: EstimatorConfig, unit: Unit) -> None:

@@ -59,7 +59,7 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
 
 def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
     """Return the fit that a snapshot was taken of."""
-    method, state, released = model._build_method(), dict(snapshot.state), dict(snapshot.released)
+    method, state, released = model.config, dict(snapshot.state), dict(snapshot.released)
     sizes = PublicSizes(
         nodes=snapshot.nodes or 1,
         classes=snapshot.classes,

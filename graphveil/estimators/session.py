@@ -1,10 +1,11 @@
 """What a fit needs besides the data: its plan and its books, named randomness, progress, and a workspace."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from graphveil.release import (
     ReleasePlan,
 )
 from graphveil.release.backends import RowRange, backend_for
+from graphveil.release.keys import PARAMETERS_IN_KEYS, VALUES_IN_KEYS
 from graphveil.training import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
@@ -150,3 +152,14 @@ def pick_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device='cuda' needs a GPU, and torch finds none here; use device='auto' or 'cpu'")
     return torch.device(name)
+
+
+def configuration_text(parameters: Mapping[str, Any]) -> str:
+    """Return what a resumed fit has to have in common with the first one, as text."""
+    named = {}
+    for name, value in parameters.items():
+        if name not in ("device", "unsafe_noise_seed"):
+            text = getattr(value, "__name__", value)  # of code, whose text may hold an address in memory
+            text = VALUES_IN_KEYS.get(text, text) if isinstance(text, str) else text
+            named[PARAMETERS_IN_KEYS.get(name, name)] = text
+    return repr(sorted(named.items()))

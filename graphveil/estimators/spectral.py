@@ -251,15 +251,11 @@ class Spectral(Estimator):
     rank: int = 1024
     max_edges: int | None = None
 
-    def _check_config(self) -> None:
-        super()._check_config()
-        self._build_method()
-
     def _build_method(self) -> SpectralMethod:
         check_on_cpu(self.method, self.device)
         checks.integer_at_least(1, rank=self.rank)
         checks.within(1, MAX_RANK, rank=self.rank)
-        privacy_config = self._build_privacy_config()
+        privacy_config = self.privacy_config
         if not isinstance(privacy_config.unit, UndirectedEdge | NoUnit):
             check_local(self, privacy_config.unit)
             raise UnitError(

@@ -130,9 +130,9 @@ class LabelPosterior(LocalEstimator):
             )
         return LabelPosteriorMethod(
             name=self.method,
-            privacy_config=self._build_privacy_config(),
+            privacy_config=self.privacy_config,
             device=self.device,
-            report_config=ReportConfig.from_label_keywords(self, self._build_privacy_config(), self.method),
+            report_config=ReportConfig.from_label_keywords(self, self.privacy_config, self.method),
             prior=self.prior,
             steps=self.posterior_steps,
             missing_labels=self.missing_labels,

@@ -81,7 +81,7 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
     def _build_method(self) -> LpgnnMethod:
         return LpgnnMethod(
             name=self.method,
-            privacy_config=self._build_privacy_config(),
+            privacy_config=self.privacy_config,
             device=self.device,
             report_config=self._report_config(),
             propagation_config=self._propagation_config(),

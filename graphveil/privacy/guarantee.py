@@ -6,6 +6,7 @@ The wording is fixed: ``docs/guarantees.md``, section 7, gives each sentence and
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from graphveil._util import checks
@@ -229,7 +230,7 @@ class Guarantee:
             worst = replace(_common(guarantees), event=cases, slack=slack)
         return replace(worst, epsilon=worst._at(worst.curve), additional=_merge_additional(guarantees))
 
-    @property
+    @cached_property
     def protected(self) -> Unit:
         """The unit of protection."""
         return parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree)

@@ -1,6 +1,7 @@
 """One experiment as plain public configuration: which method, which data, which seeds."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -114,16 +115,28 @@ class Experiment:
         """What experiments on one graph have in common whose prepared graphs are alike."""
         return self.recipe_name, self.records or self.local, self.paper
 
+    @cached_property
+    def _first_model(self) -> "Estimator":
+        return method_class(self.method)(**self._parameters(0))
+
+    @cached_property
+    def _first_baseline(self) -> "MLP | LocalEstimator | None":
+        return self._build_baseline(0)
+
     def model(self, run: int) -> "Estimator":
-        """Return the unfitted model of a run."""
-        return method_class(self.method)(**self._parameters(run))
+        """Return an unfitted model of a run."""
+        # The first run's model was built and checked with the experiment: a copy has the same configuration.
+        return method_class(self.method)(**self._parameters(run)) if run else copy(self._first_model)
 
     def baseline(self, run: int) -> "MLP | LocalEstimator | None":
-        """Return the unfitted no-graph baseline of a run, if there is to be one.
+        """Return an unfitted no-graph baseline of a run, if there is to be one.
 
         Where nodes randomize their records, or their features, it is for what they told: raw records are
         nowhere to be read.
         """
+        return self._build_baseline(run) if run else copy(self._first_baseline)
+
+    def _build_baseline(self, run: int) -> "MLP | LocalEstimator | None":
         from graphveil.estimators.mlp import MLP
         from graphveil.local.heterorr import HeteroRR
         from graphveil.local.lpgnn.local_estimator import LocalEstimator

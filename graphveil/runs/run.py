@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
+    from graphveil.estimators.method import PreparedFit
     from graphveil.release import AggregationBackend
 
 OnProgress = Callable[[str, int, int], None]
@@ -103,7 +104,7 @@ def run(
         try:
             check_data(folder, graph)
             records = [
-                _run(plan.experiment, graph, folder, index, on_progress, account, shared, backend)
+                _run(plan, graph, folder, index, on_progress, account, shared, backend)
                 for index in range(plan.experiment.runs)
             ]
         except (InputError, PrivacyError, MissingDependencyError):
@@ -127,7 +128,7 @@ def run(
 
 
 def _run(
-    experiment: Experiment,
+    plan: Preview,
     graph: "Graph",
     folder: RunFolder,
     index: int,
@@ -137,15 +138,18 @@ def _run(
     backend: "AggregationBackend | str | None",
 ) -> RunResult:
     """Return the record of one run, from the folder if it was finished before."""
+    experiment = plan.experiment
     workspace = folder.workspace(experiment.seed + index)
     path = workspace / "record.json"
     if path.exists():
         return _record_in(path)
     prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
-    split = experiment.split(graph, index)
+    # What was shown is what is executed, unless the preview was of another graph.
+    first = plan.first if index == 0 and plan.first is not None and plan.first.graph is graph else None
+    split = experiment.split(graph, index) if first is None else first.method.graph
     public = shared or workspace / _PUBLIC
     model = experiment.model(index).fit(
-        split,
+        split if first is None else first.method,
         on_progress=_labeled(show, prefix),
         workspace=workspace / "method",
         backend=backend,
@@ -154,7 +158,8 @@ def _run(
     baseline = experiment.baseline(index)
     if baseline is not None:
         reported = _labeled(show, f"{prefix}baseline ")
-        _fit_baseline(model, baseline, split, reported, workspace / "mlp", public)
+        prepared = None if first is None else first.baseline
+        _fit_baseline(model, baseline, prepared, split, reported, workspace / "mlp", public)
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
         _stage_release(model, experiment, record, folder, workspace)
@@ -176,6 +181,7 @@ def _record_in(path: Path) -> RunResult:
 def _fit_baseline(
     model: "Estimator",
     baseline: "Estimator",
+    prepared: "PreparedFit | None",
     split: "Graph",
     show: OnProgress,
     workspace: Path,
@@ -188,7 +194,8 @@ def _fit_baseline(
         baseline.fit_same_reports(model, split, on_progress=show)
     else:
         seen = _baseline_view(model, split)
-        baseline.fit(seen, on_progress=show, workspace=workspace, cache=public)
+        given = prepared if prepared is not None and prepared.graph is seen else seen
+        baseline.fit(given, on_progress=show, workspace=workspace, cache=public)
 
 
 def _baseline_view(model: "Estimator", split: "Graph") -> "Graph":

@@ -3689,7 +3689,7 @@ BUGS = [
         name="another_graph_is_not_scaled",
         edits=[
             (
-                "graphveil.estimators.predictor:Predictor._as_graph",
+                "graphveil.estimators.base:Estimator._as_graph",
                 "return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))",
                 "return aligned(found, self.fitted.encoding)",
             ),

@@ -34,7 +34,7 @@ class Double(Estimator):
     def _build_method(self) -> Method:
         return DoubleMethod(
             name=self.method,
-            privacy_config=self._build_privacy_config(),
+            privacy_config=self.privacy_config,
             out_degree_bound=self.out_degree_bound or 1,
             hidden=self.hidden,
         )

@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,34 @@ def test_a_plan_follows_from_public_sizes_alone(make_graph: MakeGraph, method: s
     graph = make_graph()
     known = {"num_features": graph.num_features, "num_training": int(graph.train_mask.sum())}
     assert model.plan(num_nodes=150, num_classes=3, **known) == model.preview(graph).plan
+
+
+def test_the_plan_that_is_shown_is_executed(graph: Graph) -> None:
+    model = GAP(**EDGES)
+    prepared = model.prepare(graph)
+    assert model.fit(prepared).plan_ is prepared.preview.plan
+    assert model.guarantee == prepared.preview.guarantee
+    direct = GAP(**EDGES).fit(graph)
+    assert direct.plan_ == model.plan_ and direct.guarantee == model.guarantee
+
+
+def test_a_prepared_fit_is_of_one_configuration(graph: Graph) -> None:
+    model = GAP(**EDGES)
+    prepared = model.prepare(graph)
+    model.hops = 3
+    with pytest.raises(ConfigError, match=r"prepare\(graph\) again"):
+        model.fit(prepared)
+    assert ledger_of(graph.edge_set).entries == ()
+
+
+def test_a_configuration_is_frozen_once(graph: Graph) -> None:
+    model = GAP(**EDGES)
+    config = model.config
+    model.fit(graph)
+    assert model.fitted.method is model.config is config
+    assert copy(GAP(**EDGES)).config.privacy_config == config.privacy_config
+    model.epsilon = 2.0
+    assert model.config.privacy_config.epsilon == 2.0 and config.privacy_config.epsilon == EDGES["epsilon"]
 
 
 class TestOwnGraph:

@@ -119,11 +119,11 @@ def test_paper_mode_says_what_the_source_does_that_is_not_proved() -> None:
     said = guarantee.formal_statement()
     assert "twice the exponent of the exponential mechanism" in said
     assert "weights are public, the same for all records, and add up to one" in said
-    method = made(perturb="edge-rr", mode="paper")._build_method()
+    method = made(perturb="edge-rr", mode="paper").config
     law = method.feature_randomizer.report_config.mechanism(16)
     assert isinstance(method.mechanism, EdgeRR) and method.mechanism.structure == "paper"
     assert repr(law) == repr(
-        made(features="feature-rr-naive")._build_method().feature_randomizer.report_config.mechanism(16)
+        made(features="feature-rr-naive").config.feature_randomizer.report_config.mechanism(16)
     )
 
 
@@ -188,7 +188,7 @@ def features_keep_their_budget() -> None:
     shares = []
     for value in (0.0, 1.0):
         graph = base.replace(x=torch.full((count, 1), value))
-        feature_randomizer = made(eps_x=epsilon)._build_method().feature_randomizer
+        feature_randomizer = made(eps_x=epsilon).config.feature_randomizer
         released = feature_randomizer.randomize(graph, made()._session(lambda *_: None)).released[
             "feature_values"
         ]
@@ -249,7 +249,7 @@ def test_a_workspace_holds_no_digest_of_private_edges(tmp_path: Path) -> None:
     for thinner in (False, True):
         graph = tiny()
         edges = graph.adjacency.without_crossing(graph.y == 0) if thinner else graph.adjacency
-        binding = made()._build_method().feature_randomizer._binding(graph.replace(adjacency=edges))
+        binding = made().config.feature_randomizer._binding(graph.replace(adjacency=edges))
         digests.append(json.dumps(binding))
     assert digests[0] == digests[1]
 

@@ -33,7 +33,7 @@ def test_learns_from_features(graph, tuned, in_sample):
 
 
 def small(**keywords):
-    return isinstance(MLP(**{"unit": "undirected-edge", **keywords})._build_method(), NonPrivateMLP)
+    return isinstance(MLP(**{"unit": "undirected-edge", **keywords}).config, NonPrivateMLP)
 
 
 def test_a_keyword_of_the_network_or_paper_mode_asks_for_the_papers_mlp():

@@ -28,7 +28,7 @@ def every_group_pays_the_total(counted: bool) -> None:
     promise = {"unit": "node-bounded-degree", "max_degree": 40}
     for changes in ({}, {"replace_one": True}, promise, {**promise, "replace_one": True}):
         mlp = MLP(**{**OWNER, **changes, "private_metrics": counted})
-        plan, unit = mlp._build_method().plan(SIZES), mlp.protected_unit
+        plan, unit = mlp.config.plan(SIZES), mlp.protected_unit
         assert plan is not None
         each: list[list[Any]] = [[], [], []]
         for query in plan.queries:
@@ -48,7 +48,7 @@ def test_every_group_pays_the_total(counted: bool) -> None:
 
 def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     """z = sqrt(60) / mu with mu = 0.26805112 at epsilon 1, delta 1e-5."""
-    plan = MLP(**{**OWNER, "epsilon": 1.0})._build_method().plan(SIZES)
+    plan = MLP(**{**OWNER, "epsilon": 1.0}).config.plan(SIZES)
     assert plan is not None
     (steps,) = plan.queries
     assert isinstance(steps, DPSGDQuery)
@@ -60,12 +60,12 @@ def test_the_steps_are_one_gaussian_with_a_golden_multiplier() -> None:
     "options", [{"hidden": 8}, {"epochs": 3}, {"layers": 3}, {"selection": "private"}, {"mode": "paper"}]
 )
 def test_a_keyword_of_the_network_and_paper_mode_ask_for_the_small_one(options: dict[str, Any]) -> None:
-    assert isinstance(MLP(**OWNER)._build_method(), NodeLevelSoftmax)
-    assert isinstance(MLP(**OWNER, **options)._build_method(), PrivateMLP)
+    assert isinstance(MLP(**OWNER).config, NodeLevelSoftmax)
+    assert isinstance(MLP(**OWNER, **options).config, PrivateMLP)
 
 
 def test_the_small_one_can_be_asked_for() -> None:
-    assert isinstance(MLP(**OWNER, tuned=False)._build_method(), PrivateMLP)
+    assert isinstance(MLP(**OWNER, tuned=False).config, PrivateMLP)
 
 
 def labels_of_others_are_not_read(counted: bool) -> None:

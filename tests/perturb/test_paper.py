@@ -259,7 +259,7 @@ def test_sage_on_a_papers_graph_has_one_round_to_rows_of_norm_one() -> None:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     sage = METHODS["sage"]
     shapes = {
-        mode: sage(unit="undirected-edge", epsilon=3.0, perturb="arr", mode=mode)._build_method().shape  # type: ignore[attr-defined]
+        mode: sage(unit="undirected-edge", epsilon=3.0, perturb="arr", mode=mode).config.shape  # type: ignore[attr-defined]
         for mode in ("strict", "paper")
     }
     assert (shapes["strict"].depth, shapes["strict"].unit_rounds) == (2, False)

@@ -50,9 +50,7 @@ def test_one_hop_has_the_noise_of_several(hops: int) -> None:
     sizes = PublicSizes(nodes=1000, classes=5)
     keywords = GAP(**EDGES, epsilon=4.0, hops=hops).get_params()
     epsilon = budget_of_one(GAP, keywords, sizes)
-    plans = [
-        GAP(**EDGES, epsilon=e, hops=k)._build_method().plan(sizes) for e, k in ((4.0, hops), (epsilon, 1))
-    ]
+    plans = [GAP(**EDGES, epsilon=e, hops=k).config.plan(sizes) for e, k in ((4.0, hops), (epsilon, 1))]
     several, alone = (plan.noise_std[-1] for plan in plans if plan is not None)
     assert alone == pytest.approx(several, rel=1e-3)
     assert epsilon < 4.0

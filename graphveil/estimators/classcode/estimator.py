@@ -120,7 +120,7 @@ class ClassCode(Estimator):
         checks.within(0.001, 0.5, count_share=self.count_share)
         checks.within(0, 1, target_to_labeled_weight=self.target_to_labeled_weight)
         checks.one_of(("auto", "laplace", "gaussian"), noise=self.noise)
-        privacy_config = self._build_privacy_config()
+        privacy_config = self.privacy_config
         if not privacy_config.protects:
             raise UnitError(
                 "classcode is calibrated to a budget and has no non-private form: pass an edge unit and an "
@@ -128,10 +128,9 @@ class ClassCode(Estimator):
             )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         check_options(self.get_params(), defaults, privacy_config)
-        self._build_method()
 
     def _build_method(self) -> EdgeLevelClassCode | NodeLevelClassCode:
-        privacy_config = self._build_privacy_config()
+        privacy_config = self.privacy_config
         edge_weighting = self._edge_weighting(privacy_config)
         if privacy_config.on_records:
             return NodeLevelClassCode(

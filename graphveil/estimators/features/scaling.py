@@ -18,6 +18,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphveil._util import checks
 from graphveil.data import Features, Graph
 from graphveil.data.features import Sparse, columns_beyond
 from graphveil.data.tables.encoding import ColumnRule, Encoding
@@ -205,6 +206,32 @@ def parse_range(text: str) -> dict[str, Range]:
             )
         found[name.strip()] = one
     return found
+
+
+def check_scaling(scaling: str, feature_range: str | None, method: str, *, scales: bool) -> None:
+    """Reject a feature range without effect: a reader would believe that it has one.
+
+    Args:
+        scaling: ``feature_scaling``.
+        feature_range: as it was given.
+        method: its name.
+        scales: whether the method scales features at all.
+    """
+    checks.one_of(MODES, feature_scaling=scaling)
+    if feature_range is None:
+        return
+    if not isinstance(feature_range, str):
+        raise ConfigError(
+            f"feature_range={feature_range!r} must be text, such as 'salary=0:200000' or '0:255'."
+        )
+    parse_range(feature_range)
+    if not scales:
+        raise ConfigError(
+            f"feature_range has no effect on {method}, where each node perturbs its own features. "
+            "Set low= and high= instead."
+        )
+    if scaling == "none":
+        raise ConfigError("feature_range has no effect with feature_scaling='none'. Drop one of the two.")
 
 
 def ranges_of(text: str | None, names: Sequence[str], columns: int) -> dict[int, Range]:

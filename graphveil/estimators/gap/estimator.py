@@ -117,12 +117,8 @@ class GAP(NetworkKeywords, Estimator):
     encoder: Factory | str | None = None
     head: Factory | str | None = None
 
-    def _check_config(self) -> None:
-        super()._check_config()
-        self._build_method()
-
     def _build_method(self) -> GapMethod:
-        privacy_config = self._build_privacy_config()
+        privacy_config = self.privacy_config
         training_config = TrainingConfig.from_keywords(self, privacy_config, self.device)
         shape = self._shape(privacy_config, training_config)
         edge_weighting = EdgeWeighting.from_config(

@@ -144,7 +144,6 @@ class PrivateGNN(Estimator):
             self._check_multi_hop()
         else:
             self._check_one_hop()
-        self._build_method()
 
     def _check_one_hop(self) -> None:
         """Refuse shares that leave too little, and what has no meaning on stars."""
@@ -233,7 +232,7 @@ class PrivateGNN(Estimator):
             decay="cosine",
             average=_AVERAGED,
         )
-        privacy_config = self._build_privacy_config()
+        privacy_config = self.privacy_config
         if self.neighborhood == "neighbors":
             return MultiHopGNN(
                 name=self.method,

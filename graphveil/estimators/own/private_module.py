@@ -201,7 +201,6 @@ class PrivateModule(Estimator):
         if not self.module:
             raise ConfigError("pass module=, a class that is built as module(inputs, classes)")
         check_factory(self.module)
-        self._build_method()
 
     def _build_method(self) -> NodeLevelModule:
         schedule = PrivateSchedule(
@@ -210,7 +209,7 @@ class PrivateModule(Estimator):
             clip=self.clip,
             learning_rate=self.learning_rate,
         )
-        privacy_config = self._build_privacy_config()
+        privacy_config = self.privacy_config
         return NodeLevelModule(
             name=self.method,
             privacy_config=privacy_config,

@@ -263,7 +263,6 @@ class SAGE(FullGraphKeywords, Estimator):
                 "mode='paper' (--mode paper) to reproduce the paper"
             )
         super()._check_config()
-        self._build_method()
 
     def _build_method(self) -> Method:
         check_on_cpu(self.method, self.device)
@@ -295,7 +294,7 @@ class SAGE(FullGraphKeywords, Estimator):
             raise ConfigError("dropout, patience and private_metrics are not available here; drop them")
         return NodeLevelSAGE(
             name=self.method,
-            privacy_config=self._build_privacy_config(),
+            privacy_config=self.privacy_config,
             device=self.device,
             shape=shape,
             schedule=self._private_schedule(),

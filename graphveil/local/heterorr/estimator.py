@@ -124,7 +124,9 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
     def reported_feature_row(self, features: int) -> ReleaseRow:
         """Return what leaves a node of so many features, as a line of a table."""
-        return self._build_method().feature_randomizer.row(features)
+        method = self.config
+        assert isinstance(method, HeteroFullGraph)
+        return method.feature_randomizer.row(features)
 
     def _check_config(self) -> None:
         if self.unit not in (None, EdgeSubset.name):
@@ -146,11 +148,10 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
                 f"delta={self.delta!r} is for features='agm'; that of a random walk is a setting of it, "
                 "perturb='edge-rr(structure=lazy_audited, delta=1e-7)'; drop it"
             )
-        self._build_method()
 
     def _build_method(self) -> HeteroFullGraph:
         check_on_cpu(self.method, self.device)
-        privacy_config, paper = self._build_privacy_config(), self.mode == "paper"
+        privacy_config, paper = self.privacy_config, self.mode == "paper"
         assert self.perturb is not None  # it was checked before
         shape = GcnArchitecture(
             hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self, normed=not paper)

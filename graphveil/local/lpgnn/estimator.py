@@ -61,7 +61,7 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
     def _build_method(self) -> LpgnnMethod:
         return LpgnnMethod(
             name=self.method,
-            privacy_config=self._build_privacy_config(),
+            privacy_config=self.privacy_config,
             device=self.device,
             report_config=self._report_config(),
             propagation_config=KPropConfig.from_keywords(self, self.x_steps),

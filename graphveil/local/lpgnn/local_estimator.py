@@ -3,7 +3,7 @@
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 
@@ -57,6 +57,11 @@ class LocalEstimator(LabelKeywords, Estimator):
     def _build_method(self) -> LocalMethod:
         """Return the frozen method of this configuration."""
 
+    @property
+    def config(self) -> LocalMethod:
+        """The frozen configuration."""
+        return cast(LocalMethod, super().config)
+
     @abstractmethod
     def no_graph_baseline(self) -> "LocalEstimator":
         """Return the unfitted baseline that reads no edge, for the same reports."""
@@ -64,7 +69,6 @@ class LocalEstimator(LabelKeywords, Estimator):
     def _check_config(self) -> None:
         super()._check_config()
         check_on_cpu(self.method, self.device)
-        self._build_method()
 
     @property
     def _spends_budget(self) -> bool:
@@ -73,15 +77,15 @@ class LocalEstimator(LabelKeywords, Estimator):
 
     def label_mechanism(self, classes: int) -> LabelMechanism:
         """Return what randomizes a label of so many classes."""
-        return self._build_method().report_config.label(classes)
+        return self.config.report_config.label(classes)
 
     def guarantee_for(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records of so many features and classes, whatever the graph."""
-        return self._build_method().guarantee_for_sizes(features, classes)
+        return self.config.guarantee_for_sizes(features, classes)
 
     def reports_for(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
         """Return what leaves a node of so many features and classes, as lines of a table."""
-        return self._build_method().report_config.rows(features, classes)
+        return self.config.report_config.rows(features, classes)
 
     @classmethod
     def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
@@ -176,7 +180,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         self._check_same_records(fitted.fitted)
         has_report_expected = (
             label_report_nodes(graph)
-            if self._build_method().protects_labels
+            if self.config.protects_labels
             else label_report_nodes(graph) & graph.labeled
         )
         if not torch.equal(known(reports.labels), has_report_expected):
@@ -201,7 +205,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         self, graph: Graph, received: ReceivedReports, on_progress: OnProgress = no_progress
     ) -> Self:
         """Learn from reports that were paid for already."""
-        method = dataclasses.replace(self._build_method(), received=received)
+        method = dataclasses.replace(self.config, received=received)
         return self._fit_by(method, graph, self._session(on_progress))
 
     # -- afterwards ----------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class RecordEstimator(LocalKeywords, LocalEstimator):
         return found
 
     def _report_config(self) -> ReportConfig:
-        return ReportConfig.from_keywords(self, self._build_privacy_config(), self.method)
+        return ReportConfig.from_keywords(self, self.privacy_config, self.method)
 
     def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
         """Return public features in the place of estimates, where the survey asks for none."""

@@ -14,6 +14,7 @@ from graphveil.runs.experiment import Experiment
 if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.estimators.base import Estimator
+    from graphveil.estimators.method import PreparedFit
 
 _BYTES_A_FEATURE = 12  # float32 features, their encoding, and a gradient's worth of scratch
 _BYTES_AN_EDGE = 24  # the tables as they are read, sorted, and stored in compressed rows
@@ -37,6 +38,15 @@ class Estimate:
         memory = _BASE_BYTES + cells * _BYTES_A_FEATURE + edges * _BYTES_AN_EDGE
         seconds = _BASE_SECONDS + runs * (cells * _SECONDS_A_FEATURE + edges * _SECONDS_AN_EDGE)
         return cls(megabytes=round(memory / 2**20), seconds=seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRun:
+    """The fits of the first run as they are shown: of a graph that is not split yet, and of its split."""
+
+    graph: "Graph"
+    method: "PreparedFit"
+    baseline: "PreparedFit | None"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +73,7 @@ class Preview:
     sample: str = ""  # which nodes are learned from, if not all training nodes
     scaled: str = ""  # which feature columns are scaled, and how
     public: str = ""  # of edges that are told from private ones: how many there are
+    first: "FirstRun | None" = None  # what the first run executes
 
 
 def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None = None) -> Preview:
@@ -78,8 +89,12 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         GraphError: the data cannot be used.
     """
     model, baseline, split = experiment.model(0), experiment.baseline(0), experiment.split(graph, 0)
-    plan, guarantee, rows = model.preview(split)
-    baseline_guarantee = None if baseline is None else charged_guarantee(baseline.preview(split).guarantee)
+    prepared = model.prepare(split)
+    prepared_baseline = None if baseline is None else baseline.prepare(split)
+    plan, guarantee, rows = prepared.preview
+    baseline_guarantee = (
+        None if prepared_baseline is None else charged_guarantee(prepared_baseline.preview.guarantee)
+    )
     a_run = [guarantee] if baseline_guarantee is None else [guarantee, baseline_guarantee]
     return Preview(
         experiment=experiment,
@@ -96,9 +111,10 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         class_names=graph.class_names,
         encoding=graph.encoding,
         sample=model.training_sample_note(split),
-        scaled=model.scaling_summary(split),
+        scaled=prepared.scaling_summary,
         public="" if split.public is None else _public_words(split),
         estimate=None if expect_edges is None else Estimate.from_graph(graph, expect_edges, experiment.runs),
+        first=FirstRun(graph, prepared, prepared_baseline),
     )
 
 

@@ -8,7 +8,7 @@ set, so their guarantees compose, and that total is known before the first cell 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -226,7 +226,8 @@ def plan_sweep(sweep: Sweep) -> SweepPlan:
         if one.preparation not in prepared:
             prepared[one.preparation] = one.prepared(raw)
         graphs.append(prepared[one.preparation])
-        previews.append(preview(one, graphs[-1]))
+        # Prepared graphs of all cells together may not fit in memory.
+        previews.append(replace(preview(one, graphs[-1]), first=None))
     return SweepPlan(
         sweep=sweep, raw=raw, graphs=tuple(graphs), previews=tuple(previews), total=total_of(previews)
     )

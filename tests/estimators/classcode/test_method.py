@@ -33,7 +33,7 @@ def test_a_plan_is_the_same_before_and_after_a_preview_and_a_fit(options: dict[s
 def test_a_public_number_of_labels_decides_about_few_labels_and_records_have_none() -> None:
     graph = grouped()
     few = graph.with_split(torch.arange(150) < 9, torch.arange(150) // 9 == 1, torch.arange(150) >= 18)
-    edges, records = ClassCode(**EDGES)._build_method(), ClassCode(**RECORDS)._build_method()
+    edges, records = ClassCode(**EDGES).config, ClassCode(**RECORDS).config
     assert [edges.sizes_of(one).labeled for one in (graph, few)] == [120, 18]
     assert records.sizes_of(few).labeled is None
     assert [len(ClassCode(**EDGES).preview(one).plan.queries) for one in (graph, few)] == [1, 3]

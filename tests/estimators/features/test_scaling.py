@@ -140,8 +140,8 @@ def test_models_on_records_scale_by_public_constants_alone(unit):
     rows = graph(COLUMNS["money"])
     model = gv.MLP(unit=unit, epsilon=8.0, seed=0, **extra)
     other = rows.replace(x=rows.x * 3)
-    assert model._scaling(model._build_method(), rows) == model._scaling(model._build_method(), other)
-    assert model._scaling(model._build_method(), rows).bound == BOUND
+    assert model._scaling(model.config, rows) == model._scaling(model.config, other)
+    assert model._scaling(model.config, rows).bound == BOUND
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "node-record"])

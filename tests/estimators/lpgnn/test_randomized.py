@@ -103,7 +103,7 @@ def test_the_statement_says_that_it_is_covered(graph: Graph) -> None:
 def test_a_share_of_missing_labels_is_part_of_the_channel(graph: Graph) -> None:
     local = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0}
     labels = torch.where(graph.test_mask, UNKNOWN, graph.y)
-    plain, mixed = (gv.LPGNN(**local, missing_labels=m)._build_method() for m in (0.0, 0.4))
+    plain, mixed = (gv.LPGNN(**local, missing_labels=m).config for m in (0.0, 0.4))
     noisy, fewer = plain.noisy(graph, labels), mixed.noisy(graph, labels)
     assert torch.allclose(fewer.transition, 0.6 * noisy.transition + 0.4 / CLASSES)
     assert fewer.keep == pytest.approx(0.6 * noisy.keep + 0.4 / CLASSES)

@@ -17,7 +17,7 @@ _HOPS = "hops"
 def measure(work: Work, paths: MeasurementPaths) -> Measurement:
     """Fit one hop at the budget at which its noise is that of K hops at the budget asked for."""
     one = fit.experiment_of(work, paths.root)
-    sizes = one.model(0)._build_method().sizes_of(one.split(fit.prepared(one), 0))
+    sizes = one.model(0).config.sizes_of(one.split(fit.prepared(one), 0))
     epsilon = budget_of_one(type(one.model(0)), dict(one.model(0).get_params()), sizes)
     alone = {**work.parameters, _HOPS: 1, "epsilon": epsilon}
     return fit.measure(replace(work, parameters=alone), paths)
@@ -37,7 +37,7 @@ def budget_of_one(method: type[Estimator], keywords: dict[str, Any], sizes: Publ
     """
 
     def noise(**changed: Any) -> float:
-        plan = method(**{**keywords, **changed})._build_method().plan(sizes)
+        plan = method(**{**keywords, **changed}).config.plan(sizes)
         assert plan is not None
         return plan.noise_std[-1]
 
