@@ -26,9 +26,8 @@ from scipy import sparse, stats
 
 from graphveil.data import RECIPES, Graph, load_dataset, to_dense
 from graphveil.estimators.session import Session
-from graphveil.local.lpgnn import LPGNN
-from graphveil.local.lpgnn.lpgnn_method import LpgnnMethod
-from graphveil.local.lpgnn.method import CollectionResult
+from graphveil.local.local_method import CollectionResult
+from graphveil.local.lpgnn import LPGNN, LpgnnMethod
 from graphveil.mechanisms import (
     AnalyticGaussian,
     EvenAllocation,

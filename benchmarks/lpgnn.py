@@ -33,8 +33,8 @@ from scipy import stats
 
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.local.label_posterior import LabelPosterior
+from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.lpgnn import LPGNN
-from graphveil.local.lpgnn.local_estimator import LocalEstimator
 
 INF = math.inf
 SCALED = {"pubmed": {"scaling": "columns", "data_dependent_bounds": True}}

@@ -42,7 +42,7 @@ import torch
 from _measure import medians
 
 from graphveil.data import Adjacency, open_graph, prepare
-from graphveil.data.stored.manifest import MANIFEST, SOURCES
+from graphveil.data.stored_graph import MANIFEST, SOURCES
 from graphveil.privacy import DirectedEdge, MemoryLedger
 from graphveil.propagation import safe_unit
 from graphveil.release import (

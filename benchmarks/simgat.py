@@ -29,8 +29,8 @@ from scipy import sparse, stats
 from graphveil._util.random import PublicStreams
 from graphveil.data import RECIPES, Graph, load_dataset
 from graphveil.estimators.session import Session
+from graphveil.local.local_estimator import LocalEstimator
 from graphveil.local.lpgnn import LPGNN
-from graphveil.local.lpgnn.local_estimator import LocalEstimator
 from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig
 from graphveil.local.structure import PublicEdges, averaging, parse_similarity
 from graphveil.propagation import ComposedPropagation, KProp, Propagation, SparseMap

@@ -48,7 +48,7 @@ from _topology_tables import Record, tables
 from graphveil import METHODS, perturb
 from graphveil._util.random import RowStream
 from graphveil.data import RECIPES, Adjacency, Graph, load_dataset
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.data.tables import write
 from graphveil.errors import ConfigError
 from graphveil.lab.fidelity import SimpleGraph, compare

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from graphveil._util.tensors import load_checked, save_checked
+from graphveil._util.files import load_checked, save_checked
 from graphveil.errors import ArtifactError
 
 TENSORS = {

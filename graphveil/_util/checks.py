@@ -1,17 +1,25 @@
 """Argument checks: each prints ``name=value`` and the range expected, and raises :class:`ConfigError`."""
 
+import ast
 import dataclasses
 import difflib
+import functools
+import inspect
 import math
-from collections.abc import Collection, Iterable
-from typing import Any
+import os
+import re
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import numpy.typing as npt
 
 from graphveil.errors import ConfigError
 
 MAX_DEPTH, MAX_WIDTH = 100, 1 << 14
 _DIGITS = 30  # of a whole number that a message repeats
+NEVER_SUGGESTED = frozenset({"none", "paper"})  # choices without a valid guarantee, which are never suggested
 
 
 def positive(**named: float) -> None:
@@ -71,40 +79,6 @@ def _at_most(most: int, why: str, named: dict[str, int]) -> None:
             raise ConfigError(f"{name}={_shown(value)} must be at most {most:,}: {why}; choose fewer")
 
 
-def plain(value: Any) -> Any:
-    """Return a number of NumPy as Python's number that it is, and anything else as it was.
-
-    Arithmetic of float32 would round what a guarantee is computed from, and files have no word for it.
-
-    >>> import numpy as np
-    >>> plain(np.float32(0.5)), plain(np.uint8(3)), plain(np.longdouble(2)), plain("auto")
-    (0.5, 3, 2.0, 'auto')
-    """
-    if isinstance(value, np.longdouble):
-        return float(value)
-    return value.item() if isinstance(value, np.number | np.bool_ | np.str_) else value
-
-
-def plain_fields(of: Any) -> None:
-    """Replace numbers of NumPy among a dataclass's fields (:func:`plain`); it may be frozen."""
-    for part in dataclasses.fields(of):
-        object.__setattr__(of, part.name, plain(getattr(of, part.name)))
-
-
-def letters(**named: str) -> None:
-    """Refuse text that no file could hold: a word of the command line where the locale knows no UTF-8.
-
-    >>> letters(name="friends")
-    """
-    for name, value in named.items():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise ConfigError(
-                f"{name} has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8)"
-            ) from None
-
-
 def switch(**named: bool) -> None:
     """Require True or False: anything else that counts as true would be booked as what it is not.
 
@@ -128,6 +102,33 @@ def one_of(choices: Collection[str], **named: object) -> None:
         if not isinstance(value, str) or value not in choices:
             known = ", ".join(choices)
             raise ConfigError(f"{name}={value!r} is not one of {known}{suggestion(value, choices)}")
+
+
+def suggestion(value: object, choices: Iterable[str], *, least: float = 0.6) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest choice, or an empty string.
+
+    Choices without a valid guarantee are never suggested.
+
+    >>> suggestion("strct", ["strict", "paper"]), suggestion("non", ["none"]), suggestion("papr", ["paper"])
+    ("; did you mean 'strict'?", '', '')
+    """
+    safe = [choice for choice in choices if choice not in NEVER_SUGGESTED]
+    near = difflib.get_close_matches(str(value), safe, n=1, cutoff=least)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def letters(**named: str) -> None:
+    """Refuse text that no file could hold: a word of the command line where the locale knows no UTF-8.
+
+    >>> letters(name="friends")
+    """
+    for name, value in named.items():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"{name} has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8)"
+            ) from None
 
 
 def places(below: int, **named: Any) -> None:
@@ -158,20 +159,24 @@ def shape(wanted: tuple[int, ...], **named: Any) -> None:
             raise ConfigError(f"{name} has the shape {found}, and must have the shape ({words}).")
 
 
-NEVER_SUGGESTED = frozenset({"none", "paper"})  # choices without a valid guarantee, which are never suggested
+def plain(value: Any) -> Any:
+    """Return a number of NumPy as Python's number that it is, and anything else as it was.
 
+    Arithmetic of float32 would round what a guarantee is computed from, and files have no word for it.
 
-def suggestion(value: object, choices: Iterable[str], *, least: float = 0.6) -> str:
-    """Return ``"; did you mean 'x'?"`` for the nearest choice, or an empty string.
-
-    Choices without a valid guarantee are never suggested.
-
-    >>> suggestion("strct", ["strict", "paper"]), suggestion("non", ["none"]), suggestion("papr", ["paper"])
-    ("; did you mean 'strict'?", '', '')
+    >>> import numpy as np
+    >>> plain(np.float32(0.5)), plain(np.uint8(3)), plain(np.longdouble(2)), plain("auto")
+    (0.5, 3, 2.0, 'auto')
     """
-    safe = [choice for choice in choices if choice not in NEVER_SUGGESTED]
-    near = difflib.get_close_matches(str(value), safe, n=1, cutoff=least)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    if isinstance(value, np.longdouble):
+        return float(value)
+    return value.item() if isinstance(value, np.number | np.bool_ | np.str_) else value
+
+
+def plain_fields(of: Any) -> None:
+    """Replace numbers of NumPy among a dataclass's fields (:func:`plain`); it may be frozen."""
+    for part in dataclasses.fields(of):
+        object.__setattr__(of, part.name, plain(getattr(of, part.name)))
 
 
 def _is_number(value: object) -> bool:
@@ -191,3 +196,273 @@ def _shown(value: object) -> str:
     if isinstance(value, int) and abs(value) > 10**_DIGITS:
         return f"a number of more than {_DIGITS} digits"
     return repr(value)
+
+
+# -- annotations ----
+Named = TypeVar("Named", bound=Callable[..., Any])
+_TOO_LARGE = 1 << 63  # for whole numbers
+_LONGEST = 60  # characters of a value that a message repeats
+_NO_SEQUENCE = (str, bytes, bytearray, memoryview, Mapping)
+_KINDS = {"f": "fiub", "i": "iu", "u": "iu", "b": "b"}  # of arrays, by the kind that is annotated
+_WORDS = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    types.NoneType: "None",
+}
+
+
+def checked(named: Named) -> Named:
+    """Return a function or class that rejects arguments that do not fit its annotations.
+
+    Text is never a sequence, a bool is never a number, and lists are converted where an array is annotated.
+    Annotations that cannot be resolved at the time of the call are not checked.
+
+    Args:
+        named: A function, or a class whose constructor is checked.
+
+    Raises:
+        ConfigError: When the result is called with an argument of another type.
+    """
+    return checked_except()(named)
+
+
+def checked_except(*names: str) -> Callable[[Named], Named]:
+    """Return what ``checked`` does, but for some arguments, which the function checks by itself."""
+
+    def wrap(named: Named) -> Named:
+        if isinstance(named, type):
+            type.__setattr__(named, "__init__", _wrapped(named.__init__, names))  # type: ignore[misc]  # of this class
+            return named
+        wrapped: Named = _wrapped(named, names)
+        return wrapped
+
+    return wrap
+
+
+def _wrapped(function: Any, names: tuple[str, ...]) -> Any:
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        hints = hints_of(function)
+        for name, value in given.arguments.items():
+            variable = signature.parameters[name].kind in (
+                inspect.Parameter.VAR_POSITIONAL,
+                inspect.Parameter.VAR_KEYWORD,
+            )
+            if name in hints and name not in names and not variable:
+                given.arguments[name] = fitting(name, value, hints[name])
+        return function(*given.args, **given.kwargs)
+
+    return called
+
+
+@functools.cache
+def hints_of(function: Any) -> dict[str, Any]:
+    """Return the annotations that can be resolved; others are imported for type checkers alone."""
+    unknown = dict[str, Any]()
+    while True:
+        try:
+            return get_type_hints(function, localns=unknown)
+        except NameError as error:
+            if error.name is None or error.name in unknown:
+                return {}
+            unknown[error.name] = Any
+
+
+def fitting(name: str, value: Any, hint: Any) -> Any:
+    """Return a value that fits an annotation, as an array where one is annotated.
+
+    Raises:
+        ConfigError: It does not fit.
+
+    >>> fitting("epsilon", 1, float | None)
+    1
+    """
+    hint = getattr(hint, "__value__", hint)
+    arrays = [one for one in _members(hint) if _is_array(one)]
+    if arrays and not any(_fits(value, one) for one in _members(hint) if not _is_array(one)):
+        found = _as_array(value, arrays[0])
+        if found is not None:
+            return found
+    elif _fits(value, hint):
+        return value
+    choices = [choice for one in _members(hint) if get_origin(one) is Literal for choice in get_args(one)]
+    if choices and isinstance(value, str):
+        one_of(choices, **{name: value})
+    raise ConfigError(
+        f"{name}={_shortened(value)} must be {_described(hint)}, and is of type {type(value).__name__}."
+    )
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    hint = getattr(hint, "__value__", hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any or hint is object or isinstance(hint, TypeVar | str) or hint is inspect.Parameter.empty:
+        return True
+    if hint == npt.ArrayLike:
+        return _is_numeric(value)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, member) for member in inner)
+    if origin is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in inner)
+    if hint is None or hint is types.NoneType:
+        return value is None
+    if hint in (bool, int, float, str):
+        return _is_plain(value, hint)
+    if _is_array(hint):
+        return _as_array(value, hint) is not None
+    return _fits_class(value, origin or hint, inner)
+
+
+def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
+    """Whether a value is of a class, and what it holds of the classes in brackets."""
+    if kind is Callable or kind is type:
+        return callable(value) if kind is Callable else isinstance(value, type)
+    if kind is os.PathLike or not isinstance(kind, type):
+        return isinstance(value, os.PathLike) if kind is os.PathLike else True
+    if issubclass(kind, Mapping):
+        return isinstance(value, Mapping) and all(
+            _fits(part, hint) for item in value.items() for part, hint in zip(item, inner, strict=False)
+        )
+    if kind is tuple:
+        return isinstance(value, list | tuple) and _fits_tuple(value, inner)
+    if kind in (Sequence, list, set, frozenset):
+        members = isinstance(value, set | frozenset) if kind in (set, frozenset) else _is_sequence(value)
+        return members and all(_fits(item, hint) for hint in inner for item in value)
+    if kind is Iterable:
+        return isinstance(value, Iterable) and not isinstance(value, _NO_SEQUENCE)
+    if getattr(kind, "_is_protocol", False):
+        names = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", {})} | {
+            name for name, member in vars(kind).items() if not name.startswith("_") and callable(member)
+        }
+        return not isinstance(value, type) and all(hasattr(value, name) for name in names)
+    return isinstance(value, kind)
+
+
+def _fits_tuple(value: Any, inner: tuple[Any, ...]) -> bool:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        return all(_fits(item, inner[0]) for item in value)
+    return not inner or (len(value) == len(inner) and all(map(_fits, value, inner)))
+
+
+def _is_sequence(value: Any) -> bool:
+    """Whether a value is a sequence of items: no text, no mapping, no table."""
+    if isinstance(value, _NO_SEQUENCE):
+        return False
+    return isinstance(value, Sequence) or getattr(value, "ndim", None) == 1
+
+
+def _is_plain(value: Any, kind: type) -> bool:
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if kind is str:
+        return isinstance(value, str)
+    numbers = int | np.integer if kind is int else int | float | np.integer | np.floating
+    if isinstance(value, int) and abs(value) >= _TOO_LARGE:
+        return False
+    return isinstance(value, numbers) and not isinstance(value, bool)
+
+
+def _is_array(hint: Any) -> bool:
+    return hint is np.ndarray or get_origin(hint) is np.ndarray
+
+
+def _detached(value: Any) -> Any:
+    """Return a torch tensor without its gradient, and anything else as it is."""
+    return value.detach() if hasattr(value, "detach") else value
+
+
+def _is_numeric(value: Any) -> bool:
+    try:
+        return np.asarray(_detached(value)).dtype.kind in "biuf"
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
+def _as_array(value: Any, hint: Any) -> npt.NDArray[Any] | None:
+    """Return an array of the kind that is annotated; None where there is none."""
+    (dtypes,) = get_args(hint)[1:] or (None,)
+    kinds = [one for one in get_args(dtypes) if isinstance(one, type) and one is not np.generic]
+    dtype = np.dtype(kinds[0]) if kinds and kinds[0] not in (np.floating, np.integer, np.number) else None
+    known = "biuf" if dtype is None else _KINDS.get(dtype.kind, dtype.kind)
+    try:
+        found = np.asarray(_detached(value))
+        if found.ndim == 0 or found.dtype.kind not in known:
+            return None
+        return found if dtype is None else found.astype(dtype, copy=False)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _described(hint: Any) -> str:
+    """Return an annotation as words."""
+    hint = getattr(hint, "__value__", hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint == npt.ArrayLike or _is_array(hint):
+        return "an array of numbers"
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(_described, inner)))
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, inner))
+    if hint in _WORDS:
+        return _WORDS[hint]
+    kind = origin or hint
+    if kind in (Sequence, list, tuple, Iterable):
+        of = {"a number": "numbers", _WORDS[int]: "whole numbers", "text": "texts"}
+        words = {of.get(_described(one), _described(one)) for one in inner if one is not Ellipsis}
+        return "a sequence" + (f" of {words.pop()}" if len(words) == 1 else "")
+    if kind is Callable:
+        return "a function"
+    return f"a {getattr(kind, '__name__', str(kind))}"
+
+
+def _shortened(value: object) -> str:
+    """Return a short value; only numbers, texts and None are repeated, since others may hold data."""
+    if isinstance(value, str | bytes | float | bool | types.NoneType) or (
+        isinstance(value, int) and abs(value) < 10**30
+    ):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return "(...)"
+
+
+# -- names with parameters in brackets ----
+_FORM = re.compile(r"([\w-]+)(?:\((.*)\))?")
+
+
+def parse_name(text: str) -> str:
+    """Return the name that a text begins with; the whole text if it has another form.
+
+    >>> parse_name("edge-rr(rounds=5)"), parse_name("no name")
+    ('edge-rr', 'no name')
+    """
+    form = _FORM.fullmatch(text.strip())
+    return text if form is None else form[1]
+
+
+def parse_arguments(text: str) -> dict[str, object]:
+    """Return the name=value pairs in a text's brackets; values are literals or bare words, never executed.
+
+    Raises:
+        ValueError, SyntaxError: there is something else in the brackets.
+
+    >>> parse_arguments("edge-rr(structure=public, rounds=5)"), parse_arguments("arr")
+    ({'structure': 'public', 'rounds': 5}, {})
+    """
+    form = _FORM.fullmatch(text.strip())
+    call = ast.parse(f"f({'' if form is None else form[2] or ''})", mode="eval").body
+    if not isinstance(call, ast.Call) or call.args:
+        raise ValueError("not name=value pairs")
+    return {str(pair.arg): _value(pair.value) for pair in call.keywords}
+
+
+def _value(node: ast.expr) -> object:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)

@@ -7,8 +7,14 @@ text that is harmless.
 """
 
 import html as _html
+import json
 import re
 import unicodedata
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # controls, marks of direction, halves of pairs, line ends
 _JOINERS = "\u200c\u200d"  # Persian and Indic words are spelt with them
@@ -90,3 +96,53 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# -- templates ----
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page.
+
+    >>> render("macros.html")
+    ''
+    """
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    made = Environment(
+        loader=PackageLoader("graphveil", "templates"),
+        autoescape=select_autoescape(("html",)),
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {"md": markdown, "yaml": yaml_value}
+    return made
+
+
+def _visible(value: Any) -> Any:
+    """Return text without control characters; finished markup has none left."""
+    return terminal(value) if type(value) is str else value
+
+
+def yaml_value(value: Any) -> str:
+    """Return JSON that YAML 1.1 reads as the same values: its floats have a point before an exponent.
+
+    >>> yaml_value({"name": "a: b", "delta": 1e-07})
+    '{"name": "a: b", "delta": 1.0e-07}'
+    """
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)}: {yaml_value(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(yaml_value, value)) + "]"
+    if isinstance(value, float):
+        digits, mark, exponent = repr(value).partition("e")
+        return digits if not mark else f"{digits if '.' in digits else digits + '.0'}e{int(exponent):+03d}"
+    return json.dumps(value)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from graphveil._util.templates import render
+from graphveil._util.escape import render
 from graphveil.artifacts.rows import ReleaseRow, charged_to_text
 from graphveil.privacy import (
     Guarantee,

@@ -7,7 +7,7 @@ reads as they are: a name from outside cannot add a line of its own.
 import math
 from typing import TYPE_CHECKING, Any
 
-from graphveil._util.templates import render
+from graphveil._util.escape import render
 from graphveil.artifacts.cards import Card, card_values, protected_parts
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import betaincinv
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 
 CONFIDENCE = 0.99
 _REACH = 60.0  # standard deviations of counts, beyond which nothing is left of their law

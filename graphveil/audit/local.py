@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence, odds_of_runs, repeated_runs
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, LocalNoise, MultiBit
 from graphveil.mechanisms.feature_rr import Bins

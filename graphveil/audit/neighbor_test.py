@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.certify import Mechanism, certified
 from graphveil.audit.laws import Exact, Law, LossLowerBound, same
 from graphveil.audit.noise import DivergedError, NoiseRecorder, NoiseStep, arrays_of

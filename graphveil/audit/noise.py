@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.laws import ChoiceLaw, Exact, FlipLaw, Floats, GaussianLaw, LaplaceLaw, Law
 from graphveil.errors import ConfigError
 

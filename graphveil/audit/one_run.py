@@ -12,7 +12,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.privacy.gaussian import epsilon_of
 

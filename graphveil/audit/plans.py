@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, _check_confidence
 from graphveil.audit.query_canaries import CanaryContext, CanaryResult, insert_canaries
 from graphveil.privacy import PairwiseGaussian, compose, privacy_curve

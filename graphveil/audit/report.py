@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.laws import LossLowerBound
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.errors import ConfigError

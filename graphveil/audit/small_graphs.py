@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.errors import ConfigError
 
 Pair = tuple[int, int]

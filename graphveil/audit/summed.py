@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import chdtri, logsumexp, ndtri
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.errors import ConfigError
 from graphveil.privacy import PoissonGaussian, privacy_curve

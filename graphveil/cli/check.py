@@ -11,9 +11,9 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.groups import ColumnOptions, TableOptions, grouped
 from graphveil.cli.suggested_command import suggested_command
-from graphveil.data.tables.labels import UNLABELED
-from graphveil.data.tables.split_parts import (
+from graphveil.data.tables.labels import (
     SINGLE_TRAIN_NODE_MESSAGE,
+    UNLABELED,
     empty_part_message,
     empty_parts,
     has_single_train_node,
@@ -35,11 +35,14 @@ def check(
 
     Columns of ids and ends that are not named are guessed, and the guess is said.
     """
-    from graphveil.data.tables.choices import REFUSE, EncodingOptions
-    from graphveil.data.tables.encoding import Encoding
-    from graphveil.data.tables.guess import guess_roles
-    from graphveil.data.tables.inspect_tables import inspect_tables
-    from graphveil.data.tables.table_files import edges_file, file_sources, listed_ids
+    from graphveil.data.tables.encoding import REFUSE, Encoding, EncodingOptions
+    from graphveil.data.tables.inspect_tables import (
+        edges_file,
+        file_sources,
+        guess_roles,
+        inspect_tables,
+        listed_ids,
+    )
 
     screen, nodes, edges = Screen(as_json=json), tables.nodes, tables.edges
     if nodes is None or edges is None:

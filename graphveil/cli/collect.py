@@ -17,7 +17,7 @@ from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
     from graphveil.local.collect import CollectionProtocol
-    from graphveil.local.collect.files import ReceivedReports
+    from graphveil.local.collect.report_tables import ReceivedReports
     from graphveil.mechanisms import LocalDPClaim
     from graphveil.runs.accounts.ledger_account import RunAccount
 
@@ -157,7 +157,7 @@ def protocol(
 def show(protocol: ProtocolArgument, json: options.Json = False) -> None:
     """Show what a survey asks for and how little it protects, before anything is answered."""
     from graphveil.local.collect import MAX_EPS
-    from graphveil.local.collect.summary import largest_share
+    from graphveil.local.collect.protocol import largest_share
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=True)
@@ -192,7 +192,7 @@ def randomize(
     """Randomize each record of a table of nodes on its own: a row with its id and its LDP report."""
     from graphveil.data import tables
     from graphveil.local.collect import check_limits, client_secret
-    from graphveil.local.collect.files import REPORT_COLUMN, read_records
+    from graphveil.local.collect.report_tables import REPORT_COLUMN, read_records
     from graphveil.privacy.formatting import format_count_with_verb
     from graphveil.runs.accounts.collection_account import CollectionAccount
 
@@ -247,7 +247,7 @@ def decode(
 ) -> None:
     """Check LDP reports and write a table of nodes, estimated features and randomized labels, to train on."""
     from graphveil.data import tables
-    from graphveil.local.collect.files import read_reports, receive_reports
+    from graphveil.local.collect.report_tables import read_reports, receive_reports
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     tables.check_output(out)
@@ -320,7 +320,7 @@ def print_warnings(screen: Screen, protocol: "CollectionProtocol") -> None:
 
 def _show_protocol(screen: Screen, protocol: "CollectionProtocol", *, on_clients: bool) -> None:
     """Show a survey; its texts are those of whoever wrote it, and are shown, not obeyed."""
-    from graphveil.local.collect.summary import feature_rows, overview
+    from graphveil.local.collect.protocol import feature_rows, overview
 
     screen.table(("the survey", ""), [(name, one_line(value)) for name, value in overview(protocol)])
     if rows := feature_rows(protocol):

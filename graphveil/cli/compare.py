@@ -95,7 +95,7 @@ def _select_graphs(
 
 def _read_released_edges(graph: "Graph", columns: EdgeListOptions, place: Path) -> "Graph":
     """Return the released edges between the nodes of the true graph."""
-    from graphveil.data.files import read_edges
+    from graphveil.data.graph_files import read_edges
     from graphveil.runs.inputs.public_flags import ids_of
 
     source, target = columns.source or "source", columns.target or "target"

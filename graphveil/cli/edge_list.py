@@ -38,7 +38,7 @@ def read_edge_list(
 ) -> "Graph":
     """Read who is connected with whom; of a table of nodes, their ids alone."""
     from graphveil.data import load_dataset
-    from graphveil.data.files import read_topology
+    from graphveil.data.graph_files import read_topology
     from graphveil.data.tables.files import COMMAS
 
     if dataset is not None:

@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.local.collect import CollectionProtocol
-    from graphveil.local.lpgnn.local_estimator import LocalEstimator
+    from graphveil.local.local_estimator import LocalEstimator
 
 _DATA, _RUN = "Data", "Run"
 

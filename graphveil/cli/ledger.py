@@ -294,7 +294,7 @@ def ledger_location(named: str | None) -> str | None:
 
 def _read(tables: TableOptions, columns: ColumnOptions, origin: SourceOptions) -> "Graph":
     """Read the data that are registered: with labels as a run would read them, else who is connected."""
-    from graphveil.data.tables.choices import EncodingOptions
+    from graphveil.data.tables.encoding import EncodingOptions
 
     if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:
         return origin.source(tables, columns).load()

@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
-    from graphveil.data.domain import Domain
+    from graphveil.data.node_pairs import Domain
     from graphveil.perturb import GraphMechanism
     from graphveil.perturb.mechanism import ReleaseOptions
     from graphveil.privacy import Guarantee, Unit

@@ -38,7 +38,7 @@ def prepare(
 ) -> None:
     """Sort a graph's edges, however many, into blocks on disk; the folder is as private as the tables."""
     from graphveil.data import prepare as prepared
-    from graphveil.data.tables.choices import REFUSE
+    from graphveil.data.tables.encoding import REFUSE
 
     id, source, target = columns.id, columns.source, columns.target
     if nodes is None or not edges or id is None or source is None or target is None or out is None:

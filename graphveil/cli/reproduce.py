@@ -147,7 +147,7 @@ def _cores() -> int:
 
 def _names(datasets: str | None) -> tuple[str, ...]:
     """Return the data sets asked for, which must be known."""
-    from graphveil.data.published.catalog import entry_of
+    from graphveil.data.datasets import entry_of
 
     names = options.items("--datasets", datasets)
     for name in names:

@@ -4,25 +4,34 @@ Ray starts processes, finds them room, and carries sealed parcels; it repeats no
 writes down of a call are a method's name, the numbers of rows, and random names.
 """
 
+import os
+import socket
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from secrets import token_hex
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from graphveil import __version__
 from graphveil._util.sealed import SecretBox, seal_to
-from graphveil.cluster.ray_connection import connect, import_ray, is_own_cluster, process_identity
-from graphveil.cluster.scheduling import BlockScheduler, WorkerLostError
-from graphveil.cluster.sealed_blobs import SealedBlob, seal_value
-from graphveil.cluster.worker import Result, Rows, Worker
+from graphveil.cluster.worker import Result, Rows, SealedBlob, Worker, seal_value
 from graphveil.data import Adjacency
 from graphveil.data.blocks import block_of
-from graphveil.data.stored.reading import manifest_of
-from graphveil.data.stored.stored_edges import StoredEdges
-from graphveil.errors import ConfigError, ReleaseError
+from graphveil.data.stored_graph import StoredEdges, manifest_of
+from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
 from graphveil.release.backends import BlockWork
+
+_AHEAD = 2  # blocks a worker has at a time: it need not wait for the next one
+_TRIES = 4  # of a block: a worker that dies so often on it dies of it
+_QUIET = {  # read by Ray when it is imported or started
+    "RAY_USAGE_STATS_ENABLED": "0",  # it would report to its makers
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+_own: set[str] = set()  # what joined_as says of clusters that were started here
+Member = TypeVar("Member")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,3 +370,193 @@ class QueryRun:
         for worker in self._informed:
             if worker in self._worker_pool.members():
                 worker.handle.end.remote(self._work.name)
+
+
+# -- who works on which block ----
+
+
+class WorkerLostError(Exception):
+    """A worker is gone, and what it was doing with it."""
+
+
+class WorkerPool(Protocol, Generic[Member]):
+    """Some workers that come and go."""
+
+    def members(self) -> list[Member]:
+        """Return who is there."""
+
+    def submit(self, worker: Member, block: int) -> object:
+        """Ask for a block; return a ticket."""
+
+    def first(self, tickets: list[object]) -> object | None:
+        """Wait for what is done next, and return its ticket; None if somebody joined meanwhile.
+
+        Raises:
+            ReleaseError: nobody is there, and nobody came in time.
+        """
+
+    def fetch_result(self, ticket: object) -> Result:
+        """Return what came of it.
+
+        Raises:
+            WorkerLostError: nothing did.
+        """
+
+    def replace(self, worker: Member) -> None:
+        """Let a worker go, and ask for another one."""
+
+
+class BlockScheduler(Generic[Member]):
+    """Deals blocks to a crew, each to whoever had it last while there are such blocks.
+
+    Args:
+        worker_pool: the workers.
+        count: how many blocks there are.
+        last_worker: who had which block last; kept up to date.
+        losses: how many workers may be lost.
+    """
+
+    def __init__(
+        self,
+        worker_pool: WorkerPool[Member],
+        count: int,
+        last_worker: dict[int, Member],
+        losses: int,
+    ) -> None:
+        """Put all blocks in line."""
+        self._worker_pool, self._last_worker, self._losses = worker_pool, last_worker, losses
+        self._queue = deque(range(count))
+        self._tries = [0] * count
+        self._pending: dict[object, tuple[Member, int]] = {}
+
+    def run(self) -> Iterator[Result]:
+        """Yield what comes of each block, in the order of the blocks.
+
+        Raises:
+            ReleaseError: too many workers were lost, or one block lost too many.
+        """
+        count, done, place = len(self._queue), dict[int, Result](), 0
+        while place < count:
+            self._assign()
+            ticket = self._worker_pool.first(list(self._pending))
+            if ticket is None:
+                continue
+            worker, block = self._pending.pop(ticket)
+            try:
+                done[block] = self._worker_pool.fetch_result(ticket)
+                self._last_worker[block] = worker
+            except WorkerLostError:
+                self._return(worker, block)
+            while place in done:
+                yield done.pop(place)
+                place += 1
+
+    def _assign(self) -> None:
+        """Ask every worker that has room for another block, those that have least first."""
+        members = self._worker_pool.members()
+        for load in range(_AHEAD):
+            for worker in members:
+                if self._queue and sum(one is worker for one, _ in self._pending.values()) == load:
+                    block = self._next(worker)
+                    self._pending[self._worker_pool.submit(worker, block)] = (worker, block)
+
+    def _next(self, worker: Member) -> int:
+        """Take a block out of the line: one that the worker had before, else one that nobody here had."""
+        own = (block for block in self._queue if self._last_worker.get(block) is worker)
+        free = (block for block in self._queue if self._last_worker.get(block) is None)
+        block = next(own, None)
+        if block is None:
+            block = next(free, self._queue[-1])
+        self._queue.remove(block)
+        return block
+
+    def _return(self, worker: Member, block: int) -> None:
+        """Let a lost worker go, and put what it had back in line; refuse where that happens too often."""
+        had = [ticket for ticket, (one, _) in self._pending.items() if one is worker]
+        back = sorted([block, *(self._pending.pop(ticket)[1] for ticket in had)])
+        self._queue.extendleft(reversed(back))
+        for number in [number for number, one in self._last_worker.items() if one is worker]:
+            del self._last_worker[number]
+        self._worker_pool.replace(worker)
+        self._losses -= 1
+        self._tries[block] += 1
+        if self._losses < 0 or self._tries[block] == _TRIES:
+            raise ReleaseError(
+                f"{'one block' if self._losses >= 0 else 'this query'} lost too many workers, perhaps for "
+                "want of memory; the release stays charged. Give workers more memory or smaller blocks "
+                "(block_rows=), and resume the run where it had a folder: it draws the same noise"
+            )
+
+
+# -- the cluster ----
+
+
+def connect(address: str | None) -> Any:
+    """Return Ray, joined to the cluster at the address; without one, to where this process or RAY_ADDRESS is.
+
+    Where there is none a cluster of this machine alone is started, without a dashboard.
+
+    Raises:
+        MissingDependencyError: Ray is not installed.
+        ConfigError: there is no cluster at the address, or this process is joined to another one.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        _check_address(ray, address)
+        return ray
+    local = address is None and "RAY_ADDRESS" not in os.environ
+    given: dict[str, Any] = {"include_dashboard": False} if local else {"address": address}
+    try:
+        ray.init(**given, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"there is no cluster of Ray at address={address!r} (--address) that this process can join "
+            f"({type(error).__name__}); start one with ray start --head, or leave the address out"
+        ) from None
+    if local:
+        _own.add(process_identity(ray))
+    return ray
+
+
+def process_identity(ray: Any) -> str:
+    """Return who this process is on which cluster: Ray numbers the processes of each new cluster alike."""
+    context = ray.get_runtime_context()
+    return f"{context.get_worker_id()} beside {context.get_node_id()}"
+
+
+def is_own_cluster(ray: Any) -> bool:
+    """Whether this process started the cluster for itself."""
+    return process_identity(ray) in _own
+
+
+def _check_address(ray: Any, address: str | None) -> None:
+    """Refuse another cluster than the one that this process is joined to: edges would go to the wrong one."""
+    here, own = str(ray.get_runtime_context().gcs_address), ray.util.get_node_ip_address()
+    if address not in (None, "auto") and _numeric_address(str(address), own) != _numeric_address(here, own):
+        raise ConfigError(
+            f"this process is joined to the cluster of Ray at {here}, and address={address!r} (--address) is "
+            "another one; leave the address out, or leave that cluster first (ray.shutdown())"
+        )
+
+
+def _numeric_address(address: str, own: str) -> tuple[str, str]:
+    """Return an address by number, where its name has one; ``own`` is the number of this machine."""
+    host, _, port = address.rpartition(":")
+    try:
+        number = socket.gethostbyname(host)
+    except (OSError, UnicodeError):
+        return host, port
+    return own if number.startswith("127.") else number, port
+
+
+def import_ray() -> Any:
+    """Import Ray, which is told to report to nobody."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError:
+        raise MissingDependencyError(
+            "backend='ray' (--backend ray) needs Ray; install the extra: pip install 'graphveil[ray]'"
+        ) from None
+    return ray

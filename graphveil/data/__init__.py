@@ -7,38 +7,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil.data.adjacency import Adjacency
+    from graphveil.data.adjacency import Adjacency, EdgeSet
     from graphveil.data.datasets import dataset_info, list_datasets, load_dataset
     from graphveil.data.features import Features, rows, to_dense
-    from graphveil.data.files import read_graph
     from graphveil.data.graph import Graph, Split
-    from graphveil.data.identity import EdgeSet
-    from graphveil.data.public_part import PublicPart
-    from graphveil.data.recipes import RECIPES, DatasetRecipe
-    from graphveil.data.splits import hash_split, random_split, split
-    from graphveil.data.stored.prepare import prepare
-    from graphveil.data.stored.reading import open_graph
+    from graphveil.data.graph_files import read_graph
+    from graphveil.data.node_pairs import PublicPart
+    from graphveil.data.preparation import prepare
+    from graphveil.data.recipes import RECIPES, DatasetRecipe, hash_split, random_split, split
+    from graphveil.data.stored_graph import open_graph
     from graphveil.data.synthetic_graphs import synthetic
 
 _HOMES = {
     "Adjacency": "adjacency",
     "DatasetRecipe": "recipes",
-    "EdgeSet": "identity",
+    "EdgeSet": "adjacency",
     "Features": "features",
     "Graph": "graph",
-    "PublicPart": "public_part",
+    "PublicPart": "node_pairs",
     "RECIPES": "recipes",
     "Split": "graph",
     "dataset_info": "datasets",
-    "hash_split": "splits",
+    "hash_split": "recipes",
     "list_datasets": "datasets",
     "load_dataset": "datasets",
-    "open_graph": "stored.reading",
-    "prepare": "stored.prepare",
-    "random_split": "splits",
-    "read_graph": "files",
+    "open_graph": "stored_graph",
+    "prepare": "preparation",
+    "random_split": "recipes",
+    "read_graph": "graph_files",
     "rows": "features",
-    "split": "splits",
+    "split": "recipes",
     "synthetic": "synthetic_graphs",
     "to_dense": "features",
 }

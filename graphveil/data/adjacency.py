@@ -6,6 +6,7 @@ that order. Nothing here prints, logs or raises anything from which an edge or a
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,17 +18,80 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.data._compressed import check_rows
-from graphveil.data._rows import Pattern, mirrored, pattern
-from graphveil.data.edge_weights import check_max_weight, checked_weights, weighted_rows
-from graphveil.data.identity import AdjacencyVersion, EdgeSet
+from graphveil.data.csr import Pattern, check_rows, mirrored, pattern
 from graphveil.errors import GraphError
 
 Ids: TypeAlias = Tensor | npt.NDArray[np.integer] | Sequence[int]
 _Ids32: TypeAlias = npt.NDArray[np.int32]
 _Offsets: TypeAlias = npt.NDArray[np.int64]
-
 MAX_NODES = 2**31 - 1  # node ids are stored as int32
+Weighted = sparse.csr_array[np.float64]
+
+
+class EdgeSet:
+    """The identity of one protected set of edges, on which a privacy budget can be kept.
+
+    Two edge sets are equal only if they are the same object: a hash of the edges would tell neighboring
+    graphs apart. Copies are the same object too, so that copying a graph does not copy its budget. Pickling
+    is refused, because a budget does not leave its process.
+
+    Args:
+        id: a public name such as ``"dataset:cora"``; by default a random one.
+        parts: the sets of which this one is the union, as of a graph that has grown; none share an edge.
+        released: the guarantee of these edges, as text, where they came out of a mechanism and are public;
+            empty for protected ones.
+
+    >>> import copy
+    >>> edges = EdgeSet("dataset:cora")
+    >>> copy.deepcopy(edges) is edges, edges == EdgeSet("dataset:cora")
+    (True, False)
+    >>> EdgeSet(parts=(edges, EdgeSet())).parts[0] is edges, edges.parts == (edges,)
+    (True, True)
+    """
+
+    __slots__ = ("__weakref__", "_parts", "id", "released")
+
+    id: str
+    released: str
+
+    def __init__(self, id: str | None = None, *, parts: Sequence[EdgeSet] = (), released: str = "") -> None:
+        """Take a public name, or draw a random one."""
+        self.id = secrets.token_hex(16) if id is None else id
+        self.released = released
+        # A part's own parts take its place, each once.
+        self._parts = tuple(dict.fromkeys(piece for part in parts for piece in part.parts))
+
+    @property
+    def parts(self) -> tuple[EdgeSet, ...]:
+        """The sets that each have a budget of their own: this one, unless it is a union."""
+        return self._parts or (self,)
+
+    def __copy__(self) -> EdgeSet:
+        """Return the same edge set."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> EdgeSet:
+        """Return the same edge set."""
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        """Refuse to be pickled, unless the edges are released: what comes out would have an empty budget."""
+        if self.released and not self._parts:
+            return EdgeSet, (self.id,), (None, {"released": self.released})
+        raise GraphError(
+            "an edge set cannot be pickled or sent to another process: its budget would not go with it; load "
+            "the graph where it is used, and add up what all processes spend"
+        )
+
+    def __repr__(self) -> str:
+        """Show the public name."""
+        return f"EdgeSet({self.id!r})"
+
+
+class AdjacencyVersion:
+    """The identity of one state of in-edges, for whoever keeps answers about it; it holds no edge."""
+
+    __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -421,3 +485,133 @@ def _coalesced(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer]
     matrix.has_sorted_indices = True
     matrix.sum_duplicates()
     return matrix
+
+
+def checked_weights(
+    weight: Any, max_weight: float | None, edges: int
+) -> tuple[npt.NDArray[np.float64], float] | None:
+    """Return one weight per edge and the range's end, None if neither is given.
+
+    Raises:
+        GraphError: only one of the two is given, lengths differ, or a weight is negative or not finite.
+    """
+    if weight is None and max_weight is None:
+        return None
+    if weight is None or max_weight is None:
+        raise GraphError(
+            "edge weights need both the weights and max_weight= (--max-weight), a public bound that larger "
+            "weights are cut to: it is what one edge may change"
+        )
+    check_max_weight(max_weight)
+    try:
+        values = np.asarray(weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise GraphError("edge weights must be numbers, one for each edge") from None
+    if values.shape != (edges,):
+        raise GraphError("edge weights must be a vector with one number for each edge")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise GraphError("edge weights must be finite and not negative; drop or shift the others")
+    return values, float(max_weight)
+
+
+def check_max_weight(max_weight: float | None) -> None:
+    """Require the end of a public range of weights."""
+    number = isinstance(max_weight, int | float | np.number) and not isinstance(max_weight, bool)
+    if max_weight is None or not (number and np.isfinite(max_weight) and max_weight > 0):
+        raise GraphError(f"max_weight={max_weight} must be a positive number")
+
+
+def weighted_rows(
+    tail: npt.NDArray[np.int32],
+    head: npt.NDArray[np.int32],
+    weight: npt.NDArray[np.float64],
+    num_nodes: int,
+    *,
+    directed: bool,
+    max_weight: float,
+) -> Weighted:
+    """Return the matrix of weights as shares of ``max_weight``: rows = targets, ascending columns = sources.
+
+    An edge that is listed several times counts once, with its largest weight; an undirected one has that in
+    both directions, whichever is listed. What passes ``max_weight`` is cut. Weight zero is no edge.
+    """
+    # Not the sum, so that how often an edge is listed changes neither its count nor its weight.
+    order = np.lexsort((weight, tail, head))
+    tail, head, weight = tail[order], head[order], weight[order]
+    last = np.append((np.diff(head) != 0) | (np.diff(tail) != 0), np.ones(min(1, len(head)), dtype=bool))
+    listed = sparse.coo_array((weight[last], (head[last], tail[last])), shape=(num_nodes, num_nodes))
+    matrix: Any = listed.tocsr()
+    if not directed:
+        matrix = matrix.maximum(matrix.T.tocsr())
+    # Shares of the bound, so that every row of a hop has the same bound, 1, whatever unit weights are in.
+    matrix.data = np.minimum(matrix.data, max_weight) / max_weight
+    # An edge of weight zero adds nothing to any sum, and must not be told from no edge by what is stored.
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    return sparse.csr_array(matrix)
+
+
+# -- growth ----
+
+
+def grow_adjacency(
+    adjacency: Adjacency,
+    source: Ids,
+    target: Ids,
+    num_nodes: int,
+    edge_set: EdgeSet | None = None,
+    weight: object = None,
+) -> Adjacency:
+    """Return in-edges with more nodes and new edges, each of which has an end among the new nodes.
+
+    Args:
+        adjacency: what was there.
+        source, target: the new edges, as :meth:`Adjacency.from_edges` takes them.
+        num_nodes: the number of nodes, old and new.
+        edge_set: the identity of the new edges; by default a new one.
+        weight: the new edges' weights, if edges have any.
+
+    Raises:
+        GraphError: an edge joins two nodes that were there before.
+
+    >>> pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
+    >>> grow_adjacency(pair, [2], [1], 3).edge_index()
+    tensor([[1, 0, 2, 1],
+            [0, 1, 1, 2]])
+    """
+    old = adjacency.num_nodes
+    bound = adjacency.max_weight
+    if bound is None and weight is not None:
+        raise GraphError("the graph's edges have no weights, so new ones have none; leave weight= out")
+    added = Adjacency.from_edges(
+        source,
+        target,
+        num_nodes=num_nodes,
+        directed=adjacency.directed,
+        edge_set=edge_set,
+        weight=weight,
+        max_weight=bound,
+    )
+    # Earlier answers, under the old budget, already depend on whether two old nodes are joined: a row below
+    # `old` that lists another one.
+    if bool((added.indices[: int(added.indptr[old])] < old).any()):
+        raise GraphError(
+            "a new edge joins two nodes that were there before, and a graph grows by edges of its new nodes "
+            "only; build a graph that has all edges instead, whose predictions are a release of their own"
+        )
+    # A set that the caller named may hold old edges elsewhere, so nothing can be said of it.
+    apart = adjacency.edge_set.parts if edge_set is None else ()
+    # The two share no entry, each new one having a new end, so that their sum adds up no two weights.
+    matrix = _padded(adjacency, num_nodes) + _padded(added, num_nodes)
+    whole = EdgeSet(parts=(adjacency.edge_set, added.edge_set))
+    history = (*adjacency.history, GrowthStep(adjacency.version, old, added, apart))
+    return Adjacency._from_matrix(matrix, adjacency.directed, whole, bound, history)
+
+
+def _padded(adjacency: Adjacency, num_nodes: int) -> Any:
+    """Return a square matrix of weights, or of ones; nodes beyond those of the adjacency have empty rows."""
+    beyond = num_nodes - adjacency.num_nodes
+    indptr = np.pad(adjacency.indptr.numpy(), (0, beyond), mode="edge")
+    plain = np.ones(len(adjacency.indices), dtype=np.bool_)
+    entries = plain if adjacency.weights is None else adjacency.weights.numpy()
+    return sparse.csr_array((entries, adjacency.indices.numpy(), indptr), shape=(num_nodes, num_nodes))

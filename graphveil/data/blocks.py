@@ -1,8 +1,12 @@
 """Destination blocks: some rows of a graph with all their in-edges, as values that can be sent anywhere."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -11,10 +15,9 @@ import torch
 from torch import Tensor
 
 from graphveil.data.adjacency import Adjacency
-from graphveil.data.stored.file_stamps import check_unchanged
+from graphveil.errors import GraphError
 
 MAX_EDGES = 2**31 - 1  # what a 32-bit offset can address
-
 Ids = npt.NDArray[np.int64]
 
 
@@ -53,12 +56,12 @@ class EdgeBlock:
         """
         return int(np.diff(self.offsets.numpy()).max()) if len(self) else 0
 
-    def pieces(self, rows: int, edges: int) -> Iterator["EdgeBlock"]:
+    def pieces(self, rows: int, edges: int) -> Iterator[EdgeBlock]:
         """Yield the block in pieces of at most ``rows`` rows and ``edges`` edges, or of one row."""
         for first, last in _cuts(self.offsets, rows, edges):
             yield self.rows(first, last)
 
-    def rows(self, first: int, last: int) -> "EdgeBlock":
+    def rows(self, first: int, last: int) -> EdgeBlock:
         """Return some of the block's rows, counted from its own first one."""
         if (first, last) == (0, len(self)):
             return self
@@ -67,6 +70,9 @@ class EdgeBlock:
         weights = None if self.weights is None else self.weights[begin:end]
         local = bounds - begin if begin else bounds
         return EdgeBlock(self.start + first, self.start + last, local, self.sources[begin:end], weights)
+
+
+_whole: WeakKeyDictionary[Adjacency, EdgeBlock] = WeakKeyDictionary()  # a graph that is one block is cut once
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[EdgeBlock]:
@@ -94,9 +100,6 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
     check_unchanged(adjacency)
     for start, stop in _cuts(adjacency.indptr[first:], rows, MAX_EDGES):
         yield first + start, first + stop
-
-
-_whole: WeakKeyDictionary[Adjacency, EdgeBlock] = WeakKeyDictionary()  # a graph that is one block is cut once
 
 
 def block_of(adjacency: Adjacency, start: int, stop: int) -> EdgeBlock:
@@ -144,3 +147,53 @@ def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:
             last = max(first + 1, int(np.searchsorted(bounds, most, side="right")) - 1)
         yield first, last
         first = last
+
+
+# -- files that a graph is mapped from ----
+
+
+class Stamp(NamedTuple):
+    """A file and what the system says of it: which one it is, its size, and when it was last written."""
+
+    path: Path
+    facts: tuple[int, int, int, int] | None  # None: it is not there
+
+    @classmethod
+    def from_file(cls, path: Path) -> Stamp:
+        """Look at a file."""
+        try:
+            found = path.stat()
+        except OSError:
+            return cls(path, None)
+        return cls(path, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+_stamps: WeakKeyDictionary[Adjacency, tuple[Stamp, ...]] = WeakKeyDictionary()
+
+
+def remember_stamps(adjacency: Adjacency, stamps: Iterable[Stamp]) -> None:
+    """Remember the files that a graph is mapped from."""
+    _stamps[adjacency] = tuple(stamps)
+
+
+def check_unchanged(adjacency: Adjacency) -> None:
+    """Refuse to read edges whose files have changed; edges in memory have none.
+
+    Raises:
+        GraphError: a file was written, replaced or removed since the graph was opened; it is named.
+    """
+    check_stamps(_stamps.get(adjacency, ()))
+
+
+def check_stamps(stamps: Iterable[Stamp]) -> None:
+    """Refuse files that are not as they were.
+
+    Raises:
+        GraphError: one was written, replaced or removed; it is named.
+    """
+    for stamp in stamps:
+        if Stamp.from_file(stamp.path) != stamp:
+            raise GraphError(
+                f"{stamp.path} was changed, replaced or removed while its graph was open; leave prepared "
+                "folders as they are, and open the graph again (gv.open_graph), which checks all of it"
+            )

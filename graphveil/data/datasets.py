@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked, suggestion
+from graphveil.data.adjacency import EdgeSet
+from graphveil.data.dataset_readers import (
+    OGB_FILES,
+    Fields,
+    fetch_amazon,
+    fetch_facebook100,
+    fetch_facebook_pages,
+    fetch_karate,
+    fetch_lastfm_asia,
+    fetch_planetoid,
+    fetch_ppi,
+    fetch_reddit,
+    fetch_twitch,
+    fetch_wikipedia,
+    read_amazon,
+    read_facebook100,
+    read_facebook_pages,
+    read_karate,
+    read_lastfm_asia,
+    read_ogbn_products,
+    read_planetoid,
+    read_twitch,
+    read_wikipedia,
+)
 from graphveil.data.graph import Graph
-from graphveil.data.identity import EdgeSet
-from graphveil.data.published.catalog import CATALOG, Dataset, Reader, entry_of
-from graphveil.data.published.local import Fields
 from graphveil.data.recipes import RECIPES
-from graphveil.data.synthetic_graphs import synthetic
+from graphveil.data.synthetic_graphs import PRESETS, synthetic
 from graphveil.errors import ConfigError, GraphError, GraphveilError
 
 ROOT_VARIABLE = "GRAPHVEIL_DATA"
-
-
-def _check_name(name: object) -> None:
-    """Require text, as the name of a data set is."""
-    if not isinstance(name, str):
-        raise ConfigError(f"name must be text such as 'cora', not a {type(name).__name__}: list_datasets()")
+Reader: TypeAlias = Callable[[Path, str], Fields]
+_SCHOOL = re.compile(r"facebook100/([A-Za-z]+\d+)")  # the publishers number every school
 
 
 def load_dataset(
@@ -70,6 +91,12 @@ def load_dataset(
     chosen = RECIPES[recipe].on_clients() if on_clients or by_id else RECIPES[recipe]
     prepared = chosen.prepare(_load(name, root), paper=mode == "paper")
     return chosen.split(prepared, seed)
+
+
+def _check_name(name: object) -> None:
+    """Require text, as the name of a data set is."""
+    if not isinstance(name, str):
+        raise ConfigError(f"name must be text such as 'cora', not a {type(name).__name__}: list_datasets()")
 
 
 @checked
@@ -176,3 +203,235 @@ def _guarded(entry: Dataset, read: Reader, folder: Path, problem: str, remedy: s
         raise
     except Exception as error:
         raise GraphError(f"{entry.name} {problem} ({type(error).__name__}); {remedy}") from None
+
+
+# -- the catalog ----
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """One data set.
+
+    Args:
+        name: what ``load_dataset`` is given.
+        nodes, features, classes: the sizes before any recipe, as read from local files where there are such.
+        where: one line on where the data come from.
+        files: what has to lie under the root to be read from there.
+        read: reads those files; none if there is no local layout.
+        fetch: gets the public copy; none if there is nothing to download.
+        preset: of the synthetic graph that this is.
+        remedy: what to do when it is not here, if not to put ``files`` under the root.
+    """
+
+    name: str
+    nodes: int | None = None
+    features: int | None = None
+    classes: int | None = None
+    where: str
+    files: tuple[str, ...] = ()
+    read: Reader | None = None
+    fetch: Reader | None = None
+    preset: str = ""
+    remedy: str = ""
+
+    def lies_under(self, root: Path) -> bool:
+        """Return whether the data can be had without a download."""
+        if self.read is None:
+            return bool(self.preset)
+        return all((root / file).is_file() for file in self.files)
+
+
+def entry_of(name: str) -> Dataset:
+    """Return the record of a name; every school of Facebook100 has one.
+
+    >>> entry_of("cora").nodes
+    2708
+    >>> entry_of("coara")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: name='coara' is not the name of a data set; did you mean 'cora'?
+    """
+    if name in CATALOG:
+        return CATALOG[name]
+    school = _SCHOOL.fullmatch(name)
+    if school is None:
+        near = suggestion(name, CATALOG) or "; `graphveil datasets` lists them"
+        raise ConfigError(f"name={name!r} is not the name of a data set{near}")
+    return _facebook100(school[1])
+
+
+def _facebook100(school: str, nodes: int | None = None, features: int | None = None) -> Dataset:
+    return Dataset(
+        name=f"facebook100/{school}",
+        nodes=nodes,
+        features=features,
+        classes=6,
+        where="Facebook100 (Traud et al. 2011), class years 2004 to 2009",
+        files=(f"facebook100/{school}.mat",),
+        read=read_facebook100,
+        fetch=fetch_facebook100,
+    )
+
+
+def _amazon(name: str, nodes: int, features: int, classes: int) -> Dataset:
+    return Dataset(
+        name=f"amazon/{name}",
+        nodes=nodes,
+        features=features,
+        classes=classes,
+        where="Amazon co-purchases (Shchur et al. 2018)",
+        files=(f"amazon/{name}.npz",),
+        read=read_amazon,
+        fetch=fetch_amazon,
+    )
+
+
+def _planetoid(name: str, nodes: int, features: int, classes: int) -> Dataset:
+    return Dataset(
+        name=name,
+        nodes=nodes,
+        features=features,
+        classes=classes,
+        where="Planetoid citations (Yang et al. 2016), with the public split",
+        files=(f"planetoid/{name}.npz",),
+        read=read_planetoid,
+        fetch=fetch_planetoid,
+    )
+
+
+def _musae(folder: str, stem: str) -> tuple[str, ...]:
+    return f"{folder}/{stem}_edges.csv", f"{folder}/{stem}.json", f"{folder}/{stem}_target.csv"
+
+
+def _twitch(country: str, nodes: int) -> Dataset:
+    return Dataset(
+        name=f"twitch/{country}",
+        nodes=nodes,
+        features=3_170,
+        classes=2,
+        where="MUSAE Twitch friendships (Rozemberczki et al. 2021); the download has 128 dense features",
+        files=_musae(f"twitch/{country}", country),
+        read=read_twitch,
+        fetch=fetch_twitch,
+    )
+
+
+def _wikipedia(topic: str, nodes: int, features: int) -> Dataset:
+    return Dataset(
+        name=f"wikipedia/{topic}",
+        nodes=nodes,
+        features=features,
+        classes=5,
+        where="MUSAE Wikipedia links (Rozemberczki et al. 2021); label: fifth of the traffic",
+        files=_musae(f"wikipedia/{topic}", topic),
+        read=read_wikipedia,
+        fetch=fetch_wikipedia,
+    )
+
+
+def _synthetic(preset: str) -> Dataset:
+    shape = PRESETS[preset]
+    return Dataset(
+        name=f"synthetic/{preset}",
+        nodes=shape.nodes,
+        features=shape.features,
+        classes=shape.classes,
+        where="generated here: degree-corrected block model",
+        preset=preset,
+    )
+
+
+_OTHERS = (
+    Dataset(
+        name="facebook_pages",
+        nodes=22_470,
+        features=4_714,
+        classes=4,
+        where="MUSAE page-page links (Rozemberczki et al. 2021); the download has 128 dense features",
+        files=_musae("facebook_pages", "facebook"),
+        read=read_facebook_pages,
+        fetch=fetch_facebook_pages,
+    ),
+    Dataset(
+        name="lastfm_asia",
+        nodes=7_624,
+        features=1,
+        classes=18,
+        where="LastFM Asia (Rozemberczki and Sarkar 2020); no features locally, 128 in the download",
+        files=(
+            "lastfm_asia_structure/lastfm_asia_edges.csv",
+            "lastfm_asia_structure/lastfm_asia_target.csv",
+        ),
+        read=read_lastfm_asia,
+        fetch=fetch_lastfm_asia,
+    ),
+    Dataset(
+        name="reddit",
+        nodes=232_965,
+        features=602,
+        classes=41,
+        where="GraphSAGE Reddit (Hamilton et al. 2017), by download only",
+        fetch=fetch_reddit,
+    ),
+    Dataset(
+        name="ogbn_products",
+        nodes=2_449_029,
+        features=100,
+        classes=47,
+        where="Open Graph Benchmark (Hu et al. 2020)",
+        files=tuple(f"ogbn_products/{file}" for file in OGB_FILES),
+        read=read_ogbn_products,
+        remedy="unpack https://snap.stanford.edu/ogb/data/nodeproppred/products.zip as ROOT/ogbn_products",
+    ),
+    Dataset(
+        name="ppi",
+        nodes=56_944,
+        features=50,
+        classes=2,
+        where="GraphSAGE PPI (Hamilton et al. 2017), 121 labels a node, the first of which is its class; by "
+        "download only",
+        fetch=fetch_ppi,
+    ),
+    Dataset(
+        name="flickr_mir",
+        where="images from the MIR Flickr collection, whose features were never published as a graph",
+        remedy="make a table of nodes and one of edges, and read them with read_graph (--nodes, --edges)",
+    ),
+    Dataset(
+        name="karate",
+        nodes=34,
+        features=34,
+        classes=4,
+        where="Zachary's karate club (1977), one feature per member; where the file is not, the copy in "
+        "torch_geometric, whose labels are four other communities",
+        files=("karate/karate.npz",),
+        read=read_karate,
+        fetch=fetch_karate,
+    ),
+)
+CATALOG: Mapping[str, Dataset] = MappingProxyType(
+    {
+        entry.name: entry
+        for entry in (
+            _facebook100("Berkeley13", 22_937, 437),
+            _facebook100("Wisconsin87", 23_842, 613),
+            _facebook100("Rutgers89", 24_580, 376),
+            _facebook100("Reed98", 962, 117),
+            _facebook100("UIllinois20"),
+            _amazon("computers", 13_752, 767, 10),
+            _amazon("photo", 7_650, 745, 8),
+            _planetoid("cora", 2_708, 1_433, 7),
+            _planetoid("citeseer", 3_327, 3_703, 6),
+            _planetoid("pubmed", 19_717, 500, 3),
+            _twitch("DE", 9_498),
+            _twitch("EN", 7_126),
+            _twitch("ES", 4_648),
+            _twitch("FR", 6_551),
+            _twitch("PT", 1_912),
+            _twitch("RU", 4_385),
+            _wikipedia("chameleon", 2_277, 3_132),
+            _wikipedia("squirrel", 5_201, 3_148),
+            *_OTHERS,
+            *map(_synthetic, PRESETS),
+        )
+    }
+)

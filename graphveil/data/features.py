@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._util.memory import check_room
-from graphveil.data import _compressed
+from graphveil.data.csr import check_rows, checked_matrix
 from graphveil.errors import GraphError
 
 Sparse: TypeAlias = sparse.csr_array[np.float32]
@@ -114,7 +114,7 @@ def from_pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.intege
     tensor([[0., 0., 1.],
             [1., 0., 1.]])
     """
-    _compressed.check_rows(indptr, indices, columns)
+    check_rows(indptr, indices, columns)
     ones = np.ones(len(indices), dtype=np.float32)
     shape = (len(indptr) - 1, columns)
     return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
@@ -154,7 +154,7 @@ def _columns(x: Features, keep: npt.NDArray[np.bool_]) -> Features:
 
 
 def _sparse(x: Any) -> Sparse:
-    rows = _compressed.checked_matrix(x).tocsr()
+    rows = checked_matrix(x).tocsr()
     with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
         values = rows.data.astype(np.float32, copy=False)
     # Built anew, because a matrix may say of itself that it is in order.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
@@ -11,17 +12,33 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from graphveil._util.checks import plain
-from graphveil.data import _frames, _pyg, features, growth
-from graphveil.data._rows import as_mask
-from graphveil.data._tables import refuse_unlabeled
-from graphveil.data.adjacency import Adjacency, Ids
+from graphveil.data import features
+from graphveil.data.adjacency import Adjacency, AdjacencyVersion, EdgeSet, GrowthStep, Ids, grow_adjacency
+from graphveil.data.conversion import (
+    NODE,
+    SOURCE,
+    TARGET,
+    WEIGHT,
+    fields_from_frames,
+    fields_from_pyg,
+    named_labels,
+    networkx_tables,
+    refuse_unlabeled,
+    to_pyg_data,
+)
 from graphveil.data.features import Features
-from graphveil.data.identity import EdgeSet
-from graphveil.data.public_part import PublicPart
-from graphveil.data.tables.choices import REFUSE, Categories, EncodingOptions, Named
-from graphveil.data.tables.encoding import CONSTANT_FEATURE, Encoding
+from graphveil.data.node_pairs import PublicPart
+from graphveil.data.tables.encoding import (
+    CONSTANT_FEATURE,
+    REFUSE,
+    Categories,
+    Encoding,
+    EncodingOptions,
+    Named,
+)
 from graphveil.data.tables.inspect_tables import Roles
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS, UNLABELED
 from graphveil.errors import GraphError
@@ -94,7 +111,7 @@ class Graph:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         object.__setattr__(self, "num_classes", plain(self.num_classes))
         for name, mask in self.masks.items():
-            object.__setattr__(self, name, as_mask(mask))
+            object.__setattr__(self, name, _as_mask(mask))
         for remarks in ("notes", "deviations"):
             object.__setattr__(self, remarks, tuple(dict.fromkeys(getattr(self, remarks))))
         if self.label_sets is not None:
@@ -198,7 +215,7 @@ class Graph:
         >>> graph.subgraph(torch.tensor([True, True, False, False])).num_nodes
         2
         """
-        keep = as_mask(keep)
+        keep = _as_mask(keep)
         adjacency = self.adjacency.subgraph(keep)
         split = {name: mask[keep] for name, mask in self.masks.items()}
         ids = None if self.ids is None else self.ids[keep.numpy()]
@@ -250,18 +267,32 @@ class Graph:
             )
         if self.label_sets is not None:
             raise GraphError("a graph with label sets does not grow; build the whole graph with its sets")
-        labels = None if y is None else _labels(y)
-        more = growth.new_features(self.x, x)
+        if x is None:
+            raise GraphError(
+                "new nodes need features, one row each, with the columns of the graph; got x=None"
+            )
+        more = features.as_features(x)
+        if more.shape[1] != self.num_features:
+            raise GraphError(
+                f"the new nodes have {more.shape[1]} features and the graph {self.num_features}; give them "
+                "the same columns"
+            )
         count, total = more.shape[0], self.num_nodes + more.shape[0]
-        adjacency = growth.grow_adjacency(self.adjacency, source, target, total, edge_set, weight)
+        labels = None if y is None else _labels(y)
+        adjacency = grow_adjacency(self.adjacency, source, target, total, edge_set, weight)
         if not count:
             return self  # no edge can have come, and there is nothing to ask
+        labels = torch.full((count,), UNLABELED) if labels is None else labels
+        if len(labels) != count:
+            raise GraphError(
+                f"{len(labels)} labels for {count} new nodes; give one each, or None for no labels"
+            )
         return self.replace(
             x=features.stacked(self.x, more),
-            y=torch.cat([self.y, growth.new_labels(labels, count)]),
+            y=torch.cat([self.y, labels]),
             adjacency=adjacency,
-            ids=growth.all_ids(self.ids, ids, count),
-            **growth.masks_over(self.masks, total),
+            ids=_joined_ids(self.ids, ids, count),
+            **_masks_over(self.masks, total),
         )
 
     @classmethod
@@ -290,7 +321,7 @@ class Graph:
         >>> Graph.from_edges(torch.eye(3), ["b", None, "a"], [0], [1], directed=False).class_names
         ('a', 'b')
         """
-        named = _frames.named_labels(y)
+        named = named_labels(y)
         if named is not None:
             y, fields["class_names"] = named
             num_classes, fields["notes"] = (
@@ -365,7 +396,7 @@ class Graph:
         choices = EncodingOptions.from_arguments(
             features, drop, categories, missing, unknown_ids, null_values
         )
-        read = _frames.fields_of_frames(nodes, edges, roles, choices, classes=classes, encoding=encoding)
+        read = fields_from_frames(nodes, edges, roles, choices, classes=classes, encoding=encoding)
         return cls.from_edges(directed=directed, max_weight=max_weight, name=name, **read)
 
     @classmethod
@@ -393,17 +424,17 @@ class Graph:
         >>> Graph.from_networkx(path, label="team")
         Graph('networkx', nodes=3, features=1, classes=2, directed=False, split=False)
         """
-        nodes, edges = _frames.tables_of_networkx(graph, weight)
+        nodes, edges = networkx_tables(graph, weight)
         return cls.from_frames(
             nodes,
             edges,
-            id=_frames.NODE,
-            source=_frames.SOURCE,
-            target=_frames.TARGET,
+            id=NODE,
+            source=SOURCE,
+            target=TARGET,
             directed=graph.is_directed(),
             label=label,
             split=split,
-            weight=None if weight is None else _frames.WEIGHT,
+            weight=None if weight is None else WEIGHT,
             max_weight=max_weight,
             name=name,
             **columns,
@@ -435,7 +466,7 @@ class Graph:
         >>> Graph.from_pyg(data)
         Graph('graph', nodes=2, features=2, classes=2, directed=False, split=False)
         """
-        read = _pyg.fields_of(data, split, max_weight)
+        read = fields_from_pyg(data, split, max_weight)
         return cls.from_edges(directed=directed, **(read | fields))
 
     def to_pyg(self) -> Data:
@@ -447,7 +478,7 @@ class Graph:
                 [0, 1]])
         """
         remarks = {"notes": self.notes, "deviations": self.deviations}
-        return _pyg.to_data(self.x, self.y, self.adjacency, self.masks, remarks)
+        return to_pyg_data(self.x, self.y, self.adjacency, self.masks, remarks)
 
     def _check_sizes(self) -> None:
         if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
@@ -541,3 +572,74 @@ def _labels(y: Any) -> Tensor:
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise GraphError("labels must be a vector with one whole class number per node")
     return labels.long()
+
+
+def _as_mask(given: Any) -> Any:
+    """Return a list or an array of bools as the tensor that it stands for, anything else as it was.
+
+    >>> as_mask([True, False])
+    tensor([ True, False])
+    """
+    with suppress(ValueError):  # lists of different lengths are no mask
+        bools = np.asarray(given) if isinstance(given, list | tuple | np.ndarray) else None
+        if bools is not None and bools.dtype == np.bool_:
+            return torch.tensor(bools)
+    return given
+
+
+def _joined_ids(
+    old: npt.NDArray[Any] | None, new: npt.NDArray[Any] | None, count: int
+) -> npt.NDArray[Any] | None:
+    """Return the ids of old and new nodes, no two alike; None where the graph has none."""
+    if old is None and new is None:
+        return None
+    if old is None or new is None or len(new) != count:
+        raise GraphError("give ids= for the new nodes, one each, if the graph has ids, and none otherwise")
+    both = np.concatenate([old, np.asarray(new)])
+    if len(np.unique(both)) < len(both):
+        raise GraphError("ids= repeats an id; every node, old or new, needs its own")
+    return both
+
+
+def _masks_over(masks: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
+    """Return the split of the first ``count`` nodes; those that it does not reach are in no part of it."""
+    return {
+        name: pad(mask[:count], (0, max(0, count - len(mask))), value=False) for name, mask in masks.items()
+    }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Batch:
+    """One step as a graph: all nodes up to then, with the edges alone that the step added.
+
+    ``version`` is the one after the step.
+    """
+
+    step: GrowthStep
+    version: AdjacencyVersion
+    graph: Graph
+
+    def __repr__(self) -> str:
+        """Show public sizes only."""
+        return f"Batch({self.step.base_nodes} to {self.graph.num_nodes} nodes)"
+
+
+def batches(graph: Graph) -> Iterator[Batch]:
+    """Yield the steps in which a graph grew, oldest first.
+
+    >>> pair = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
+    >>> list(batches(pair.grow([[1.0, 1.0]], None, [2], [0])))
+    [Batch(2 to 3 nodes)]
+    """
+    steps = graph.adjacency.history
+    after = [*(step.base for step in steps), graph.adjacency.version][1:]
+    for step, version in zip(steps, after, strict=True):
+        count = step.added.num_nodes  # later steps brought the nodes beyond, which nobody knew of then
+        until = graph.replace(
+            x=features.rows(graph.x, torch.arange(count)),
+            y=graph.y[:count],
+            adjacency=step.added,
+            ids=None if graph.ids is None else graph.ids[:count],
+            **_masks_over(graph.masks, count),
+        )
+        yield Batch(step, version, until)

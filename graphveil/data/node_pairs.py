@@ -1,14 +1,22 @@
 """Slots: the pairs of nodes between which an edge may be, numbered from 0 without a gap."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from graphveil.data._rows import Ids32, row_pieces
+from graphveil.data.adjacency import Adjacency
+from graphveil.data.blocks import EdgeBlock
+from graphveil.data.csr import Ids32, row_pieces
 from graphveil.errors import GraphError
 
 Integers = npt.NDArray[np.int64]
+Whole = npt.NDArray[np.integer]
 
 
 @dataclass(frozen=True)
@@ -81,3 +89,218 @@ class NodePairIndex:
                 within += within >= np.repeat(nodes[first:last], counts)
             sources[some] = within
         return indptr, sources
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublicPart:
+    """Public edges, and the public list of nodes that may have private ones.
+
+    The list is never found out from the edges: a graph with one private edge would then differ from one with
+    none for certain.
+
+    Args:
+        edges: the public edges, undirected.
+        private_nodes: which nodes may have private edges, bool (N); or their numbers, each once. A tensor, an
+            array or a sequence; it is kept as bool (N).
+
+    Raises:
+        GraphError: the list does not fit, or the edges are directed.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> PublicPart(path, torch.tensor([True, True, False]))
+    PublicPart(edges=2, private_nodes=2)
+    """
+
+    edges: Adjacency
+    private_nodes: Tensor
+
+    def __post_init__(self) -> None:
+        """Check that list and edges are about the same nodes."""
+        if not isinstance(self.edges, Adjacency):
+            raise GraphError(
+                f"public edges must be an Adjacency, not a {type(self.edges).__name__}: "
+                "Adjacency.from_edges(source, target, num_nodes=N, directed=False)"
+            )
+        object.__setattr__(self, "private_nodes", _listed(self.private_nodes, self.edges.num_nodes))
+        if self.edges.directed:
+            raise GraphError("public and private edges of one graph are undirected here; use directed=False")
+
+    def check_nodes(self, num_nodes: int) -> None:
+        """Refuse to be about another number of nodes than a graph has."""
+        if len(self.private_nodes) != num_nodes:
+            raise GraphError(
+                f"the public edges are of {len(self.private_nodes)} nodes and the graph has {num_nodes}; "
+                "number nodes alike in both"
+            )
+
+    def __repr__(self) -> str:
+        """Show how many there are, which is public."""
+        return f"PublicPart(edges={self.num_edges}, private_nodes={self.num_private_nodes})"
+
+    @property
+    def num_edges(self) -> int:
+        """The number of public edges, each once."""
+        return len(self.edges.indices) // 2
+
+    @property
+    def num_private_nodes(self) -> int:
+        """How many nodes are on the list."""
+        return int(self.private_nodes.sum())
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """Everything that it says, for digests."""
+        return self.private_nodes, self.edges.indptr, self.edges.indices
+
+    def subgraph(self, keep: Tensor) -> PublicPart:
+        """Return what is public of the graph of the kept nodes, bool (N)."""
+        return PublicPart(self.edges.subgraph(keep), self.private_nodes[keep])
+
+    def without_crossing(self, side: Tensor) -> PublicPart:
+        """Return what is public of the graph without edges between ``side`` and all others, bool (N)."""
+        return PublicPart(self.edges.without_crossing(side), self.private_nodes)
+
+
+def _listed(given: Any, num_nodes: int) -> Tensor:
+    """Return a list of nodes as bool (N)."""
+    try:
+        nodes = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    except (TypeError, ValueError):  # lists of different lengths
+        nodes = np.empty(())
+    if nodes.shape == (num_nodes,) and nodes.dtype == np.bool_:
+        return torch.from_numpy(nodes)
+    if nodes.shape == (0,):
+        nodes = nodes.astype(np.int64)
+    if nodes.ndim != 1 or nodes.dtype.kind not in "iu" or not _each_once(nodes, num_nodes):
+        raise GraphError(
+            f"private_nodes must be bool of shape ({num_nodes},), one entry a node, or numbers of nodes from "
+            f"0 to {num_nodes - 1}, each once"
+        )
+    listed = torch.zeros(num_nodes, dtype=torch.bool)
+    listed[torch.from_numpy(nodes.astype(np.int64))] = True
+    return listed
+
+
+def _each_once(nodes: npt.NDArray[np.integer], num_nodes: int) -> bool:
+    """Whether these are different nodes; what is counted is not told from a mask of 0 and 1 otherwise."""
+    if not len(nodes):
+        return True
+    return 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes and len(np.unique(nodes)) == len(nodes)
+
+
+def no_public_edges(num_nodes: int) -> Adjacency:
+    """Return no edges between so many nodes.
+
+    >>> no_public_edges(3).num_nodes
+    3
+    """
+    none = np.empty(0, dtype=np.int64)
+    return Adjacency.from_edges(none, none, num_nodes=num_nodes, directed=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Domain:
+    """The slots that a release is about: all, or those of a public list of nodes without public edges.
+
+    Slots are numbered among the listed nodes alone, in their order. Everything here is public.
+
+    >>> public = Adjacency.from_edges([0], [2], num_nodes=4, directed=False)
+    >>> domain = Domain.within(public, torch.tensor([True, False, True, True]))
+    >>> domain.slots.total, domain.public.tolist(), domain.size
+    (3, [0], 2)
+    """
+
+    slots: NodePairIndex
+    nodes: Integers  # the listed ones, ascending
+    rank: Integers  # of every node among them, -1 for the others
+    public: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # slots of public edges
+
+    @classmethod
+    def whole(cls, num_nodes: int, *, directed: bool) -> Domain:
+        """Return all slots: no edge is public."""
+        all_nodes = np.arange(num_nodes)
+        return cls(NodePairIndex(num_nodes, directed), all_nodes, all_nodes)
+
+    @classmethod
+    def within(cls, public: Adjacency, listed: Tensor) -> Domain:
+        """Return the pairs of listed nodes that are no public edges.
+
+        Args:
+            public: the public edges, undirected.
+            listed: which nodes may have private edges, as :class:`PublicPart` takes them. It is
+                public, and never read from the edges.
+
+        Raises:
+            GraphError: the list does not fit, or the public edges are directed.
+        """
+        nodes = np.flatnonzero(PublicPart(public, listed).private_nodes.numpy())
+        rank = np.full(public.num_nodes, -1)
+        rank[nodes] = np.arange(len(nodes))
+        empty = cls(NodePairIndex(len(nodes), directed=False), nodes, rank)
+        source, target = (part.numpy() for part in public.edge_index())
+        return cls(empty.slots, nodes, rank, np.sort(empty.between(source, target)))
+
+    @property
+    def size(self) -> int:
+        """How many slots are protected."""
+        return self.slots.total - len(self.public)
+
+    def between(self, source: Whole, target: Whole) -> Integers:
+        """Return the slots of stored edges between listed nodes; of an undirected edge, once."""
+        if not self.slots.directed:  # ranks have the order of nodes, and half of what is stored is enough
+            lower = source < target
+            source, target = source[lower], target[lower]
+        if len(self.nodes) == len(self.rank):
+            return self.slots.number(source, target.astype(np.int64))
+        tail, head = self.rank[source], self.rank[target]
+        inside = (tail >= 0) & (head >= 0)
+        return self.slots.number(tail[inside], head[inside])
+
+    def pairs_in_block(self, edges: EdgeBlock) -> tuple[Integers, int, int]:
+        """Return a block's protected edges as slots, ascending, and the range of its slots."""
+        rows = np.arange(edges.start, edges.stop, dtype=np.int32)
+        target = np.repeat(rows, edges.degrees.numpy())
+        own = self.between(edges.sources.numpy(), target)
+        own = self.keep_protected(own)
+        first, last = (int(np.searchsorted(self.nodes, row)) for row in (edges.start, edges.stop))
+        return own, self.slots.start(first), self.slots.start(last)
+
+    def count(self, edges: EdgeBlock) -> int:
+        """Return how many of a block's edges are protected: exact."""
+        if len(self.nodes) < len(self.rank) or len(self.public):
+            return len(self.pairs_in_block(edges)[0])
+        if self.slots.directed:
+            return len(edges.sources)
+        target = np.repeat(np.arange(edges.start, edges.stop, dtype=np.int32), edges.degrees.numpy())
+        return int(np.count_nonzero(edges.sources.numpy() < target))
+
+    def protects(self, slots: Integers) -> npt.NDArray[np.bool_]:
+        """Return which of some slots are protected: those without a public edge."""
+        if not len(self.public):
+            return np.ones(len(slots), dtype=bool)
+        place = np.minimum(np.searchsorted(self.public, slots), len(self.public) - 1)
+        found: npt.NDArray[np.bool_] = self.public[place] != slots
+        return found
+
+    def keep_protected(self, slots: Integers) -> Integers:
+        """Return those of some slots that are protected."""
+        return slots[self.protects(slots)] if len(self.public) else slots
+
+    def ends(self, slots: Integers) -> tuple[Integers, Integers]:
+        """Return sources and targets of slots, as nodes of the graph."""
+        source, target = self.slots.ends(slots)
+        return self.nodes[source], self.nodes[target]
+
+    def rows(self, slots: Integers) -> tuple[Integers, Ids32]:
+        """Return ascending slots as compressed rows of the graph's nodes: offsets, and ascending sources."""
+        indptr, sources = self.slots.rows(slots)
+        if len(self.nodes) == len(self.rank):
+            return indptr, sources
+        counts = np.zeros(len(self.rank) + 1, dtype=np.int64)
+        counts[self.nodes + 1] = np.diff(indptr)
+        return np.cumsum(counts), self.nodes[sources].astype(np.int32)
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """What a query's key is bound to: everything that the slots' numbers mean."""
+        return torch.from_numpy(self.nodes), torch.from_numpy(self.public)

@@ -20,10 +20,10 @@ import torch
 
 from graphveil._util import checks
 from graphveil._util.random import PublicStreams
+from graphveil.data.adjacency import EdgeSet
+from graphveil.data.dataset_readers import one_hot
 from graphveil.data.features import Features
 from graphveil.data.graph import Graph
-from graphveil.data.identity import EdgeSet
-from graphveil.data.published import local
 
 Ints: TypeAlias = npt.NDArray[np.integer]
 Floats: TypeAlias = npt.NDArray[np.floating]
@@ -66,7 +66,7 @@ def categorical(y: Ints, preset: Preset, rng: np.random.Generator) -> Features:
             codes[members, column] = 1 + np.searchsorted(cumulative[number, :-1], rng.random(len(members)))
         codes[:size, column] = np.arange(1, size + 1)  # every code occurs, so that the width is exact
     codes[(rng.random(codes.shape) < 1 / 3) & (np.arange(len(y)) >= preset.features)[:, None]] = 0
-    return local.one_hot(codes)
+    return one_hot(codes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil._util.checks import checked_except, fitting, hints_of
 from graphveil._util.files import as_path, check_writable, writing_folder
 from graphveil._util.random import PublicStreams
 from graphveil._util.threads import one_thread
-from graphveil._util.typed import checked_except, fitting, hints_of
 from graphveil.data import EdgeSet, Graph
 from graphveil.data.graph import NO_FOLDS
 from graphveil.data.tables.encoding import Encoding

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from graphveil._util import checks
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.inference.prediction_cache import CachedPrediction

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.files import as_path, atomic_folder, writing_folder
+from graphveil._util.files import as_path, atomic_folder, load_checked, save_checked, writing_folder
 from graphveil._util.random import PublicStreams
-from graphveil._util.tensors import load_checked, save_checked
 from graphveil._util.threads import one_thread
 from graphveil.data import Graph, to_dense
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graphveil.data import Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import GraphError
 
 TRAIN, VAL, OTHER = range(3)  # the public groups of records

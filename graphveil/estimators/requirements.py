@@ -8,7 +8,7 @@ from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.data.features import columns_beyond
 from graphveil.data.graph import check_kind
-from graphveil.data.tables.split_parts import SINGLE_TRAIN_NODE_MESSAGE, empty_part_message
+from graphveil.data.tables.labels import SINGLE_TRAIN_NODE_MESSAGE, empty_part_message
 from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.features.scaling import FeatureScalingMode, check_scaling
 from graphveil.estimators.privacy_config import PrivacyConfig

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphveil._util.files import load_checked, save_checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.tensors import load_checked, save_checked
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.privacy import Guarantee, PrivacyLedger, ledger_of

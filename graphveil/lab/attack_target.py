@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
-from graphveil._util.templates import render
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.runs.artifacts import RunFolder, read_json, write_json
 from graphveil.runs.experiment import Experiment
@@ -113,7 +113,7 @@ def attack_features(attack_target: AttackTarget, seed: int) -> "ReconstructionRe
     from graphveil._util.random import PublicStreams
     from graphveil.data import to_dense
     from graphveil.lab.attacks import attack_records
-    from graphveil.local.lpgnn.method import LocalMethod
+    from graphveil.local.local_method import LocalMethod
 
     method, graph = attack_target.model.fitted.method, attack_target.graph
     mechanism = (

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
-from graphveil.data.identity import AdjacencyVersion
+from graphveil.data.adjacency import AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.estimators.fitted import FittedAttribute
 from graphveil.estimators.inference.prediction_cache import CachedPrediction
@@ -25,20 +25,18 @@ from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.collect import CollectionProtocol, Collector
-from graphveil.local.lpgnn.collected_reports import complete_label_from_protocol
-from graphveil.local.lpgnn.inductive import TrainedOnReports
-from graphveil.local.lpgnn.local_estimator import LocalEstimator
-from graphveil.local.lpgnn.method import LocalMethod
-from graphveil.local.lpgnn.noisy_labels import NoisyLabels
-from graphveil.local.lpgnn.posterior_mixture import (
+from graphveil.local.local_estimator import LocalEstimator, complete_label_from_protocol
+from graphveil.local.local_method import LocalMethod, TrainedOnReports
+from graphveil.local.noisy_labels import NoisyLabels
+from graphveil.local.posterior_mixture import (
     PRIORS,
     GraphContext,
     PosteriorMixture,
     Prior,
     mixed_posterior,
 )
-from graphveil.local.lpgnn.randomized_records import extend_without_labels, reported_nodes
-from graphveil.local.lpgnn.report_config import ReportConfig
+from graphveil.local.randomized_records import extend_without_labels, reported_nodes
+from graphveil.local.report_config import ReportConfig
 from graphveil.nn.inputs import FeatureEstimates
 
 
@@ -53,7 +51,7 @@ class LabelPosterior(LocalEstimator):
 
     in several ways: a guess from afar and its neighbors, belief propagation, and either with communities of
     the public edges as a prior. They are mixed by how likely each makes told labels that it was not told
-    (:func:`~graphveil.local.lpgnn.posterior_mixture.mixed_posterior`), so that what does not fit a graph
+    (:func:`~graphveil.local.posterior_mixture.mixed_posterior`), so that what does not fit a graph
     loses its weight. There is no network, and nothing to fit but these weights (``weights_``).
 
     Guarantee, unit ``local-attributes``: eps_y-LDP for each node's label; nothing is told about its features.
@@ -63,7 +61,7 @@ class LabelPosterior(LocalEstimator):
 
     Args:
         eps_x: 0: nothing is told about features. It is there so that budgets are compared by name.
-        eps_y, labels: see :class:`~graphveil.local.lpgnn.keywords.LabelKeywords`.
+        eps_y, labels: see :class:`~graphveil.local.report_config.LabelKeywords`.
         prior: how a node's surroundings are heeded: ``"mixture"``, ``"robust"`` (the same, and classes that
             false clients claim are not taken to be more common), ``"diffusion"`` (the guess from afar and its
             neighbors alone) or ``"nothing"`` (its own label alone: what edges add shows beside it).

@@ -7,11 +7,16 @@ from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.session import Session
-from graphveil.local.lpgnn.estimator import LPGNN, baseline_of
-from graphveil.local.lpgnn.keywords import LpgnnKeywords
-from graphveil.local.lpgnn.lpgnn_method import LearningConfig, LpgnnMethod
-from graphveil.local.lpgnn.propagation_config import KPropConfig, PropagationConfig
-from graphveil.local.lpgnn.record_estimator import RecordEstimator
+from graphveil.local.local_estimator import RecordEstimator
+from graphveil.local.lpgnn import (
+    LPGNN,
+    KPropConfig,
+    LearningConfig,
+    LpgnnKeywords,
+    LpgnnMethod,
+    PropagationConfig,
+    baseline_of,
+)
 from graphveil.local.structure import PublicEdges, averaging, parse_similarity, union
 from graphveil.propagation import ComposedPropagation, Propagation, SparseMap
 

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import RowStream
-from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
 from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
 from graphveil.mechanisms.discrete_gaussian import MAX_SIGMA, DiscreteGaussian

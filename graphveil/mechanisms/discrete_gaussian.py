@@ -28,8 +28,8 @@ import torch
 
 from graphveil import _kernels
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import Integers, RowStream, Words
-from graphveil._util.typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 
 DENOMINATOR = 1 << 10  # sigma is a multiple of 2^-10 grid steps

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil._util.typed import fitting
+from graphveil._util.checks import fitting
 from graphveil.errors import ConfigError, GraphError, UnsupportedGuaranteeError
 from graphveil.mechanisms.claim import LocalDPClaim, check_budget
 from graphveil.mechanisms.sampling import MAX_DIM, Draws, Floats, Integers, Real, row_blocks

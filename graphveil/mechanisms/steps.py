@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import KEY_BYTES, Integers, RowStream
-from graphveil._util.typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms.discrete_gaussian import MAX_DIM, MAX_SIGMA, DiscreteGaussian, Noise
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from graphveil._kernels import Ints
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.release.dendrogram import DendrogramBlocks
 
 _TRIES = 3  # of what is wanted at a time, where some are taken already

@@ -9,7 +9,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.random import PublicStreams, RowStream
 from graphveil.data import Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, UnitError
 from graphveil.perturb.block_edges import draw_edges
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph

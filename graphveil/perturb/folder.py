@@ -5,7 +5,7 @@ from pathlib import Path
 
 from graphveil._util.files import atomic_folder
 from graphveil.data import Graph, tables
-from graphveil.data.files import EDGES_FILE
+from graphveil.data.graph_files import EDGES_FILE
 from graphveil.errors import ConfigError
 from graphveil.perturb.provenance import mechanism_of
 from graphveil.privacy import Guarantee

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.data import Adjacency, EdgeSet, Graph
-from graphveil.data.domain import Domain
 from graphveil.data.graph import check_kind
-from graphveil.data.public_part import PublicPart, no_public_edges
+from graphveil.data.node_pairs import Domain, PublicPart, no_public_edges
 from graphveil.data.recipes import about_edges
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.perturb.perturbed_graph import PerturbedGraph

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from graphveil._util.call_syntax import parse_arguments, parse_name
-from graphveil._util.checks import suggestion
+from graphveil._util.checks import parse_arguments, parse_name, suggestion
 from graphveil.errors import ConfigError
 from graphveil.perturb.mechanism import GraphMechanism, mechanism_for_mode
 from graphveil.privacy.guarantee import Mode

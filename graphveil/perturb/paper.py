@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.data import Adjacency
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.perturb.arr import ARR
 from graphveil.perturb.edge_rand import EdgeRand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, Structure

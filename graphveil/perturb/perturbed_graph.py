@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphveil._util.checks import checked
 from graphveil._util.files import as_path, writing_folder
-from graphveil._util.typed import checked
 from graphveil.data import Graph
-from graphveil.data.files import read_edges
+from graphveil.data.graph_files import read_edges
 from graphveil.errors import GraphError
 from graphveil.perturb.folder import write_folder
 from graphveil.perturb.provenance import guarantee_of

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
+from graphveil._util.checks import checked
 from graphveil._util.ldp_statements import exact_sum
-from graphveil._util.typed import checked
 from graphveil.errors import PrivacyError
 from graphveil.privacy import gaussian, loss, root_loss
 from graphveil.privacy.events import (

@@ -1,7 +1,7 @@
 """From a budget to the noise: one-sided, so that the certified epsilon is never above the target."""
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.privacy import gaussian
 from graphveil.privacy.unit import NoUnit, Unit

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.ldp_statements import exact_sum, ldp_statement
-from graphveil._util.typed import checked
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import statements
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu

@@ -12,7 +12,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.calibration import check_proved_delta

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from graphveil._util import checks
-from graphveil._util.checks import suggestion
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked, suggestion
 from graphveil.errors import UnitError
 from graphveil.privacy.events import Relation
 

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.data import Adjacency
-from graphveil.data.blocks import EdgeBlock, Ids, blocks, in_edges
-from graphveil.data.stored.file_stamps import check_unchanged
-from graphveil.data.stored.reading import read_ahead, sources_of
+from graphveil.data.blocks import EdgeBlock, Ids, blocks, check_unchanged, in_edges
+from graphveil.data.stored_graph import read_ahead, sources_of
 from graphveil.errors import ConfigError
 
 
@@ -96,7 +95,7 @@ class InMemoryBackend(AggregationBackend):
 
 @dataclass(frozen=True)
 class DiskBackend(AggregationBackend):
-    """Yields the blocks of a graph that :func:`~graphveil.data.stored.reading.open_graph` opened.
+    """Yields the blocks of a graph that :func:`~graphveil.data.stored_graph.open_graph` opened.
 
     While one block is worked on, the system is asked to read the next one. Of edges there are the pages of
     those two in memory, and whatever else there is room for; ``block_rows`` does not change the result.

@@ -23,7 +23,7 @@ from graphveil import _kernels
 from graphveil._kernels import Floats, Ints
 from graphveil._util import checks
 from graphveil._util.random import RowStream
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.mechanisms.sampling import uniform_below
 from graphveil.privacy import ApproximateDP, Unit
 from graphveil.release.dendrogram import Dendrogram

@@ -12,8 +12,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.random import RowStream
 from graphveil.data.blocks import EdgeBlock
-from graphveil.data.domain import Domain
-from graphveil.data.node_pairs import Integers
+from graphveil.data.node_pairs import Domain, Integers
 from graphveil.errors import ReleaseError, UnitError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.node_pair_noise import SHIFT, EdgeRandomizedResponse, NoisyCells

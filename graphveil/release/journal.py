@@ -18,9 +18,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from graphveil._util.files import write_atomic
+from graphveil._util.files import load_checked, save_checked, write_atomic
 from graphveil._util.random import KEY_BYTES
-from graphveil._util.tensors import load_checked, save_checked
 from graphveil.errors import ArtifactError, ReleaseError
 from graphveil.release.keys import KeyStore, ReleaseKey, canonical
 

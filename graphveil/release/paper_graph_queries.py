@@ -12,8 +12,7 @@ from torch import Tensor
 from graphveil._util import checks
 from graphveil._util.random import PublicStreams, RowStream
 from graphveil.data.blocks import EdgeBlock
-from graphveil.data.domain import Domain
-from graphveil.data.node_pairs import Integers
+from graphveil.data.node_pairs import Domain, Integers
 from graphveil.errors import ReleaseError, UnitError
 from graphveil.mechanisms.node_pair_noise import TOTAL, EdgeRandomizedResponse, bernoulli_positions
 from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, UndirectedEdge, Unit

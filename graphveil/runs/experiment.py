@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
-from graphveil.data.tables.split_parts import empty_part_message
+from graphveil.data.tables.labels import empty_part_message
 from graphveil.errors import GraphError
 from graphveil.runs.inputs.parameters import method_class
 from graphveil.runs.inputs.public_flags import GraphTableColumns, PublicFlags
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphveil.data.recipes import DatasetRecipe
     from graphveil.estimators.base import Estimator
     from graphveil.estimators.mlp import MLP
-    from graphveil.local.lpgnn.local_estimator import LocalEstimator
+    from graphveil.local.local_estimator import LocalEstimator
 
 DEFAULT_RECIPE, LOCAL_RECIPE = "gap", "lpgnn"
 MAX_RUNS = 100
@@ -139,7 +139,7 @@ class Experiment:
     def _build_baseline(self, run: int) -> "MLP | LocalEstimator | None":
         from graphveil.estimators.mlp import MLP
         from graphveil.local.heterorr import HeteroRR
-        from graphveil.local.lpgnn.local_estimator import LocalEstimator
+        from graphveil.local.local_estimator import LocalEstimator
 
         if self.method == MLP.method or not self.compare or self.parameters.get("multi_label"):
             return None

@@ -188,7 +188,7 @@ def _fit_baseline(
     public: Path,
 ) -> None:
     """Fit the baseline: to the same reports where nodes randomize their records, else to the graph."""
-    from graphveil.local.lpgnn.local_estimator import LocalEstimator
+    from graphveil.local.local_estimator import LocalEstimator
 
     if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
         baseline.fit_same_reports(model, split, on_progress=show)

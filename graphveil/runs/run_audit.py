@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
-from graphveil._util.templates import render
 from graphveil.audit.bounds import LowerBound
 from graphveil.audit.local import audit_feature_mechanism, audit_label_mechanism
 from graphveil.audit.plans import PlanAudit, audit_plan
@@ -16,8 +16,8 @@ from graphveil.audit.query_neighbor_tests import NOT_NEIGHBOR_TESTED, neighbor_t
 from graphveil.audit.report import NeighborTestResult
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
-from graphveil.local.heterorr.method import HeteroFullGraph
-from graphveil.local.lpgnn.method import LocalMethod
+from graphveil.local.heterorr import HeteroFullGraph
+from graphveil.local.local_method import LocalMethod
 from graphveil.release import ReleasePlan
 from graphveil.runs.artifacts import RunFolder, write_json
 from graphveil.runs.pages.charts import Bar, audit_chart, inline_svg

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphveil._util.tensors import load_checked, save_checked
+from graphveil._util.files import load_checked, save_checked
 from graphveil.training.adam import Adam
 
 State = dict[str, Tensor]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from graphveil._util.tensors import load_checked, save_checked
+from graphveil._util.files import load_checked, save_checked
 from graphveil.errors import ArtifactError
 
 Binding = Mapping[str, object]

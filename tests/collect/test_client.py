@@ -20,15 +20,15 @@ from graphveil.local.collect import (
     CollectionProtocol,
     LDPReport,
     check_limits,
-    client_randomness,
+    client,
     client_secret,
     decode,
     encode,
     randomize_record,
     randomize_records,
 )
-from graphveil.local.collect.nodes import label_hashes
-from graphveil.local.collect.summary import feature_rows, largest_share, overview
+from graphveil.local.collect.encoded_report import label_hashes
+from graphveil.local.collect.protocol import feature_rows, largest_share, overview
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
 
 from .surveys import LABEL, SECRET, SURVEYS, record
@@ -38,7 +38,7 @@ import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {"torch", "scipy", "cryptography", "pyarrow", "dp_accounting", "pydantic"}:
-            raise ImportError(f"{name} is not on a client_randomness")
+            raise ImportError(f"{name} is not on a client")
 sys.meta_path.insert(0, Block())
 from pathlib import Path
 from graphveil.local.collect import Collector, CollectionProtocol, randomize_record, client_secret
@@ -152,7 +152,7 @@ def told(protocol: CollectionProtocol = BITS, **changes: Any) -> tuple[tuple[int
 
 
 def test_no_two_words_of_an_answer_are_the_same() -> None:
-    words = client_randomness.ClientRandomness(SECRET, "features", BITS, ["ann", "bob"], [b"a", b"b"])
+    words = client.ClientRandomness(SECRET, "features", BITS, ["ann", "bob"], [b"a", b"b"])
     rows = np.array([0, 0, 0, 1])
     drawn = [words.words(np.array([0, 1]), words_per_row=4), words.blocks(rows, np.array([0, 1, 256, 0]))]
     assert len({word for part in drawn for word in part.reshape(-1).tolist()}) == 16
@@ -268,7 +268,7 @@ def test_secrets_from_a_bad_source_would_be_noticed(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(client_randomness.secrets, "token_bytes", BAD_KEYS[source])
+    monkeypatch.setattr(client.secrets, "token_bytes", BAD_KEYS[source])
     with pytest.raises(AssertionError):
         keys_are_fresh(secret_of(tmp_path), monkeypatch)
 

@@ -1203,12 +1203,12 @@ BUGS = [
         name="a_friendship_is_flipped_in_both_of_its_rows",
         edits=[
             (
-                "graphveil.data.domain:Domain.between",
+                "graphveil.data.node_pairs:Domain.between",
                 "return self.slots.number(source, target.astype(np.int64))",
                 "own = self.slots.number(source, target.astype(np.int64))\n            return np.unique(np.concatenate([own, (own + 1) % self.slots.total]))",
             ),
             (
-                "graphveil.data.domain:Domain.pairs_in_block",
+                "graphveil.data.node_pairs:Domain.pairs_in_block",
                 "return own, self.slots.start(first), self.slots.start(last)",
                 "return own, 0, self.slots.total",
             ),
@@ -1444,7 +1444,7 @@ BUGS = [
         name="a_network_sees_true_features",
         edits=[
             (
-                "graphveil.local.heterorr.randomized_features:FeatureRandomizer.randomize",
+                "graphveil.local.heterorr:FeatureRandomizer.randomize",
                 "RandomizedFeatures(estimates.deviations,",
                 "RandomizedFeatures(graph.x,",
             )
@@ -1466,7 +1466,7 @@ BUGS = [
         name="the_baseline_sees_true_features",
         edits=[
             (
-                "graphveil.local.heterorr.estimator:HeteroRR.with_reported_features",
+                "graphveil.local.heterorr:HeteroRR.with_reported_features",
                 "return method.feature_randomizer.seen(graph, self.aggregates_)",
                 "return graph",
             )
@@ -1477,7 +1477,7 @@ BUGS = [
         name="features_are_not_booked",
         edits=[
             (
-                "graphveil.local.heterorr.randomized_features:FeatureRandomizer.randomize",
+                "graphveil.local.heterorr:FeatureRandomizer.randomize",
                 "collect_reports(\n                graph, session, self._entry_of(graph), lambda: self._perturb(x, session), report_file\n            )",
                 "self._perturb(x, session)",
             )
@@ -1488,7 +1488,7 @@ BUGS = [
         name="features_are_left_out_of_the_guarantee",
         edits=[
             (
-                "graphveil.local.heterorr.method:HeteroFullGraph.guarantee",
+                "graphveil.local.heterorr:HeteroFullGraph.guarantee",
                 ".with_additional(of_features)",
                 "",
             )
@@ -1499,12 +1499,12 @@ BUGS = [
         name="features_are_told_at_twice_their_budget",
         edits=[
             (
-                "graphveil.local.heterorr.randomized_features:",
+                "graphveil.local.heterorr:",
                 "from dataclasses import dataclass",
                 "from dataclasses import dataclass, replace",
             ),
             (
-                "graphveil.local.heterorr.randomized_features:FeatureRandomizer._perturb",
+                "graphveil.local.heterorr:FeatureRandomizer._perturb",
                 "randomize_features(mechanism, x,",
                 "randomize_features(replace(mechanism, epsilon=2 * mechanism.epsilon), x,",
             ),
@@ -2403,7 +2403,7 @@ BUGS = [
         name="values_are_as_long_as_they_are",
         edits=[
             (
-                "graphveil.cluster.sealed_blobs:_coarse",
+                "graphveil.cluster.worker:_coarse",
                 "return max(MIN_BYTES, -(-size // step) * step)",
                 "return size",
             )
@@ -2425,7 +2425,7 @@ BUGS = [
         name="a_folder_that_has_changed_is_believed",
         edits=[
             (
-                "graphveil.data.stored.stored_edges:",
+                "graphveil.data.stored_graph:",
                 "check_block(self.folder, self.manifest, number, self._indptr, self._sources)",
                 "pass",
             )
@@ -3086,7 +3086,7 @@ BUGS = [
         name="everybody_has_one_hash",
         edits=[
             (
-                "graphveil.local.collect.nodes:_bound",
+                "graphveil.local.collect.encoded_report:_bound",
                 'return f"graphveil-{use}/1\\0".encode() + protocol.digest + node_text(node)',
                 'return b"one"',
             )
@@ -3105,7 +3105,7 @@ BUGS = [
         name="a_guess_hears_the_labels_that_weigh_it",
         edits=[
             (
-                "graphveil.local.lpgnn.posterior_mixture:_held_out_posteriors",
+                "graphveil.local.posterior_mixture:_held_out_posteriors",
                 "left = without_labels(noisy, away)",
                 "left = noisy",
             )
@@ -3194,7 +3194,7 @@ BUGS = [
         name="text_is_a_sequence_of_budgets",
         edits=[
             (
-                "graphveil._util.typed:_is_sequence",
+                "graphveil._util.checks:_is_sequence",
                 "if isinstance(value, _NO_SEQUENCE):",
                 "if isinstance(value, Mapping):",
             ),
@@ -3786,7 +3786,7 @@ BUGS = [
         name="weights_of_a_data_are_dropped",
         edits=[
             (
-                "graphveil.data._pyg:fields_of",
+                "graphveil.data.conversion:fields_from_pyg",
                 "if max_weight is None and values is not None:",
                 "if max_weight is None and values is not None and weighted is None:",
             ),
@@ -4477,7 +4477,7 @@ BUGS = [
         name="noise_of_slots_ignores_public_edges",
         edits=[
             (
-                "graphveil.data.domain:Domain.arrays",
+                "graphveil.data.node_pairs:Domain.arrays",
                 "torch.from_numpy(self.nodes), torch.from_numpy(self.public)",
                 "(torch.from_numpy(self.nodes),)",
             ),
@@ -4599,7 +4599,7 @@ BUGS = [
         name="further_words_of_an_answer_are_its_first_ones",
         edits=[
             (
-                "graphveil.local.collect.client_randomness:ClientRandomness.blocks",
+                "graphveil.local.collect.client:ClientRandomness.blocks",
                 'b"block" + offset.to_bytes(8, "big")',
                 'b"words"',
             ),
@@ -4610,7 +4610,7 @@ BUGS = [
         name="all_further_words_of_an_answer_are_the_same",
         edits=[
             (
-                "graphveil.local.collect.client_randomness:ClientRandomness.blocks",
+                "graphveil.local.collect.client:ClientRandomness.blocks",
                 'offset.to_bytes(8, "big")',
                 "bytes(8)",
             ),
@@ -4643,7 +4643,7 @@ BUGS = [
         name="all_surveys_hear_the_same_noise",
         edits=[
             (
-                "graphveil.local.collect.client_randomness:ClientRandomness.__init__",
+                "graphveil.local.collect.client:ClientRandomness.__init__",
                 ' + protocol.digest, "sha256")',
                 ', "sha256")',
             ),
@@ -4687,7 +4687,7 @@ BUGS = [
         name="a_second_answer_of_a_node_replaces_the_first",
         edits=[
             (
-                "graphveil.local.collect.server:Collector.accept",
+                "graphveil.local.collect.encoded_report:Collector.accept",
                 "if int(node) in self._answers:",
                 "if self._answers.get(int(node)) == answer:",
             ),
@@ -4733,7 +4733,7 @@ BUGS = [
         name="a_message_without_its_last_part_is_opened",
         edits=[
             (
-                "graphveil.cluster.sealed_blobs:open_value",
+                "graphveil.cluster.worker:open_value",
                 "if place != sealed_blob.size:",
                 "if place > sealed_blob.size:",
             ),
@@ -4744,7 +4744,7 @@ BUGS = [
         name="small_blocks_tell_how_many_edges_they_have",
         edits=[
             (
-                "graphveil.cluster.sealed_blobs:_coarse",
+                "graphveil.cluster.worker:_coarse",
                 "return max(MIN_BYTES, -(-size // step) * step)",
                 "return -(-size // _ALIGN) * _ALIGN if size < MIN_BYTES else -(-size // step) * step",
             ),
@@ -4755,7 +4755,7 @@ BUGS = [
         name="one_worker_more_than_allowed_is_lost",
         edits=[
             (
-                "graphveil.cluster.scheduling:BlockScheduler._return",
+                "graphveil.cluster.worker_pool:BlockScheduler._return",
                 "if self._losses < 0 or",
                 "if self._losses < -1 or",
             ),
@@ -4766,7 +4766,7 @@ BUGS = [
         name="one_block_is_tried_once_too_often",
         edits=[
             (
-                "graphveil.cluster.scheduling:BlockScheduler._return",
+                "graphveil.cluster.worker_pool:BlockScheduler._return",
                 "self._tries[block] == _TRIES",
                 "self._tries[block] > _TRIES",
             ),
@@ -4777,7 +4777,7 @@ BUGS = [
         name="other_blocks_of_a_lost_worker_are_forgotten",
         edits=[
             (
-                "graphveil.cluster.scheduling:BlockScheduler._return",
+                "graphveil.cluster.worker_pool:BlockScheduler._return",
                 "back = sorted([block, *(self._pending.pop(ticket)[1] for ticket in had)])",
                 "back = [block]",
             ),
@@ -4788,7 +4788,7 @@ BUGS = [
         name="blocks_are_handed_on_as_they_arrive",
         edits=[
             (
-                "graphveil.cluster.scheduling:BlockScheduler.run",
+                "graphveil.cluster.worker_pool:BlockScheduler.run",
                 "while place in done:\n                yield done.pop(place)",
                 "while done:\n                yield done.pop(min(done))",
             ),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from graphveil.data import Adjacency, EdgeSet, _rows
+from graphveil.data import Adjacency, EdgeSet, csr
 from graphveil.errors import GraphError
 
 
@@ -236,7 +236,7 @@ class TestEdgeSet:
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_rows_in_order_are_stored_like_any_others(directed, monkeypatch):
-    monkeypatch.setattr(_rows, "_ENTRIES", 50)
+    monkeypatch.setattr(csr, "_ENTRIES", 50)
     cells = np.random.default_rng(0).random((30, 30)) < 0.2
     np.fill_diagonal(cells, False)
     cells[[3, 29]] = False

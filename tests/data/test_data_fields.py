@@ -8,12 +8,13 @@ import scipy.sparse as sp
 import torch
 
 import graphveil as gv
-from graphveil.data import Graph, _pyg
+from graphveil.data import Graph
+from graphveil.data.conversion import load_pyg
 from graphveil.errors import GraphError
 from graphveil.estimators.private_hops import private_hops
 from graphveil.privacy import ledger_of
 
-Data, Batch = _pyg.load("data").Data, _pyg.load("data").Batch
+Data, Batch = load_pyg("data").Data, load_pyg("data").Batch
 NODES = 40
 ENDS = torch.stack([torch.arange(NODES - 1), torch.arange(1, NODES)])
 PARTS = torch.arange(NODES) % 4

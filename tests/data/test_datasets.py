@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphveil.data import dataset_info, datasets, list_datasets, load_dataset
-from graphveil.data.published import catalog
+from graphveil.data.datasets import CATALOG
 from graphveil.errors import ConfigError, GraphError
 
 # name: nodes, edges, features, class counts, degree mean / median / max, isolated, homophily
@@ -170,10 +170,9 @@ def offline(monkeypatch):
         raise OSError("Zanzibar: name or service not known")
 
     entries = {
-        name: dataclasses.replace(entry, fetch=entry.fetch and fail)
-        for name, entry in catalog.CATALOG.items()
+        name: dataclasses.replace(entry, fetch=entry.fetch and fail) for name, entry in CATALOG.items()
     }
-    monkeypatch.setattr(catalog, "CATALOG", entries)
+    monkeypatch.setattr(datasets, "CATALOG", entries)
     return tries
 
 

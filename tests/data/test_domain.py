@@ -9,8 +9,7 @@ import torch
 
 from graphveil.data import Adjacency
 from graphveil.data.blocks import blocks
-from graphveil.data.domain import Domain
-from graphveil.data.public_part import PublicPart
+from graphveil.data.node_pairs import Domain, PublicPart
 from graphveil.errors import GraphError
 
 LISTED = torch.tensor([True, False, True, True, False, True])

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.data import Graph, _pyg, to_dense
+from graphveil.data import Graph, to_dense
+from graphveil.data.conversion import load_pyg
 from graphveil.errors import GraphError, TableError, UnitError
 from graphveil.privacy import ledger_of
 
 SECRET = "Zanzibar-4711"
-Data, HeteroData = _pyg.load("data").Data, _pyg.load("data").HeteroData
+Data, HeteroData = load_pyg("data").Data, load_pyg("data").HeteroData
 NODES = {
     "user": ["u1", "u2", "u3"],
     "team": ["red", "blue", None],

@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 from graphveil.data import EdgeSet, Graph
-from graphveil.data.history import batches
+from graphveil.data.graph import batches
 from graphveil.errors import BudgetError, GraphError
 from graphveil.privacy import Entry, Gaussian, MemoryLedger, attach_ledger, ledger_of
 

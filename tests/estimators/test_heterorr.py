@@ -15,8 +15,7 @@ from graphveil import HeteroRR, load_model
 from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, GraphError, UnitError
-from graphveil.local.heterorr import method as hetero_method
-from graphveil.local.heterorr import randomized_features
+from graphveil.local import heterorr
 from graphveil.perturb import EdgeRR, sample_public_edges
 from graphveil.perturb.mechanism import adjacency_of, domain_of
 from graphveil.privacy import EdgeSubset, LocalAttributes, MemoryLedger, attach_ledger, ledger_of
@@ -139,9 +138,7 @@ def predicts_from_what_was_released_alone() -> None:
                 EdgeRR, "sample_edges", lambda self, release, domain: torch.arange(0, domain.size, 37)
             )
             patch.setattr("graphveil.release.release.Release.close", lambda self: None)
-            patch.setattr(
-                randomized_features, "randomize_features", lambda mechanism, x, *rest: _fixed(*x.shape)
-            )
+            patch.setattr(heterorr, "randomize_features", lambda mechanism, x, *rest: _fixed(*x.shape))
             graph = tiny()
             few = torch.rand(graph.num_nodes, generator=torch.Generator().manual_seed(0)) < kept
             other = graph.replace(adjacency=graph.adjacency.without_crossing(few), x=graph.x * (1 - loud))
@@ -169,13 +166,13 @@ def test_everything_follows_from_what_the_folder_holds(features: str, tmp_path: 
     model = made(features=features).fit(graph)
     model.save(tmp_path / "release")
     published, method = load_model(tmp_path / "release").aggregates_, model.fitted.method
-    assert isinstance(method, hetero_method.HeteroFullGraph)
+    assert isinstance(method, heterorr.HeteroFullGraph)
     assert graph.public is not None
     zeros = graph.replace(x=torch.zeros(graph.num_nodes, graph.num_features))
     domain = domain_of(graph, EdgeSubset())
     noisy = adjacency_of(published["graph"], domain, graph.public.edges, "")
     again = method.feature_randomizer.seen(zeros, published).replace(adjacency=noisy, public=None)
-    replayed = super(hetero_method.PerturbedFullGraph, method).fit(again, made()._session(lambda *_: None))
+    replayed = super(heterorr.PerturbedFullGraph, method).fit(again, made()._session(lambda *_: None))
     assert torch.equal(replayed.proba, model.predict_proba())
 
 

@@ -10,8 +10,8 @@ import torch
 import graphveil as gv
 from graphveil.errors import ConfigError, UnitError
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
-from graphveil.local.lpgnn.posterior_mixture import PRIORS
-from graphveil.local.lpgnn.randomized_records import label_report_nodes
+from graphveil.local.posterior_mixture import PRIORS
+from graphveil.local.randomized_records import label_report_nodes
 from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
 from graphveil.privacy import ledger_of
 from tests.estimators.conftest import CLASSES, grouped

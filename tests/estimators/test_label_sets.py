@@ -10,7 +10,7 @@ from torch import Tensor
 
 import graphveil as gv
 from graphveil.data import Graph
-from graphveil.data.splits import split
+from graphveil.data.recipes import split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.reference_networks import GCN
 from graphveil.training.heads import MULTICLASS, MULTILABEL

@@ -17,7 +17,7 @@ from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.estimators.session import Session
 from graphveil.local.simgat import SimGAT, SimilarityPropagationConfig
 from graphveil.local.structure import MultiHop, PublicEdges, union
-from graphveil.local.structure.edges import Matrix
+from graphveil.local.structure.public_edges import Matrix
 from graphveil.propagation import KProp
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)

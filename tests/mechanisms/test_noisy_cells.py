@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from graphveil._util.random import RowStream
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError
 from graphveil.mechanisms.node_pair_noise import MAX_CELLS, SHIFT, TOTAL, NoisyCells
 from graphveil.perturb import LapGraph

@@ -7,7 +7,7 @@ import torch
 from graphveil import perturb
 from graphveil._util.random import RowStream
 from graphveil.data import Adjacency, Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, UnitError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.perturb.block_edges import draw_edges, expected_count

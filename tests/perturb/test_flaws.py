@@ -17,7 +17,7 @@ from dendrogram.trees import all_trees, ends, likelihoods, transitions
 from graphveil import perturb
 from graphveil._util.random import RowStream
 from graphveil.data import Adjacency, Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import UnitError
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse

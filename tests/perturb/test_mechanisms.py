@@ -8,7 +8,7 @@ import torch
 
 from graphveil import perturb
 from graphveil.data import Adjacency, Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, GraphError, InputError, UnitError
 from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
 from graphveil.perturb.public_part import public_edges_outside, sample_public_edges

@@ -10,7 +10,7 @@ import torch
 
 from graphveil import METHODS, perturb
 from graphveil.data import Adjacency, Graph, synthetic
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse

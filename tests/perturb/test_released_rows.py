@@ -12,7 +12,7 @@ import pytest
 import graphveil as gv
 from graphveil import perturb
 from graphveil.data import EdgeSet, Graph, prepare, read_graph, synthetic
-from graphveil.data.files import read_edges
+from graphveil.data.graph_files import read_edges
 from graphveil.data.tables import RELEASED
 from graphveil.errors import GraphError
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from graphveil.cluster.scheduling import BlockScheduler, WorkerLostError
 from graphveil.cluster.worker import Result
+from graphveil.cluster.worker_pool import BlockScheduler, WorkerLostError
 from graphveil.errors import ReleaseError
 
 

@@ -10,9 +10,8 @@ import torch
 
 import graphveil as gv
 from graphveil.data import Adjacency, Graph, open_graph
-from graphveil.data.stored.folder import create_manifest, lock_folder
-from graphveil.data.stored.manifest import OFFSETS, SOURCES
-from graphveil.data.stored.writing import write_blocks
+from graphveil.data.preparation import create_manifest, lock_folder, write_blocks
+from graphveil.data.stored_graph import OFFSETS, SOURCES
 from graphveil.errors import ConfigError, GraphError
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphveil.data import Adjacency
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 from graphveil.privacy import (
     ApproximateDP,

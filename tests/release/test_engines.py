@@ -14,7 +14,7 @@ import torch
 from graphveil.data import Adjacency
 from graphveil.data import blocks as graph_blocks
 from graphveil.data.blocks import EdgeBlock
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.cluster.ray_connection import import_ray
+from graphveil.cluster.worker_pool import import_ray
 from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
 from graphveil.privacy import MemoryLedger, UndirectedEdge

@@ -13,15 +13,14 @@ import pytest
 import torch
 
 from graphveil._util.sealed import SecretBox, seal_to
-from graphveil.cluster import ray_connection, sealed_blobs
+from graphveil.cluster import worker as ray_worker
+from graphveil.cluster import worker_pool
 from graphveil.cluster.backend import RayBackend
-from graphveil.cluster.sealed_blobs import SealedBlob, open_value, seal_value
 from graphveil.cluster.worker import _NO_WORK as NO_WORK
-from graphveil.cluster.worker import Worker
+from graphveil.cluster.worker import SealedBlob, Worker, open_value, seal_value
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock, block_of
-from graphveil.data.stored.manifest import SOURCES, read_manifest
-from graphveil.data.stored.stored_edges import StoredEdges
+from graphveil.data.stored_graph import SOURCES, StoredEdges, read_manifest
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
 from graphveil.release.backends import BlockWork, backend_for
 from release.test_disk_engine import drawn, stored
@@ -50,7 +49,7 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not inst
 def test_values_arrive_as_they_were_and_parts_tell_nothing(
     part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealed_blobs, "PART", part)
+    monkeypatch.setattr(ray_worker, "PART", part)
     secret = b"the key of the noise, 32 bytes.."
     value = {"key": secret, "rows": torch.arange(100.0).reshape(25, 4), "codes": np.arange(3), "none": None}
     box = SecretBox()
@@ -75,13 +74,13 @@ def test_the_size_of_a_block_tells_no_degree() -> None:
         sizes.add((sealed_blob.size, *map(len, sealed_blob.parts)))
         assert len(open_value(sealed_blob, box, sealed_blob.parts).sources) == edges
     assert len(sizes) == 1
-    large = {sealed_blobs._coarse(size) for size in range(1 << 20, 1 << 21)}
+    large = {ray_worker._coarse(size) for size in range(1 << 20, 1 << 21)}
     assert large == {1 << 20, 5 << 18, 6 << 18, 7 << 18, 1 << 21}  # to the next quarter step
 
 
 @needs_ray
 def test_parts_that_change_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealed_blobs, "PART", 64)
+    monkeypatch.setattr(ray_worker, "PART", 64)
     box = SecretBox()
     sealed_blob = sent("work", torch.arange(100.0), box)
     for wrong in (sealed_blob.parts[::-1], (sealed_blob.parts[0],) * len(sealed_blob.parts)):
@@ -249,8 +248,8 @@ def test_the_first_process_of_another_cluster_is_not_taken_for_the_same() -> Non
         return SimpleNamespace(get_runtime_context=lambda: context)
 
     places = [("01", "a"), ("02", "a"), ("01", "b")]  # joined twice, and another cluster's first
-    assert len({ray_connection.process_identity(ray(*place)) for place in places}) == 3
+    assert len({worker_pool.process_identity(ray(*place)) for place in places}) == 3
 
 
 def test_ray_is_told_to_report_to_nobody() -> None:
-    assert ray_connection._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert worker_pool._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"

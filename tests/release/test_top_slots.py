@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphveil.data import Adjacency
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.mechanisms.node_pair_noise import TOTAL, NoisyCells
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import Release, ReleaseKey, ReleasePlan, TopNodePairsData, TopNodePairsQuery

@@ -1,6 +1,6 @@
 """Work for workers, in a module that is imported in no time."""
 
-from graphveil._util.workers import ParentRequest
+from graphveil._util.processes import ParentRequest
 
 
 def half(number: int, _: ParentRequest) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from graphveil._util.workers import Workers, _serve
+from graphveil._util.processes import Workers, _serve
 from graphveil.errors import ConfigError, RunError
 from graphveil.lab.papers.cells import ReproductionCell, cells_of, code_digest, digest_of
 from graphveil.lab.papers.grid import ReproductionGrid

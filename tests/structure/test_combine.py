@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from graphveil.local.structure import PublicEdges, averaging, combine, union
-from graphveil.local.structure.edges import Matrix
+from graphveil.local.structure import PublicEdges, averaging, public_edges, union
+from graphveil.local.structure.public_edges import Matrix
 from tests.structure.conftest import public, random_edges
 
 
@@ -32,7 +32,7 @@ def test_averaging_over_nobody_is_the_identity() -> None:
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("entries", [8, 1 << 22])
 def test_a_union_is_the_formula(directed: bool, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(combine, "_ENTRIES", entries)
+    monkeypatch.setattr(public_edges, "_ENTRIES", entries)
     edges, similar = random_edges(1, directed=directed), random_similar(1)
     own = edges.matrix().toarray()
     expected = own + (similar.toarray() > 0) @ own > 0

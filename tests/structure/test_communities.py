@@ -6,7 +6,7 @@ import pytest
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, UnitError
 from graphveil.local.structure import PublicEdges, communities
-from graphveil.local.structure.communities import undirected
+from graphveil.local.structure.public_edges import undirected
 
 
 def public(adjacency: Adjacency) -> PublicEdges:

@@ -8,8 +8,7 @@ import pytest
 from graphveil._util.random import PublicStreams
 from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.local.structure import DeepWalk, Embedding, Factorized, Node2Vec, PublicEdges
-from graphveil.local.structure.factorize import logarithms
-from graphveil.local.structure.nearest import nearest
+from graphveil.local.structure.node_vectors import logarithms, nearest
 from tests.structure.conftest import random_edges
 
 SHORT = {"dim": 8, "walks": 20, "length": 12, "window": 3, "top": 3}

@@ -5,7 +5,7 @@ import pytest
 
 from graphveil._util.random import PublicStreams
 from graphveil.errors import ConfigError
-from graphveil.local.structure import MultiHop, PublicEdges, averaging, multihop
+from graphveil.local.structure import MultiHop, PublicEdges, averaging, similarity
 from tests.structure.conftest import public, random_edges
 
 STREAMS = PublicStreams(0)
@@ -64,8 +64,8 @@ def test_fewer_than_one_over_delta_nodes_are_similar(delta: float) -> None:
 def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     edges, law = random_edges(5), MultiHop(n=3, delta=0.03)
     whole = law(edges, streams=STREAMS)
-    monkeypatch.setattr(multihop, "_ENTRIES", 40)
-    blocks = list(multihop._parts(edges.matrix(), law.n))
+    monkeypatch.setattr(similarity, "_ENTRIES", 40)
+    blocks = list(similarity._parts(edges.matrix(), law.n))
     assert len(blocks) > 5
     assert [part.start for part in blocks[1:]] == [part.stop for part in blocks[:-1]]
     found = law(edges, streams=STREAMS)
@@ -74,9 +74,9 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_block_has_as_many_entries_as_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multihop, "_ENTRIES", 60)
+    monkeypatch.setattr(similarity, "_ENTRIES", 60)
     edges, law = random_edges(6), MultiHop(n=2, delta=0.03)
-    for part in multihop._parts(edges.matrix(), law.n):
+    for part in similarity._parts(edges.matrix(), law.n):
         assert law._walks(edges.matrix(), part).nnz <= 60 or part.stop - part.start == 1
 
 

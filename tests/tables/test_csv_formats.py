@@ -10,7 +10,7 @@ import torch
 
 import graphveil as gv
 from graphveil.data import open_graph, prepare, read_graph
-from graphveil.data.tables.choices import EncodingOptions
+from graphveil.data.tables.encoding import EncodingOptions
 from graphveil.errors import ConfigError, GraphError, TableError
 from tests.command import Invoke, calling, read
 

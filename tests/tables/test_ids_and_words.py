@@ -14,7 +14,7 @@ import pytest
 
 import graphveil as gv
 from graphveil.data import Graph, open_graph, prepare, read_graph
-from graphveil.data.files import read_edges, read_ids, read_topology
+from graphveil.data.graph_files import read_edges, read_ids, read_topology
 from graphveil.data.tables import NULL_VALUES
 from graphveil.errors import GraphError, GraphveilError
 

@@ -6,10 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from graphveil.data.tables.choices import Category, EncodingOptions
-from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.encoding import Category, Encoding, EncodingOptions
+from graphveil.data.tables.files import FrameSource
 from graphveil.data.tables.inspect_tables import Roles, inspect_tables
-from graphveil.data.tables.table_source import FrameSource
 from graphveil.errors import ConfigError, TableError
 
 SECRET = "Zanzibar-4711"

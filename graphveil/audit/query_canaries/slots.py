@@ -16,8 +16,7 @@ from graphveil.audit.query_canaries.context import (
     planted,
 )
 from graphveil.data import Adjacency
-from graphveil.data.domain import Domain
-from graphveil.data.node_pairs import Integers
+from graphveil.data.node_pairs import Domain, Integers
 from graphveil.privacy import DirectedEdge, EdgeSubset, PureDP, Unit
 from graphveil.release import (
     BlockCountData,

@@ -15,7 +15,7 @@ import torch
 
 from graphveil.audit.small_graphs import CLASSES, FEATURES, NO_LABEL, Pair, SmallGraph, draw_graph
 from graphveil.data import Adjacency
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.privacy import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
 
 Rng = np.random.Generator

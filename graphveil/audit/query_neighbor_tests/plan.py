@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.laws import Law, LossLowerBound
 from graphveil.audit.query_neighbor_tests.charged_losses import GRID, OF_MU, ChargedLoss, charged_loss
 from graphveil.audit.query_neighbor_tests.neighbor_families import (

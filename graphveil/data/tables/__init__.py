@@ -6,7 +6,6 @@ Nothing here imports torch, so that a table is looked at, and refused, within a 
 from graphveil.data.tables.files import (
     AS_WRITTEN,
     CSV,
-    MAX_ID_BYTES,
     NULL_VALUES,
     PARQUET,
     RELEASED,
@@ -18,19 +17,15 @@ from graphveil.data.tables.files import (
     column_names,
     encode,
     has_rows,
-    id_array,
-    id_types,
     is_csv,
-    keys,
-    keys_like,
     matrix,
     read,
     released,
-    too_long,
     vector,
     with_record,
     write,
 )
+from graphveil.data.tables.ids import MAX_ID_BYTES, id_array, id_types, keys, keys_like, too_long
 
 __all__ = [
     "AS_WRITTEN",

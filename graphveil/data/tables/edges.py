@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.data.tables import files
-from graphveil.data.tables.choices import ADD, REFUSE
-from graphveil.data.tables.files import Column, Table
-from graphveil.data.tables.table_source import TableSource
+from graphveil.data.tables.encoding import ADD, REFUSE
+from graphveil.data.tables.files import Column, Table, TableSource
+from graphveil.data.tables.ids import as_text, keys_like
 from graphveil.errors import GraphError
 
 NodePositions = npt.NDArray[np.int64]
@@ -75,7 +75,7 @@ def read_endpoints(
     added = _added(ends, columns, ids, given) if unknown == ADD else None
     known = ids if added is None else pa.concat_arrays([ids, added])
     read = [
-        files.keys_like(end, name, known, each=True, written=given.written)
+        keys_like(end, name, known, each=True, written=given.written)
         for name, end in zip(columns, ends, strict=False)
     ]
     places = [_places(end, known) for end in read]
@@ -188,7 +188,7 @@ def _unlike(end: Column, name: str, nodes: NodeIds, given: TableSource) -> str:
     whole = types.is_integer(kind)
     if types.is_int64(nodes.ids.type) and whole:
         return ""
-    if types.is_large_string(nodes.ids.type) and files.as_text(end.slice(0, 0)) is not None:
+    if types.is_large_string(nodes.ids.type) and as_text(end.slice(0, 0)) is not None:
         numbers = types.is_integer(nodes.type) and whole
         if nodes.written or numbers or _family(kind) == _family(nodes.type) is not None:
             return ""
@@ -216,7 +216,7 @@ def _added(ends: list[Column], columns: list[str], ids: Column, given: TableSour
     import pyarrow.compute as pc
 
     read = [
-        files.keys_like(end, name, ids, each=True, written=given.written)
+        keys_like(end, name, ids, each=True, written=given.written)
         for name, end in zip(columns, ends, strict=False)
     ]
     every = pc.unique(pa.concat_arrays(read)).drop_null()

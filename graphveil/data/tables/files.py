@@ -8,12 +8,11 @@ import hashlib
 import json
 import re
 import shlex
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,6 @@ DELIMITERS = {
     "|": "|",
 }  # that are recognized in a header, as flags name them
 WRITTEN = (".parquet", ".csv")
-MAX_ID_BYTES = 1000
 _LONGEST_HEADER = 1 << 20
 _UUID_BYTES = 16
 RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
@@ -288,154 +286,6 @@ def without_words(values: Column, words: Sequence[str]) -> Column:
 def is_csv(path: Path) -> bool:
     """Whether a table is a CSV by its name."""
     return path.name.lower().endswith(CSV)
-
-
-def id_types(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Return that columns of ids are read as they are written in a CSV; a parquet file has types."""
-    return dict.fromkeys(names, AS_WRITTEN) if is_csv(path) else {}
-
-
-def keys(array: Column, name: str) -> Column:
-    """Return a column of ids as int64 or text, the two kinds that can be matched between files.
-
-    Whole numbers of up to 64 bits with a sign stay numbers. Larger ones, dates, times, decimals, bools and
-    UUIDs become text.
-    """
-    import pyarrow as pa
-
-    if array.null_count:
-        raise GraphError(
-            f"column {name!r} has missing values; every row needs an id: drop the rows without one"
-        )
-    if pa.types.is_null(array.type) or pa.types.is_integer(array.type):
-        try:
-            return array.cast(pa.int64())
-        except pa.ArrowInvalid:  # of 64 bits without a sign
-            return array.cast(pa.large_string())
-    text = as_text(array)
-    if text is None:
-        raise GraphError(
-            f"column {name!r} is of type {array.type}; ids must be whole numbers or text. "
-            f"{_conversion(array.type, name)}"
-        )
-    if too_long(text):
-        raise GraphError(
-            f"column {name!r} holds an id of more than {MAX_ID_BYTES:,} bytes; give the nodes shorter ids"
-        )
-    return text
-
-
-def as_text(array: Column) -> Column | None:
-    """Return ids as text, each value by itself; None for a type that has no one way to be written.
-
-    >>> import pyarrow as pa
-    >>> as_text(pa.array([7, 12])).to_pylist(), as_text(pa.array([0.5]))
-    (['7', '12'], None)
-    """
-    import pyarrow as pa
-
-    kind, types = array.type, pa.types
-    if types.is_large_string(kind):
-        return array
-    if types.is_fixed_size_binary(kind):
-        texts = [None if one is None else str(uuid.UUID(bytes=one)) for one in array.to_pylist()]
-        return pa.array(texts, pa.large_string())
-    tests = (types.is_integer, types.is_decimal, types.is_boolean, types.is_date, types.is_time)
-    if not any(test(kind) for test in tests):
-        return None
-    return array.cast(pa.date32() if types.is_date(kind) else kind).cast(pa.large_string())
-
-
-def _conversion(kind: Any, name: str) -> str:
-    """Return how a column of ids of an unsuitable type is converted."""
-    import pyarrow as pa
-
-    to = "int64" if pa.types.is_floating(kind) else "str"
-    return f"Convert it in both tables alike, for example table[{name!r}] = table[{name!r}].astype({to!r})."
-
-
-def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, written: bool = False) -> Column:
-    """Return a column of references as the type of the ids that they refer to; null where a value has none.
-
-    With ``each`` a value that is missing or no id is null by itself, for callers that leave such rows out.
-    ``written`` says that the references come from a CSV: blanks around them count only if ids have some.
-
-    The ids' type alone decides how a value is read, and each value by itself. A type that followed from the
-    references would let one of them, a secret edge, decide what becomes of the others.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if array.null_count and not each:
-        raise GraphError(f"column {name!r} has missing values; drop the rows that lack one")
-    if not len(array):
-        return pa.array([], ids.type)
-    if pa.types.is_int64(ids.type):
-        return _each_whole(array) if each else _whole(array)
-    text = as_text(array)
-    if text is None:
-        return pa.nulls(len(array), ids.type)
-    return pc.utf8_trim_whitespace(text) if written and not has_blanks(ids) else text
-
-
-def has_blanks(ids: Column) -> bool:
-    """Whether an id begins or ends with a blank."""
-    import pyarrow.compute as pc
-
-    return bool(pc.any(pc.not_equal(ids, pc.utf8_trim_whitespace(ids))).as_py())
-
-
-def _whole(array: Column) -> Column:
-    """Return whole numbers as int64, all null if one is none: then a value is unknown, whichever it is."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_large_string(array.type):
-        array = pc.ascii_trim_whitespace(array)  # as numbers in a CSV are read
-    elif not pa.types.is_integer(array.type):
-        return pa.nulls(len(array), pa.int64())
-    try:
-        return array.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return pa.nulls(len(array), pa.int64())
-
-
-def _each_whole(array: Column) -> Column:
-    """Return whole numbers as int64, null where a value is none: no value decides about another."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_large_string(array.type):
-        trimmed = pc.ascii_trim_whitespace(array)
-        whole = pc.match_substring_regex(trimmed, r"^-?[0-9]{1,18}$")
-        array = pc.if_else(whole, trimmed, None)
-    elif pa.types.is_uint64(array.type):
-        array = pc.if_else(pc.less(array, pa.scalar(2**63, pa.uint64())), array, None)
-    elif not pa.types.is_integer(array.type):
-        return pa.nulls(len(array), pa.int64())
-    return array.cast(pa.int64())
-
-
-def too_long(ids: Column) -> bool:
-    """Whether one of the texts is longer than an id may be."""
-    import pyarrow.compute as pc
-
-    return (pc.max(pc.binary_length(ids)).as_py() or 0) > MAX_ID_BYTES
-
-
-def id_array(ids: Column) -> npt.NDArray[Any]:
-    """Return ids as an int64 array, or as text in an array of objects.
-
-    NumPy's own text has one width for all, so that one long id would cost its length for every node, and it
-    drops NULs at the end, which would make two ids one.
-    """
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(ids.type):
-        return np.asarray(ids.to_numpy(zero_copy_only=False))
-    distinct = np.array(ids.dictionary.to_pylist(), dtype=object)
-    texts: npt.NDArray[Any] = distinct[ids.indices.to_numpy(zero_copy_only=False)]
-    return texts
 
 
 def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -716,3 +566,207 @@ def _bad_line(path: Path, delimiter: str) -> str:
     except (OSError, EOFError):
         pass
     return ""
+
+
+class TableSource(Protocol):
+    """What is looked at: the names of columns first, then some of them."""
+
+    @property
+    def title(self) -> str:
+        """What messages call the table."""
+
+    def names(self) -> list[str]:
+        """Return all column names."""
+
+    @property
+    def written(self) -> bool:
+        """Whether values are text without types, as in a CSV."""
+
+    def read(
+        self,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        null_values: Sequence[str] = NULL_VALUES,
+    ) -> Table:
+        """Return some columns; arguments as for :func:`read`."""
+
+    def released(self) -> str:
+        """Return what a table of released edges says of itself."""
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A parquet or CSV file."""
+
+    path: Path
+    csv_format: CsvFormat = COMMAS
+
+    @property
+    def title(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    def names(self) -> list[str]:
+        """Return all column names."""
+        names = all_names(self.path, self.csv_format)
+        if self.written and len(names) == 1 and any(mark in names[0] for mark in DELIMITERS):
+            raise GraphError(f"{self.title} has one column; {commas(self.title, names)}")
+        return names
+
+    @property
+    def written(self) -> bool:
+        """Whether the file is a CSV."""
+        return is_csv(self.path)
+
+    def read(
+        self,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        null_values: Sequence[str] = NULL_VALUES,
+    ) -> Table:
+        """Return some columns of the file."""
+        return read(self.path, columns, types, null_values, self.csv_format)
+
+    def released(self) -> str:
+        """Return what the file says of itself."""
+        return released(self.path)
+
+
+@dataclass(frozen=True, eq=False)
+class FrameSource:
+    """A table in memory."""
+
+    table: Table
+    title: str
+
+    @classmethod
+    def from_frame(cls, frame: Any, title: str) -> FrameSource:
+        """Take a frame of pandas, polars, Arrow or whatever has ``__arrow_c_stream__``, or plain columns.
+
+        Raises:
+            GraphError: it is no frame, or Arrow has no type for a column of it.
+        """
+        import pyarrow as pa
+
+        if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy frame of polars
+            frame = frame.collect()
+        supports_arrow = any(hasattr(frame, name) for name in ("__arrow_c_stream__", "__arrow_c_array__"))
+        pandas = type(frame).__name__ == "DataFrame" and hasattr(frame, "columns")
+        if not (supports_arrow or isinstance(frame, Mapping | pa.Table) or pandas):
+            raise GraphError(
+                f"{title} is a {type(frame).__name__}; give a frame of pandas, polars or Arrow, or a mapping "
+                "of columns"
+            )
+        named = [str(name) for name in getattr(frame, "columns", ())] if pandas else []
+        if (twice := first_duplicate(named)) is not None:
+            raise GraphError(f"{title} has more than one column {twice!r}; rename or drop all but one")
+        try:
+            table = pa.table(dict(frame)) if isinstance(frame, Mapping) else pa.table(frame)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):  # quotes values
+            raise _no_table(frame, title) from None
+        return cls(_without_index(table), title)
+
+    def names(self) -> list[str]:
+        """Return all column names."""
+        return list(self.table.column_names)
+
+    @property
+    def written(self) -> bool:
+        """Whether values have no types: those of a frame have."""
+        return False
+
+    def read(
+        self,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        null_values: Sequence[str] = NULL_VALUES,
+    ) -> Table:
+        """Return some columns."""
+        return self.table.select(list(columns))
+
+    def released(self) -> str:
+        """Return nothing: a frame is never known to be released."""
+        return ""
+
+
+def _no_table(frame: Any, title: str) -> GraphError:
+    """Return which column of a frame Arrow cannot hold, and why."""
+    import pyarrow as pa
+
+    names = list(frame.keys()) if hasattr(frame, "keys") else []
+    for name in names:
+        try:
+            values = frame[name]
+            pa.table({str(name): values}) if isinstance(frame, Mapping) else pa.table(frame[[name]])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, KeyError):
+            return GraphError(f"column {name!r} of {title} {reason(frame[name])}")
+    lengths = {len(frame[name]) for name in names if hasattr(frame[name], "__len__")}
+    if len(lengths) > 1:
+        return GraphError(f"the columns of {title} are of different lengths; give each one value per row")
+    return GraphError(f"{title} cannot be converted to an Arrow table; give it as one (pyarrow.Table)")
+
+
+def reason(values: Any) -> str:
+    """Return why Arrow cannot hold a column, and how it can."""
+    kind = str(getattr(values, "dtype", ""))
+    if kind.startswith("Sparse"):
+        return "is sparse; make it dense first: column.sparse.to_dense()"
+    if "complex" in kind:
+        return "holds complex numbers; give their real and imaginary parts as two columns"
+    if not hasattr(values, "__len__") or isinstance(values, str):
+        return f"is a {type(values).__name__}; give a list or an array with one value per row"
+    if getattr(values, "ndim", 1) != 1:
+        return "has more than one dimension; give one value, or one list, per row"
+    try:
+        kinds = sorted({type(one).__name__ for one in values if one is not None})
+    except TypeError:
+        kinds = []
+    if kinds == ["complex"]:
+        return "holds complex numbers; give their real and imaginary parts as two columns"
+    if kinds == ["int"]:
+        return "holds integers beyond 64 bits; write them as text: column.astype(str)"
+    if len(kinds) > 1:
+        return f"has values of mixed types ({', '.join(kinds[:4])}); give it one type: column.astype(str)"
+    return f"holds values ({', '.join(kinds) or kind}) that are no numbers, text or dates; convert or drop it"
+
+
+def first_duplicate(names: Sequence[str]) -> str | None:
+    """Return a name that stands there twice."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
+
+
+def _without_index(table: Table) -> Table:
+    """Return a table without the index of a pandas frame that nobody named."""
+    unnamed = [name for name in table.column_names if name.startswith("__index_level_")]
+    return table.drop_columns(unnamed) if unnamed else table
+
+
+def check_columns(path: Path, chosen: list[str], csv_format: CsvFormat = COMMAS) -> list[str]:
+    """Return all columns of a file, among which the chosen ones are distinct."""
+    check_distinct(chosen)
+    return column_names(path, chosen, csv_format)
+
+
+def check_distinct(chosen: Sequence[str]) -> None:
+    """Refuse a column that is named for two roles."""
+    for name in chosen:
+        if chosen.count(name) > 1:
+            raise GraphError(f"column {name!r} is named for two roles; name one column for each")
+
+
+def feature_columns(
+    path: Path, roles: list[str], features: Sequence[str] | None, aside: Sequence[str], *, needs: str
+) -> list[str]:
+    """Return the columns of a file that hold features: the chosen ones, or all without another role.
+
+    Args:
+        needs: why there must be one, for the refusal.
+    """
+    chosen = [] if features is None else list(features)
+    names = check_columns(path, [*roles, *chosen])
+    if features is None:
+        chosen = [name for name in names if name not in {*roles, *aside}]
+    if not chosen:
+        how = commas(path.name, names) or "add at least one column of numbers"
+        raise GraphError(f"{path.name} has no feature column, and {needs}; {how}")
+    return chosen

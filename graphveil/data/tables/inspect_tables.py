@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,31 @@ import numpy.typing as npt
 
 from graphveil.data.tables import edges as edge_tables
 from graphveil.data.tables import files, labels
-from graphveil.data.tables.choices import ADD, EncodingOptions
 from graphveil.data.tables.edges import Endpoints
-from graphveil.data.tables.encoding import CONSTANT_FEATURE, ColumnRule, Encoding, Matrix, encode
-from graphveil.data.tables.features import FeatureRuleBuilder, is_index, like_ids
-from graphveil.data.tables.files import Column, Table
-from graphveil.data.tables.roles import check_distinct, distinct_ids
-from graphveil.data.tables.table_source import TableSource, first_duplicate
+from graphveil.data.tables.encoding import (
+    ADD,
+    CONSTANT_FEATURE,
+    ColumnRule,
+    Encoding,
+    EncodingOptions,
+    Matrix,
+    encode,
+)
+from graphveil.data.tables.feature_rules import FeatureRuleBuilder, is_index, like_ids
+from graphveil.data.tables.files import (
+    Column,
+    CsvFormat,
+    FileSource,
+    Table,
+    TableSource,
+    check_columns,
+    check_distinct,
+    first_duplicate,
+)
+from graphveil.data.tables.ids import distinct_ids, id_types, keys, keys_like
 from graphveil.errors import ConfigError, GraphError, TableError
 
+EDGES_FILE = "edges.parquet"  # of a folder that holds a released graph
 SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 ADD_NEEDS_PUBLIC_IDS_MESSAGE = (
     "unknown_ids='add' (--unknown-ids add) makes nodes of what edges name, and one secret edge would publish "
@@ -118,6 +135,71 @@ class TableInspection:
                 None if passing is None else passing.flags(),
                 None if passing is None else passing.keywords(),
             )
+
+
+# -- two files ----
+
+
+def inspect_table_files(
+    nodes: Path,
+    edges: Path,
+    roles: Roles,
+    choices: EncodingOptions,
+    *,
+    classes: Sequence[str] | None = None,
+    encoding: Encoding | None = None,
+    node_ids: Path | None = None,
+    private_records: bool = False,
+    private_edges: bool = False,
+) -> TableInspection:
+    """Look at two files; ``node_ids`` is a table that lists nodes in a column called as that of the nodes.
+
+    The other arguments are those of :func:`~graphveil.data.tables.inspect_tables.inspect_tables`.
+    """
+    choices = read_as(choices, encoding)
+    return inspect_tables(
+        *file_sources(nodes, edges, choices.csv_format),
+        roles,
+        choices,
+        classes=classes,
+        rules=None if encoding is None else encoding.rules,
+        listed=listed_ids(node_ids, roles.id, choices.csv_format),
+        private_records=private_records,
+        private_edges=private_edges,
+    )
+
+
+def edges_file(path: Path) -> Path:
+    """Return the table of edges: the path, or what a folder of a released graph holds."""
+    return path / EDGES_FILE if path.is_dir() else path
+
+
+def file_sources(nodes: Path, edges: Path, csv_format: CsvFormat) -> tuple[FileSource, FileSource]:
+    """Return both files as they are looked at."""
+    return FileSource(nodes, csv_format), FileSource(edges, csv_format)
+
+
+def read_as(choices: EncodingOptions, encoding: Encoding | None) -> EncodingOptions:
+    """Return choices in which what nobody chose about reading files is as it was for another graph."""
+    if encoding is None:
+        return choices
+    return replace(
+        choices,
+        null_values=encoding.null_values if choices.null_values is None else choices.null_values,
+        delimiter=encoding.delimiter if choices.delimiter is None else choices.delimiter,
+        decimal=encoding.decimal if choices.decimal is None else choices.decimal,
+    )
+
+
+def listed_ids(path: Path | None, id: str, csv_format: CsvFormat) -> Column | None:
+    """Return the ids of a public list of nodes, a table with the nodes' column of ids."""
+    if path is None:
+        return None
+    check_columns(path, [id], csv_format)
+    return files.column(files.read(path, [id], id_types(path, [id]), csv_format=csv_format), id)
+
+
+# -- two tables ----
 
 
 def inspect_tables(
@@ -330,8 +412,8 @@ def _with_listed(found: TableInspection, table: Table, id: str, listed: Column |
     if listed is None:
         return table
     try:
-        ids = files.keys(files.column(table, id), id)
-        extra = pc.unique(files.keys_like(listed, id, ids))
+        ids = keys(files.column(table, id), id)
+        extra = pc.unique(keys_like(listed, id, ids))
     except GraphError:
         return table  # said when the ids are looked at
     new = extra.filter(pc.invert(pc.is_in(extra, value_set=ids))).drop_null()
@@ -387,3 +469,90 @@ def _add_rows(found: TableInspection, features: FeatureRuleBuilder, added: Colum
 
 def _type(table: Table, name: str) -> str:
     return str(table.schema.field(name).type).partition("[")[0]
+
+
+# -- roles that nobody named ----
+_IDS = ("id", "node", "node_id", "user", "user_id", "uid", "key", "name")
+_ENDS = (
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("a", "b"),
+    ("u", "v"),
+    ("head", "tail"),
+    ("sender", "receiver"),
+)
+_LABELS = ("label", "class", "target", "y", "segment", "category")
+_SPLITS = ("split", "fold")
+
+
+def guess_roles(
+    nodes: TableSource, edges: TableSource, named: Mapping[str, str | None]
+) -> tuple[Roles, list[str]]:
+    """Return the roles that were named, and guesses for the others, which are said as ``role = column``.
+
+    Raises:
+        GraphError: a table cannot be read, or has too few columns to be one.
+    """
+    names, ends = nodes.names(), edges.names()
+    given = {role: name for role, name in named.items() if name is not None}
+    found = dict(given)
+    if "id" not in found:
+        found["id"] = _id_of(
+            nodes, names, [name for role, name in given.items() if role in ("label", "split")]
+        )
+    if "source" not in found or "target" not in found:
+        pair = _ends_of(edges.title, ends, [name for role, name in given.items() if role == "weight"])
+        found = {"source": pair[0], "target": pair[1]} | found
+    free = [name for name in names if name not in found.values()]
+    for role, words in (("label", _LABELS), ("split", _SPLITS)):
+        guess = _called(words, free)
+        if role not in found and guess is not None:
+            found[role] = guess
+    roles = Roles(**found)  # type: ignore[arg-type]
+    return roles, [f"{role} = {found[role]}" for role in found if role not in given]
+
+
+def _id_of(nodes: TableSource, names: Sequence[str], taken: Sequence[str]) -> str:
+    """Return the column that is called like ids, or else the first whose values are distinct."""
+    free = [name for name in names if name not in taken and not is_index(name)]
+    called = _called(_IDS, free)
+    types = {called: files.AS_WRITTEN} if nodes.written and called is not None else {}
+    table = nodes.read(free, types, ("",))
+    order = [called, *free] if called is not None else free
+    for name in order:
+        if _distinct(files.column(table, name), name):
+            return name
+    if called is not None:
+        distinct_ids(table, called)  # which says what is wrong with it
+    raise GraphError(f"{nodes.title} has no column of distinct ids; name the ids with --id")
+
+
+def _distinct(column: Column, name: str) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_integer(column.type) or pa.types.is_large_string(column.type)):
+        return False
+    try:
+        return len(pc.unique(keys(column, name))) == len(column)
+    except GraphError:
+        return False
+
+
+def _ends_of(title: str, names: Sequence[str], taken: Sequence[str]) -> tuple[str, str]:
+    free = [name for name in names if name not in taken]
+    for first, second in _ENDS:
+        pair = _called((first,), free), _called((second,), free)
+        if pair[0] is not None and pair[1] is not None:
+            return pair[0], pair[1]
+    if len(free) < 2:
+        how = files.commas(title, names) or "name its ends with --source, --target"
+        raise GraphError(f"the table of edges has fewer than two columns; {how}")
+    return free[0], free[1]
+
+
+def _called(words: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the first name that is one of the words, in their order, whatever its case."""
+    lower = {name.lower().strip(): name for name in reversed(names)}
+    return next((lower[word] for word in words if word in lower), None)

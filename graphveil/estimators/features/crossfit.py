@@ -29,7 +29,7 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn.functional import nll_loss, normalize, one_hot
 
-from graphveil._util.tensors import load_checked, save_checked
+from graphveil._util.files import load_checked, save_checked
 from graphveil.data import Features, Graph, to_dense
 from graphveil.errors import ArtifactError
 from graphveil.estimators.method import State, networks_state, part_of

@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.data import Features
-from graphveil.data.identity import AdjacencyVersion
+from graphveil.data.adjacency import AdjacencyVersion
 from graphveil.release import ReleasePlan
 
 

@@ -9,9 +9,8 @@ import torch
 
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph, rows
-from graphveil.data.adjacency import GrowthStep
-from graphveil.data.history import Batch, batches
-from graphveil.data.identity import AdjacencyVersion
+from graphveil.data.adjacency import AdjacencyVersion, GrowthStep
+from graphveil.data.graph import Batch, batches
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.fitted import FittedModel
 from graphveil.estimators.inference.ledger import PredictionLedger

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.lab.attacks.matrices import Matrix, dense_rows
 from graphveil.lab.attacks.pairs import Pairs
 from graphveil.lab.attacks.roc import Floats

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.lab.attacks.roc import Bools, Floats
 from graphveil.nn.layers import FeedForward
 from graphveil.training import TrainingSchedule, train

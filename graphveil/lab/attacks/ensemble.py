@@ -8,8 +8,8 @@ from scipy import optimize
 from scipy.special import expit, log_expit, logsumexp
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.data import Graph
 from graphveil.estimators.base import Estimator
 from graphveil.lab.attacks.posteriors import confidence, standardized

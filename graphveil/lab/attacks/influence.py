@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks.matrices import Matrix, as_float64, dense_rows, with_row
 from graphveil.lab.attacks.pairs import Pairs

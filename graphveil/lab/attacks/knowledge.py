@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.data import Graph
 from graphveil.lab.attacks.matrices import dense_rows, features_of
 from graphveil.lab.attacks.pairs import Pairs

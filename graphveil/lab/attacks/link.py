@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from graphveil._util import checks, typed
+from graphveil._util import checks
 from graphveil.data import Graph
 from graphveil.lab.attacks.roc import Floats
 from graphveil.nn.layers import Batch, SparseRows
@@ -23,7 +23,7 @@ def as_float64(x: Matrix) -> Matrix:
     """Return a matrix in float64, in compressed rows if it is sparse."""
     if is_sparse(x):
         return x.tocsr().astype(np.float64)
-    rows = typed.fitting("x", x, Floats)
+    rows = checks.fitting("x", x, Floats)
     checks.shape((-1, -1), x=rows)
     return rows
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
 from graphveil.estimators.base import Estimator

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks.secret_edges import Bools, Integers, SecretEdges
 

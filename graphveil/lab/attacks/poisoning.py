@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.lab.attacks.secret_edges import SecretEdges
+from graphveil.local.local_method import ReceivedReports, TrainedOnReports
 from graphveil.local.lpgnn import LPGNN
-from graphveil.local.lpgnn.inductive import TrainedOnReports
-from graphveil.local.lpgnn.method import ReceivedReports
-from graphveil.local.lpgnn.randomized_records import UNKNOWN, RandomizedRecords, known
+from graphveil.local.randomized_records import UNKNOWN, RandomizedRecords, known
 from graphveil.mechanisms import LabelMechanism, LocalHashing
 from graphveil.nn.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee

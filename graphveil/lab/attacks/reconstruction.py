@@ -8,8 +8,8 @@ import numpy as np
 from scipy.ndimage import uniform_filter
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks.inverses import Learner, Map, identity, ridge
 from graphveil.lab.attacks.roc import Floats

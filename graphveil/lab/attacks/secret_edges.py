@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.data import Adjacency
 
 Integers = npt.NDArray[np.int64]

@@ -9,10 +9,10 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.data import Adjacency, Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.full_graph import TrainedFullGraph, TrainedPerturbed

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.data import Adjacency, Graph
 from graphveil.lab.attacks.roc import Floats, RocCurve
 from graphveil.lab.attacks.secret_edges import SecretEdges

@@ -3,8 +3,8 @@
 import numpy as np
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.lab.attacks.discriminator import fit_discriminator
 from graphveil.lab.attacks.knowledge import AdversaryKnowledge
 from graphveil.lab.attacks.pairs import Pairs

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.privacy import Guarantee, LocalAttributes, NodeBoundedDegree, NodeRecord
 
 _POINTS = 400

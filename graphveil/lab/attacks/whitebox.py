@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.data import Adjacency
 from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.lab.attacks.matrices import Matrix, as_float64, float64_batch

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.data import Graph
 from graphveil.errors import GraphError
 from graphveil.lab.fidelity.measures import (

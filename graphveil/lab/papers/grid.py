@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from graphveil._util.files import make_folder
-from graphveil._util.workers import ParentRequest, Workers
+from graphveil._util.processes import ParentRequest, Workers
 from graphveil.errors import ArtifactError, InputError, MissingDependencyError
 from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions, Work, cells_of
 from graphveil.lab.papers.measures import measure

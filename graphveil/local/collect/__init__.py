@@ -15,11 +15,15 @@ Everything here needs NumPy only. The format is documented in ``docs/local.md``.
 ((1, 8), 1)
 """
 
-from graphveil.local.collect.client import MAX_EPS, check_limits, randomize_record, randomize_records
-from graphveil.local.collect.client_randomness import client_secret
-from graphveil.local.collect.encoded_report import LDPReport, decode, encode
+from graphveil.local.collect.client import (
+    MAX_EPS,
+    check_limits,
+    client_secret,
+    randomize_record,
+    randomize_records,
+)
+from graphveil.local.collect.encoded_report import Collector, LDPReport, decode, encode
 from graphveil.local.collect.protocol import CollectionProtocol
-from graphveil.local.collect.server import Collector
 
 __all__ = [
     "MAX_EPS",

@@ -16,8 +16,9 @@ node's id, and so does the length.
 There is exactly one form of every answer of every node.
 """
 
+import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,18 +26,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._util.typed import fitting
+from graphveil._util import checks
+from graphveil._util.checks import fitting
 from graphveil.errors import ConfigError, LDPReportError
-from graphveil.local.collect.nodes import TAG_BYTES, Node, chosen_features, label_hashes, node_tag
 from graphveil.local.collect.protocol import DIGEST_BYTES, CollectionProtocol
-from graphveil.mechanisms.features import LDPReports
+from graphveil.mechanisms.features import LDPReports, Single
 from graphveil.mechanisms.labels import LabelRR, LocalHashing
 from graphveil.mechanisms.per_feature import MultiBit
-from graphveil.mechanisms.sampling import Integers, row_blocks
+from graphveil.mechanisms.sampling import Integers, row_blocks, subsets
 
 MAGIC, VERSION, CHECK_BYTES = b"GVLA", 2, 4
+TAG_BYTES = 16
 _HEADER = len(MAGIC) + 1 + DIGEST_BYTES + TAG_BYTES
 _BIT = np.uint64(1)
+Node = int | str
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,3 +221,174 @@ def _places(widths: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
     which = np.repeat(np.arange(len(widths)), widths)
     ends = np.cumsum(widths)[which]
     return (ends - 1 - np.arange(len(which))).astype(np.uint64), which
+
+
+# -- what the survey and a node's id decide ----
+
+
+def node_tag(protocol: CollectionProtocol, node: Node) -> bytes:
+    """Return the tag of an LDP report: 16 bytes of a hash of the survey and the node's public id.
+
+    A number and its digits are the same id, as tables of LDP reports may turn one into the other.
+
+    >>> from graphveil.mechanisms import LabelRR
+    >>> protocol = CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3))
+    >>> node_tag(protocol, 7) == node_tag(protocol, "7") != node_tag(protocol, "seven")
+    True
+    """
+    return hashlib.sha256(_bound("node", protocol, node)).digest()[:TAG_BYTES]
+
+
+def chosen_features(protocol: CollectionProtocol, nodes: Sequence[Node]) -> npt.NDArray[np.int32] | None:
+    """Return the features that nodes tell a bit about, (nodes, m) ascending; None if all features are told.
+
+    They follow from a hash of the survey and the node's id, so that a device cannot choose them, nor has to
+    say them. What the record holds has no part in the choice, which is all that the guarantee needs; over
+    ids the choice is uniform, which makes estimates unbiased.
+
+    >>> chosen_features(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), ["a", "b"]).shape
+    (2, 1)
+    """
+    law = protocol.features
+    if not isinstance(law, MultiBit) or law.samples == law.dim:
+        return None
+    drawn = [hashlib.shake_256(_bound("features", protocol, node)).digest(8 * law.samples) for node in nodes]
+    words = np.frombuffer(b"".join(drawn), dtype="<u8").reshape(len(nodes), law.samples)
+    parts = [subsets(words[part], law.dim).astype(np.int32) for part in row_blocks(len(nodes), law.dim)]
+    return np.concatenate([np.empty((0, law.samples), dtype=np.int32), *parts])
+
+
+def label_hashes(protocol: CollectionProtocol, nodes: Sequence[Node]) -> Integers:
+    """Return the group of every class for each node, (nodes, classes), of a survey with local hashing.
+
+    They follow from the survey and the node's id: a device cannot choose which classes stand together.
+
+    >>> law = LocalHashing(epsilon=1.0, classes=7)
+    >>> label_hashes(CollectionProtocol(label=law), ["a", "b"]).shape
+    (2, 7)
+    """
+    assert isinstance(protocol.label, LocalHashing)
+    return protocol.label.hashes([_bound("label", protocol, node) for node in nodes])
+
+
+def node_text(node: Node) -> bytes:
+    """Return a node's id as bytes.
+
+    Raises:
+        ConfigError: it is neither text nor a whole number.
+    """
+    if isinstance(node, bool) or not isinstance(node, int | str | np.integer):
+        raise ConfigError("a node's id is text or a whole number, the one by which the survey knows the node")
+    try:
+        return str(node).encode()
+    except UnicodeEncodeError:
+        raise ConfigError("a node's id is not text in Unicode") from None
+
+
+def _bound(use: str, protocol: CollectionProtocol, node: Node) -> bytes:
+    """Return what is hashed; no two uses, surveys or nodes share it."""
+    return f"graphveil-{use}/1\0".encode() + protocol.digest + node_text(node)
+
+
+# -- the server ----
+
+
+class Collector:
+    """LDP reports of one survey, at most one a node, none twice.
+
+    What it holds is randomized already, so nothing here is private: it may be kept, copied and published.
+
+    Args:
+        protocol: the public parameters.
+        nodes: how many nodes there are; they are numbered from 0.
+        ids: the public id by which each node's device knows it; their numbers if None.
+
+    Raises:
+        ConfigError: there is no node, or not an id of its own for each.
+    """
+
+    def __init__(
+        self, protocol: CollectionProtocol, nodes: int, *, ids: Sequence[Node] | None = None
+    ) -> None:
+        """Start without LDP reports."""
+        fitting("ids", ids, Sequence | None)
+        checks.integer_at_least(1, nodes=nodes)
+        if ids is not None and (len(ids) != nodes or len(set(map(node_text, ids))) != nodes):
+            raise ConfigError(f"ids must be {nodes} different ones, one for each node")
+        self.protocol, self.nodes = protocol, nodes
+        self._ids: Sequence[Node] = range(nodes) if ids is None else ids
+        self._answers: dict[int, LDPReport] = {}
+
+    def accept(self, encoded_report: bytes, node: int) -> None:
+        """Take the LDP report of a node.
+
+        Raises:
+            LDPReportError: see :func:`decode`; or an LDP report of this node was taken before. The collector
+                is unchanged then.
+        """
+        if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
+            raise LDPReportError(
+                f"there are {self.nodes} nodes, numbered from 0, and the LDP report is of another"
+            )
+        answer = decode(self.protocol, self._ids[int(node)], encoded_report)
+        if int(node) in self._answers:
+            raise LDPReportError("this node has answered; a second answer would double what it tells")
+        self._answers[int(node)] = answer
+
+    def accept_all(self, encoded_reports: Mapping[int, bytes]) -> dict[int, str]:
+        """Take the LDP reports that are in order, and return why the others were refused, by node."""
+        refused = {}
+        for node, encoded_report in encoded_reports.items():
+            try:
+                self.accept(encoded_report, node)
+            except LDPReportError as error:
+                refused[node] = str(error)
+        return refused
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """Which nodes have answered, shape (nodes,)."""
+        answered = np.zeros(self.nodes, dtype=bool)
+        answered[list(self._answers)] = True
+        return answered
+
+    def features(self) -> Single:
+        """Return the estimated features of the nodes that have answered, in ascending order.
+
+        Raises:
+            ConfigError: the survey does not ask for features.
+        """
+        reports, law = self.reports(), self.protocol.features
+        assert law is not None  # or there are no reports
+        return np.empty((0, law.dim), dtype=np.float32) if reports is None else law.estimate(reports)
+
+    def reports(self) -> LDPReports | None:
+        """Return what the nodes that have answered said about their features, in ascending order.
+
+        None if nobody has answered.
+
+        Raises:
+            ConfigError: the survey does not ask for features.
+        """
+        if self.protocol.features is None:
+            raise ConfigError("the survey does not ask for features")
+        reported = [report for _, answer in sorted(self._answers.items()) if (report := answer.features)]
+        if not reported:
+            return None
+        values = np.concatenate([report.values for report in reported])
+        indices = [report.indices for report in reported if report.indices is not None]
+        return LDPReports(values, np.concatenate(indices) if indices else None)
+
+    def labels(self) -> Integers:
+        """Return the randomized labels of the nodes that have answered, in ascending order.
+
+        Shape (answers,), or (answers, k) where the survey's mechanism says k classes.
+
+        Raises:
+            ConfigError: the survey does not ask for labels.
+        """
+        if self.protocol.label is None:
+            raise ConfigError("the survey does not ask for labels")
+        reported = [answer.label for _, answer in sorted(self._answers.items())]
+        several = () if isinstance(self.protocol.label, LabelRR) else (self.protocol.label.size,)
+        return np.array(reported, dtype=np.int64).reshape(len(reported), *several)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.estimators.public_sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
 from graphveil.privacy import (
@@ -191,7 +191,7 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
             f"{model.method} randomizes a record of so many features and classes: pass dim= "
             "(--features-count) and classes= (--classes-count)"
         )
-    from graphveil.local.lpgnn.local_estimator import LocalEstimator
+    from graphveil.local.local_estimator import LocalEstimator
 
     assert isinstance(model, LocalEstimator)
     guarantee, rows = model.guarantee_for(dim, classes), model.reports_for(dim, classes)

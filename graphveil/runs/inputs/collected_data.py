@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from graphveil.data import Adjacency
     from graphveil.data.tables import Column
     from graphveil.local.collect import CollectionProtocol
-    from graphveil.local.collect.files import ReceivedReports
+    from graphveil.local.collect.report_tables import ReceivedReports
 
 
 def receive_on_edges(
@@ -40,7 +40,7 @@ def receive_on_edges(
     import pyarrow as pa
 
     from graphveil.data import Adjacency
-    from graphveil.local.collect.files import read_reports, receive_reports
+    from graphveil.local.collect.report_tables import read_reports, receive_reports
 
     if features:
         _check_features(protocol, nodes)
@@ -64,7 +64,7 @@ def receive_on_edges(
 
 def _text(ids: "Column") -> "Column":
     """Return ids as text."""
-    from graphveil.data.tables.files import as_text
+    from graphveil.data.tables.ids import as_text
 
     text = as_text(ids)
     assert text is not None  # ids are whole numbers or text
@@ -84,7 +84,8 @@ def _check_features(protocol: "CollectionProtocol", nodes: Path | None) -> None:
 def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
     """Return ids and features of a table of nodes."""
     from graphveil.data import tables
-    from graphveil.data.tables.roles import check_columns, distinct_ids, feature_columns
+    from graphveil.data.tables.files import check_columns, feature_columns
+    from graphveil.data.tables.ids import distinct_ids
 
     needs = "public features are what labels are learned from"
     columns = feature_columns(path, [id], None, (), needs=needs)
@@ -109,7 +110,7 @@ def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -
 def _ends(path: Path, source: str, target: str) -> dict[str, "Column"]:
     """Return the ids at both ends of each edge, by column."""
     from graphveil.data import tables
-    from graphveil.data.tables.roles import check_columns
+    from graphveil.data.tables.files import check_columns
 
     check_columns(path, [source, target])
     table = tables.read(path, [source, target], tables.id_types(path, [source, target]))

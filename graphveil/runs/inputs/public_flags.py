@@ -74,7 +74,7 @@ class PublicFlags:
             UnitError: nobody says who may have private edges.
         """
         from graphveil.data import PublicPart
-        from graphveil.data.public_part import no_public_edges
+        from graphveil.data.node_pairs import no_public_edges
         from graphveil.perturb import public_edges_outside, sample_public_edges
 
         if not self.given:
@@ -115,7 +115,7 @@ def ids_of(graph: "Graph") -> "npt.NDArray[np.generic]":
 
 
 def _read_edges(graph: "Graph", columns: GraphTableColumns, path: Path) -> "Adjacency":
-    from graphveil.data.files import read_edges
+    from graphveil.data.graph_files import read_edges
 
     source, target = columns.source or "source", columns.target or "target"
     ends = {"source": source, "target": target}
@@ -126,7 +126,7 @@ def _listed(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Ten
     """Return which nodes a public list names, bool (N)."""
     import torch
 
-    from graphveil.data.files import read_ids
+    from graphveil.data.graph_files import read_ids
 
     listed = torch.full((graph.num_nodes,), text == _ALL_NODES)
     if text != _ALL_NODES:
@@ -161,8 +161,8 @@ def _rows_where(
     import numpy as np
 
     from graphveil.data import tables
-    from graphveil.data.files import read_ids
-    from graphveil.data.tables.roles import check_columns
+    from graphveil.data.graph_files import read_ids
+    from graphveil.data.tables.files import check_columns
 
     assert columns.nodes is not None
     csv_format = columns.csv_format

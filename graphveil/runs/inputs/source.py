@@ -6,8 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from graphveil.data.tables.choices import REFUSE, EncodingOptions
-from graphveil.data.tables.encoding import Encoding
+from graphveil.data.tables.encoding import REFUSE, Encoding, EncodingOptions
 from graphveil.data.tables.files import CsvFormat
 from graphveil.errors import ConfigError
 
@@ -110,7 +109,7 @@ class Source:
     @property
     def csv_format(self) -> CsvFormat:
         """How CSV files are read: as it was chosen, or as the files of training were."""
-        from graphveil.data.tables.table_files import read_as
+        from graphveil.data.tables.inspect_tables import read_as
 
         return read_as(self.choices, self.encoding).csv_format
 
@@ -138,7 +137,7 @@ class Source:
         Raises:
             TableError: the tables cannot be used as they are.
         """
-        from graphveil.data.tables.table_files import edges_file, inspect_table_files
+        from graphveil.data.tables.inspect_tables import edges_file, inspect_table_files
 
         if self.dataset is not None or self.folder is not None:
             return None
@@ -181,7 +180,7 @@ class Source:
     def fixed_split(self) -> bool:
         """Whether the files name a split of their own."""
         if self.folder is not None:
-            from graphveil.data.stored.reading import has_split
+            from graphveil.data.stored_graph import has_split
 
             return has_split(self.folder)
         return self.split is not None
@@ -191,7 +190,7 @@ class Source:
         if classes is not None:
             return replace(self, classes=classes).load()
         from graphveil.data import load_dataset, open_graph
-        from graphveil.data.files import graph_of
+        from graphveil.data.graph_files import graph_of
 
         if self.dataset is not None:
             return load_dataset(self.dataset, root=self.root, recipe=None)

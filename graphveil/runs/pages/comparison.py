@@ -5,7 +5,7 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from graphveil._util.templates import render
+from graphveil._util.escape import render
 from graphveil.artifacts.cards import invalid_mark
 from graphveil.privacy import Guarantee
 from graphveil.privacy.formatting import counted, format_delta, format_upper_bound, percent_up

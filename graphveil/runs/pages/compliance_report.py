@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
-from graphveil._util.templates import render
 from graphveil.artifacts.cards import all_deviations, invalid_mark, not_covered
 from graphveil.artifacts.release_folder import read_guarantee, withheld_files
 from graphveil.ledger import unit_key

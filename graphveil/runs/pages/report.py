@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from graphveil._util.templates import render
+from graphveil._util.escape import render
 from graphveil.artifacts.cards import (
     NOT_COVERED,
     TEST_LABELS,

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil._util.files import as_path
-from graphveil._util.typed import checked
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, InputError, MissingDependencyError, PrivacyError, UnitError
 from graphveil.privacy import DirectedEdge, Guarantee, NoUnit, UndirectedEdge, attach_ledger, ledger_of

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from graphveil._util.workers import ParentRequest, Workers
+from graphveil._util.processes import ParentRequest, Workers
 from graphveil.data import EdgeSet
-from graphveil.data.serialized import SerializedGraph
+from graphveil.data.stored_graph import SerializedGraph
 from graphveil.errors import ConfigError
 from graphveil.ledger import Account, DataSetLedger, Receipt
 from graphveil.privacy import Entry, PrivacyLedger, attach_ledger

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from graphveil._util.tensors import load_checked, save_checked
+from graphveil._util.files import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
 from graphveil.errors import (
     ArtifactError,

@@ -9,8 +9,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import Graph, load_dataset, to_dense
-from graphveil.data.published import matlab, npz
+from graphveil.data import Graph, dataset_readers, load_dataset, to_dense
+from graphveil.data.dataset_readers import read_matlab, read_npz
 from graphveil.errors import GraphError, GraphveilError
 from tests.data.published import hostile
 
@@ -45,21 +45,21 @@ def test_an_archive_of_pickles_is_refused(tmp_path: Path) -> None:
 def test_an_archive_is_read_within_what_it_pays_for(
     kind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(npz, "_SPARE_BYTES", 0)
+    monkeypatch.setattr(dataset_readers, "_SPARE_BYTES", 0)
     array = io.BytesIO()
     np.save(array, np.zeros(1 << 17))  # one part in a thousand when it is packed
     with zipfile.ZipFile(tmp_path / "a.npz", "w", kind) as archive:
         archive.writestr("y.npy", array.getvalue())
     with pytest.raises(ValueError, match=r"far more than it is|another way"):
-        npz.read(tmp_path / "a.npz", ["y"])
+        read_npz(tmp_path / "a.npz", ["y"])
 
 
 def test_a_school_is_read_within_what_it_pays_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matlab, "_SPARE_BYTES", 0)
-    monkeypatch.setattr(matlab, "_MAX_EXPANSION", 1)
+    monkeypatch.setattr(dataset_readers, "_SPARE_BYTES", 0)
+    monkeypatch.setattr(dataset_readers, "_MAX_EXPANSION", 1)
     hostile.write(tmp_path, "packed school", hostile.mat(packed=True))
     with pytest.raises(ValueError, match="far more than it is"):
-        matlab.read(tmp_path / "facebook100/Reed98.mat")
+        read_matlab(tmp_path / "facebook100/Reed98.mat")
 
 
 def csr(**changes: object) -> sparse.csr_array:

@@ -10,8 +10,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.data import _pyg, dataset_info, load_dataset
-from graphveil.data.published import remote
+from graphveil.data import dataset_info, dataset_readers, load_dataset
+from graphveil.data.conversion import load_pyg
+from graphveil.data.dataset_readers import download
 from graphveil.errors import GraphError
 
 EDGES = np.array([[0, 1], [1, 2], [2, 1]])
@@ -27,7 +28,7 @@ MUSAE = {
 def quiet(monkeypatch):
     """No network, and no warnings that torch_geometric raises about itself."""
     monkeypatch.setattr("urllib.request.urlopen", refuse)
-    _pyg.load("datasets")
+    load_pyg("datasets")
 
 
 def refuse(*arguments, **keywords):
@@ -105,7 +106,7 @@ def test_ppi_is_one_graph_with_label_sets_and_the_first_as_class(tmp_path):
 )
 def test_planetoid(tmp_path, monkeypatch, name, title):
     split = torch.eye(3, dtype=torch.bool)
-    data = _pyg.load("data").Data(
+    data = load_pyg("data").Data(
         x=torch.eye(3), y=torch.tensor([0, 1, 1]), edge_index=torch.from_numpy(EDGES.T)
     )
     data.train_mask, data.val_mask, data.test_mask = split
@@ -119,7 +120,7 @@ def test_planetoid(tmp_path, monkeypatch, name, title):
             return [data]
 
     fake = Fake()
-    monkeypatch.setattr(remote, "_datasets", lambda: fake)
+    monkeypatch.setattr(dataset_readers, "_datasets", lambda: fake)
     graph = load_dataset(name, tmp_path, recipe="planetoid")
     assert fake.asked == (str(tmp_path), title)
     assert graph.mask("val").tolist() == [False, True, False]
@@ -151,13 +152,13 @@ class TestDownload:
         return urls
 
     def test_the_file_is_written_whole(self, asked, tmp_path):
-        remote.download("https://host/file", tmp_path / "new" / "file", sha256=self.sha256)
+        download("https://host/file", tmp_path / "new" / "file", sha256=self.sha256)
         assert (tmp_path / "new" / "file").read_bytes() == self.content
         assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
 
     def test_a_wrong_checksum_leaves_nothing(self, asked, tmp_path):
         with pytest.raises(GraphError, match="does not have the expected SHA-256; nothing was kept"):
-            remote.download("https://host/file", tmp_path / "file", sha256="0" * 64)
+            download("https://host/file", tmp_path / "file", sha256="0" * 64)
         assert list(tmp_path.iterdir()) == []
 
     def test_schools_come_from_one_pinned_commit_over_tls(self, asked, tmp_path):

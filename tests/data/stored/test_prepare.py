@@ -17,11 +17,9 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from graphveil.data import open_graph, prepare, read_graph
-from graphveil.data.stored import sorting
-from graphveil.data.stored.folder import lock_folder
-from graphveil.data.stored.manifest import OFFSETS, SOURCES
-from graphveil.data.stored.reading import manifest_of
+from graphveil.data import edge_sorting, open_graph, prepare, read_graph
+from graphveil.data.preparation import lock_folder
+from graphveil.data.stored_graph import OFFSETS, SOURCES, manifest_of
 from graphveil.errors import ConfigError, GraphError
 
 pytest.importorskip("duckdb")
@@ -102,13 +100,13 @@ def test_a_table_that_changes_on_the_way_leaves_no_graph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes, _ = tables(tmp_path, "run")
-    plain = sorting.EdgeTables.sorted_from
+    plain = edge_sorting.EdgeTables.sorted_from
 
-    def changing(edges: sorting.EdgeTables, row: int) -> Iterator[Any]:
+    def changing(edges: edge_sorting.EdgeTables, row: int) -> Iterator[Any]:
         yield from plain(edges, row)
         nodes.write_bytes(nodes.read_bytes())
 
-    monkeypatch.setattr(sorting.EdgeTables, "sorted_from", changing)
+    monkeypatch.setattr(edge_sorting.EdgeTables, "sorted_from", changing)
     with pytest.raises(GraphError, match="a table has changed while"):
         prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", **COLUMNS)
     with pytest.raises(GraphError, match="is not finished"):
@@ -276,7 +274,7 @@ def test_a_disk_that_fills_up_is_named_and_the_same_call_goes_on(tmp_path: Path,
 
 def test_patterns_name_each_file_once(tmp_path: Path) -> None:
     tables(tmp_path, "run")
-    found = sorting.found_files([tmp_path / "part-*.parquet", tmp_path / "part-1.parquet"])
+    found = edge_sorting.found_files([tmp_path / "part-*.parquet", tmp_path / "part-1.parquet"])
     assert [path.name for path in found] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
 
 

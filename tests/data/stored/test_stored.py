@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.data import Adjacency, Graph, open_graph
-from graphveil.data.stored import writing
-from graphveil.data.stored.folder import create_manifest, lock_folder
-from graphveil.data.stored.manifest import MANIFEST, OFFSETS, SOURCES, Manifest, read_manifest
-from graphveil.data.stored.writing import Keys, Sorted, write_blocks
+from graphveil.data import Adjacency, Graph, open_graph, preparation
+from graphveil.data.edge_sorting import Keys
+from graphveil.data.preparation import Sorted, create_manifest, lock_folder, write_blocks
+from graphveil.data.stored_graph import MANIFEST, OFFSETS, SOURCES, Manifest, read_manifest
 from graphveil.errors import GraphError
 
 NODES, BATCH = 50, 17
@@ -132,7 +131,7 @@ def test_a_killed_call_goes_on_behind_its_last_block(
     written(tmp_path / "whole", graph)
     folder = tmp_path / "killed"
     manifest = begun(folder, graph)
-    sync = writing.os.fsync
+    sync = preparation.os.fsync
 
     def killed(file: int) -> None:  # in the middle of a block, or behind it
         calls[0] += 1
@@ -141,7 +140,7 @@ def test_a_killed_call_goes_on_behind_its_last_block(
         sync(file)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "fsync", killed)
+        patch.setattr(preparation.os, "fsync", killed)
         with pytest.raises(Killed):
             write_blocks(folder, manifest, edges_of(graph)).completed(folder)
     left = read_manifest(folder)
@@ -171,7 +170,7 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     manifest = begun(tmp_path, drawn())
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "fsync", full)
+        patch.setattr(preparation.os, "fsync", full)
         with pytest.raises(GraphError, match=f"no room left for {tmp_path}.*goes on where it stopped"):
             write_blocks(tmp_path, manifest, edges_of(drawn()))
     write_blocks(tmp_path, manifest, edges_of(drawn())).completed(tmp_path)
@@ -223,7 +222,7 @@ def test_rows_that_no_graph_has_are_refused_whatever_their_sums(tmp_path: Path, 
     manifest = begun(tmp_path, drawn(True, edges=0), block_rows=NODES)
     keys = np.array(edges, dtype=np.int64)  # into node 0, in an order that the writer does not look at
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "_by_block", lambda *_: iter([keys & ((1 << 32) - 1)]))
+        patch.setattr(preparation, "_by_block", lambda *_: iter([keys & ((1 << 32) - 1)]))
         write_blocks(tmp_path, manifest, lambda row: iter(())).completed(tmp_path)
     with pytest.raises(GraphError, match="block 0"):
         open_graph(tmp_path)

@@ -8,8 +8,8 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
+from graphveil._util.files import save_checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.tensors import save_checked
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.estimators.features import crossfit
 from graphveil.estimators.features.crossfit import public_digest, public_posteriors

@@ -7,7 +7,7 @@ import graphveil as gv
 from graphveil.data import synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, GraphError
-from graphveil.local.lpgnn import randomized_records
+from graphveil.local import randomized_records
 from graphveil.runs.accounts.preview import preview
 from graphveil.runs.artifacts import RunFolder
 from graphveil.runs.experiment import Experiment

@@ -12,9 +12,10 @@ import graphveil as gv
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import BudgetError
+from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
-from graphveil.local.lpgnn import report_store
-from graphveil.local.lpgnn.report_store import ReportFile, State, collect_reports
+from graphveil.local import randomized_records
+from graphveil.local.randomized_records import ReportFile, collect_reports
 from graphveil.mechanisms import MultiBit
 from graphveil.privacy import Entry, LocalAttributes, LocalReport, MemoryLedger
 
@@ -42,7 +43,7 @@ class Told:
             patch.setattr(self.ledger, name, self._step(name, getattr(self.ledger, name)))
         save = ReportFile.save
         patch.setattr(
-            report_store.ReportFile,
+            randomized_records.ReportFile,
             "save",
             lambda kept, found: self._step("reports" if "told" in found else "id", save)(kept, found),
         )
@@ -92,8 +93,8 @@ def test_whenever_a_fit_is_killed_it_is_resumed_and_pays_once(
     again = told(graph)
     assert torch.equal(found["told"], again["told"]) and torch.equal(found["release"], again["release"])
     assert len(told.ledger.entries) == 1
-    assert told.ledger.entries[0].release_id == report_store.release_id_of(found)
-    assert not told.ledger.refund(report_store.release_id_of(found))
+    assert told.ledger.entries[0].release_id == randomized_records.release_id_of(found)
+    assert not told.ledger.refund(randomized_records.release_id_of(found))
 
 
 def test_a_ledger_that_refuses_leaves_nothing(graph: Graph, told: Told) -> None:

@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.local.lpgnn.noisy_labels import NoisyLabels
-from graphveil.local.lpgnn.poisoning_estimate import (
+from graphveil.local.noisy_labels import (
+    NoisyLabels,
     PoisoningEstimate,
     poisoning_estimate,
     shares_without_poisoning,
 )
-from graphveil.local.lpgnn.randomized_records import UNKNOWN
+from graphveil.local.randomized_records import UNKNOWN
 from graphveil.mechanisms import LabelMechanism, LabelRR, LocalHashing, LocalNoise, SubsetSelection
 
 CLASSES, NODES, CLAIMED = 7, 40_000, 2

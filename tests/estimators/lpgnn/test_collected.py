@@ -10,9 +10,9 @@ import graphveil as gv
 from graphveil.artifacts.release_folder import read_guarantee
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, GraphError
+from graphveil.local import randomized_records
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
-from graphveil.local.lpgnn import randomized_records
-from graphveil.local.lpgnn.collected_reports import as_graph, estimates_of
+from graphveil.local.local_estimator import as_graph, estimates_of
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
 from graphveil.privacy import ledger_of
 

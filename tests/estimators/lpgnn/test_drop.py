@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphveil.data import Adjacency
-from graphveil.local.lpgnn.noisy_labels import EpochScore, NoisyLabels, negative_log
+from graphveil.local.noisy_labels import EpochScore, NoisyLabels, negative_log
 from graphveil.mechanisms import LabelRR
 from graphveil.propagation import KProp
 

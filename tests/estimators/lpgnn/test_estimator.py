@@ -15,9 +15,9 @@ from graphveil.data import synthetic, to_dense
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.session import Session
-from graphveil.local.lpgnn.feature_reports import FEATURES, WEIGHTED_MECHANISMS
-from graphveil.local.lpgnn.noisy_labels import NoisyLabels
-from graphveil.local.lpgnn.randomized_records import outside
+from graphveil.local.noisy_labels import NoisyLabels
+from graphveil.local.randomized_records import outside
+from graphveil.local.report_config import FEATURES, WEIGHTED_MECHANISMS
 from graphveil.mechanisms import Bounds, SubsetSelection, WeightedAllocation
 from graphveil.privacy import LocalAttributes, LocalReport, compose
 
@@ -216,7 +216,7 @@ class TestScaling:
 
     @pytest.mark.parametrize("shift", [0.0, -3.0])
     def test_rows_come_to_the_unit_interval_dense_or_sparse(self, shift) -> None:
-        from graphveil.local.lpgnn.scaling import scaled
+        from graphveil.local.report_config import scaled
 
         x = np.array([[0.0, 4.0, 2.0], [0.0, 0.0, 0.0], [1.0, 0.0, 8.0]], dtype=np.float32)
         x[2, 0] += shift

@@ -11,9 +11,9 @@ import graphveil as gv
 from graphveil.data import to_dense
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.inference.ledger import ASSERTED_NODES
-from graphveil.local.lpgnn import randomized_records
-from graphveil.local.lpgnn.inductive import CachedReports, CollectionRequest
-from graphveil.local.lpgnn.lpgnn_method import TrainedLpgnn
+from graphveil.local import randomized_records
+from graphveil.local.local_method import CachedReports, CollectionRequest
+from graphveil.local.lpgnn import TrainedLpgnn
 from graphveil.local.simgat import SimilarityPropagationConfig
 from graphveil.privacy import LocalReport, compose
 from graphveil.propagation import KProp

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from graphveil.data import Adjacency
-from graphveil.local.lpgnn import posterior_mixture
-from graphveil.local.lpgnn.belief_propagation import DirectedPairs, belief_propagation
-from graphveil.local.lpgnn.noisy_labels import NoisyLabels
-from graphveil.local.lpgnn.poisoning_estimate import PoisoningEstimate
-from graphveil.local.lpgnn.posterior_mixture import (
+from graphveil.local import posterior_mixture
+from graphveil.local.noisy_labels import NoisyLabels, PoisoningEstimate
+from graphveil.local.posterior_mixture import (
     CANDIDATE_POSTERIORS,
     PRIORS,
+    DirectedPairs,
     GraphContext,
     PosteriorMixture,
+    belief_propagation,
     candidate_posteriors,
     choose_prediction_rule,
     combine_predictions,
@@ -23,7 +23,7 @@ from graphveil.local.lpgnn.posterior_mixture import (
     mixture_weights,
     without_labels,
 )
-from graphveil.local.lpgnn.randomized_records import UNKNOWN
+from graphveil.local.randomized_records import UNKNOWN
 from graphveil.local.structure import PublicEdges
 from graphveil.mechanisms import LocalHashing, LocalNoise, SubsetSelection
 from tests.estimators.conftest import grouped

@@ -7,8 +7,13 @@ import pytest
 import torch
 
 from graphveil.data import Adjacency
-from graphveil.local.lpgnn.noisy_labels import EpochScore, NoisyLabels
-from graphveil.local.lpgnn.posterior import class_shares, log_posterior, product_posterior
+from graphveil.local.noisy_labels import (
+    EpochScore,
+    NoisyLabels,
+    class_shares,
+    log_posterior,
+    product_posterior,
+)
 from graphveil.mechanisms import LabelRR, LocalNoise
 
 GROUPS, SIZE = 3, 30

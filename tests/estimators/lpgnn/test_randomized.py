@@ -9,9 +9,9 @@ import torch
 import graphveil as gv
 from graphveil.data import Graph, to_dense
 from graphveil.errors import ConfigError
-from graphveil.local.lpgnn.feature_reports import FeatureReportConfig, feature_row
-from graphveil.local.lpgnn.posterior import class_shares
-from graphveil.local.lpgnn.randomized_records import UNKNOWN, Randomizer, estimate_features
+from graphveil.local.noisy_labels import class_shares
+from graphveil.local.randomized_records import UNKNOWN, Randomizer, estimate_features
+from graphveil.local.report_config import FeatureReportConfig, feature_row
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
 from tests.estimators.conftest import CLASSES, FEATURES, grouped
 

@@ -1,0 +1,366 @@
+"""What a look at two tables gives a graph."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.data import features, tables
+from graphveil.data.adjacency import Adjacency, EdgeSet
+from graphveil.data.features import Features
+from graphveil.data.tables.encoding import Encoding, EncodingOptions
+from graphveil.data.tables.files import FrameSource, reason
+from graphveil.data.tables.inspect_tables import Roles, TableInspection, inspect_tables
+from graphveil.data.tables.labels import CLASSES_FROM_LABELS, PARTS, class_codes
+from graphveil.errors import GraphError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+# -- tables and frames ----
+
+
+def fields_from_tables(found: TableInspection, *, classes_given: bool) -> dict[str, Any]:
+    """Return what ``Graph.from_edges`` needs from tables with which nothing is wrong."""
+    assert found.ids is not None and found.ends is not None
+    fields: dict[str, Any] = {
+        "x": torch.from_numpy(found.matrix()),
+        "y": found.y,
+        "source": found.ends.tail,
+        "target": found.ends.head,
+        "weight": found.ends.weight,
+        "num_classes": len(found.class_names),
+        "class_names": found.class_names,
+        "ids": tables.id_array(found.ids),
+        "notes": () if classes_given else (CLASSES_FROM_LABELS,),
+        "encoding": found.encoding,
+    }
+    if found.parts is not None:
+        members = found.parts
+        fields |= {f"{part}_mask": torch.tensor([entry == part for entry in members]) for part in PARTS}
+    return fields
+
+
+def refuse_unlabeled() -> NoReturn:
+    """Refuse a graph of which nobody says what is to be learned."""
+    raise GraphError(
+        "name the label column with label= (--label); a graph to predict only needs classes= instead"
+    )
+
+
+def fields_from_frames(
+    nodes: Any,
+    edges: Any,
+    roles: Roles,
+    choices: EncodingOptions,
+    *,
+    classes: Sequence[str] | None,
+    encoding: Encoding | None,
+) -> dict[str, Any]:
+    """Return what ``Graph.from_edges`` needs from two frames."""
+    found = inspect_tables(
+        FrameSource.from_frame(nodes, "nodes"),
+        FrameSource.from_frame(edges, "edges"),
+        roles,
+        choices,
+        classes=classes,
+        rules=None if encoding is None else encoding.rules,
+    )
+    found.raise_problems()
+    return fields_from_tables(found, classes_given=classes is not None)
+
+
+def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None:
+    """Return class numbers and names of labels that are text, None in the place of a missing one."""
+    import pyarrow as pa
+
+    typed = getattr(y, "dtype", None)
+    if not isinstance(y, Iterable) or (typed is not None and getattr(typed, "kind", "t") not in "OUT"):
+        return None
+    values = list(np.asarray(y, dtype=object).ravel()) if not isinstance(y, str) else [y]
+    if not any(isinstance(value, str) for value in values):
+        return None
+    if not all(value is None or isinstance(value, str) for value in values):
+        raise GraphError("labels must be text, or None where there is none, or a class number per node")
+    return class_codes(pa.table({"y": pa.array(values, pa.large_string())}), "y", None)
+
+
+# -- networkx ----
+NODE, SOURCE, TARGET, WEIGHT = "node", "source", "target", "weight"  # of tables made here
+
+
+def networkx_tables(graph: Any, weight: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a graph of networkx as a table of nodes, where an attribute may be missing, and one of edges.
+
+    Raises:
+        GraphError: it is none, nodes are neither all whole numbers nor all text, or an attribute has no type.
+    """
+    if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
+        raise GraphError(f"from_networkx takes a graph of networkx, not a {type(graph).__name__}")
+    ids, attributes = [], dict[str, dict[int, Any]]()
+    for place, (node, own) in enumerate(graph.nodes(data=True)):
+        ids.append(node)
+        for name, value in own.items():
+            attributes.setdefault(str(name), {})[place] = value
+    if not ids:
+        raise GraphError("the networkx graph has no nodes; give at least one")
+    if NODE in attributes:
+        raise GraphError(f"a node attribute is called {NODE!r}, as the column of ids is here; rename it")
+    columns = {name: _attribute_column(values, len(ids), name) for name, values in attributes.items()}
+    pairs = list(graph.edges(data=True))
+    ends: dict[str, Any] = {
+        SOURCE: _node_id_column([edge[0] for edge in pairs]),
+        TARGET: _node_id_column([e[1] for e in pairs]),
+    }
+    if weight is not None:
+        ends[WEIGHT] = [own.get(weight, 1.0) for *_, own in pairs]
+    return {NODE: _node_id_column(ids), **columns}, ends
+
+
+def _node_id_column(ids: list[Any]) -> Any:
+    import pyarrow as pa
+
+    kinds = {type(one) for one in ids}
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        return pa.array([int(one) for one in ids], pa.int64())
+    if all(issubclass(kind, str) for kind in kinds):
+        return pa.array(ids, pa.large_string())
+    raise GraphError(
+        "nodes of the networkx graph are neither all whole numbers nor all text; relabel them "
+        "(networkx.convert_node_labels_to_integers)"
+    )
+
+
+def _attribute_column(values: dict[int, Any], rows: int, name: str) -> Any:
+    import pyarrow as pa
+
+    listed = [values.get(row) for row in range(rows)]
+    listed = [one.tolist() if isinstance(one, Tensor | np.ndarray | np.generic) else one for one in listed]
+    try:
+        return pa.array(listed, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # its message quotes values
+        raise GraphError(f"attribute {name!r} {reason(listed)}") from None
+
+
+# -- torch_geometric ----
+_PART_NAMES = {"valid": "val", "validation": "val"}
+_MASKS = ("train_mask", "val_mask", "test_mask")
+_REMARKS = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  # by their name in a Data
+
+
+def load_pyg(module: str) -> ModuleType:
+    """Return ``torch_geometric.<module>`` without the warnings about its own use of torch."""
+    with warnings.catch_warnings():
+        # Its modules call torch.jit.script while they load, which newer torch deprecates, under one category
+        # or another. A caller can do nothing about that.
+        warnings.filterwarnings("ignore", r"`torch\.jit\.script` is")
+        return importlib.import_module(f"torch_geometric.{module}")
+
+
+def to_pyg_data(
+    x: Features,
+    y: Tensor,
+    adjacency: Adjacency,
+    masks: Mapping[str, Tensor],
+    remarks: Mapping[str, tuple[str, ...]],
+) -> Data:
+    """Return a graph's fields as ``Data``: dense ``x``, ``y``, ``edge_index``, the masks, remarks if any."""
+    remark_fields = {_REMARKS[name]: list(found) for name, found in remarks.items() if found}
+    edges = {"edge_index": adjacency.edge_index()}
+    if adjacency.weights is not None and adjacency.max_weight is not None:
+        edges["edge_weight"] = adjacency.weights * adjacency.max_weight
+    data: Data = load_pyg("data").Data(x=features.to_dense(x), y=y, **edges, **masks, **remark_fields)
+    return data
+
+
+def fields_from_pyg(
+    data: Data, split: Mapping[str, Any] | None = None, max_weight: float | None = None
+) -> dict[str, Any]:
+    """Return what ``Graph.from_edges`` needs from a ``Data``.
+
+    Raises:
+        GraphError: a part is missing, nodes or edges are of several types, or edges have weights or features
+            that would be ignored.
+    """
+    if not hasattr(data, "edge_index") and not hasattr(data, "adj_t") and _first_of(data) is not None:
+        raise GraphError(
+            f"from_pyg and fit take one graph, not a {type(data).__name__}; pass its graph: dataset[0]"
+        )
+    if hasattr(data, "node_types") and hasattr(data, "edge_types"):
+        raise GraphError(
+            "a HeteroData has several types of nodes or edges, which methods here do not tell apart: give "
+            "all types the same features and use data.to_homogeneous(), or build a Data of one type of edges"
+        )
+    if getattr(data, "y", None) is None:
+        raise GraphError("the Data object has no 'y'; set data.y before converting it")
+    held, source, target, values = _edges_of(data)
+    remarks = {here: found for here, there in _REMARKS.items() if (found := getattr(data, there, None))}
+    if weighted := getattr(data, "edge_weight", None) is not None:
+        values = _tensor(data.edge_weight, "edge_weight")
+    if max_weight is None and values is not None:
+        where = "edge_weight" if weighted else "adj_t"
+        raise GraphError(
+            f"The Data object has edge weights in {where!r}, which would be ignored. Use them "
+            "with Graph.from_pyg(data, max_weight=...), a public bound, and a method with weights='given', "
+            f"or drop them: data.{where} = {'None' if weighted else 'data.adj_t.fill_value(1)'}."
+        )
+    if getattr(data, "edge_attr", None) is not None:
+        raise GraphError(
+            "The Data object has edge features in 'edge_attr', which no method here reads. Drop them: "
+            "data.edge_attr = None. Numbers of at least 0 can be used as edge weights: data.edge_weight."
+        )
+    if max_weight is not None and values is None:
+        raise GraphError("the Data object has no 'edge_weight'; set it, or leave max_weight out")
+    weights = {} if values is None else {"weight": values.reshape(-1), "max_weight": max_weight}
+    return {
+        "x": getattr(data, "x", None),
+        "y": _labels_of(data.y),
+        "source": source,
+        "target": target,
+        "edge_set": _edge_set_of(held),
+        **weights,
+        **_masks(data, split),
+        **remarks,
+    }
+
+
+def _first_of(data: object) -> object:
+    """Return the first graph of a dataset or a list of graphs, None where there is none."""
+    if not isinstance(data, list | tuple) and not hasattr(data, "num_classes"):
+        return None
+    return next((one for one in data if hasattr(one, "edge_index")), None)  # type: ignore[attr-defined]
+
+
+def _tensor(values: Any, part: str) -> Tensor:
+    """Return a tensor, an array or a list of numbers as a tensor on the CPU.
+
+    Raises:
+        GraphError: it is something else.
+    """
+    try:
+        made = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+    except (TypeError, ValueError):
+        raise GraphError(
+            f"data.{part} is a {type(values).__name__} that is no array of numbers; set it to a tensor"
+        ) from None
+    return made.detach().cpu()
+
+
+def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
+    """Return what holds the edges, their two ends, and weights; ``adj_t`` has a row for each target."""
+    if getattr(data, "edge_index", None) is not None:
+        held = _tensor(data.edge_index, "edge_index")
+        held = held if held.numel() else held.long()  # an empty list has no type
+        if held.ndim != 2 or len(held) != 2 or held.is_floating_point():
+            raise GraphError(
+                "the Data object's 'edge_index' is no tensor (2, edges) of whole numbers; make it one first"
+            )
+        return (data if isinstance(data.edge_index, list) else data.edge_index), held[0], held[1], None
+    adjacency: Any = getattr(data, "adj_t", None)
+    if adjacency is None:
+        raise GraphError(
+            "the Data object has neither 'edge_index' nor 'adj_t'; set data.edge_index before converting it"
+        )
+    values: Any
+    if isinstance(adjacency, Tensor):
+        found = adjacency.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+        (target, source), values = found.indices().cpu(), found.values().cpu()
+    elif hasattr(adjacency, "tocoo") or isinstance(adjacency, np.ndarray | list):  # SciPy, or dense
+        try:
+            matrix: Any = sparse.coo_array(
+                adjacency if hasattr(adjacency, "tocoo") else np.asarray(adjacency)
+            )
+            target, source, values = (
+                torch.as_tensor(part) for part in (*map(np.int64, matrix.coords), matrix.data)
+            )
+        except (TypeError, ValueError):
+            raise GraphError("data.adj_t is no matrix of numbers; set data.edge_index instead") from None
+        if matrix.ndim != 2:
+            raise GraphError("data.adj_t must be a matrix (nodes, nodes); set data.edge_index instead")
+    elif hasattr(adjacency, "coo"):  # a SparseTensor of torch_sparse
+        target, source, values = (None if part is None else part.cpu() for part in adjacency.coo())
+    else:
+        raise GraphError(
+            f"data.adj_t is a {type(adjacency).__name__}; give a sparse tensor, a SciPy matrix or an array"
+        )
+    if values is not None and bool((values == 1).all()):
+        values = None  # an entry of 1 says that there is an edge, and no more
+    return (data if isinstance(adjacency, list) else adjacency), source, target, values
+
+
+_known_sets: dict[int, tuple[weakref.ref[Any], EdgeSet]] = {}
+
+
+def _edge_set_of(held: object) -> EdgeSet:
+    """Return the edge set of an object that holds edges, the same as long as that object lives.
+
+    Two conversions of one ``Data`` are one data set: with an edge set each, a second fit would begin with an
+    empty budget.
+    """
+    number = id(held)
+    known = _known_sets.get(number)
+    if known is not None and known[0]() is held:
+        return known[1]
+    found = EdgeSet()
+    _known_sets[number] = weakref.ref(held, lambda _: _known_sets.pop(number, None)), found
+    return found
+
+
+def _labels_of(y: Any) -> Any:
+    """Return labels; where whole numbers stand as floats, as beside NaN, they are whole numbers again."""
+    if isinstance(y, np.ndarray) and y.dtype.kind == "f":
+        y = torch.from_numpy(y)
+    if not isinstance(y, Tensor) or not y.is_floating_point():
+        return y
+    missing = torch.isnan(y)
+    whole = torch.where(missing, torch.full_like(y, -1.0), y)
+    return whole.long() if bool((whole == whole.round()).all()) else y
+
+
+def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
+    """Return the masks; where only some are set, the others are empty."""
+    count = len(data.y)
+    if split is not None:
+        if not isinstance(split, Mapping):
+            raise GraphError("split must be a mapping of indices by train, valid (or val) and test")
+        named = {f"{_PART_NAMES.get(str(part), part)}_mask": index for part, index in split.items()}
+        unknown = set(named) - set(_MASKS)
+        if unknown:
+            raise GraphError("split has parts besides train, valid (val) and test; name these three")
+        given = {
+            name: _mask(name, _tensor(index, f"split[{name!r}]"), count) for name, index in named.items()
+        }
+    else:
+        given = {
+            name: _mask(name, _tensor(mask, name), count)
+            for name in _MASKS
+            if (mask := getattr(data, name, None)) is not None
+        }
+    empty = torch.zeros(count, dtype=torch.bool)
+    return {name: given.get(name, empty) for name in _MASKS} if given else {}
+
+
+def _mask(name: str, mask: Tensor, count: int) -> Tensor:
+    """Return a bool mask, of one that is or of the indices of its nodes."""
+    if mask.ndim != 1:
+        raise GraphError(f"data.{name} holds several splits; choose one: data.{name} = data.{name}[:, 0]")
+    if mask.dtype == torch.bool or mask.is_floating_point():
+        return mask
+    if len(mask) == count and bool(((mask == 0) | (mask == 1)).all()):
+        return mask.bool()  # a mask of zeros and ones
+    if len(mask) and (int(mask.min()) < 0 or int(mask.max()) >= count):
+        raise GraphError(f"{name} holds indices beyond the {count:,} nodes; give positions of nodes")
+    members = torch.zeros(count, dtype=torch.bool)
+    members[mask.long()] = True
+    return members

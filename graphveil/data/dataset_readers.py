@@ -1,0 +1,525 @@
+"""Readers of the data sets as they lie on disk. Each returns what ``Graph.from_edges`` takes.
+
+All of these graphs are undirected, and all are public, so that edges may be read and counted here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import tempfile
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from graphveil._util.checks import suggestion
+from graphveil._util.files import name_in_utf8
+from graphveil.data import features
+from graphveil.data.conversion import fields_from_pyg, load_pyg
+from graphveil.data.csr import check_rows
+from graphveil.data.features import Features, Sparse
+from graphveil.data.tables.labels import PARTS
+from graphveil.errors import GraphError
+
+Fields: TypeAlias = dict[str, Any]
+Ints: TypeAlias = npt.NDArray[np.integer]
+
+
+# -- data sets on disk ----
+_CATEGORIES = slice(0, 5)  # status, gender, major, second major, dorm; then year and high school
+_YEAR = 5
+_YEARS = range(2004, 2010)
+_TWITCH_FEATURES = 3170  # one vocabulary for all countries
+_ROWS = ("x_indptr", "x_indices", "x_data", "x_shape")
+_LABELS_AND_EDGES = ("y", "edges")
+_FLOAT64_EXACT = 2.0**53  # whole numbers below are floats of their own
+_MAX_WIDTH = 1 << 20
+_DENSE_WIDTH = 1000  # below, rows of the archives' bags of words are smaller and faster dense
+OGB_FILES = (
+    "raw/edge.csv.gz",
+    "raw/node-label.csv.gz",
+    "raw/node-feat.csv.gz",
+    "split/sales_ranking/train.csv.gz",
+    "split/sales_ranking/valid.csv.gz",
+    "split/sales_ranking/test.csv.gz",
+)
+
+
+def read_facebook100(root: Path, name: str) -> Fields:
+    """Read ``facebook100/<School>.mat``: label = class year 2004 to 2009, other years unlabeled.
+
+    Features are the one-hot codes of columns 0 to 4, whose code 0 means missing and sets no bit. The
+    vocabulary is that of the whole school.
+    """
+    content = read_matlab(root / f"{name}.mat")
+    friends, table = content.get("A"), content.get("local_info")
+    if not isinstance(friends, SparsePattern) or not isinstance(table, np.ndarray):
+        raise GraphError(
+            f"{name}.mat must hold a sparse matrix 'A' and a matrix 'local_info'; fetch it again"
+        )
+    people = _whole_numbers(table)
+    years = people[:, _YEAR]
+    y = np.where(np.isin(years, _YEARS), years - _YEARS[0], -1)
+    x = one_hot(people[:, _CATEGORIES])
+    names = tuple(map(str, _YEARS))
+    return {
+        "x": x,
+        "y": y,
+        "source": friends.rows,
+        "target": np.repeat(np.arange(len(friends.starts) - 1), np.diff(friends.starts)),
+        "num_classes": 6,
+        "class_names": names,
+    }
+
+
+def one_hot(codes: Ints) -> Sparse:
+    """Return one binary column per distinct non-zero code of every column, in column and code order.
+
+    >>> features.to_dense(one_hot(np.array([[7, 1], [0, 2], [5, 1]])))
+    tensor([[0., 1., 1., 0.],
+            [0., 0., 0., 1.],
+            [1., 0., 1., 0.]])
+    """
+    places, offset = np.full(codes.shape, -1), 0
+    for column, values in enumerate(codes.T):
+        vocabulary = np.unique(values[values != 0])
+        known = values != 0
+        places[known, column] = np.searchsorted(vocabulary, values[known]) + offset
+        offset += len(vocabulary)
+    present = places >= 0
+    return features.from_pattern(_offsets(present.sum(axis=1)), places[present], columns=offset)
+
+
+def read_facebook_pages(root: Path, name: str) -> Fields:
+    """Read the MUSAE page-page graph: label = page type."""
+    folder = root / name
+    table = _csv(folder / "facebook_target.csv")
+    # Objects, because text of a fixed width would cost the longest type for every page.
+    types = _in_node_order(table, "id", "page_type").astype(object)
+    classes, y = np.unique(types, return_inverse=True)
+    x = _vocabulary(folder / "facebook.json")
+    return {"x": x, "y": y, "class_names": tuple(map(str, classes)), **_edges(folder / "facebook_edges.csv")}
+
+
+def read_twitch(root: Path, name: str) -> Fields:
+    """Read a MUSAE Twitch graph: label = whether the streamer's content is for adults."""
+    folder, country = root / name, name.rpartition("/")[2]
+    table = _csv(folder / f"{country}_target.csv")
+    y = _in_node_order(table, "new_id", "mature").astype(np.int64)
+    x = _vocabulary(folder / f"{country}.json", columns=_TWITCH_FEATURES)
+    return {"x": x, "y": y, "class_names": ("False", "True"), **_edges(folder / f"{country}_edges.csv")}
+
+
+def read_wikipedia(root: Path, name: str) -> Fields:
+    """Read a MUSAE Wikipedia graph: label = fifth of the average monthly traffic, lowest first."""
+    folder, topic = root / name, name.rpartition("/")[2]
+    table = _csv(folder / f"{topic}_target.csv")
+    traffic = _in_node_order(table, "id", "target")
+    x = _vocabulary(folder / f"{topic}.json")
+    return {"x": x, "y": fifths(traffic), **_edges(folder / f"{topic}_edges.csv")}
+
+
+def fifths(values: npt.NDArray[np.floating]) -> Ints:
+    """Return the quantile class 0 to 4 of every value.
+
+    >>> fifths(np.arange(10.0))
+    array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
+    """
+    return np.searchsorted(np.quantile(values, [0.2, 0.4, 0.6, 0.8]), values)
+
+
+def read_lastfm_asia(root: Path, name: str) -> Fields:
+    """Read the LastFM graph without features (one constant column stands for them): label = country."""
+    folder = root / f"{name}_structure"
+    table = _csv(folder / "lastfm_asia_target.csv")
+    y = _in_node_order(table, "id", "target")
+    return {"x": torch.ones(len(y), 1), "y": y, **_edges(folder / "lastfm_asia_edges.csv")}
+
+
+def read_amazon(root: Path, name: str) -> Fields:
+    """Read an Amazon co-purchase graph: label = product category."""
+    arrays = read_npz(root / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, "class_names"})
+    class_names = arrays["class_names"]
+    if class_names.ndim != 1 or class_names.dtype.kind != "U":
+        raise GraphError(f"{name}.npz must hold one text per class in 'class_names'; fetch it again")
+    return {
+        "x": _compressed_rows(arrays),
+        "class_names": tuple(class_names.tolist()),
+        **_labels_and_edges(arrays),
+    }
+
+
+def read_planetoid(root: Path, name: str) -> Fields:
+    """Read Cora, CiteSeer or PubMed with the public split: label = topic."""
+    members = {f"{part}_idx" for part in PARTS}
+    arrays = read_npz(root / "planetoid" / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, *members})
+    fields = {"x": _compressed_rows(arrays), **_labels_and_edges(arrays)}
+    masks = {f"{part}_mask": _mask(arrays[f"{part}_idx"], fields["y"]) for part in PARTS}
+    return fields | masks
+
+
+def read_karate(root: Path, name: str) -> Fields:
+    """Read the karate club: label = community; every member is a feature of its own."""
+    arrays = read_npz(root / name / "karate.npz", _LABELS_AND_EDGES)
+    return {"x": torch.eye(len(arrays["y"])), **_labels_and_edges(arrays)}
+
+
+def read_ogbn_products(root: Path, name: str) -> Fields:
+    """Read ogbn-products as the Open Graph Benchmark packs it (CSV), with its sales-rank split."""
+    edges, labels, values, *members = (_headless(root / name / file) for file in OGB_FILES)
+    y = labels[0].to_numpy()
+    masks = {f"{part}_mask": _mask(ids[0].to_numpy(), y) for part, ids in zip(PARTS, members, strict=True)}
+    x = np.empty(values.shape, dtype=np.float32)
+    for number, column in enumerate(values.columns):
+        x[:, number] = column.to_numpy()
+    return {"x": x, "y": y, "source": edges[0].to_numpy(), "target": edges[1].to_numpy(), **masks}
+
+
+def _compressed_rows(arrays: Arrays) -> Features:
+    """Return the feature matrix of an archive, dense if it is narrow.
+
+    Decided by its public width: a share of non-zeros could turn with one person's record.
+    """
+    indptr, indices = arrays["x_indptr"], arrays["x_indices"]
+    columns = int(_ints(arrays["x_shape"])[1])
+    if columns > _MAX_WIDTH:
+        raise GraphError(f"an archive claims {columns} features; at most {_MAX_WIDTH} are read")
+    x = features.from_pattern(indptr, indices, columns=columns)
+    if "x_data" in arrays:
+        x.data[:] = arrays["x_data"]
+    return features.to_dense(x) if x.shape[1] < _DENSE_WIDTH else x
+
+
+def _labels_and_edges(arrays: Arrays) -> Fields:
+    source, target = _ints(arrays["edges"])
+    return {"y": _ints(arrays["y"]).astype(np.int64), "source": source, "target": target}
+
+
+def _ints(array: npt.NDArray[Any]) -> Ints:
+    if array.dtype.kind not in "iu":
+        raise GraphError("an archive holds something else where whole numbers belong; fetch it again")
+    return array
+
+
+def _whole_numbers(values: npt.NDArray[np.float64]) -> Ints:
+    """Return floats that are whole numbers as int64; one that is not would become any number at all."""
+    if not (np.abs(values) < _FLOAT64_EXACT).all() or (np.floor(values) != values).any():
+        raise GraphError("a table of codes holds something else than whole numbers; fetch the file again")
+    return values.astype(np.int64)
+
+
+def _mask(members: npt.NDArray[Any], y: Ints) -> torch.Tensor:
+    mask = torch.zeros(len(y), dtype=torch.bool)
+    mask[torch.from_numpy(_ints(members).astype(np.int64))] = True
+    return mask
+
+
+def _csv(path: Path) -> Any:
+    from pyarrow import csv
+
+    return csv.read_csv(name_in_utf8(path))
+
+
+def _headless(path: Path) -> Any:
+    from pyarrow import csv
+
+    return csv.read_csv(name_in_utf8(path), read_options=csv.ReadOptions(autogenerate_column_names=True))
+
+
+def _in_node_order(table: Any, id: str, value: str) -> npt.NDArray[Any]:
+    """Return a column by ascending node id."""
+    order = np.argsort(table[id].to_numpy())
+    values: npt.NDArray[Any] = table[value].to_numpy()[order]
+    return values
+
+
+def _edges(path: Path) -> Fields:
+    source, target = _csv(path).columns
+    return {"source": source.to_numpy(), "target": target.to_numpy()}
+
+
+def _vocabulary(path: Path, columns: int | None = None) -> Sparse:
+    """Return the binary features of a JSON object: node id to a list of feature ids, repeats allowed."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    lists = [sorted(set(content[str(node)])) for node in range(len(content))]
+    indices = np.array([feature for one in lists for feature in one], dtype=np.int32)
+    return features.from_pattern(
+        _offsets(np.array(list(map(len, lists)))), indices, columns or indices.max() + 1
+    )
+
+
+def _offsets(counts: Ints) -> Ints:
+    """Return where every row starts and the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+# -- data sets to download ----
+_FACEBOOK100 = (
+    "https://raw.githubusercontent.com/sisaman/pyg-datasets/"
+    "9a92bf1e84f73b7b24dd745eb14f13e4d1979769/datasets/facebook100"
+)
+_SHA256 = {
+    "Berkeley13": "e8bcf00096b9cc18d95d1401ead634c0f5c4303511dc48b5e8056732387ce291",
+    "Reed98": "d12ec74dc8c6e237385975b976c3709555a83629a1260be693fb688e3446070e",
+    "Rutgers89": "40a138fda9324a24e2c14c409909d29f766383a50f370b525cd103da374b4760",
+    "Wisconsin87": "9e1bc77dd1486cf1b41a1aa38c80a41510c944085d8b8b84ac50f724f9c84e86",
+}
+_TIMEOUT = 60  # seconds without an answer
+
+
+def fetch_facebook100(root: Path, name: str) -> Fields:
+    """Download one school to the place where the local reader looks, and read it."""
+    school = name.rpartition("/")[2]
+    if school not in _SHA256:
+        near = suggestion(school, _SHA256)
+        raise GraphError(
+            f"{name} is not here, and without a known checksum it is not downloaded{near}; "
+            f"put {school}.mat into a folder facebook100 and give the folder above it with --root"
+        )
+    download(f"{_FACEBOOK100}/{school}.mat", root / f"{name}.mat", sha256=_SHA256[school])
+    return read_facebook100(root, name)
+
+
+def download(url: str, path: Path, *, sha256: str) -> None:
+    """Write what the URL returns to ``path``, whole and with the right checksum or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    try:
+        digest = hashlib.sha256()
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, os.fdopen(handle, "wb") as file:
+            while block := answer.read(1 << 20):
+                digest.update(block)
+                file.write(block)
+        if digest.hexdigest() != sha256:
+            raise GraphError(f"{url} does not have the expected SHA-256; nothing was kept")
+        Path(part).replace(path)
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+def fetch_planetoid(root: Path, name: str) -> Fields:
+    """Fetch Cora, CiteSeer or PubMed with the public split."""
+    title = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}[name]
+    return fields_from_pyg(_datasets().Planetoid(str(root), title)[0])
+
+
+def fetch_amazon(root: Path, name: str) -> Fields:
+    """Fetch Amazon Computers or Photo."""
+    return fields_from_pyg(_datasets().Amazon(str(root / "amazon"), name.rpartition("/")[2])[0])
+
+
+def fetch_twitch(root: Path, name: str) -> Fields:
+    """Fetch a Twitch graph, with 128 dense features in place of the published 3,170 binary ones."""
+    return fields_from_pyg(_datasets().Twitch(str(root / "twitch"), name.rpartition("/")[2])[0])
+
+
+def fetch_facebook_pages(root: Path, name: str) -> Fields:
+    """Fetch the page-page graph, with 128 dense features in place of the published 4,714 binary ones."""
+    return fields_from_pyg(_datasets().FacebookPagePage(str(root / name))[0])
+
+
+def fetch_lastfm_asia(root: Path, name: str) -> Fields:
+    """Fetch LastFM Asia, with 128 dense features in place of the published 7,842 binary ones."""
+    return fields_from_pyg(_datasets().LastFMAsia(str(root / name))[0])
+
+
+def fetch_wikipedia(root: Path, name: str) -> Fields:
+    """Fetch a Wikipedia graph, with 128 dense features; the traffic is cut into fifths as for local files."""
+    topic = name.rpartition("/")[2]
+    data = _datasets().WikipediaNetwork(str(root / "wikipedia"), topic, geom_gcn_preprocess=False)[0]
+    fields = {key: value for key, value in fields_from_pyg(data).items() if not key.endswith("mask")}
+    return fields | {"y": fifths(data.y.double().numpy())}
+
+
+def fetch_reddit(root: Path, name: str) -> Fields:
+    """Fetch the GraphSAGE Reddit graph (114.6 million stored edges) with its split."""
+    return fields_from_pyg(_datasets().Reddit(str(root / name))[0])
+
+
+def fetch_karate(root: Path, name: str) -> Fields:
+    """Return the karate club that torch_geometric contains: the same edges, four other communities."""
+    fields = fields_from_pyg(_datasets().KarateClub()[0])
+    return {key: value for key, value in fields.items() if not key.endswith("mask")}
+
+
+def fetch_ppi(root: Path, name: str) -> Fields:
+    """Fetch the 24 PPI graphs as one, split by graph.
+
+    A node has any of 121 labels: they are the label sets, and the first of them is the class.
+    """
+    parts = {part: _disjoint(_datasets().PPI(str(root / name), part)) for part in ("train", "val", "test")}
+    whole = _disjoint(parts.values())
+    sizes = [part.num_nodes for part in parts.values()]
+    place = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
+    masks = {f"{part}_mask": place == number for number, part in enumerate(parts)}
+    source, target = whole.edge_index
+    labels = {"y": whole.y[:, 0].long(), "label_sets": whole.y > 0}
+    return {"x": whole.x, **labels, "source": source, "target": target, **masks}
+
+
+def _disjoint(graphs: Any) -> Any:
+    """Return one ``Data`` in which the given ones lie side by side."""
+    data = load_pyg("data")
+    plain = [data.Data(x=graph.x, y=graph.y, edge_index=graph.edge_index) for graph in graphs]
+    return data.Batch.from_data_list(plain)
+
+
+def _datasets() -> Any:
+    return load_pyg("datasets")
+
+
+# -- files that may be hostile ----
+_MAX_EXPANSION, _SPARE_BYTES = 200, 1 << 26  # of what a file may unpack to
+Floats = npt.NDArray[np.float64]
+_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+_MATRIX, _PACKED = 14, 15
+_SPARSE, _NUMERIC = 5, range(6, 16)
+_COMPLEX = 0x800
+
+
+@dataclass(frozen=True)
+class SparsePattern:
+    """Where a sparse matrix of ``shape`` has entries: ``rows[starts[j]:starts[j + 1]]`` in column j."""
+
+    shape: tuple[int, int]
+    rows: Ints
+    starts: Ints
+
+
+def read_matlab(path: Path) -> dict[str, Floats | SparsePattern]:
+    """Return the real matrices of a file, and the places of its sparse ones, by name; others are left out.
+
+    Raises:
+        ValueError: the file is of another version, or an element is not what it says.
+    """
+    content = path.read_bytes()
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+    if order is None or int.from_bytes(content[124:126], "little" if order == "<" else "big") != 0x0100:
+        raise ValueError("is not a MATLAB 5 file")
+    left = _MAX_EXPANSION * len(content) + _SPARE_BYTES
+    found: dict[str, Floats | SparsePattern] = {}
+    for kind, body in _elements(memoryview(content)[128:], order):
+        if kind == _PACKED:
+            inside = _unpacked(body, left)
+            left -= len(inside)
+            kind, body = next(_elements(memoryview(inside), order))
+        if kind == _MATRIX:
+            found |= _variable(body, order)
+    return found
+
+
+def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """Yield type and bytes of each element, which begin at every eighth byte if they are not packed."""
+    place = 0
+    while place + 8 <= len(content):
+        word, size = (int(part) for part in np.frombuffer(content[place : place + 8], f"{order}u4"))
+        if word >> 16:  # up to four bytes stand in the tag itself
+            kind, size, start, after = word & 0xFFFF, word >> 16, place + 4, place + 8
+        else:
+            kind, start = word, place + 8
+            after = start + size + (0 if kind == _PACKED else -size % 8)
+        if start + size > len(content) or (word >> 16 and size > 4):
+            raise ValueError("ends inside an element")
+        yield kind, content[start : start + size]
+        place = after
+
+
+def _unpacked(body: memoryview, most: int) -> bytes:
+    stream = zlib.decompressobj()
+    inside = stream.decompress(body, most)
+    if stream.unconsumed_tail:
+        raise ValueError("unpacks to far more than it is")
+    return inside
+
+
+def _variable(body: memoryview, order: str) -> dict[str, Floats | SparsePattern]:
+    """Return one variable by its name; nothing if it is of a kind that is not read."""
+    parts = _elements(body, order)
+    flags, shape = _numbers(next(parts), order), _numbers(next(parts), order)
+    name = bytes(next(parts)[1]).decode("ascii")
+    if flags.dtype.kind != "u" or not len(flags) or shape.dtype.kind != "i" or len(shape) < 2:
+        raise ValueError("has a variable without kind or size")
+    kind, size = int(flags[0]) & 0xFF, tuple(int(length) for length in shape)
+    if kind == _SPARSE and len(size) == 2:
+        return {name: _places(parts, order, size)}
+    if kind in _NUMERIC and not int(flags[0]) & _COMPLEX:
+        return {name: _dense_matrix(_numbers(next(parts), order), size)}
+    return {}
+
+
+def _numbers(element: tuple[int, memoryview], order: str) -> npt.NDArray[Any]:
+    kind, body = element
+    if kind not in _NUMBERS:
+        raise ValueError("has something else where numbers belong")
+    return np.frombuffer(body, order + _NUMBERS[kind])
+
+
+def _dense_matrix(values: npt.NDArray[Any], size: tuple[int, ...]) -> Floats:
+    if min(size) < 0 or math.prod(size) != len(values):
+        raise ValueError("has a matrix of another size than it says")
+    return values.astype(np.float64).reshape(size, order="F")
+
+
+def _places(parts: Iterator[tuple[int, memoryview]], order: str, size: tuple[int, int]) -> SparsePattern:
+    """Return where the entries are, whatever they are; room set aside for more comes after them."""
+    rows, starts = _numbers(next(parts), order), _numbers(next(parts), order)
+    if starts.dtype.kind != "i" or len(starts) != size[1] + 1 or not 0 <= starts[-1] <= len(rows):
+        raise ValueError("has a sparse matrix of another size than it says")
+    rows = rows[: starts[-1]]
+    check_rows(starts, rows, size[0])
+    return SparsePattern(size, rows, starts)
+
+
+Arrays = dict[str, npt.NDArray[Any]]
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|][biufU]\d{1,3})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,60})\), \} *\n"
+)
+
+
+def read_npz(path: Path, names: Collection[str]) -> Arrays:
+    """Return those of the named arrays that an archive has.
+
+    NumPy's own reader allocates what a header claims before it looks at what is there. Here the header must
+    be as NumPy writes it, of numbers or text, and say exactly as much as the member holds.
+
+    Raises:
+        ValueError: an array is of another type or size than it says, or unpacks to far more than the file.
+    """
+    with zipfile.ZipFile(path) as archive:
+        wanted = {name: f"{name}.npy" for name in names}
+        members = {name: archive.getinfo(file) for name, file in wanted.items() if file in archive.namelist()}
+        total = sum(member.file_size for member in members.values())
+        if total > _MAX_EXPANSION * path.stat().st_size + _SPARE_BYTES:
+            raise ValueError("unpacks to far more than it is")
+        return {name: _npz_array(archive, member) for name, member in members.items()}
+
+
+def _npz_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """Return one array, of exactly the bytes behind its header."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("is packed in another way than NumPy packs")
+    content = archive.read(member)
+    if content[:6] != b"\x93NUMPY" or len(content) < 10:
+        raise ValueError("is no array")
+    start = 10 + int.from_bytes(content[8:10], "little")  # of version 1, as all without field names are
+    header = _HEADER.fullmatch(content[10:start])
+    if header is None:
+        raise ValueError("is not an array of numbers or text")
+    kind = np.dtype(header[1].decode())
+    shape = tuple(int(size) for size in header[3].decode().split(",") if size.strip())
+    if kind.itemsize == 0 or math.prod(shape) * kind.itemsize != len(content) - start:
+        raise ValueError("says another size than it has")
+    return np.frombuffer(content, kind, offset=start).reshape(
+        shape, order="F" if header[2] == b"True" else "C"
+    )

@@ -1,0 +1,254 @@
+"""Tables of edges, larger than memory, in the order of their targets: DuckDB sorts them and spills by itself.
+
+An edge becomes one whole number, target * 2^32 + source in places of nodes, so one column is sorted. Each end
+is read by itself, as :mod:`graphveil.data.tables` does: no edge decides what becomes of another.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil._util.files import name_in_utf8
+from graphveil.data.tables.files import COMMAS, CSV, PARQUET, Column, CsvFormat, column_names
+from graphveil.data.tables.ids import has_blanks
+from graphveil.errors import ConfigError, GraphError
+
+if TYPE_CHECKING:
+    import duckdb
+
+SHIFT = 32
+_BATCH = 1 << 20  # edges that are handed over at a time
+_ENDS = "source_id", "target_id"
+_SPACES = "' ' || " + " || ".join(f"chr({code})" for code in range(9, 14))  # which pyarrow trims, too
+_WHOLE = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+    "HUGEINT",
+)
+Keys = npt.NDArray[np.int64]  # target * 2^32 + source
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTables:
+    """Files of one kind, with the columns that hold the two ends, and the nodes' ids in node order."""
+
+    files: tuple[Path, ...]
+    source: str
+    target: str
+    ids: Column
+    directed: bool
+    drop_unknown: bool
+    memory: str
+    threads: int
+    scratch: Path
+    csv_format: CsvFormat = COMMAS
+
+    def sorted_from(self, row: int) -> Iterator[Keys]:
+        """Yield the edges into rows from one on, ascending, repeats among them, loops not.
+
+        Raises:
+            ConfigError: DuckDB is not installed.
+            GraphError: a file or column cannot be used, an id is unknown, or the disk is full.
+        """
+        duckdb = _duckdb()
+        try:
+            with duckdb.connect(":memory:", config=self._settings()) as session:
+                reader = session.sql(self._query(session, row)).to_arrow_reader(_BATCH)
+                for batch in reader:
+                    keys = batch.column(0)
+                    if keys.null_count:
+                        raise GraphError(
+                            f"columns {self.source!r} and {self.target!r} of the edges hold ids that no node "
+                            "has, or none; add those nodes, or leave such edges out with "
+                            "unknown_ids='drop' (--unknown-ids drop)"
+                        )
+                    yield np.asarray(keys.to_numpy(zero_copy_only=False), dtype=np.int64)
+        except duckdb.Error as error:  # whose messages may quote a row
+            words = str(error).lower()
+            full = "no space left", "file too large"  # the system's words for a disk, and for a limit
+            if any(one in words for one in full) or ("disk" in words and "full" in words):
+                raise full_disk(self.scratch.parent) from None
+            raise GraphError(
+                f"the tables of edges cannot be read or sorted ({type(error).__name__}); check the files and "
+                "their columns, or give more memory (--memory)"
+            ) from None
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "threads": self.threads,
+            "memory_limit": self.memory,
+            "temp_directory": name_in_utf8(self.scratch),
+            "preserve_insertion_order": False,
+        }
+
+    def _query(self, session: duckdb.DuckDBPyConnection, row: int) -> str:
+        """Return the query; what it reads beside the files is registered in the session."""
+        ends = " UNION ALL ".join(self._ends(session, file) for file in self.files)
+        first = self._first_of_a_run()
+        if first is not None:
+            last = first + len(self.ids) - 1
+            places = [f"CASE WHEN {end} BETWEEN {first} AND {last} THEN {end} - {first} END" for end in _ENDS]
+            pairs = f"SELECT {places[0]} AS s, {places[1]} AS t FROM ({ends})"
+        else:
+            import pyarrow as pa
+
+            place = pa.array(np.arange(len(self.ids), dtype=np.int64))
+            session.register("nodes", pa.table({"id": self.ids, "place": place}))
+            pairs = (
+                f"SELECT a.place AS s, b.place AS t FROM ({ends}) LEFT JOIN nodes a ON a.id = {_ENDS[0]} "
+                f"LEFT JOIN nodes b ON b.id = {_ENDS[1]}"
+            )
+        if not self.directed:
+            pairs = (
+                "SELECT CASE WHEN back THEN t ELSE s END AS s, CASE WHEN back THEN s ELSE t END AS t "
+                f"FROM ({pairs}), (VALUES (false), (true)) directions(back)"
+            )
+        unknown = "false" if self.drop_unknown else "s IS NULL OR t IS NULL"
+        return (
+            f"SELECT (t << {SHIFT}) | s AS key FROM ({pairs}) "
+            f"WHERE ({unknown}) OR (s <> t AND t >= {row}) ORDER BY key NULLS FIRST"
+        )
+
+    def _first_of_a_run(self) -> int | None:
+        """Return the first id if ids are consecutive whole numbers, which needs no join."""
+        import pyarrow as pa
+
+        if not pa.types.is_int64(self.ids.type):
+            return None
+        ids = self.ids.to_numpy()
+        whole = int(ids[-1]) - int(ids[0]) == len(ids) - 1  # differences of 64 bits wrap around
+        return int(ids[0]) if whole and bool((np.diff(ids) == 1).all()) else None
+
+    def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
+        """Return the query of the two ends in one file, by its own columns and their kinds."""
+        table = _table_of(file, self._columns(file), self.csv_format.delimiter)
+        kinds = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
+        ends = (
+            self._id(name, kinds[name], written=_kind(file) == "csv") for name in (self.source, self.target)
+        )
+        named = ", ".join(f"{end} AS {name}" for end, name in zip(ends, _ENDS, strict=True))
+        return f"SELECT {named} FROM {table}"
+
+    def _columns(self, file: Path) -> list[str]:
+        """Return the names of a file's columns; DuckDB tells none apart that differ in case alone."""
+        names = column_names(file, [self.source, self.target], self.csv_format)
+        for end in (self.source, self.target):
+            if sum(name.lower() == end.lower() for name in names) > 1:
+                raise GraphError(
+                    f"{file.name} has columns that differ from {end!r} in case alone; rename them"
+                )
+        return names
+
+    def _id(self, name: str, found: str, *, written: bool) -> str:
+        """Return the expression of an end as an id of the nodes' kind, NULL where a value is none."""
+        import pyarrow as pa
+
+        column, whole = _quoted(name, '"'), pa.types.is_int64(self.ids.type)
+        if found == '"NULL"':  # a column without any value
+            return f"CAST(NULL AS {'BIGINT' if whole else 'VARCHAR'})"
+        if whole and found in _WHOLE:
+            return f"TRY_CAST({column} AS BIGINT)"
+        if not whole and (
+            found in (*_WHOLE, "BOOLEAN", "DATE", "TIME", "UUID") or found.startswith("DECIMAL")
+        ):
+            return f"CAST({column} AS VARCHAR)"
+        if found == "BLOB":  # UTF-8 as older writers store it
+            column = f"decode({column})"
+        elif found != "VARCHAR":
+            kind = "whole numbers" if whole else "text"
+            raise GraphError(f"column {name!r} of the edges is {found}, and the nodes' ids are {kind}")
+        if not whole:
+            return f"trim({column}, {_SPACES})" if written and not has_blanks(self.ids) else column
+        number = f"trim({column}, {_SPACES})"
+        return f"CASE WHEN regexp_full_match({number}, '-?[0-9]+') THEN TRY_CAST({number} AS BIGINT) END"
+
+
+def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
+    """Return the files that paths and patterns name, sorted, all of one kind.
+
+    Raises:
+        GraphError: a pattern finds none, or they are of different kinds or of one that is not read.
+    """
+    found: set[Path] = set()
+    for given in patterns:
+        here = _matching(Path(given)) if os.fspath(given) else []
+        if not here:
+            raise GraphError(
+                f"no file is called {os.fspath(given)!r}; name tables of edges, or a pattern of theirs"
+            )
+        found.update(here)
+    kinds = {_kind(path) for path in found}
+    if len(kinds) != 1 or None in kinds:
+        raise GraphError(
+            f"tables of edges must all be parquet ({', '.join(PARQUET)}) or all CSV ({', '.join(CSV)}), by "
+            "suffix"
+        )
+    return tuple(sorted(found))
+
+
+def _matching(path: Path) -> list[Path]:
+    """Return a file, or those that a pattern finds."""
+    if path.is_dir():
+        raise GraphError(f"{path} is a folder; name the tables in it, or a pattern of theirs")
+    if path.is_file():
+        return [path]
+    try:
+        return list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    except (IndexError, ValueError):  # an empty pattern, or stars where one has none: nothing is found
+        return []
+
+
+def _kind(path: Path) -> str | None:
+    if path.name.endswith(PARQUET):
+        return "parquet"
+    return "csv" if path.name.endswith(CSV) else None
+
+
+def _table_of(file: Path, columns: Sequence[str], delimiter: str) -> str:
+    """Return one file as DuckDB reads it: by its name alone, and a CSV by nothing that rows let it guess."""
+    path = _quoted(glob.escape(name_in_utf8(file)), "'")
+    if _kind(file) == "parquet":
+        return f"read_parquet({path}, hive_partitioning = false)"
+    kinds = ", ".join(_quoted(name, "'") + ": 'VARCHAR'" for name in columns)
+    mark = _quoted(delimiter, "'")
+    return (
+        f"read_csv({path}, hive_partitioning = false, auto_detect = false, header = true, skip = 0, "
+        f"delim = {mark}, quote = '\"', escape = '\"', nullstr = '', columns = {{{kinds}}})"
+    )
+
+
+def _quoted(text: str, mark: str) -> str:
+    return mark + text.replace(mark, 2 * mark) + mark
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise ConfigError(
+            "edges are sorted by DuckDB, which is not installed here: pip install 'graphveil[disk]'"
+        ) from None
+    return duckdb
+
+
+def full_disk(folder: Path) -> GraphError:
+    """Return the refusal where there is no room left."""
+    return GraphError(
+        f"there is no room left for {folder}; free some (a prepared graph takes 4 bytes a stored edge, and "
+        "sorting some 30 more while it lasts) and give the same command again, which goes on where it stopped"
+    )

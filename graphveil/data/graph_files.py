@@ -1,0 +1,287 @@
+"""Tables of nodes and edges become a graph: one row per node, one row per edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from graphveil._util.files import as_path
+from graphveil.data import tables
+from graphveil.data.adjacency import Adjacency, EdgeSet
+from graphveil.data.conversion import fields_from_tables, refuse_unlabeled
+from graphveil.data.graph import Graph
+from graphveil.data.tables import Column, Table
+from graphveil.data.tables.edges import id_difference_hint
+from graphveil.data.tables.encoding import REFUSE, Categories, Encoding, EncodingOptions, Named
+from graphveil.data.tables.files import COMMAS, CsvFormat, check_columns
+from graphveil.data.tables.ids import distinct_ids
+from graphveil.data.tables.inspect_tables import (
+    EDGES_FILE,
+    Roles,
+    TableInspection,
+    edges_file,
+    inspect_table_files,
+)
+from graphveil.errors import GraphError
+
+__all__ = ["EDGES_FILE", "edges_file", "read_edges", "read_graph", "read_ids", "read_topology"]
+
+
+def read_graph(
+    nodes: str | PathLike[str],
+    edges: str | PathLike[str],
+    *,
+    id: str,
+    source: str,
+    target: str,
+    directed: bool = False,
+    label: str | None = None,
+    split: str | None = None,
+    features: Named | None = None,
+    drop: Named = (),
+    categories: Categories = (),
+    missing: str = REFUSE,
+    unknown_ids: str = REFUSE,
+    null_values: Named | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    node_ids: str | PathLike[str] | None = None,
+    encoding: Encoding | None = None,
+    aside: Sequence[str] = (),
+    classes: Sequence[str] | None = None,
+    weight: str | None = None,
+    max_weight: float | None = None,
+) -> Graph:
+    """Read a graph from a table of nodes and a table of edges, each parquet or CSV by its suffix.
+
+    Every column of ``nodes`` that has no other role is a feature: a number as it is, a bool as 0 or 1, a date
+    as years since 2000-01-01 (UTC), a list of numbers as so many. A node without a label is unlabeled. Nodes
+    keep the order of the file. The defaults are those of the command; everything that is wrong with the two
+    tables is said in one error, with the keywords that would pass.
+
+    Args:
+        nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
+            the folder of a released graph, which is then known to be one: its edge set has its guarantee.
+        id: column of ``nodes`` that holds whole numbers or text. Ids of a CSV are text and keep their
+            spelling. Dates, decimals, UUIDs and bools of a parquet file become text.
+        source, target: columns of ``edges`` that hold ids.
+        directed: whether ``source -> target`` says nothing about the opposite direction.
+        label: column of ``nodes`` that holds labels: text, numbers, bools or dates. A CSV's are taken as they
+            are written, but for a whole number's point with zeros. A graph to predict only needs none, if
+            the classes are given.
+        split: column of ``nodes`` with train, val (valid, validation), test or nothing.
+        features: the feature columns, if not all the others.
+        drop: columns of ``nodes`` that are no features.
+        categories: columns that become one 0/1 column per value: ``"plan=free|pro"`` with a public list,
+            ``"country=hash:32"`` hashed into so many places, or ``"plan"`` with the values that occur, which
+            units that protect records refuse. A mapping of names to lists, numbers or None does, too.
+        missing: ``"refuse"``; ``"indicator"``, 0 and one more column for each that says so;
+            ``"constant=V"``; or ``"median"`` of the table, which units that protect records refuse.
+        unknown_ids: ``"refuse"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the
+            nodes that they name, which is for unit ``none`` alone: one secret edge would publish a node.
+        null_values: the words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
+            pandas, ``\\N``, ``?`` and ``-``. An empty field is always missing. They never apply to ids.
+        delimiter, decimal: what stands between the columns of CSV files (one character, or ``"tab"``), and
+            before the decimals of a number (``"."`` or ``","``), in both tables and ``node_ids``.
+        node_ids: a table with the column ``id``, a public list of nodes: each is a node, with a row or not.
+        encoding: that of another graph (``graph.encoding``): columns become features as they did there.
+        aside: columns of ``nodes`` that are not among the others. They need not be there.
+        classes: the labels in class order, if the classes are to be fixed beforehand and not by this file.
+            Any other label then counts as missing: a refusal would tell about it. By default the labels that
+            occur, sorted, so that a class may show that somebody has its label; the graph's notes say so.
+        weight: column of ``edges`` that holds weights of at least 0, if they have any.
+        max_weight: the public bound that larger weights are cut to.
+
+    Raises:
+        GraphError: a file or column is missing or unusable, ids are repeated or unknown, features are not
+            finite numbers, there is no node or only one class (``errors.TableError`` lists all
+            of it). Messages name columns, never values.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "nodes.csv").write_text("user,age,team\\n7,31,red\\n8,45,blue\\n9,28,\\n")
+    >>> _ = (folder / "edges.csv").write_text("a,b\\n7,8\\n9,8\\n")
+    >>> graph = read_graph(folder / "nodes.csv", folder / "edges.csv", id="user", label="team",
+    ...                    source="a", target="b")
+    >>> graph.class_names, graph.y
+    (('blue', 'red'), tensor([ 1,  0, -1]))
+    """
+    if label is None and classes is None:
+        refuse_unlabeled()
+    node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
+    roles = Roles(
+        id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)
+    )
+    roles.check(classes)
+    found = inspect_table_files(
+        node_path,
+        edge_path,
+        roles,
+        EncodingOptions.from_arguments(
+            features, drop, categories, missing, unknown_ids, null_values, delimiter, decimal
+        ),
+        classes=classes,
+        encoding=encoding,
+        node_ids=None if node_ids is None else Path(node_ids),
+    )
+    found.raise_problems()
+    return graph_of(
+        found,
+        edge_path,
+        name=node_path.name.partition(".")[0],
+        directed=directed,
+        max_weight=max_weight,
+        classes_given=classes is not None,
+    )
+
+
+def graph_of(
+    found: TableInspection,
+    edges: Path,
+    *,
+    name: str,
+    directed: bool,
+    max_weight: float | None,
+    classes_given: bool,
+) -> Graph:
+    """Return the graph of two files that were looked at, and with which nothing is wrong."""
+    return Graph.from_edges(
+        directed=directed,
+        max_weight=max_weight,
+        edge_set=EdgeSet(released=tables.released(edges_file(edges))),
+        name=name,
+        **fields_from_tables(found, classes_given=classes_given),
+    )
+
+
+def read_topology(
+    nodes: str | PathLike[str],
+    edges: str | PathLike[str],
+    *,
+    id: str,
+    source: str,
+    target: str,
+    directed: bool,
+    csv_format: CsvFormat = COMMAS,
+) -> Graph:
+    """Read who is connected with whom, and nothing else of the nodes than their ids.
+
+    Every node has the one feature 1 and no label. Arguments and errors as for :func:`read_graph`.
+    """
+    node_path = Path(nodes)
+    check_columns(node_path, [id], csv_format)
+    table = tables.read(node_path, [id], tables.id_types(node_path, [id]), csv_format=csv_format)
+    ids = distinct_ids(table, id)
+    if not len(ids):
+        raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes; give at least one")
+    known = tables.id_array(ids)
+    return Graph(
+        x=torch.ones(len(ids), 1),
+        y=torch.full((len(ids),), -1),
+        adjacency=_edges(Path(edges), ids, id, (source, target), directed=directed, csv_format=csv_format),
+        num_classes=2,
+        name=node_path.name.partition(".")[0],
+        ids=known,
+    )
+
+
+def read_edges(
+    edges: Path,
+    ids: npt.NDArray[Any],
+    *,
+    source: str,
+    target: str,
+    directed: bool,
+    csv_format: CsvFormat = COMMAS,
+) -> Adjacency:
+    """Return a table of edges between nodes that are known, or the folder of a released graph.
+
+    Args:
+        edges: the table or the folder.
+        ids: the nodes' ids in node order, whole numbers or text.
+        source, target: columns that hold ids.
+        directed: whether an edge says nothing about its opposite.
+        csv_format: how a CSV is read.
+
+    Raises:
+        GraphError: the file or a column is missing or unusable, or names unknown nodes.
+    """
+    ends = source, target
+    return _edges(edges, _as_column(ids), None, ends, directed=directed, csv_format=csv_format)
+
+
+def read_ids(
+    path: Path, ids: npt.NDArray[Any], *, column: str, csv_format: CsvFormat = COMMAS
+) -> npt.NDArray[np.integer]:
+    """Return the places of the nodes that a table lists by their ids.
+
+    Raises:
+        GraphError: the file or the column is missing or unusable, or names unknown nodes.
+    """
+    node_ids = _as_column(ids)
+    check_columns(path, [column], csv_format)
+    table = tables.read(path, [column], {column: node_ids.type}, csv_format=csv_format)
+    return _positions(table, column, node_ids, None, written=tables.is_csv(path))
+
+
+def _as_column(ids: npt.NDArray[Any]) -> Column:
+    """Return known ids as a column, whole numbers or text."""
+    import pyarrow as pa
+
+    texts = ids.dtype == object or ids.dtype.kind == "U"
+    return tables.keys(pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids), "ids")
+
+
+def _edges(
+    edges: Path,
+    ids: Column,
+    id: str | None,
+    ends: tuple[str, str],
+    *,
+    directed: bool,
+    csv_format: CsvFormat,
+) -> Adjacency:
+    """Return a table's edges between nodes of these ids."""
+    path = edges_file(edges)
+    check_columns(path, [*ends], csv_format)
+    table = tables.read(path, ends, _edge_types([*ends], ids), csv_format=csv_format)
+    written = tables.is_csv(path)
+    tail, head = (_positions(table, end, ids, id, written=written) for end in ends)
+    origin = EdgeSet(released=tables.released(path))
+    return Adjacency.from_edges(tail, head, num_nodes=len(ids), directed=directed, edge_set=origin)
+
+
+def _edge_types(ends: list[str], node_ids: Column) -> dict[str, Any]:
+    """Return what the columns of a table of edges are, whatever edges there are: ids, ids, weights."""
+    import pyarrow as pa
+
+    return dict(zip(ends, (node_ids.type, node_ids.type, pa.float64()), strict=False))
+
+
+def _positions(
+    table: Table, name: str, node_ids: Column, id: str | None, *, written: bool
+) -> npt.NDArray[np.integer]:
+    """Return the row of every id in the table of nodes; ``id`` is its column of ids, if it has one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = tables.keys_like(tables.column(table, name), name, node_ids, written=written)
+    positions = pc.index_in(ids, value_set=node_ids)
+    if positions.null_count:
+        kind = "whole numbers" if pa.types.is_int64(node_ids.type) else "text"
+        owner_text = (
+            f"holds ids that no node has (theirs are {kind}); add those nodes, or drop those rows"
+            if id is None
+            else f"of the edges holds ids that column {id!r} of the nodes ({kind}) lacks; add those nodes or "
+            "drop those edges"
+        )
+        difference = id_difference_hint(pc.unique(ids.filter(pc.is_null(positions))).drop_null(), node_ids)
+        how = f" (some differ only in {difference}: write both tables alike)" if difference else ""
+        raise GraphError(f"column {name!r} {owner_text}{how}")
+    return np.array(positions.to_numpy(zero_copy_only=False))  # a copy: what Arrow holds is read-only

@@ -1,0 +1,418 @@
+"""Two tables of any size become a folder that :func:`~graphveil.data.stored_graph.open_graph` opens.
+
+Node arrays go through memory, edges do not: they are sorted outside of it, and written block by block.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+
+from graphveil._util import checks
+from graphveil.data import tables
+from graphveil.data.conversion import fields_from_tables, refuse_unlabeled
+from graphveil.data.edge_sorting import SHIFT, EdgeTables, Keys, found_files, full_disk
+from graphveil.data.graph import Graph
+from graphveil.data.stored_graph import (
+    MANIFEST,
+    OFFSETS,
+    SOURCES,
+    Manifest,
+    ManifestBlock,
+    damaged_file_error,
+    keyed_sum,
+    new_key,
+    read_manifest,
+    write_arrays,
+)
+from graphveil.data.tables.encoding import DROP, REFUSE, Categories, EncodingOptions, Named
+from graphveil.data.tables.files import FileSource, FrameSource
+from graphveil.data.tables.inspect_tables import Roles, TableInspection, inspect_tables
+from graphveil.errors import ConfigError, GraphError
+
+BLOCK_ROWS = 1 << 17
+MEMORY = "1GB"
+SCRATCH, LOCK = "sorting", "lock"
+Sorted = Callable[[int], Iterator[Keys]]  # the edges into rows from one on, ascending, with any repeats
+
+
+@dataclass(frozen=True)
+class PreparedGraph:
+    """A finished folder; ``edges`` counts each edge once and is as private as the tables."""
+
+    path: Path
+    nodes: int
+    edges: int
+
+
+def prepare(
+    nodes: str | PathLike[str],
+    edges: Sequence[str | PathLike[str]],
+    out: str | PathLike[str],
+    *,
+    id: str,
+    source: str,
+    target: str,
+    directed: bool = False,
+    label: str | None = None,
+    split: str | None = None,
+    features: Named | None = None,
+    drop: Named = (),
+    categories: Categories = (),
+    missing: str = REFUSE,
+    unknown_ids: str = REFUSE,
+    null_values: Named | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    classes: Sequence[str] | None = None,
+    memory: str = MEMORY,
+    block_rows: int = BLOCK_ROWS,
+) -> PreparedGraph:
+    """Write a graph's edges to disk in destination blocks, sorted, each once, and its node arrays beside.
+
+    The table of nodes is read as :func:`read_graph` reads it, into memory; the tables of edges
+     are sorted by DuckDB (extra ``disk``) and may be larger than memory. A call that was killed goes
+    on behind its last block when it is given again; a finished folder is left as it is. The bytes of the
+    edges depend on the tables alone, not on memory, threads or interruptions.
+
+    Args:
+        nodes: a parquet or CSV file.
+        edges: files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
+        out: the folder, which nobody but its owner may read: it is as private as the tables.
+        id, source, target, directed, label, split, features, drop, categories, missing, null_values,
+            delimiter, decimal, classes: as for
+            :func:`read_graph`.
+        unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
+        memory: what sorting may take, as ``"1GB"``; it spills the rest into the folder while it lasts.
+        block_rows: rows a block; it changes no result.
+
+    Raises:
+        ConfigError: DuckDB is not installed, or an argument is out of range.
+        GraphError: a file or column is missing or unusable, an edge names an unknown id, the disk is full,
+            the folder holds another graph, another process is at work in it, or a table changed meanwhile.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "nodes.csv").write_text("user,age,team\\n7,31,red\\n8,45,blue\\n9,28,\\n")
+    >>> _ = (folder / "edges.csv").write_text("a,b\\n7,8\\n9,8\\n8,7\\n")
+    >>> prepare(folder / "nodes.csv", [folder / "edges.csv"], folder / "graph", id="user", label="team",
+    ...         source="a", target="b").edges  # doctest: +SKIP
+    2
+    """
+    checks.integer_at_least(1, block_rows=block_rows)
+    checks.one_of((REFUSE, DROP), unknown_ids=unknown_ids)
+    if not re.fullmatch(r"0*[1-9][0-9]*(\.[0-9]+)? *[KMGT]i?B", memory, re.IGNORECASE):
+        raise ConfigError(f"memory={memory!r} (--memory) must be a size such as '500MB' or '4GB'")
+    if not os.fspath(out):  # a path would take it for the folder where the process is
+        raise ConfigError("out='' (--out) names no folder; name one that is new")
+    if label is None and classes is None:
+        refuse_unlabeled()
+    files, folder = found_files(edges), Path(out)
+    roles = Roles(id=id, source=source, target=target, label=label, split=split)
+    choices = EncodingOptions.from_arguments(
+        features, drop, categories, missing, REFUSE, null_values, delimiter, decimal
+    )
+    for given in (Path(nodes), *files):
+        if folder.resolve() in given.resolve().parents:
+            raise GraphError(f"{given} lies in {folder}, whose files are written again; name another folder")
+    inputs = SourceTables((Path(nodes), *files), (roles, choices, directed, unknown_ids, classes))
+    described = inputs.text()  # before a table is read
+    found = _nodes(Path(nodes), roles, choices, classes)
+    assert found.ids is not None
+    manifest = read_unfinished_manifest(folder, described)
+    if manifest is None or not manifest.complete:
+        known = EdgeTables(
+            files=files,
+            source=source,
+            target=target,
+            ids=found.ids,
+            directed=directed,
+            drop_unknown=unknown_ids == DROP,
+            memory=memory,
+            threads=torch.get_num_threads(),
+            scratch=folder / SCRATCH,
+            csv_format=choices.csv_format,
+        )
+        name = Path(nodes).name.partition(".")[0]
+        with lock_folder(folder):
+            manifest = read_unfinished_manifest(folder, described)  # by now
+            if manifest is None:
+                graph = _without_edges(found, directed, classes is not None, name)
+                manifest = create_manifest(folder, graph, described, block_rows, _released(files))
+            manifest = _with_edges(folder, manifest, known)
+            if (
+                not manifest.edges
+                and known.drop_unknown
+                and any(tables.has_rows(file, choices.csv_format) for file in files)
+            ):
+                shutil.rmtree(folder, ignore_errors=True)
+                raise GraphError(
+                    "no edge has both ends among the nodes, so nothing is left once such edges are dropped; "
+                    "write the ids of both tables alike, and check --id, --source and --target"
+                )
+            manifest = complete_manifest(folder, manifest, inputs)
+    return PreparedGraph(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
+
+
+def _nodes(
+    path: Path, roles: Roles, choices: EncodingOptions, classes: Sequence[str] | None
+) -> TableInspection:
+    """Look at the table of nodes beside a table of no edges, and refuse all that is wrong with it."""
+    nothing = FrameSource.from_frame(
+        {roles.source: np.empty(0, np.int64), roles.target: np.empty(0, np.int64)}, "edges"
+    )
+    found = inspect_tables(FileSource(path, choices.csv_format), nothing, roles, choices, classes=classes)
+    found.raise_problems()
+    return found
+
+
+def _without_edges(found: TableInspection, directed: bool, classes_given: bool, name: str) -> Graph:
+    return Graph.from_edges(
+        directed=directed, name=name, **fields_from_tables(found, classes_given=classes_given)
+    )
+
+
+def _with_edges(folder: Path, manifest: Manifest, edges: EdgeTables) -> Manifest:
+    """Write the blocks that are to come, and return the manifest that names all."""
+    shutil.rmtree(edges.scratch, ignore_errors=True)  # of a call that was killed
+    manifest = write_blocks(folder, manifest, edges.sorted_from)
+    shutil.rmtree(edges.scratch, ignore_errors=True)
+    return manifest
+
+
+def _released(files: Sequence[Path]) -> str:
+    """Return what the tables say of themselves, which must be the same in all."""
+    described = {tables.released(path) for path in files}
+    if len(described) > 1:
+        raise GraphError("the tables of edges are not of one released graph; prepare each graph by itself")
+    return described.pop()
+
+
+# -- the folder ----
+
+
+@dataclass(frozen=True)
+class SourceTables:
+    """The tables that a graph is made of, and what was chosen."""
+
+    files: tuple[Path, ...]
+    choices: tuple[Any, ...]
+
+    def text(self) -> str:
+        """Return which files these are by now, by name, size and times, and what was chosen.
+
+        The time of the last change cannot be set back, as that of the last writing can.
+
+        Raises:
+            GraphError: one is not there.
+        """
+        try:
+            stats = [(path, path.stat()) for path in self.files]
+        except OSError as error:
+            raise GraphError(f"{error.filename} cannot be read ({error.strerror})") from None
+        facts = [(str(path.resolve()), of.st_size, of.st_mtime_ns, of.st_ctime_ns) for path, of in stats]
+        return json.dumps([facts, [repr(choice) for choice in self.choices]])
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Make a folder that its owner alone may read, and hold the system's lock on it.
+
+    The lock ends with the process. A folder that is new, and to which nothing worth keeping was written,
+    goes again with an error.
+
+    Raises:
+        GraphError: it cannot be made, or another process is at work in it.
+    """
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK, timeout=0, mode=0o600).acquire()
+    except Timeout:
+        raise GraphError(
+            f"{folder} cannot be had (another process is at work in it); wait, or name another folder"
+        ) from None
+    except OSError as error:
+        raise GraphError(f"cannot write to {folder} ({error.strerror}); name another folder") from None
+    with lock:
+        try:
+            folder.chmod(0o700)
+            yield
+        except Exception:
+            if new and not _worth_keeping(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _worth_keeping(folder: Path) -> bool:
+    """Whether there are blocks behind which another call goes on."""
+    manifest = read_manifest(folder)
+    return manifest is not None and bool(manifest.blocks)
+
+
+def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
+    """Return the manifest of a folder that is to be finished, None for a new one.
+
+    Raises:
+        GraphError: the folder holds something else.
+    """
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        if manifest.inputs != inputs and not manifest.blocks:
+            return None  # a call that was killed left it
+        if manifest.inputs != inputs:
+            raise GraphError(
+                f"{folder} holds a graph of other tables, of older versions of them or of other choices; "
+                "name a new folder, or remove this one"
+            )
+        return manifest
+    names = {part.name for part in folder.iterdir()} if folder.is_dir() else set[str]()
+    if names and (LOCK not in names or not all(map(_is_scratch_file, names))):
+        raise GraphError(f"{folder} is there and holds other files; name a new folder for the graph")
+    return None
+
+
+def _is_scratch_file(name: str) -> bool:
+    """Whether a call that was killed before it wrote a manifest may have left a file of this name."""
+    known = (SOURCES, OFFSETS, SCRATCH, LOCK)
+    return name in known or name.endswith((".npy", ".parquet")) or MANIFEST in name
+
+
+def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:
+    """Write the node arrays, and the manifest of a graph whose blocks are to come."""
+    key = new_key()
+    with full_disk_named(folder):
+        sums, facts = write_arrays(folder, graph, key)
+        manifest = Manifest(
+            key=key,
+            inputs=inputs,
+            nodes=graph.num_nodes,
+            directed=graph.directed,
+            block_rows=block_rows,
+            released=released,
+            arrays=sums,
+            facts=facts,
+        )
+        manifest.write(folder)
+        os.sync()
+    return manifest
+
+
+def complete_manifest(folder: Path, manifest: Manifest, inputs: SourceTables) -> Manifest:
+    """Say that all blocks are there, if they are of the tables that the first of them is of.
+
+    Raises:
+        GraphError: a table has changed since.
+    """
+    if inputs.text() != manifest.inputs:
+        raise GraphError(
+            f"a table has changed while {folder} was made of it, which is of no use now; remove the folder, "
+            "and prepare the graph again when the tables are whole"
+        )
+    whole = manifest.completed(folder)
+    for path in (folder / name for name in (SOURCES, OFFSETS, *manifest.arrays)):
+        with suppress(OSError):  # where the file system has no such modes
+            path.chmod(0o400)  # open graphs are mapped from them: nobody changes them in passing
+    return whole
+
+
+# -- blocks ----
+
+
+def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
+    """Append the blocks that a manifest lacks, and return it with all of them.
+
+    Args:
+        folder: where to.
+        manifest: what is done.
+        edges: yields sorted batches of edges into rows from one on.
+
+    Raises:
+        GraphError: the disk is full; what is done stays, and the same call goes on behind it. Or what was
+            done is not there.
+    """
+    with (
+        full_disk_named(folder),
+        (folder / SOURCES).open("ab") as sources,
+        (folder / OFFSETS).open("ab") as ends,
+    ):
+        _cut(sources, folder / SOURCES, 4 * manifest.edges)
+        _cut(ends, folder / OFFSETS, 8 * (manifest.rows + 1) if manifest.blocks else 0)
+        if not manifest.blocks:
+            ends.write(np.zeros(1, dtype="<i8").tobytes())  # where the first row begins
+        for keys in _by_block(edges(manifest.rows), manifest):
+            manifest = _appended(manifest, keys, sources, ends)
+            manifest.write(folder)
+    return manifest
+
+
+def _cut(file: BinaryIO, path: Path, size: int) -> None:
+    """Cut off what no manifest names.
+
+    Raises:
+        GraphError: the file is shorter: bytes that were there have gone.
+    """
+    if path.stat().st_size < size:
+        raise damaged_file_error(path)
+    file.truncate(size)
+
+
+def _appended(manifest: Manifest, keys: Keys, sources: BinaryIO, ends: BinaryIO) -> Manifest:
+    """Write one block to the disk, and return the manifest that names it."""
+    start, stop = manifest.rows, min(manifest.nodes, manifest.rows + manifest.block_rows)
+    counts = np.bincount((keys >> SHIFT) - start, minlength=stop - start)
+    parts = (keys & ((1 << SHIFT) - 1)).astype("<i4"), (manifest.edges + np.cumsum(counts)).astype("<i8")
+    for file, part in zip((sources, ends), parts, strict=True):
+        file.write(part.tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+    sums = (keyed_sum(manifest.key, part) for part in parts)
+    block = ManifestBlock(stop=stop, edges=manifest.edges + len(keys), sources=next(sums), offsets=next(sums))
+    return manifest.model_copy(update={"blocks": [*manifest.blocks, block]})
+
+
+def _by_block(batches: Iterator[Keys], manifest: Manifest) -> Iterator[Keys]:
+    """Yield the edges of each block that is to come, none twice."""
+    waiting: list[Keys] = []
+    last = np.int64(-1)
+    stops = range(
+        manifest.rows + manifest.block_rows, manifest.nodes + manifest.block_rows, manifest.block_rows
+    )
+    ends = iter(stops)
+    end = next(ends, None)
+    for batch in batches:
+        keys = batch[np.diff(batch, prepend=last) != 0]
+        last = batch[-1] if len(batch) else last
+        while end is not None and len(keys) and keys[-1] >> SHIFT >= end:
+            cut = int(np.searchsorted(keys, np.int64(end) << SHIFT))
+            yield np.concatenate([*waiting, keys[:cut]])
+            waiting, keys = [], keys[cut:]
+            end = next(ends, None)
+        waiting.append(keys)
+    while end is not None:
+        yield np.concatenate([*waiting, np.empty(0, dtype=np.int64)])
+        waiting, end = [], next(ends, None)
+
+
+@contextmanager
+def full_disk_named(folder: Path) -> Iterator[None]:
+    """Say which disk is full, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise full_disk(folder) from None

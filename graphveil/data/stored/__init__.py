@@ -1,1 +1,0 @@
-"""Graphs on disk: edges in destination blocks that are mapped into memory and never loaded whole."""

@@ -1,0 +1,479 @@
+"""A prepared folder becomes a graph whose edges and features are mapped into memory, not loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from scipy import sparse
+from torch import Tensor
+
+from graphveil._util.files import as_path, write_atomic
+from graphveil.data import tables
+from graphveil.data.adjacency import Adjacency, EdgeSet
+from graphveil.data.blocks import EdgeBlock, Stamp, check_stamps, remember_stamps
+from graphveil.data.features import Features
+from graphveil.data.graph import Graph
+from graphveil.data.node_pairs import PublicPart
+from graphveil.data.tables.encoding import Encoding
+from graphveil.errors import GraphError
+
+MANIFEST = "manifest.json"
+SOURCES, OFFSETS = "sources.bin", "offsets.bin"
+FORMAT = "graphveil prepared graph, version 2"
+IDS = "ids.parquet"
+_SPARSE = ("indptr", "indices", "data")
+_FACTS = ("name", "num_classes", "class_names", "notes", "deviations")
+_edge_sets: WeakValueDictionary[str, EdgeSet] = WeakValueDictionary()  # by the folder's own key
+_manifests: WeakKeyDictionary[Adjacency, Manifest] = WeakKeyDictionary()
+
+
+def open_graph(folder: str | PathLike[str]) -> Graph:
+    """Open a graph that ``graphveil prepare`` wrote; its edges stay on the disk.
+
+    Every file is read once, and refused if it is not as it was written. Afterwards the operating system keeps
+    in memory what there is room for: what a fit reads of edges are pages of files, block by block. Opened
+    twice in one process, the graph has one edge set, and so one budget.
+
+    Files that are changed, replaced or removed while the graph is open are refused, by name, before the next
+    pass over its edges; a change within a pass may end the process.
+
+    Raises:
+        GraphError: there is no prepared graph, it is not finished, or a file of it is damaged, cut short or
+            missing, which is named.
+    """
+    path = as_path(folder, "folder")
+    manifest = read_manifest(path)
+    if manifest is None:
+        raise GraphError(f"{path} holds no prepared graph; make one with graphveil prepare --out {path}")
+    if not manifest.complete:
+        raise GraphError(f"{path} is not finished; give the same graphveil prepare again, which goes on")
+    absolute = path.absolute()  # wherever the process goes
+    stamps = [Stamp.from_file(absolute / name) for name in (OFFSETS, SOURCES, *mapped_files(manifest.arrays))]
+    fields = read_arrays(path, manifest.arrays, manifest.facts, manifest.key)
+    indptr = mapped(path / OFFSETS, "<i8", manifest.nodes + 1)
+    indices = mapped(path / SOURCES, "<i4", manifest.edges)
+    _check_blocks(path, manifest, indptr, indices)
+    edge_set = _edge_sets.get(manifest.key)
+    if edge_set is None:
+        edge_set = _edge_sets[manifest.key] = EdgeSet(released=manifest.released)
+    adjacency = Adjacency._in_order(
+        torch.from_numpy(indptr), torch.from_numpy(indices), manifest.directed, edge_set, folder=absolute
+    )
+    remember_stamps(adjacency, stamps)
+    _manifests[adjacency] = manifest
+    return Graph(adjacency=adjacency, **fields)
+
+
+def has_split(folder: Path) -> bool:
+    """Whether a prepared graph, finished or not, has a split of its own."""
+    manifest = read_manifest(folder)
+    return manifest is not None and "train_mask.npy" in manifest.arrays
+
+
+def manifest_of(adjacency: Adjacency) -> Manifest:
+    """Return what an opened graph's folder said when it was opened, whatever lies there by now."""
+    return _manifests[adjacency]
+
+
+def sources_of(adjacency: Adjacency) -> BinaryIO:
+    """Open the file that an opened graph's edges are mapped from."""
+    assert adjacency.folder is not None
+    return (adjacency.folder / SOURCES).open("rb")
+
+
+def read_ahead(file: BinaryIO, adjacency: Adjacency, row: int, rows: int) -> None:
+    """Ask the system to read the edges into some rows from its disk, where it can be asked."""
+    if hasattr(os, "posix_fadvise"):
+        start, stop = (int(adjacency.indptr[min(end, adjacency.num_nodes)]) for end in (row, row + rows))
+        os.posix_fadvise(file.fileno(), 4 * start, 4 * (stop - start), os.POSIX_FADV_WILLNEED)
+
+
+def mapped(path: Path, dtype: str, count: int) -> npt.NDArray[np.integer]:
+    """Return a file's numbers, mapped; refuse a file of another length.
+
+    Raises:
+        GraphError: the file is missing, or longer or shorter than its manifest says.
+    """
+    size = np.dtype(dtype).itemsize * count
+    if not path.is_file() or path.stat().st_size != size:
+        raise damaged_file_error(path)
+    return np.asarray(np.memmap(path, dtype=dtype, mode="c")) if count else np.empty(0, dtype=dtype)
+
+
+def _check_blocks(
+    folder: Path, manifest: Manifest, indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer]
+) -> None:
+    """Refuse blocks that are not as they were written, or that no graph has."""
+    if indptr[0] != 0 or manifest.rows != manifest.nodes:
+        raise damaged_file_error(folder / OFFSETS, "the start")
+    for number in range(len(manifest.blocks)):
+        check_block(folder, manifest, number, indptr, indices)
+
+
+def check_block(
+    folder: Path,
+    manifest: Manifest,
+    number: int,
+    indptr: npt.NDArray[np.integer],
+    indices: npt.NDArray[np.integer],
+) -> None:
+    """Refuse a block that is not as it was written, or that no graph has.
+
+    Raises:
+        GraphError: it is damaged; the message names it.
+    """
+    block, before = manifest.blocks[number], manifest.blocks[number - 1] if number else None
+    row, edge = (0, 0) if before is None else (before.stop, before.edges)
+    ends, sources = indptr[row + 1 : block.stop + 1], indices[edge : block.edges]
+    if keyed_sum(manifest.key, ends) != block.offsets or indptr[row] != edge:
+        raise damaged_file_error(folder / OFFSETS, f"block {number}")
+    same = keyed_sum(manifest.key, sources) == block.sources
+    if not same or not _in_order(indptr[row : block.stop + 1], sources, row, manifest.nodes):
+        raise damaged_file_error(folder / SOURCES, f"block {number}")
+
+
+def _in_order(
+    bounds: npt.NDArray[np.integer], sources: npt.NDArray[np.integer], row: int, nodes: int
+) -> bool:
+    """Whether a block's rows list nodes in ascending order, once each and never the row itself."""
+    counts = np.diff(bounds)
+    if (counts < 0).any() or bounds[-1] - bounds[0] != len(sources):
+        return False
+    targets = np.repeat(np.arange(row, row + len(counts)), counts)
+    ascends = (np.diff(sources) > 0) | (np.diff(targets) > 0)
+    inside = not len(sources) or (sources.min() >= 0 and sources.max() < nodes)
+    return bool(inside and ascends.all() and (targets != sources).all())
+
+
+@dataclass(eq=False, repr=False)
+class StoredEdges:
+    """Mapped edges, and which of their blocks have been found as they were written."""
+
+    folder: Path
+    manifest: Manifest
+    _checked: set[int] = field(default_factory=set)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is sent: nothing has been checked elsewhere."""
+        return {"folder": self.folder, "manifest": self.manifest, "_checked": set()}
+
+    def map_files(self) -> None:
+        """Map the files.
+
+        Raises:
+            GraphError: one is missing, or of another length.
+        """
+        self._stamps = [Stamp.from_file(self.folder / name) for name in (OFFSETS, SOURCES)]
+        self._indptr: npt.NDArray[np.integer] = mapped(self.folder / OFFSETS, "<i8", self.manifest.nodes + 1)
+        self._sources: npt.NDArray[np.integer] = mapped(self.folder / SOURCES, "<i4", self.manifest.edges)
+
+    def rows(self, start: int, stop: int) -> EdgeBlock:
+        """Return the edges into some rows.
+
+        Raises:
+            GraphError: a block that they lie in is not as it was written, or a file has changed since.
+        """
+        check_stamps(self._stamps)
+        for number, block in enumerate(self.manifest.blocks):
+            first = self.manifest.blocks[number - 1].stop if number else 0
+            if first < stop and start < block.stop and number not in self._checked:
+                check_block(self.folder, self.manifest, number, self._indptr, self._sources)
+                self._checked.add(number)
+        bounds = torch.from_numpy(self._indptr[start : stop + 1])
+        some = slice(int(bounds[0]), int(bounds[-1]))
+        return EdgeBlock(
+            start, stop, (bounds - bounds[0]).to(torch.int32), torch.from_numpy(self._sources[some])
+        )
+
+
+# -- the manifest ----
+
+
+class ManifestBlock(BaseModel):
+    """Some rows: they end before ``stop``, and the edges of all blocks up to here number ``edges``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    stop: int = Field(ge=0)
+    edges: int = Field(ge=0)
+    sources: str  # the sum of its part of each file
+    offsets: str
+
+
+class Manifest(BaseModel):
+    """A prepared graph, whole or under way.
+
+    ``inputs`` says which tables and choices it is made of, so that no other ones are put in its place.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    format: str = FORMAT
+    key: str
+    inputs: str
+    nodes: int = Field(ge=1)
+    directed: bool
+    block_rows: int = Field(ge=1)
+    released: str = ""
+    arrays: dict[str, str]  # files of node arrays and their sums
+    facts: dict[str, Any]  # what else a graph has: names of classes, notes, the encoding
+    blocks: list[ManifestBlock] = []
+    complete: bool = False
+    seal: str = ""  # the sum of all else
+
+    @property
+    def rows(self) -> int:
+        """The rows that are done."""
+        return self.blocks[-1].stop if self.blocks else 0
+
+    @property
+    def edges(self) -> int:
+        """The stored edges of the rows that are done."""
+        return self.blocks[-1].edges if self.blocks else 0
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest, whole or not at all."""
+        plain = self.model_dump(mode="json")
+        write_atomic(folder / MANIFEST, json.dumps(plain | {"seal": _seal(plain)}, indent=1).encode())
+
+    def completed(self, folder: Path) -> Manifest:
+        """Write and return the manifest of a graph whose blocks are all there."""
+        whole = self.model_copy(update={"complete": True})
+        whole.write(folder)
+        return whole
+
+
+def new_key() -> str:
+    """Return a key for a folder's sums."""
+    return secrets.token_hex(32)
+
+
+def keyed_sum(key: str, part: Any) -> str:
+    """Return the keyed sum of an array's bytes."""
+    return hashlib.blake2b(part, key=bytes.fromhex(key), digest_size=16).hexdigest()
+
+
+def _seal(plain: dict[str, Any]) -> str:
+    """Return the keyed sum of what a manifest says, however its file is laid out."""
+    content = {name: value for name, value in plain.items() if name != "seal"}
+    return keyed_sum(plain["key"], json.dumps(content, sort_keys=True).encode())
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return a folder's manifest, None if it has none.
+
+    Raises:
+        GraphError: the manifest is damaged, or of another version.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        plain = json.loads(path.read_bytes())
+        manifest = Manifest.model_validate(plain)
+        sealed = manifest.seal == _seal(plain)
+    except (ValueError, RecursionError, OSError):  # a validation error quotes what it found
+        raise damaged_file_error(path) from None
+    if manifest.format != FORMAT:
+        raise GraphError(
+            f"{path} is not of this version ({FORMAT!r}); prepare the graph again (graphveil prepare)"
+        )
+    if not sealed:
+        raise damaged_file_error(path)
+    return manifest
+
+
+def damaged_file_error(path: Path, part: str = "") -> GraphError:
+    """Return the refusal of a file that is not as it was written."""
+    return GraphError(
+        f"{part + ' of ' if part else ''}{path} is damaged, cut short or missing; prepare the graph again "
+        "into a new folder (graphveil prepare), or restore the file from a copy"
+    )
+
+
+# -- node arrays ----
+
+
+def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Write a graph's node arrays; return the sum of each file, and the facts beside them as plain JSON."""
+    parts = _features(graph.x) | {"y": graph.y.numpy()}
+    parts |= {name: mask.numpy() for name, mask in graph.masks.items()}
+    for name, part in parts.items():
+        _save(folder / f"{name}.npy", part)
+    names = [f"{name}.npy" for name in parts]
+    if graph.ids is not None:
+        _write_ids(folder / IDS, graph.ids)
+        names.append(IDS)
+    facts: dict[str, Any] = {name: getattr(graph, name) for name in _FACTS}
+    facts["columns"] = graph.num_features
+    facts["encoding"] = None if graph.encoding is None else graph.encoding.as_plain()
+    return {name: _sum(folder / name, key) for name in names}, facts
+
+
+def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the fields of a graph, features mapped into memory; every file's sum is checked.
+
+    Raises:
+        GraphError: a file is damaged, cut short or missing, which is named.
+    """
+    for name, expected in sums.items():
+        if not (folder / name).is_file() or _sum(folder / name, key) != expected:
+            raise damaged_file_error(folder / name)
+    parts = {name.removesuffix(".npy"): _mapped(folder / name) for name in sums if name.endswith(".npy")}
+    fields: dict[str, Any] = {name: facts[name] for name in _FACTS}
+    fields["encoding"] = None if facts["encoding"] is None else Encoding.from_plain(facts["encoding"])
+    if IDS in sums:
+        fields["ids"] = tables.id_array(
+            tables.keys(tables.column(tables.read(folder / IDS, ["id"]), "id"), "id")
+        )
+    if "x" in parts:
+        fields["x"] = torch.from_numpy(parts.pop("x"))
+    else:
+        indptr, indices, data = (parts.pop(name) for name in _SPARSE)
+        shape = len(indptr) - 1, int(facts["columns"])
+        fields["x"] = sparse.csr_array((data, indices, indptr), shape=shape)
+    return fields | {name: _own(part) for name, part in parts.items()}
+
+
+def mapped_files(names: Iterable[str]) -> list[str]:
+    """Return which of these files are mapped, not loaded: those of features."""
+    mapped = {f"{part}.npy" for part in ("x", *_SPARSE)}
+    return [name for name in names if name in mapped]
+
+
+def _write_ids(path: Path, ids: npt.NDArray[Any]) -> None:
+    """Write ids, whole numbers or text, as a table: NumPy has no file for text of any length."""
+    import pyarrow as pa
+
+    texts = ids.dtype == object or ids.dtype.kind == "U"
+    tables.write(
+        path, pa.table({"id": pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids)})
+    )
+
+
+def _save(path: Path, part: npt.NDArray[Any]) -> None:
+    """Write an array as ``np.save`` does, which may not notice that a disk is full for the last few bytes."""
+    rows = np.ascontiguousarray(part)
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
+        file.write(rows.reshape(-1).view(np.uint8).data)
+
+
+def _features(x: Features) -> dict[str, npt.NDArray[Any]]:
+    return {"x": x.numpy()} if isinstance(x, Tensor) else {name: getattr(x, name) for name in _SPARSE}
+
+
+def _mapped(path: Path) -> npt.NDArray[Any]:
+    """Return an array that is mapped and not loaded; what is written to is the process's own."""
+    try:
+        return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
+    except ValueError:
+        raise damaged_file_error(path) from None
+
+
+def _own(array: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.array(array))
+
+
+def _sum(path: Path, key: str) -> str:
+    """Return the sum of a file's bytes, which are mapped and not loaded."""
+    if not path.stat().st_size:
+        raise damaged_file_error(path)
+    return keyed_sum(key, np.memmap(path, dtype=np.uint8, mode="r"))
+
+
+# -- graphs sent to other processes ----
+_APART = ("adjacency", "public")  # the fields of a graph that hold edges
+
+
+@dataclass(frozen=True, repr=False)
+class SerializedGraph:
+    """The fields of a graph, tensors as arrays.
+
+    >>> from graphveil.data import synthetic
+    >>> graph = synthetic("tiny")
+    >>> again = SerializedGraph.from_graph(graph).restored()
+    >>> again.edge_set.id == graph.edge_set.id, again.edge_set is graph.edge_set
+    (True, False)
+    """
+
+    plain: dict[str, Any]
+    tensors: dict[str, npt.NDArray[Any]]
+    edges: SerializedEdges
+    public: tuple[SerializedEdges, npt.NDArray[np.bool_]] | None
+
+    @classmethod
+    def from_graph(cls, graph: Graph) -> SerializedGraph:
+        """Take a graph apart.
+
+        Raises:
+            GraphError: it has grown.
+        """
+        held = {one.name: getattr(graph, one.name) for one in fields(graph) if one.name not in _APART}
+        return cls(
+            {name: value for name, value in held.items() if not isinstance(value, Tensor)},
+            {name: value.numpy() for name, value in held.items() if isinstance(value, Tensor)},
+            SerializedEdges.from_adjacency(graph.adjacency),
+            None
+            if graph.public is None
+            else (SerializedEdges.from_adjacency(graph.public.edges), graph.public.private_nodes.numpy()),
+        )
+
+    def restored(self) -> Graph:
+        """Return the graph."""
+        tensors: dict[str, Any] = {name: torch.from_numpy(value) for name, value in self.tensors.items()}
+        public = None
+        if self.public is not None:
+            public = PublicPart(self.public[0].restored(), torch.from_numpy(self.public[1]))
+        return Graph(**self.plain, **tensors, adjacency=self.edges.restored(), public=public)
+
+
+@dataclass(frozen=True, repr=False)
+class SerializedEdges:
+    """In-edges as arrays. The edge set of what is made of them is a new one of the same name."""
+
+    arrays: tuple[npt.NDArray[Any], ...]
+    directed: bool
+    max_weight: float | None
+    name: str
+    released: str
+
+    @classmethod
+    def from_adjacency(cls, edges: Adjacency) -> SerializedEdges:
+        """Take the arrays.
+
+        Raises:
+            GraphError: the graph has grown, and has several budgets.
+        """
+        if edges.history or len(edges.edge_set.parts) > 1:
+            raise GraphError(
+                "a graph that has grown has a budget for each of its parts, and is not sent to other "
+                "processes; use one job, or build the graph with all its edges"
+            )
+        arrays = tuple(part.numpy() for part in edges.arrays)
+        return cls(arrays, edges.directed, edges.max_weight, edges.edge_set.id, edges.edge_set.released)
+
+    def restored(self) -> Adjacency:
+        """Return the edges."""
+        rows = map(torch.from_numpy, self.arrays)
+        return Adjacency(
+            next(rows),
+            next(rows),
+            self.directed,
+            EdgeSet(self.name, released=self.released),
+            weights=next(rows, None),
+            max_weight=self.max_weight,
+        )

@@ -1,0 +1,341 @@
+"""Which columns are features, the rule of each, and the choices that would pass where one is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from graphveil.data.tables import files
+from graphveil.data.tables.encoding import (
+    CONSTANT,
+    CONSTANT_FEATURE,
+    DROP,
+    INDICATOR,
+    MEDIAN,
+    REFUSE,
+    Category,
+    ColumnRule,
+    EncodingOptions,
+    Kind,
+    as_numbers,
+    finite,
+    missing_in,
+)
+from graphveil.data.tables.files import Column, Table
+from graphveil.data.tables.labels import text
+from graphveil.errors import GraphError
+
+MAX_VALUES = 1000  # of a column of categories that is read from its table
+_FEW_VALUES = 40  # of a column of text that is worth a column of features each
+_SMALLEST_ID = 1_000_000
+_INDEX = re.compile(r"(?:Unnamed: \d+|__index_level_\d+__|)")
+_ENCODE = "drop it (--drop), or encode it as numbers: one 0/1 column per category (--categories)"
+
+
+class FeatureRuleBuilder:
+    """The feature columns of one table of nodes: a rule for each, and how each complaint can be mended."""
+
+    def __init__(
+        self,
+        choices: EncodingOptions,
+        rules: tuple[ColumnRule, ...] | None,
+        *,
+        private_records: bool,
+        written: bool = False,
+    ) -> None:
+        """Take what the caller chose, or the rules of another table, which then decide everything.
+
+        ``written`` says that the table is a CSV.
+        """
+        self._written = written
+        self._choices, self.private = choices, private_records
+        self._given = None if rules is None else {rule.name: rule for rule in rules}
+        self._wanted, self._dropped, self._encoded = list[str](), list[str](), list[str]()
+        self._missing: str | None = None
+        self._decimal: str | None = None
+        self._unknown = False
+        self.mended = 0  # complaints that another choice would mend
+
+    def chosen(self, title: str, names: list[str], roles: list[str], taken: set[str]) -> list[str]:
+        """Return the columns that are to be features; none where nodes get the constant feature."""
+        if self._given is not None:
+            wanted = [name for name in self._given if name != CONSTANT_FEATURE.name]
+        elif self._choices.features is not None:
+            wanted = list(self._choices.features)
+        else:
+            left_out = {*taken, *self._choices.drop}
+            wanted = [name for name in names if name not in left_out and not is_index(name)]
+        categories = [category.name for category in self._choices.categories]
+        for name in [*wanted, *self._choices.drop, *categories]:
+            if name not in names:
+                raise GraphError(files.no_column(title, name, names))
+            if name in roles or wanted.count(name) > 1:
+                raise GraphError(f"column {name!r} is named for two roles; name one column for each")
+        wanted += [name for name in categories if name not in wanted] if self._given is None else []
+        self._wanted = wanted
+        return wanted
+
+    def as_written(self, chosen: Sequence[str]) -> list[str]:
+        """Return the columns whose values are read as they are written: categories."""
+        if self._given is not None:
+            return [name for name in chosen if self._given[name].kind == "category"]
+        return [name for name in chosen if self._choices.category(name) is not None]
+
+    def named_values(self, name: str) -> tuple[str, ...]:
+        """Return the values that a caller named for a column, which none of them is missing."""
+        if self._given is not None:
+            return self._given[name].values or ()
+        category = self._choices.category(name)
+        return () if category is None else category.values or ()
+
+    def rule(self, table: Table, name: str, problems: list[str]) -> ColumnRule | None:
+        """Return the rule of a column, or None, having said what is wrong with it."""
+        try:
+            column = files.column(table, name)
+            if self._given is not None:
+                known = self._filled(self._given[name], column)
+                known.write(column, np.empty((len(column), known.columns), dtype=np.float32))
+                return known
+            category = self._choices.category(name)
+            return self._numeric(column, name) if category is None else self._category(column, category)
+        except GraphError as error:
+            problems.append(str(error))
+            return None
+
+    def _filled(self, rule: ColumnRule, column: Column) -> ColumnRule:
+        """Return a rule of training, with the caller's fill value where training had none."""
+        if rule.fill is not None or rule.kind == "category" or not missing_in(column).any():
+            return rule
+        value = self._choices.constant
+        if value is None:
+            self._missing, self.mended = f"{CONSTANT}0", self.mended + 1
+            return rule
+        return replace(rule, fill=(value,) * rule.width)
+
+    def without_row(self, name: str) -> str:
+        """Return the complaint that nodes which edges alone name have no value here."""
+        self._fill_missing()
+        return (
+            f"column {name!r} has no value for the nodes that edges alone name; say what a missing value "
+            "becomes (--missing indicator)"
+        )
+
+    def drop_unknown(self) -> None:
+        """Note that the edges to unknown nodes are to be dropped."""
+        self._unknown, self.mended = True, self.mended + 1
+
+    def suggestion(self) -> EncodingOptions | None:
+        """Return the choices that would pass, None if none of the features that the caller named is left."""
+        old = self._choices
+        if old.features is not None and set(self._wanted) <= set(self._dropped):
+            return None
+        kept = None
+        if old.features is not None:
+            kept = tuple(name for name in old.features if name not in self._dropped)
+        dropped = [name for name in self._dropped if old.features is None]
+        return replace(
+            old,
+            features=kept,
+            drop=(*old.drop, *dropped),
+            categories=(
+                *(category for category in old.categories if category.name not in self._dropped),
+                *(Category(name=name) for name in self._encoded),
+            ),
+            missing=old.missing if self._missing is None else self._missing,
+            unknown_ids=DROP if self._unknown else old.unknown_ids,
+            decimal=self._decimal or old.decimal,
+        )
+
+    # -- columns of numbers --------------------------------------------------------------------------------
+
+    def _numeric(self, column: Column, name: str) -> ColumnRule:
+        kind = kind_of(column.type)
+        if kind is None:
+            raise GraphError(self._not_a_number(column, name))
+        missing = missing_in(column)
+        if len(column) and missing.all() and (kind == "list" or self._choices.missing == REFUSE):
+            self._drop(name)
+            raise GraphError(f"column {name!r} is empty: no row has a value; drop it (--drop)")
+        numbers = self._numbers(column, name, missing)
+        if missing.any() and self._choices.missing == REFUSE:
+            self._fill_missing()
+            raise GraphError(_missing_words(column, name))
+        if self._choices.missing == MEDIAN and self.private:
+            self._fill_missing()
+            raise GraphError(
+                f"column {name!r}: a median is read from all records, and this unit protects each of them; "
+                "use --missing indicator or --missing constant=V"
+            )
+        width = numbers.shape[1] if len(numbers) else 1
+        return ColumnRule(
+            name=name,
+            kind=kind,
+            width=width,
+            fill=self._fill(numbers, width),
+            indicator=self._choices.missing == INDICATOR,
+            fitted=self._choices.missing == MEDIAN,
+        )
+
+    def _numbers(self, column: Column, name: str, missing: Any) -> Any:
+        """Return the numbers of a column that are there, or refuse what no filling of others would mend."""
+        import pyarrow as pa
+
+        kept = column.filter(pa.array(~missing)) if missing.any() else column
+        try:
+            return finite(as_numbers(kept, name), name)
+        except GraphError:
+            self._drop(name)
+            raise
+
+    def _fill(self, numbers: Any, width: int) -> tuple[float, ...] | None:
+        how = self._choices.missing
+        if how == REFUSE:
+            return None
+        if how == MEDIAN:
+            return tuple(map(float, np.median(numbers, axis=0))) if len(numbers) else (0.0,) * width
+        constant = self._choices.constant if how.startswith(CONSTANT) else 0.0
+        assert constant is not None
+        return (constant,) * width
+
+    def _fill_missing(self) -> None:
+        self._missing, self.mended = INDICATOR, self.mended + 1
+
+    def _drop(self, name: str) -> None:
+        self._dropped.append(name)
+        self.mended += 1
+
+    def _not_a_number(self, column: Column, name: str) -> str:
+        """Return what is wrong with a column that is no number, and note how it can pass.
+
+        A column of few different texts that repeat is taken for categories, any other one for free text or
+        names. Under a unit that protects records nothing may follow from what a column holds, so there it is
+        dropped until its values are named.
+        """
+        import pyarrow as pa
+
+        pointed = self._written and self._choices.decimal is None
+        if pointed and not self.private and files.decimal_commas(column):
+            self._decimal, self.mended = ",", self.mended + 1
+            if column.null_count and self._choices.missing == REFUSE:
+                self._missing = INDICATOR  # which would be the next complaint
+            return f"column {name!r} holds numbers with a decimal comma, read as text; add --decimal ','"
+        what = str(column.type).partition("[")[0].replace("large_string", "text").replace("string", "text")
+        if pa.types.is_large_string(column.type) and not self.private:
+            if _repeats(column):
+                self._encoded.append(name)
+                self.mended += 1
+            else:
+                self._drop(name)
+                return (
+                    f"column {name!r} is of type {what}, not a number; drop it (--drop), or encode it as "
+                    f"numbers: hashed (--categories {name}=hash:32), since few of its values repeat"
+                )
+        else:
+            self._drop(name)
+        comma = ", or if it holds numbers with a decimal comma, add --decimal ','" if pointed else ""
+        return f"column {name!r} is of type {what}, not a number; {_ENCODE}{comma if self.private else ''}"
+
+    # -- columns of categories -----------------------------------------------------------------------------
+
+    def _category(self, column: Column, category: Category) -> ColumnRule:
+        name = category.name
+        if kind_of(column.type) in (None, "list") and not _is_text(column):
+            self._drop(name)
+            raise GraphError(f"column {name!r} is of type {column.type}, which holds no categories; drop it")
+        if category.values is not None or category.places is not None:
+            return ColumnRule(name=name, kind="category", values=category.values, places=category.places)
+        if self.private:
+            self._drop(name)
+            raise GraphError(
+                f"column {name!r}: which categories there are would be read from all records, and this unit "
+                f"protects each of them; name them (--categories '{name}=a|b|c'), or hash them (--categories "
+                f"{name}=hash:32)"
+            )
+        return ColumnRule(name=name, kind="category", values=self._values(column, name), fitted=True)
+
+    def _values(self, column: Column, name: str) -> tuple[str, ...]:
+        """Return the values that a column holds, sorted."""
+        import pyarrow.compute as pc
+
+        distinct = pc.unique(column).drop_null()
+        if not 0 < len(distinct) <= MAX_VALUES:
+            self._drop(name)
+            how_many = f"more than {MAX_VALUES:,}" if len(distinct) else "no"
+            raise GraphError(
+                f"column {name!r} holds {how_many} different values; drop it (--drop), or hash them "
+                f"(--categories {name}=hash:32)"
+            )
+        return tuple(sorted({text(value) for value in distinct.to_pylist()}))
+
+
+def kind_of(kind: Any) -> Kind | None:
+    """Return what a column of a type holds, if it can be numbers."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return "list" if kind_of(kind.value_type) in ("number", "bool") else None
+    if types.is_boolean(kind):
+        return "bool"
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "date"
+    if types.is_duration(kind):
+        return "duration"
+    numbers = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    return "number" if any(test(kind) for test in numbers) else None
+
+
+def _missing_words(column: Column, name: str) -> str:
+    if column.null_count:
+        return (
+            f"column {name!r} has missing values; fill them (--missing indicator, constant=V or median), or "
+            "drop the column or the rows"
+        )
+    return f"column {name!r} holds NaN, infinite or larger than float32 values; fill (--missing) or drop them"
+
+
+def _is_text(column: Column) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_large_string(column.type))
+
+
+def _repeats(column: Column) -> bool:
+    """Whether a column of text looks like categories: few values, each of several nodes on average."""
+    import pyarrow.compute as pc
+
+    distinct, values = len(pc.unique(column).drop_null()), len(column) - column.null_count
+    return 2 <= distinct <= _FEW_VALUES and 2 * distinct <= values
+
+
+def is_index(name: str) -> bool:
+    """Whether a column is called as pandas calls an index without a name when it writes a table.
+
+    >>> [is_index(name) for name in ("Unnamed: 0", "__index_level_0__", "", "index")]
+    [True, True, True, False]
+    """
+    return _INDEX.fullmatch(name) is not None
+
+
+def like_ids(column: Column) -> bool:
+    """Whether a column of numbers looks like telephone or customer numbers: whole, large and all different.
+
+    >>> import pyarrow as pa
+    >>> like_ids(pa.array([491701234567, 491701234568])), like_ids(pa.array([35_000, 42_000]))
+    (True, False)
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = column.drop_null()
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_float64(kind)) or len(values) < 2:
+        return False
+    numbers = values.to_numpy(zero_copy_only=False)
+    if not (numbers >= _SMALLEST_ID).all() or not (np.floor(numbers) == numbers).all():
+        return False
+    return len(pc.unique(values)) == len(values)

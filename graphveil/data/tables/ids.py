@@ -1,0 +1,175 @@
+"""Columns of ids: whole numbers or text, matched between tables, each value by itself."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil.data.tables.files import AS_WRITTEN, Column, Table, column, is_csv
+from graphveil.errors import GraphError
+
+
+def distinct_ids(table: Table, name: str) -> Column:
+    """Return a column of ids, none of which may occur twice."""
+    import pyarrow.compute as pc
+
+    ids = keys(column(table, name), name)
+    if len(pc.unique(ids)) < len(ids):
+        raise GraphError(f"column {name!r} repeats ids; give one row per node")
+    return ids
+
+
+MAX_ID_BYTES = 1000
+
+
+def id_types(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return that columns of ids are read as they are written in a CSV; a parquet file has types."""
+    return dict.fromkeys(names, AS_WRITTEN) if is_csv(path) else {}
+
+
+def keys(array: Column, name: str) -> Column:
+    """Return a column of ids as int64 or text, the two kinds that can be matched between files.
+
+    Whole numbers of up to 64 bits with a sign stay numbers. Larger ones, dates, times, decimals, bools and
+    UUIDs become text.
+    """
+    import pyarrow as pa
+
+    if array.null_count:
+        raise GraphError(
+            f"column {name!r} has missing values; every row needs an id: drop the rows without one"
+        )
+    if pa.types.is_null(array.type) or pa.types.is_integer(array.type):
+        try:
+            return array.cast(pa.int64())
+        except pa.ArrowInvalid:  # of 64 bits without a sign
+            return array.cast(pa.large_string())
+    text = as_text(array)
+    if text is None:
+        raise GraphError(
+            f"column {name!r} is of type {array.type}; ids must be whole numbers or text. "
+            f"{_conversion(array.type, name)}"
+        )
+    if too_long(text):
+        raise GraphError(
+            f"column {name!r} holds an id of more than {MAX_ID_BYTES:,} bytes; give the nodes shorter ids"
+        )
+    return text
+
+
+def as_text(array: Column) -> Column | None:
+    """Return ids as text, each value by itself; None for a type that has no one way to be written.
+
+    >>> import pyarrow as pa
+    >>> as_text(pa.array([7, 12])).to_pylist(), as_text(pa.array([0.5]))
+    (['7', '12'], None)
+    """
+    import pyarrow as pa
+
+    kind, types = array.type, pa.types
+    if types.is_large_string(kind):
+        return array
+    if types.is_fixed_size_binary(kind):
+        texts = [None if one is None else str(uuid.UUID(bytes=one)) for one in array.to_pylist()]
+        return pa.array(texts, pa.large_string())
+    tests = (types.is_integer, types.is_decimal, types.is_boolean, types.is_date, types.is_time)
+    if not any(test(kind) for test in tests):
+        return None
+    return array.cast(pa.date32() if types.is_date(kind) else kind).cast(pa.large_string())
+
+
+def _conversion(kind: Any, name: str) -> str:
+    """Return how a column of ids of an unsuitable type is converted."""
+    import pyarrow as pa
+
+    to = "int64" if pa.types.is_floating(kind) else "str"
+    return f"Convert it in both tables alike, for example table[{name!r}] = table[{name!r}].astype({to!r})."
+
+
+def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, written: bool = False) -> Column:
+    """Return a column of references as the type of the ids that they refer to; null where a value has none.
+
+    With ``each`` a value that is missing or no id is null by itself, for callers that leave such rows out.
+    ``written`` says that the references come from a CSV: blanks around them count only if ids have some.
+
+    The ids' type alone decides how a value is read, and each value by itself. A type that followed from the
+    references would let one of them, a secret edge, decide what becomes of the others.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if array.null_count and not each:
+        raise GraphError(f"column {name!r} has missing values; drop the rows that lack one")
+    if not len(array):
+        return pa.array([], ids.type)
+    if pa.types.is_int64(ids.type):
+        return _each_whole(array) if each else _whole(array)
+    text = as_text(array)
+    if text is None:
+        return pa.nulls(len(array), ids.type)
+    return pc.utf8_trim_whitespace(text) if written and not has_blanks(ids) else text
+
+
+def has_blanks(ids: Column) -> bool:
+    """Whether an id begins or ends with a blank."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.not_equal(ids, pc.utf8_trim_whitespace(ids))).as_py())
+
+
+def _whole(array: Column) -> Column:
+    """Return whole numbers as int64, all null if one is none: then a value is unknown, whichever it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_large_string(array.type):
+        array = pc.ascii_trim_whitespace(array)  # as numbers in a CSV are read
+    elif not pa.types.is_integer(array.type):
+        return pa.nulls(len(array), pa.int64())
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return pa.nulls(len(array), pa.int64())
+
+
+def _each_whole(array: Column) -> Column:
+    """Return whole numbers as int64, null where a value is none: no value decides about another."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_large_string(array.type):
+        trimmed = pc.ascii_trim_whitespace(array)
+        whole = pc.match_substring_regex(trimmed, r"^-?[0-9]{1,18}$")
+        array = pc.if_else(whole, trimmed, None)
+    elif pa.types.is_uint64(array.type):
+        array = pc.if_else(pc.less(array, pa.scalar(2**63, pa.uint64())), array, None)
+    elif not pa.types.is_integer(array.type):
+        return pa.nulls(len(array), pa.int64())
+    return array.cast(pa.int64())
+
+
+def too_long(ids: Column) -> bool:
+    """Whether one of the texts is longer than an id may be."""
+    import pyarrow.compute as pc
+
+    return (pc.max(pc.binary_length(ids)).as_py() or 0) > MAX_ID_BYTES
+
+
+def id_array(ids: Column) -> npt.NDArray[Any]:
+    """Return ids as an int64 array, or as text in an array of objects.
+
+    NumPy's own text has one width for all, so that one long id would cost its length for every node, and it
+    drops NULs at the end, which would make two ids one.
+    """
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(ids.type):
+        return np.asarray(ids.to_numpy(zero_copy_only=False))
+    distinct = np.array(ids.dictionary.to_pylist(), dtype=object)
+    texts: npt.NDArray[Any] = distinct[ids.indices.to_numpy(zero_copy_only=False)]
+    return texts

@@ -1,0 +1,397 @@
+"""HeteroRR: randomized features, randomized private edges, and a graph convolutional network on both."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.data import Features, Graph
+from graphveil.errors import ConfigError, UnitError
+from graphveil.estimators.base import Estimator
+from graphveil.estimators.fitted import FittedAttribute, none_before_fit
+from graphveil.estimators.full_graph import (
+    FullGraphKeywords,
+    PerturbedFullGraph,
+    TrainedPerturbed,
+    build_graph_mechanism,
+    layer_options,
+    resolve_depth,
+    resolve_schedule,
+)
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.mlp import MLP
+from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
+from graphveil.estimators.public_sizes import PublicSizes
+from graphveil.estimators.requirements import check_on_cpu
+from graphveil.estimators.session import Session
+from graphveil.local.local_method import record_deviations
+from graphveil.local.randomized_records import (
+    ReportFile,
+    collect_reports,
+    estimate_features,
+    outside,
+    randomize_features,
+)
+from graphveil.local.report_config import (
+    ROW_SCALED,
+    FeatureKeywords,
+    FeatureReportConfig,
+    Scaling,
+    feature_report_config,
+    feature_row,
+    scaled,
+)
+from graphveil.mechanisms import LocalNoise
+from graphveil.mechanisms.claim import check_budget
+from graphveil.nn.gcn import GcnArchitecture
+from graphveil.privacy import Composed, EdgeSubset, Entry, Guarantee, LocalAttributes, LocalReport, compose
+from graphveil.release import ReleasePlan
+from graphveil.training import TrainingSchedule
+
+_PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50
+_NAIVE = {"features": "feature-rr-naive", "k": "auto", "rounding": "stochastic", "decode": "unbiased"}
+GRAPH_AND_FEATURE_INPUT_NOTE = (
+    "the model was trained on a released graph, drawn once by {mechanism}, and on features as they were "
+    "told, and predicts on these alone: no prediction reads a true private edge or a true feature"
+)
+PUBLIC_WEIGHTS_NOTE = (
+    "the source weighs features by scores of each record, which no budget of its covers: here weights are "
+    "public, the same for all records, and add up to one"
+)
+_PARTS = ("values", "indices")  # of reports, as they are kept and released
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
+    """Features and private edges are randomized apart, and a network learns from both (HeteroRR).
+
+        X~ = FeatureRR(X; eps_x),   G~ = EdgeRR(G; epsilon),   GCN on (X~, G~) with labels as they are.
+
+    Both come out once and are kept: whatever is computed from them costs nothing more. The network sees X~
+    and G~ alone, in training and where it predicts, and never a true feature or a true private edge.
+
+    Guarantee: two, about different things, which are never added. Each private edge: (epsilon, delta), with
+    delta that of the mechanism's random walk, 0 for most. Each node's features: eps_x-LDP. Labels, who is in
+    the data, public edges and the list of nodes that may have private ones are not protected.
+
+    Paper mode takes the source's own steps: the dendrogram by alternating walks with the exponent
+    eps / Delta, for which nothing is proved, bins of tenths that are read as they are, and no batch norm.
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Args:
+        epsilon: of one private edge.
+        eps_x: of one node's features; inf leaves them as they are.
+        perturb: the mechanism of edges, with its settings in brackets: ``"edge-rr(structure=public)"``.
+        features: how features are randomized; ``"multi-bit"`` tells about few of them, and far more of each.
+        hidden, activation: of the two layers, 128 and ``"relu"`` in the source.
+
+    Further arguments are those of :class:`~graphveil.local.report_config.FeatureKeywords` and
+    :class:`~graphveil.estimators.full_graph.FullGraphKeywords`.
+
+    Raises:
+        UnitError: the unit is not ``"edge-subset"``; on ``fit``, the graph does not say what is public.
+        ConfigError: ``eps_x`` is missing.
+
+    >>> import torch
+    >>> from graphveil.data.recipes import RECIPES
+    >>> from graphveil.data import synthetic
+    >>> from graphveil.perturb import sample_public_edges
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> public, listed = sample_public_edges(graph.adjacency, 0.2, seed=0), torch.ones(graph.num_nodes) > 0
+    >>> model = HeteroRR(unit="edge-subset", epsilon=2.0, eps_x=4.0, seed=0, epochs=3)
+    >>> promised = model.fit(graph.with_public(public, listed)).guarantee
+    >>> promised.epsilon, promised.additional[0].epsilon
+    (2.0, 4.0)
+    """
+
+    method: ClassVar[str] = "heterorr"
+    scales_features: ClassVar[bool] = False
+    paper_deviations: ClassVar[tuple[str, ...]] = (
+        "the source's own algorithm, whose budget for private edges is not proved",
+    )
+
+    features: str = "feature-rr"
+    perturb: str | None = "edge-rr"
+    hidden: int = 128
+    activation: str = "relu"
+
+    clipped_ = FittedAttribute[int | None](lambda fit: fit.learned.get("clipped"), none_before_fit)
+
+    @property
+    def _protects_records(self) -> bool:
+        """Whether features are randomized: columns must not be made from what all of them hold."""
+        return bool(self.eps_x != float("inf"))
+
+    def no_graph_baseline(self) -> MLP:
+        """Return the unfitted baseline: as many layers, for the features as they were told
+        (:meth:`with_reported_features`).
+
+        It reads no edge, and learns from what was told already, so it costs nothing.
+        """
+        return MLP(
+            unit=self.unit,
+            seed=self.seed,
+            tuned=False,
+            layers=resolve_depth(self),
+            hidden=self.hidden,
+            activation=self.activation,
+            batch_norm=self.batch_norm,
+            dropout=self.dropout,
+            epochs=self._schedule().epochs,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self._schedule().patience,
+        )
+
+    def with_reported_features(self, graph: Graph) -> Graph:
+        """Return the fitted graph with its features as they were told: what the network saw of them.
+
+        Edges are as they are; the released ones are ``aggregates_["graph"]``, the numbers of their slots.
+        """
+        method = self.fitted.method
+        assert isinstance(method, HeteroFullGraph)
+        return method.feature_randomizer.seen(graph, self.aggregates_)
+
+    def reported_feature_row(self, features: int) -> ReleaseRow:
+        """Return what leaves a node of so many features, as a line of a table."""
+        method = self.config
+        assert isinstance(method, HeteroFullGraph)
+        return method.feature_randomizer.row(features)
+
+    def _check_config(self) -> None:
+        if self.unit not in (None, EdgeSubset.name):
+            raise UnitError(
+                "heterorr protects private edges beside public ones, and features: use unit "
+                f"'edge-subset', got {self.unit!r}; without noise there is 'gcn', unit 'none'"
+            )
+        if self.perturb is None:
+            raise ConfigError("heterorr releases a graph: name a mechanism with perturb=, such as 'edge-rr'")
+        super()._check_config()
+        if self.eps_x is None:
+            raise ConfigError(
+                "heterorr has two budgets, and that of features is missing: pass eps_x= (--set eps_x=4; inf "
+                "leaves features as they are) beside epsilon, which is for private edges"
+            )
+        check_budget(eps_x=self.eps_x)
+        if self.delta not in ("auto", 0) and self.features != "agm":
+            raise ConfigError(
+                f"delta={self.delta!r} is for features='agm'; that of a random walk is a setting of it, "
+                "perturb='edge-rr(structure=lazy_audited, delta=1e-7)'; drop it"
+            )
+
+    def _build_method(self) -> "HeteroFullGraph":
+        check_on_cpu(self.method, self.device)
+        privacy_config, paper = self.privacy_config, self.mode == "paper"
+        assert self.perturb is not None  # it was checked before
+        shape = GcnArchitecture(
+            hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self, normed=not paper)
+        )
+        return HeteroFullGraph(
+            name=self.method,
+            privacy_config=privacy_config,
+            device=self.device,
+            shape=shape,
+            schedule=self._schedule(),
+            mechanism=build_graph_mechanism(privacy_config, self.perturb, self.max_edges),
+            feature_randomizer=FeatureRandomizer(
+                method=self.method,
+                report_config=feature_report_config(self._read(), privacy_config),
+                scaling=self.scaling,
+            ),
+        )
+
+    def _read(self) -> FeatureKeywords:
+        """Return how features are randomized; in paper mode bins are the source's, unless they are given."""
+        kept = {name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__}
+        given = any(kept[name] != value for name, value in _NAIVE.items() if name != "features")
+        source = self.mode == "paper" and self.features == "feature-rr" and not given
+        return FeatureKeywords(**(kept | _NAIVE if source else kept))
+
+    def _schedule(self) -> TrainingSchedule:
+        """Return the schedule, in paper mode the source's where it is left open."""
+        schedule = resolve_schedule(self)
+        if self.mode != "paper":
+            return schedule
+        epochs = _PAPER_EPOCHS if self.epochs is None else self.epochs
+        patience = _PAPER_PATIENCE if self.patience is None else self.patience
+        return TrainingSchedule(
+            epochs=epochs,
+            learning_rate=schedule.learning_rate,
+            weight_decay=schedule.weight_decay,
+            patience=patience,
+        )
+
+
+# -- features ----
+
+
+@dataclass(frozen=True, eq=False)
+class RandomizedFeatures:
+    """One collection: features as a network reads them, what is released, and what was cut (private)."""
+
+    x: Features
+    released: State
+    clipped: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureRandomizer:
+    """How all nodes of a graph randomize their features, whatever is learned from them.
+
+    Args:
+        method: the name that the ledger has for it.
+        report_config: how one node does.
+        scaling: how features come into their public range.
+    """
+
+    method: str
+    report_config: FeatureReportConfig
+    scaling: Scaling
+
+    def event(self, features: int) -> Composed:
+        """Return what one node gives away of so many features."""
+        claim = self.report_config.mechanism(features).claim
+        return compose(LocalReport("features", claim.epsilon, claim.delta))
+
+    def guarantee(self, graph: Graph, privacy_config: PrivacyConfig) -> Guarantee:
+        """Return the guarantee for the features of this graph's nodes."""
+        claim = self.report_config.mechanism(graph.num_features).claim
+        seeded = () if privacy_config.unsafe_noise_seed is None else (SEEDED,)
+        return Guarantee.from_event(
+            LocalAttributes(),
+            self.event(graph.num_features),
+            delta=claim.delta,
+            releases=1,
+            mode=privacy_config.mode,
+            deviations=(*claim.deviations, *record_deviations(graph), *seeded),
+            notes=(
+                *((ROW_SCALED,) if self.scaling == "row" else ()),
+                *((PUBLIC_WEIGHTS_NOTE,) if privacy_config.paper else ()),
+            ),
+            labels_public=True,
+        )
+
+    def row(self, features: int) -> ReleaseRow:
+        """Return what leaves each node, as a line of a table."""
+        return feature_row(self.report_config.mechanism(features))
+
+    def randomize(self, graph: Graph, session: Session) -> RandomizedFeatures:
+        """Have every node randomize its features, which is booked, and return what is known then.
+
+        An interrupted fit that is resumed has what they told before.
+        """
+        mechanism, x = self.report_config.mechanism(graph.num_features), scaled(graph.x, self.scaling)
+        with session.stage("features"):
+            folder, binding = session.workspace, self._binding(graph)
+            report_file = None if folder is None else ReportFile(folder / "features.safetensors", binding)
+            found = collect_reports(
+                graph, session, self._entry_of(graph), lambda: self._perturb(x, session), report_file
+            )
+            clipped = outside(self.report_config.bounds, x)
+            estimates = estimate_features(mechanism, found, x)
+        return RandomizedFeatures(estimates.deviations, _released(found), clipped)
+
+    def seen(self, graph: Graph, released: State) -> Graph:
+        """Return a graph with its features as they were told, from what was released of them."""
+        mechanism, x = self.report_config.mechanism(graph.num_features), scaled(graph.x, self.scaling)
+        reported = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
+        return graph.replace(x=estimate_features(mechanism, reported, x).deviations)
+
+    def _perturb(self, x: Features, session: Session) -> State:
+        """Return what leaves all nodes."""
+        noise = LocalNoise(session.noise_seed)
+        mechanism = self.report_config.mechanism(x.shape[1])
+        purpose = (
+            "features"
+            if session.collection_index is None
+            else f"features, collection {session.collection_index}"
+        )
+        reproducible = torch.tensor(bool(noise.deviations))
+        return {"reproducible": reproducible, **randomize_features(mechanism, x, noise, purpose)}
+
+    def _entry_of(self, graph: Graph) -> Callable[[str], Entry]:
+        label, event = f"{self.method}: features", self.event(graph.num_features)
+        return lambda release_id: Entry(release_id, label, event, unit=LocalAttributes())
+
+    def _binding(self, graph: Graph) -> dict[str, object]:
+        """Return what reports are bound to: whose they are, and by which law. Edges are private: none."""
+        ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
+        return {
+            "mechanism": repr(self.report_config.mechanism(graph.num_features)),
+            "scaling": self.scaling,
+            "nodes": graph.num_nodes,
+            "ids": None if ids is None else hashlib.sha256(ids.encode()).hexdigest(),
+        }
+
+
+def _released(found: State) -> State:
+    """Return what may be published: reports, and nothing where features were not randomized."""
+    return {f"feature_{part}": found[part] for part in _PARTS if part in found}
+
+
+# -- the method ----
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeteroFullGraph(PerturbedFullGraph):
+    """A network over one released graph and features that their own nodes randomized.
+
+    Args:
+        feature_randomizer: how they do.
+    """
+
+    input_note: ClassVar[str] = GRAPH_AND_FEATURE_INPUT_NOTE
+
+    feature_randomizer: FeatureRandomizer
+
+    @property
+    def protects_features(self) -> bool:
+        """Whether features are randomized before anybody reads them."""
+        return not math.isinf(self.feature_randomizer.report_config.epsilon)
+
+    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+        """Return the guarantee of private edges, and with it that of features."""
+        of_features = self.feature_randomizer.guarantee(graph, self.privacy_config)
+        return super().guarantee(plan, graph).with_additional(of_features)
+
+    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
+        """Return what is released of edges, and what leaves each node of its features."""
+        return (*super().rows(plan, sizes), self.feature_randomizer.row(sizes.width))
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Have features told, release the graph, and train on what came out of both."""
+        randomized_features = self.feature_randomizer.randomize(graph, session)
+        outcome = super().fit(graph.replace(x=randomized_features.x), session)
+        assert isinstance(outcome.trained, TrainedPerturbed)
+        return replace(
+            outcome,
+            trained=self._with_feature_randomizer(outcome.trained),
+            released={**outcome.released, **randomized_features.released},
+            learned={"clipped": randomized_features.clipped},
+        )
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedHetero":
+        """Return the network with these weights."""
+        return self._with_feature_randomizer(super().restore(state, sizes, released))
+
+    def _with_feature_randomizer(self, trained: TrainedPerturbed) -> "TrainedHetero":
+        return TrainedHetero(trained.network, trained.mechanism, trained.unit, self.feature_randomizer)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedHetero(TrainedPerturbed):
+    """A trained network; another graph is released, and its nodes tell their features, before it predicts."""
+
+    feature_randomizer: FeatureRandomizer
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Have features told, release the other graph, and predict from what came out of both."""
+        randomized_features = self.feature_randomizer.randomize(graph, session)
+        return super().answer(graph.replace(x=randomized_features.x), session, kept)

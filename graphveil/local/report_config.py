@@ -1,0 +1,493 @@
+"""How each node randomizes its record, as a frozen value, and what one report costs."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.data import Features, to_dense
+from graphveil.data.features import unit_interval
+from graphveil.errors import ConfigError
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.local.randomized_records import Randomizer
+from graphveil.mechanisms import (
+    AnalyticGaussian,
+    Bounds,
+    EvenAllocation,
+    FeatureMechanism,
+    FeatureRR,
+    LabelMechanism,
+    LabelRR,
+    LocalHashing,
+    MultiBit,
+    PerFeature,
+    SampledAllocation,
+    SubsetSelection,
+    WeightedAllocation,
+)
+from graphveil.mechanisms.claim import check_budget
+from graphveil.mechanisms.feature_rr import Decode
+from graphveil.mechanisms.feature_rr import Mode as Rounding
+from graphveil.mechanisms.features import Ends
+
+Samples = int | Literal["best", "floor"]
+BinCount = int | Literal["auto"]
+Labels = Literal["rr", "subset", "hashing"]
+LABELS: dict[Labels, type[LabelRR | SubsetSelection | LocalHashing]] = {
+    "rr": LabelRR,
+    "subset": SubsetSelection,
+    "hashing": LocalHashing,
+}
+Scaling = Literal["none", "row", "columns"]
+SCALINGS: tuple[Scaling, ...] = ("none", "row", "columns")
+ROW_SCALED = (
+    "each node brings its features to [0, 1] by its own smallest and largest one, before anything else"
+)
+GAUSSIAN_DELTA = 1e-10  # LPGNN's
+IDENTITY_MECHANISM = "as it is"
+_PLAIN_BINS = ("auto", "stochastic", "unbiased")
+
+
+# -- keywords ----
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LabelKeywords:
+    """How each node randomizes its label.
+
+    Args:
+        eps_y: the budget of a node's label; inf sends it as it is.
+        labels: how it is randomized: ``"rr"`` (randomized response: one class is said), ``"subset"`` (subset
+            selection: several are, which tells more where there are many classes for the budget) or
+            ``"hashing"`` (one of a few public groups of classes is, which tells nearly as much, and false
+            clients least).
+    """
+
+    eps_y: float | None = None
+    labels: Labels = "rr"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FeatureKeywords:
+    """How each node randomizes its features.
+
+    Args:
+        eps_x: the budget of a node's features; inf sends them as they are.
+        features: how features are randomized: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
+            ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
+            ``"feature-rr"`` or ``"feature-rr-naive"``.
+        m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
+        theta: public weights of the features, which add up to one: feature i tells at eps_x theta_i. Of
+            ``"feature-rr"``, ``"lpm"`` and those that tell about a sample otherwise.
+        k, rounding, decode: of ``"feature-rr"``: its bins, see :class:`~graphveil.mechanisms.FeatureRR`.
+        low, high: the public range of all features, or one end a feature; what lies outside is cut. How many
+            values are is counted in ``clipped_``, which is private.
+        scaling: how features come into that range: ``"none"``, ``"row"`` (each node by its own smallest and
+            largest feature) or ``"columns"`` (by everybody's, as in the paper: see below).
+        data_dependent_bounds: your word for ``"columns"``, which depends on the records it is computed from
+            and voids the guarantee.
+    """
+
+    eps_x: float | None = None
+    features: str = "multi-bit"
+    m: Samples = "best"
+    theta: tuple[float, ...] | None = None
+    k: BinCount = "auto"
+    rounding: Rounding = "stochastic"
+    decode: Decode = "unbiased"
+    low: Ends = 0.0
+    high: Ends = 1.0
+    scaling: Scaling = "none"
+    data_dependent_bounds: bool = False
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LocalKeywords(FeatureKeywords, LabelKeywords):
+    """How each node randomizes its record, whatever is learned from the reports.
+
+    Under unit ``local-attributes`` every node randomizes its features, and training and validation nodes
+    their label, before the method sees anything. Nodes of another graph randomize their features alone. Under
+    unit ``none`` records are exact. Arguments are those of :class:`FeatureKeywords` and
+    :class:`LabelKeywords`.
+
+    Guarantee: eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the record;
+    eps_x for one of another graph. With ``features="agm"`` it is (epsilon, delta).
+    """
+
+
+# -- features ----
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureReportConfig:
+    """The public choices behind a mechanism, before the number of features is known.
+
+    Args:
+        name: a name of :data:`FEATURES`.
+        epsilon: the budget of the whole vector; inf leaves features as they are.
+        bounds: the public range of features.
+        m: of ``"multi-bit"``: how many features tell a bit.
+        theta: public weights of the features, which add up to one: feature i tells at epsilon theta_i. Of
+            those in :data:`WEIGHTED_MECHANISMS`, where each feature has a mechanism of its own; None for
+            equal weights, or for a sample of features.
+        delta: of ``"agm"``.
+        k, rounding, decode: of ``"feature-rr"``, see :class:`FeatureRR` (rounding is its mode).
+
+    >>> FeatureReportConfig(name="multi-bit", epsilon=1.0).mechanism(500).samples
+    1
+    """
+
+    name: str
+    epsilon: float
+    bounds: Bounds = field(default=Bounds())
+    m: Samples = "best"
+    theta: Sequence[float] | None = None
+    delta: float = GAUSSIAN_DELTA
+    k: BinCount = "auto"
+    rounding: Rounding = "stochastic"
+    decode: Decode = "unbiased"
+
+    def __post_init__(self) -> None:
+        """Refuse a choice that the mechanism does not have: it would be believed to do something."""
+        checks.one_of(tuple(FEATURES), features=self.name)
+        if self.theta is not None and self.name not in WEIGHTED_MECHANISMS:
+            raise ConfigError(
+                f"theta weighs the features of {', '.join(WEIGHTED_MECHANISMS)}, and features={self.name!r} "
+                "has no "
+                "budget for each; drop it"
+            )
+        if self.m != "best" and self.name != "multi-bit":
+            raise ConfigError(f"m={self.m!r} is for features='multi-bit', not {self.name!r}; drop it")
+        if self.name != "feature-rr" and (self.k, self.rounding, self.decode) != _PLAIN_BINS:
+            raise ConfigError(
+                f"k, rounding and decode are for features='feature-rr', not {self.name!r}; drop them"
+            )
+
+    def mechanism(self, dim: int) -> FeatureMechanism:
+        """Return the mechanism for vectors of so many features."""
+        return FEATURES[self.name](self, dim)
+
+
+def _multi_bit(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
+    return MultiBit(epsilon=given.epsilon, dim=dim, bounds=given.bounds, m=given.m)
+
+
+def _one_bit(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
+    return MultiBit(epsilon=given.epsilon, dim=dim, bounds=given.bounds, m="all")
+
+
+def _laplace(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
+    allocation = _allocation(given)
+    return PerFeature(
+        epsilon=given.epsilon, dim=dim, bounds=given.bounds, scalar="laplace", allocation=allocation
+    )
+
+
+def _gaussian(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
+    return AnalyticGaussian(epsilon=given.epsilon, dim=dim, bounds=given.bounds, delta=given.delta)
+
+
+def _sampled(scalar: str) -> Callable[[FeatureReportConfig, int], FeatureMechanism]:
+    def build(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
+        allocation = SampledAllocation() if given.theta is None else WeightedAllocation(given.theta)
+        return PerFeature(
+            epsilon=given.epsilon, dim=dim, bounds=given.bounds, scalar=scalar, allocation=allocation
+        )
+
+    return build
+
+
+def _feature_rr(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
+    return FeatureRR(
+        epsilon=given.epsilon,
+        dim=dim,
+        bounds=given.bounds,
+        allocation=_allocation(given),
+        k=given.k,
+        mode=given.rounding,
+        decode=given.decode,
+    )
+
+
+def _feature_rr_naive(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
+    return FeatureRR(
+        epsilon=given.epsilon,
+        dim=dim,
+        bounds=given.bounds,
+        allocation=_allocation(given),
+        k=10,
+        mode="ceil",
+        decode="naive",
+    )
+
+
+def _allocation(given: FeatureReportConfig) -> EvenAllocation | WeightedAllocation:
+    return EvenAllocation() if given.theta is None else WeightedAllocation(given.theta)
+
+
+FEATURES: dict[str, Callable[[FeatureReportConfig, int], FeatureMechanism]] = {
+    "multi-bit": _multi_bit,
+    "1bm": _one_bit,
+    "lpm": _laplace,
+    "agm": _gaussian,
+    "duchi": _sampled("duchi"),
+    "piecewise": _sampled("piecewise"),
+    "pm-sub": _sampled("pm-sub"),
+    "hybrid": _sampled("hybrid"),
+    "three-outputs": _sampled("three-outputs"),
+    "feature-rr": _feature_rr,
+    "feature-rr-naive": _feature_rr_naive,
+}
+WEIGHTED_MECHANISMS = tuple(name for name in FEATURES if name not in ("multi-bit", "1bm", "agm"))
+
+
+def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
+    """Return what leaves each node of its features, as a line of a table."""
+    return ReleaseRow(
+        kind="features",
+        sensitivity=float(np.max(mechanism.bounds.width)),
+        noise_std=[math.sqrt(mechanism.worst_variance)],
+        values_per_node=_num_reported(mechanism),
+        words=feature_mechanism_summary(mechanism),
+    )
+
+
+def _num_reported(mechanism: FeatureMechanism) -> int:
+    """Return how many features a node tells about."""
+    return int(getattr(mechanism, "samples", mechanism.dim))
+
+
+def feature_mechanism_summary(mechanism: FeatureMechanism) -> str:
+    """Return what each node does to its features, in words.
+
+    >>> feature_mechanism_summary(MultiBit(epsilon=1.0, dim=500))
+    'MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]'
+    """
+    features = f"{type(mechanism).__name__}, {_num_reported(mechanism)} of {mechanism.dim} features told"
+    weighed = isinstance(getattr(mechanism, "allocation", None), WeightedAllocation)
+    features += " by public weights" if weighed else ""
+    low, high = np.min(mechanism.bounds.low), np.max(mechanism.bounds.high)
+    cut = f", cut to [{low:g}, {high:g}]"
+    if math.isinf(mechanism.epsilon):
+        return IDENTITY_MECHANISM + cut
+    return f"{features}, epsilon {mechanism.epsilon:g}{cut}"
+
+
+# -- labels ----
+
+
+def label_mechanism(name: Labels, epsilon: float, classes: int) -> LabelMechanism:
+    """Return the mechanism for a label of so many classes.
+
+    >>> label_mechanism("subset", 1.0, 7).size
+    2
+    """
+    return LABELS[name](epsilon=epsilon, classes=classes)
+
+
+def label_mechanism_name(label: LabelMechanism) -> Labels:
+    """Return the name of a mechanism."""
+    return next(name for name, kind in LABELS.items() if isinstance(label, kind))
+
+
+def label_row(label: LabelMechanism) -> ReleaseRow:
+    """Return what leaves each node of its label, as a line of a table."""
+    values = 1 if isinstance(label, LocalHashing) else label.size  # its hash is public, and is not told
+    return ReleaseRow(
+        kind="label",
+        sensitivity=1.0,
+        noise_std=[],
+        values_per_node=values,
+        words=label_mechanism_summary(label),
+    )
+
+
+def label_mechanism_summary(label: LabelMechanism) -> str:
+    """Return what each node does to its label.
+
+    >>> label_mechanism_summary(SubsetSelection(epsilon=1.0, classes=7))
+    '2 of 7 classes said, its own among them with probability 0.5209'
+    """
+    if math.isinf(label.epsilon):
+        return IDENTITY_MECHANISM
+    if isinstance(label, LocalHashing):
+        return f"one of {label.groups} public groups of {label.classes} classes said, its own with " + (
+            f"probability {label.keep:.4g}"
+        )
+    if label.size > 1:
+        among = f"its own among them with probability {label.keep:.4g}"
+        return f"{label.size} of {label.classes} classes said, {among}"
+    return f"kept with probability {label.keep:.4g}, else another of {label.classes}"
+
+
+# -- a record ----
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """How a record is randomized, whatever is learned from it; see :class:`LocalKeywords`.
+
+    Args:
+        features: how its features are; None if nothing is told about them.
+        eps_y: the budget of its label; inf sends it as it is.
+        labels: how its label is, by name.
+        scaling: how features come into their public range.
+    """
+
+    features: FeatureReportConfig | None
+    eps_y: float
+    labels: Labels = "rr"
+    scaling: Scaling = "none"
+
+    @classmethod
+    def from_keywords(cls, given: LocalKeywords, privacy_config: PrivacyConfig, name: str) -> "ReportConfig":
+        """Check the keywords under these terms, and fill in what they leave open."""
+        _check_budgets(given, privacy_config, name)
+        checks.one_of(tuple(LABELS), labels=given.labels)
+        return cls(
+            features=feature_report_config(given, privacy_config),
+            eps_y=_budget(given.eps_y),
+            labels=given.labels,
+            scaling=given.scaling,
+        )
+
+    @classmethod
+    def from_label_keywords(
+        cls, given: LabelKeywords, privacy_config: PrivacyConfig, name: str
+    ) -> "ReportConfig":
+        """Return how a label alone is told, with nothing about features."""
+        checks.one_of(tuple(LABELS), labels=given.labels)
+        _check_terms({"eps_y": given.eps_y}, privacy_config, name)
+        return cls(features=None, eps_y=_budget(given.eps_y), labels=given.labels)
+
+    def mechanism(self, dim: int) -> FeatureMechanism | None:
+        """Return what randomizes a vector of so many features; None if nothing is told about them."""
+        return None if self.features is None else self.features.mechanism(dim)
+
+    def label(self, classes: int) -> LabelMechanism:
+        """Return what randomizes a label of so many classes."""
+        return label_mechanism(self.labels, self.eps_y, classes)
+
+    def rows(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
+        """Return what leaves each node, as lines of a table."""
+        law, label = self.mechanism(features), label_row(self.label(classes))
+        return (label,) if law is None else (feature_row(law), label)
+
+    def randomizer(self, features: int, classes: int) -> Randomizer:
+        """Return what randomizes records of so many features and classes."""
+        return Randomizer(mechanism=self.mechanism(features), label=self.label(classes))
+
+
+def feature_report_config(given: FeatureKeywords, privacy_config: PrivacyConfig) -> FeatureReportConfig:
+    """Return how features are randomized under these terms, and refuse a range that data decide unsaid."""
+    checks.one_of(SCALINGS, scaling=given.scaling)
+    if (given.scaling == "columns") != given.data_dependent_bounds:
+        raise ConfigError(
+            "scaling='columns' and data_dependent_bounds=True go together: the smallest and the largest "
+            "value of a column depend on the records they come from, which voids the guarantee; give "
+            "both, or scaling='row', which every node does on its own"
+        )
+    return FeatureReportConfig(
+        name=given.features,
+        epsilon=_budget(given.eps_x),
+        bounds=Bounds(given.low, given.high, from_data=given.scaling == "columns"),
+        m=given.m,
+        theta=given.theta,
+        delta=GAUSSIAN_DELTA if isinstance(privacy_config.delta, str) else privacy_config.delta,
+        k=given.k,
+        rounding=given.rounding,
+        decode=given.decode,
+    )
+
+
+def _budget(epsilon: float | None) -> float:
+    """Return a budget; without a unit there is none, and nothing is hidden."""
+    return math.inf if epsilon is None else float(epsilon)
+
+
+def _check_budgets(given: LocalKeywords, privacy_config: PrivacyConfig, name: str) -> None:
+    """Require both budgets where records are randomized, and none elsewhere."""
+    _check_terms({"eps_x": given.eps_x, "eps_y": given.eps_y}, privacy_config, name)
+    if privacy_config.protects and privacy_config.delta not in ("auto", 0) and given.features != "agm":
+        raise ConfigError(
+            f"delta={privacy_config.delta!r} is for features='agm'; {given.features!r} needs none"
+        )
+
+
+def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig, name: str) -> None:
+    """Require these budgets under ``local-attributes``, and none elsewhere."""
+    if privacy_config.epsilon is not None:
+        flags = " ".join(f"--set {budget}=.." for budget in budgets)
+        raise ConfigError(
+            f"epsilon={privacy_config.epsilon:g}: {name} spends on "
+            + (
+                f"features and on the label; pass eps_x= and eps_y= ({flags}), which add up"
+                if len(budgets) > 1
+                else f"the label alone; pass eps_y= ({flags})"
+            )
+        )
+    if not privacy_config.protects:
+        if any(value is not None for value in budgets.values()):
+            raise ConfigError(
+                "eps_x and eps_y are budgets of unit 'local-attributes', and unit "
+                f"{privacy_config.unit.name!r} adds no "
+                "noise; drop them"
+            )
+        return
+    _refuse_missing([budget for budget, value in budgets.items() if value is None], tuple(budgets))
+    check_budget(**{budget: value for budget, value in budgets.items() if value is not None})
+
+
+def _refuse_missing(missing: list[str], needed: tuple[str, ...]) -> None:
+    """Name the budgets that are missing."""
+    if missing:
+        verb, it = ("is", "it") if len(missing) == 1 else ("are", "them")
+        flags = " ".join(f"--set {name}=1" for name in missing)
+        both = len(needed) > 1
+        raise ConfigError(
+            f"unit 'local-attributes' needs the budget{'s eps_x of features and' if both else ''} eps_y of "
+            "the "
+            f"label, and "
+            f"{' and '.join(missing)} {verb} missing: pass {it} ({flags}; inf for no protection)"
+        )
+
+
+# -- scaling ----
+
+
+def scaled(x: Features, how: Scaling) -> Features:
+    """Return the features, scaled.
+
+    ``"row"`` reads one record at a time, so it is part of what a node does before it randomizes.
+    ``"columns"`` reads all records (LPGNN's own preparation).
+
+    >>> scaled(torch.tensor([[2.0, 4.0, 3.0], [5.0, 5.0, 5.0]]), "row")
+    tensor([[0.0000, 1.0000, 0.5000],
+            [0.0000, 0.0000, 0.0000]])
+    """
+    if how == "none":
+        return x
+    return unit_interval(x) if how == "columns" else _rows(x)
+
+
+def _rows(x: Features) -> Features:
+    if isinstance(x, Tensor):
+        low, high = x.amin(dim=1, keepdim=True), x.amax(dim=1, keepdim=True)
+        return (x - low) * _inverse(high - low)
+    if x.min(axis=1).toarray().any():  # a shift would fill the zeros
+        return _rows(to_dense(x))
+    scale = _inverse(torch.from_numpy(x.max(axis=1).toarray().ravel())).numpy()
+    parts: Any = (x.data * np.repeat(scale, np.diff(x.indptr)), x.indices, x.indptr)
+    return sparse.csr_array(parts, shape=x.shape)
+
+
+def _inverse(width: Tensor) -> Tensor:
+    """Return 1 / width, 0 for 0."""
+    return torch.where(width > 0, 1 / width.clamp(min=torch.finfo(torch.float32).tiny), 0.0)

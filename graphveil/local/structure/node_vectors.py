@@ -1,0 +1,241 @@
+"""The nodes whose vectors point the same way, a block of rows at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse.linalg import svds
+
+from graphveil.errors import MissingDependencyError
+from graphveil.local.structure.public_edges import Matrix, PublicEdges
+
+Vectors = npt.NDArray[np.float32]
+Nodes = npt.NDArray[np.int32]
+Draws = np.random.Generator
+_ROWS = 256
+ENDED = -1
+_SEEDS = 2**32  # gensim's seeds are 32-bit numbers
+
+
+# -- random walks ----
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomWalk:
+    """The law of node2vec's walk (Grover, Leskovec, KDD 2016); p = q = 1 is DeepWalk's.
+
+    A walker at w that came from r goes to a node x that w hears from with a probability proportional to
+
+        1/p   if x = r,        1   if r hears from x,        1/q   otherwise.
+
+    The first step is uniform. Next nodes are drawn uniformly for all walkers at once and kept with a
+    probability of weight / max(1/p, 1, 1/q), which is exact and needs no table for each edge.
+
+    >>> from graphveil.data import Adjacency
+    >>> pair = PublicEdges(Adjacency.from_edges([0], [1], num_nodes=2, directed=False), basis="drawn current")
+    >>> RandomWalk(length=4).paths(pair, np.array([0, 1], dtype=np.int32),
+    ...     rng=np.random.default_rng(0)).tolist()
+    [[0, 1, 0, 1], [1, 0, 1, 0]]
+    """
+
+    length: int
+    p: float = 1.0
+    q: float = 1.0
+
+    def paths(self, edges: PublicEdges, starts: Nodes, *, rng: Draws) -> Nodes:
+        """Return a walk from each start, int32 (starts, length): after a dead end the rest is -1."""
+        steps = _Steps(edges)
+        paths = np.full((len(starts), self.length), ENDED, dtype=np.int32)
+        paths[:, 0] = starts
+        for place in range(1, self.length):
+            current = paths[:, place - 1]
+            going = np.flatnonzero((current != ENDED) & (steps.degrees[current] > 0))
+            previous = paths[going, place - 2] if place > 1 else None
+            paths[going, place] = self._next(steps, current[going], previous, rng)
+        return paths
+
+    def _next(self, steps: "_Steps", current: Nodes, previous: Nodes | None, rng: Draws) -> Nodes:
+        if previous is None or self.p == self.q == 1:
+            return steps.uniform(current, rng)
+        most = max(1 / self.p, 1.0, 1 / self.q)
+        chosen, waiting = np.empty_like(current), np.arange(len(current))
+        while len(waiting):
+            offered = steps.uniform(current[waiting], rng)
+            back = offered == previous[waiting]
+            weight = np.where(steps.joined(previous[waiting], offered), 1.0, 1 / self.q)
+            weight[back] = 1 / self.p
+            kept = rng.random(len(waiting)) * most < weight
+            chosen[waiting[kept]] = offered[kept]
+            waiting = waiting[~kept]
+        return chosen
+
+
+class _Steps:
+    """What walkers ask of the edges."""
+
+    def __init__(self, edges: PublicEdges) -> None:
+        self._starts = edges.adjacency.indptr.numpy()
+        self._sources = edges.adjacency.indices.numpy()
+        self._nodes = edges.num_nodes
+        self.degrees = np.diff(self._starts)
+        targets = np.repeat(np.arange(self._nodes, dtype=np.int64), self.degrees)
+        self._pairs = targets * self._nodes + self._sources  # ascending
+
+    def uniform(self, current: Nodes, rng: Draws) -> Nodes:
+        """Return one of the nodes that each of these hears from."""
+        return self._sources[self._starts[current] + rng.integers(self.degrees[current])]
+
+    def joined(self, target: Nodes, source: Nodes) -> npt.NDArray[np.bool_]:
+        """Return whether each target hears from its source."""
+        pairs = target.astype(np.int64) * self._nodes + source
+        place = np.searchsorted(self._pairs, pairs)
+        found: npt.NDArray[np.bool_] = self._pairs[np.minimum(place, len(self._pairs) - 1)] == pairs
+        return found
+
+
+# -- vectors from walks, or from their matrix ----
+
+
+def skip_gram(
+    paths: Nodes, *, num_nodes: int, dim: int, window: int, epochs: int, negative: int, seed: int
+) -> Vectors:
+    """Return a vector for every node that predicts the nodes near it on walks (Perozzi et al., KDD 2014).
+
+    One worker, so that the same seed gives the same bits.
+
+    Args:
+        paths: walks, int32 (walks, length); -1 after a dead end.
+        num_nodes: N.
+        dim: the length of vectors.
+        window: how far apart on a walk two nodes are near, at most.
+        epochs: passes over the walks.
+        negative: negative samples a pair, or 0 for hierarchical softmax.
+        seed: a public number.
+
+    Raises:
+        MissingDependencyError: gensim is not installed.
+    """
+    try:
+        from gensim.models import Word2Vec
+    except ImportError:
+        raise _missing() from None
+    model = Word2Vec(
+        Sentences(paths),
+        sg=1,
+        hs=int(negative == 0),
+        negative=negative,
+        vector_size=dim,
+        window=window,
+        min_count=1,
+        sample=0,
+        epochs=epochs,
+        workers=1,
+        seed=seed % _SEEDS,
+        hashfxn=int,  # not hash(), which may differ between processes
+    )
+    vectors = np.zeros((num_nodes, dim), dtype=np.float32)
+    vectors[np.array(model.wv.index_to_key)] = model.wv.vectors
+    return vectors
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Walks as gensim reads them, as often as it likes: lists of node numbers."""
+
+    paths: Nodes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield each walk up to its dead end."""
+        for path in self.paths:
+            yield path[path != ENDED].tolist()
+
+
+def check_gensim() -> None:
+    """Require gensim, without the seconds that loading it takes.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    if find_spec("gensim") is None:
+        raise _missing()
+
+
+def _missing() -> MissingDependencyError:
+    return MissingDependencyError(
+        "walks are embedded by gensim, which is not installed; run pip install 'graphveil[simgat]', or "
+        "take similarity='multihop' or 'factorized', which do without"
+    )
+
+
+def factorized(
+    matrix: Matrix, *, dim: int, window: int, negative: int, first: npt.NDArray[np.float64]
+) -> Vectors:
+    """Return U sqrt(Sigma), float32 (N, dim), of the clipped logarithms; ``first`` starts the iteration."""
+    left, sizes, _ = svds(logarithms(matrix, window=window, negative=negative), k=dim, v0=first)
+    vectors: Vectors = (left * np.sqrt(np.maximum(sizes, 0))).astype(np.float32)
+    return vectors
+
+
+def logarithms(matrix: Matrix, *, window: int, negative: int) -> Matrix:
+    """Return max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)): made a block of rows at a time, and sparse.
+
+    >>> pair = sparse.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    >>> logarithms(pair, window=1, negative=1).toarray().round(4).tolist()
+    [[0.0, 0.6931], [0.6931, 0.0]]
+    """
+    degrees = np.diff(matrix.indptr)
+    inverse = np.divide(1.0, degrees, out=np.zeros(len(degrees)), where=degrees > 0)
+    step = sparse.diags_array(inverse) @ matrix
+    backwards = step.T.tocsr()
+    scale = degrees.sum() / (negative * window)
+    blocks = []
+    for start in range(0, len(degrees), _ROWS):
+        power = total = step[start : start + _ROWS].toarray()
+        for _ in range(window - 1):
+            power = (backwards @ power.T).T
+            total = total + power
+        blocks.append(sparse.csr_array(np.log(np.maximum(1.0, scale * total * inverse))))
+    return sparse.vstack(blocks, format="csr")
+
+
+# -- nearest vectors ----
+
+
+def nearest(vectors: Vectors, *, top: int | None, above: float) -> Matrix:
+    """Return for every row the others of cosine above a threshold, the nearest ``top`` of them if given.
+
+    A row of zeros is like none. Cosines exist for a block of rows at a time.
+
+    Args:
+        vectors: float32 (N, d).
+        top: how many at most, or None for all.
+        above: the cosine to pass.
+
+    >>> vectors = np.array([[1, 0], [2, 0], [1, 1], [0, 0]], dtype=np.float32)
+    >>> nearest(vectors, top=1, above=0.0).toarray().round(2)
+    array([[0.  , 1.  , 0.  , 0.  ],
+           [1.  , 0.  , 0.  , 0.  ],
+           [0.71, 0.  , 0.  , 0.  ],
+           [0.  , 0.  , 0.  , 0.  ]], dtype=float32)
+    """
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    blocks = []
+    for start in range(0, len(unit), _ROWS):
+        cosines = unit[start : start + _ROWS] @ unit.T
+        rows = np.arange(len(cosines))
+        cosines[rows, start + rows] = -1
+        blocks.append(_select_entries(cosines, top, above))
+    return sparse.vstack(blocks, format="csr")
+
+
+def _select_entries(cosines: Vectors, top: int | None, above: float) -> Matrix:
+    """Return the entries that are kept of a few rows."""
+    if top is not None and top < cosines.shape[1]:
+        beyond = np.argpartition(cosines, -top, axis=1)[:, :-top]
+        np.put_along_axis(cosines, beyond, np.float32(-1), axis=1)
+    cosines[cosines <= max(above, 0.0)] = 0
+    return sparse.csr_array(cosines)

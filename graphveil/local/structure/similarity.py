@@ -1,0 +1,349 @@
+"""The contract of structural similarity: public edges in, for every node the nodes that are like it out."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from graphveil._util import checks
+from graphveil._util.checks import parse_arguments, parse_name, suggestion
+from graphveil._util.random import PublicStreams
+from graphveil.errors import ConfigError
+from graphveil.local.structure.node_vectors import (
+    Nodes,
+    RandomWalk,
+    Vectors,
+    check_gensim,
+    factorized,
+    nearest,
+    skip_gram,
+)
+from graphveil.local.structure.public_edges import Matrix, PublicEdges, require_public_edges
+
+_ENTRIES = 1 << 21  # of a block of rows of T, at most, or one row
+
+
+class StructuralSimilarity(ABC):
+    """Which nodes are alike by their place in the graph: frozen public parameters, called with public edges.
+
+    The answer is S of SimGAT, a sparse matrix whose row v holds the nodes similar to v. There is never a
+    matrix with an entry for each pair of nodes, not even for a moment.
+
+    Guarantee: none is needed. Only :class:`PublicEdges` are read, and neither features nor labels.
+    """
+
+    def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
+        """Return S as a float32 ``csr_array`` (N, N): similarities above 0, ascending columns, no diagonal.
+
+        Args:
+            edges: edges that anyone may read.
+            streams: public randomness; the same seed gives the same S.
+
+        Raises:
+            UnitError: the edges are not known to be public.
+        """
+        found = self._similar(require_public_edges(edges), streams).astype(np.float32)
+        found.sort_indices()
+        return found
+
+    def check_installed(self) -> None:  # noqa: B027 - most need no optional package
+        """Refuse what needs a package that is not there, without loading it.
+
+        Raises:
+            MissingDependencyError: an optional package is missing.
+        """
+
+    @abstractmethod
+    def _similar(self, edges: PublicEdges, streams: PublicStreams) -> Matrix:
+        """Return S, any float dtype, without a diagonal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiHop(StructuralSimilarity):
+    """Share of short walks that end at a node (SimGAT's slides after Cao, Lu, Xu: GraRep, CIKM 2015).
+
+        T = sum_{m=1..n} A^m,   P_ij = T_ij / sum_c T_ic,   S_ij = P_ij if P_ij > delta and i != j, else 0.
+
+    With ``transition`` a step counts by its probability, T = sum_m (D^-1 A)^m, GraRep's own normalization:
+    then neither hubs nor the highest power outweigh the rest. Walks run from a node to those it hears from.
+
+    Guarantee: |S_v| < 1/delta for every node, since rows of P sum to one; that also bounds memory. S is not
+    symmetric. Rows of T exist a block at a time, as sparse powers.
+
+    Args:
+        n: the most steps of a walk.
+        delta: the share of walks above which an end is similar.
+        transition: count walks by their probability.
+        drop_self: leave out walks that return (T_ii) before rows are divided by their sums.
+
+    Raises:
+        ConfigError: a parameter is outside its range, or walks are too many to count.
+
+    >>> from graphveil.data import Adjacency
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> third = np.float32(1 / 3)
+    >>> similar = MultiHop(n=2, delta=0.3)(PublicEdges(path, basis="drawn here"), streams=PublicStreams(0))
+    >>> similar.toarray().tolist() == [[0, third, third], [0, 0, 0], [third, third, 0]]
+    True
+    """
+
+    n: int = 2
+    delta: float = 0.02
+    transition: bool = False
+    drop_self: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, n=self.n)
+        checks.positive(delta=self.delta)
+        checks.within(0, 1, delta=self.delta)
+
+    def _similar(self, edges: PublicEdges, streams: PublicStreams) -> Matrix:
+        step = edges.matrix()
+        if self.transition:
+            step = _scaled(step)
+        blocks = [self._above(self._walks(step, part), part) for part in _parts(edges.matrix(), self.n)]
+        return sparse.vstack(blocks, format="csr") if blocks else step
+
+    def _walks(self, step: Matrix, part: slice) -> Matrix:
+        """Return some rows of T."""
+        power = total = step[part]
+        for _ in range(self.n - 1):
+            power = power @ step
+            total = total + power
+        return total
+
+    def _above(self, total: Matrix, part: slice) -> Matrix:
+        """Return the same rows of S."""
+        rows = np.repeat(np.arange(part.start, part.stop), np.diff(total.indptr))
+        own = total.indices == rows
+        if self.drop_self:
+            total.data[own] = 0
+        sums = np.asarray(total.sum(axis=1))
+        if not np.isfinite(sums).all():
+            raise ConfigError(f"n={self.n} steps make more walks than a number holds; pass transition=True")
+        share = total.data / sums[rows - part.start]
+        share[own | ~(share > self.delta)] = 0
+        found = sparse.csr_array((share, total.indices, total.indptr), shape=total.shape)
+        found.eliminate_zeros()
+        return found
+
+
+def _scaled(matrix: Matrix) -> Matrix:
+    """Return D^-1 A, with empty rows where A has them."""
+    degrees = np.diff(matrix.indptr)
+    return sparse.csr_array(
+        (matrix.data / np.repeat(degrees, degrees), matrix.indices, matrix.indptr), shape=matrix.shape
+    )
+
+
+def _parts(matrix: Matrix, hops: int) -> Iterator[slice]:
+    """Yield runs of rows whose T has at most so many entries: a row has one for each walk, or each node."""
+    walks = np.ones(matrix.shape[0])
+    entries = np.zeros(matrix.shape[0])
+    for _ in range(hops):
+        walks = np.minimum(matrix @ walks, matrix.shape[0])
+        entries += walks
+    upto = np.cumsum(np.minimum(entries, matrix.shape[0]))
+    start = 0
+    while start < len(upto):
+        before = upto[start - 1] if start else 0.0
+        stop = max(start + 1, int(np.searchsorted(upto, before + _ENTRIES, side="right")))
+        yield slice(start, stop)
+        start = stop
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedding(StructuralSimilarity):
+    """Base of similarities by vectors: S_v is the ``top`` nodes of the largest cosine above ``above``.
+
+    A node without edges is similar to none.
+
+    Args:
+        dim: the length of a node's vector.
+        window: how many steps apart two nodes of a walk are near, at most.
+        top: how many similar nodes a node has at most; None for all above ``above``, which must then be
+            positive.
+        above: the cosine that similar nodes have to pass, at least 0.
+    """
+
+    dim: int = 128
+    window: int = 10
+    top: int | None = 10
+    above: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(1, dim=self.dim, window=self.window)
+        checks.within(0, 1, above=self.above)
+        if self.top is not None:
+            checks.integer_at_least(1, top=self.top)
+        elif self.above == 0:
+            raise ConfigError("top=None makes half of all nodes similar unless above is positive: above=0.9")
+
+    def _similar(self, edges: PublicEdges, streams: PublicStreams) -> Matrix:
+        return nearest(self.vectors(edges, streams=streams), top=self.top, above=self.above)
+
+    def vectors(self, edges: PublicEdges, *, streams: PublicStreams) -> Vectors:
+        """Return every node's vector, float32 (N, dim); zeros for nodes without edges."""
+        vectors = self._vectors(edges, streams)
+        vectors[(edges.adjacency.indptr.diff() == 0).numpy()] = 0
+        return vectors
+
+    @abstractmethod
+    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+        """Return vectors; those of nodes without edges do not matter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepWalk(Embedding):
+    """Skip-gram on uniform random walks (Perozzi, Al-Rfou, Skiena: DeepWalk, KDD 2014).
+
+    Args:
+        dim, window, top, above: see :class:`Embedding`.
+        walks: walks from each node.
+        length: nodes of a walk.
+        epochs: passes of skip-gram over all walks.
+        negative: negative samples a pair, or 0 for hierarchical softmax, as in the paper.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+        MissingDependencyError: gensim is not installed.
+    """
+
+    walks: int = 10
+    length: int = 80
+    epochs: int = 1
+    negative: int = 5
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        checks.integer_at_least(1, walks=self.walks, epochs=self.epochs)
+        checks.integer_at_least(2, length=self.length)
+        checks.integer_at_least(0, negative=self.negative)
+
+    def check_installed(self) -> None:
+        """Refuse to walk before it is certain that walks can be embedded."""
+        check_gensim()
+
+    @property
+    def walk(self) -> RandomWalk:
+        """The law of a walk."""
+        return RandomWalk(length=self.length)
+
+    def paths(self, edges: PublicEdges, *, streams: PublicStreams) -> Nodes:
+        """Return the walks, from all nodes in a new random order each time, int32 (walks * N, length)."""
+        rng = streams.numpy("walks")
+        rounds = (rng.permutation(edges.num_nodes).astype(np.int32) for _ in range(self.walks))
+        return np.concatenate([self.walk.paths(edges, starts, rng=rng) for starts in rounds])
+
+    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+        return skip_gram(
+            self.paths(edges, streams=streams),
+            num_nodes=edges.num_nodes,
+            dim=self.dim,
+            window=self.window,
+            epochs=self.epochs,
+            negative=self.negative,
+            seed=streams.derive("skip-gram"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node2Vec(DeepWalk):
+    """Skip-gram on walks that remember one step (Grover, Leskovec: node2vec, KDD 2016).
+
+    Args:
+        dim, window, top, above, walks, length, epochs, negative: see :class:`DeepWalk`.
+        p: the larger, the less likely a walk returns at once.
+        q: above 1 walks stay near where they came from; below 1 they move away.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+        MissingDependencyError: gensim is not installed.
+    """
+
+    p: float = 1.0
+    q: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        checks.positive(p=self.p, q=self.q)
+
+    @property
+    def walk(self) -> RandomWalk:
+        """The law of a walk."""
+        return RandomWalk(length=self.length, p=self.p, q=self.q)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factorized(Embedding):
+    """What DeepWalk tends to with many walks, by a sparse SVD (Qiu et al.: NetMF, WSDM 2018); no gensim.
+
+        U sqrt(Sigma) of   max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)),
+
+    T is ``window``, b is ``negative``, vol the number of in-edges, D their number at each node.
+
+    Args:
+        dim, window, top, above: see :class:`Embedding`; ``dim`` is below the number of nodes.
+        negative: b, at least 1. More make a sparser matrix.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+    """
+
+    window: int = 5
+    negative: int = 5
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        checks.integer_at_least(1, negative=self.negative)
+
+    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+        if self.dim >= edges.num_nodes:
+            raise ConfigError(f"dim={self.dim} must lie below the number of nodes, {edges.num_nodes}")
+        first = streams.numpy("factorise").normal(size=edges.num_nodes)
+        return factorized(
+            edges.matrix(), dim=self.dim, window=self.window, negative=self.negative, first=first
+        )
+
+
+SIMILARITIES: dict[str, type[StructuralSimilarity]] = {
+    "multihop": MultiHop,
+    "deepwalk": DeepWalk,
+    "node2vec": Node2Vec,
+    "factorized": Factorized,
+}
+
+
+def parse_similarity(text: str) -> StructuralSimilarity:
+    """Return the similarity that a text names, with the parameters in brackets.
+
+    >>> parse_similarity("multihop(n=3, transition=True)")
+    MultiHop(n=3, delta=0.02, transition=True, drop_self=False)
+    >>> parse_similarity("node2vec").q
+    0.5
+
+    Raises:
+        ConfigError: no similarity has this name, or it does not take these parameters.
+    """
+    name = parse_name(text)
+    if name not in SIMILARITIES:
+        raise ConfigError(
+            f"similarity={text!r} names no similarity{suggestion(name, SIMILARITIES)}; take one of "
+            f"{', '.join(SIMILARITIES)}, with parameters if need be: multihop(n=3, delta=0.1)"
+        )
+    try:
+        return SIMILARITIES[name](**parse_arguments(text))
+    except (TypeError, ValueError, SyntaxError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            f"similarity={text!r}: {name} takes no such parameters; write name=value pairs of its "
+            "own, as in multihop(n=3, delta=0.1)"
+        ) from None
