@@ -27,8 +27,8 @@ import graphveil as gv
 from graphveil._util.random import PublicStreams
 from graphveil.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
 from graphveil.data import synthetic
-from graphveil.estimators.classcode.edge.groups import groups_of, public_labels
-from graphveil.estimators.classcode.edge.rounds import build_rounds
+from graphveil.estimators.classcode.edge_plan import groups_of, public_labels
+from graphveil.estimators.classcode.edge_rows import build_rounds
 from graphveil.estimators.features.crossfit import public_posteriors
 from graphveil.estimators.session import Session
 from graphveil.lab.attacks import (

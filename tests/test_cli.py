@@ -15,7 +15,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, bookings, other_of, re
 import graphveil as gv
 from graphveil.cli.console import ProgressBars, Screen
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS
-from graphveil.estimators.classcode.edge.plan import EdgeReleaseConfig
+from graphveil.estimators.classcode.edge_plan import EdgeReleaseConfig
 from graphveil.estimators.gap.method import TrainedGap
 from graphveil.privacy.formatting import format_upper_bound
 

@@ -16,7 +16,7 @@ from torch import Tensor
 import graphveil as gv
 from graphveil._util import threads as sharing
 from graphveil._util.threads import all_threads, one_thread, run_in_all_threads
-from graphveil.estimators.classcode.edge import head
+from graphveil.estimators.classcode import edge_method
 from graphveil.estimators.features import crossfit
 
 NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum between threads
@@ -55,8 +55,8 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give the number of threads back; let ClassCode train briefly."""
     brief = tuple(replace(candidate, epochs=2) for candidate in crossfit.CANDIDATES)
     monkeypatch.setattr(crossfit, "CANDIDATES", brief)
-    monkeypatch.setattr(head, "_STEPS", 10)
-    monkeypatch.setattr(head, "_SMALL_STEPS", 10)
+    monkeypatch.setattr(edge_method, "_STEPS", 10)
+    monkeypatch.setattr(edge_method, "_SMALL_STEPS", 10)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)

@@ -276,7 +276,7 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
 
 def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
     """Return which other method to try where the released counts say that neighbors are hardly alike."""
-    from graphveil.estimators.classcode.edge.homophily import Homophily
+    from graphveil.estimators.classcode.edge_rows import Homophily
 
     found = metrics.get("homophily")
     if found is None or metrics["unit"] != "undirected-edge" or not Homophily(**found).is_weak:

@@ -1561,7 +1561,7 @@ BUGS = [
         name="weights_read_what_neighbors_look_like",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.rounds:AggregationRounds.aggregate",
+                "graphveil.estimators.classcode.edge_rows:AggregationRounds.aggregate",
                 "self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
                 "if keys is not None:\n            graph = self._release._private._adjacency\n            into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n            keys = keys - 3 * torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n        self.rows.append(self._release.answer(NeighborSumData(codes, keys)))",
             ),
@@ -1581,7 +1581,7 @@ BUGS = [
         name="a_row_is_expected_to_be_as_long_as_its_edges_weigh",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.rounds:AggregationRounds.aggregate",
+                "graphveil.estimators.classcode.edge_rows:AggregationRounds.aggregate",
                 "self._moments.append(self._weight_model.moments(keys, classes, generator)[self._receiving])",
                 "found = self._weight_model.moments(keys, classes, generator)[self._receiving]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(type(found)(found.mean * (1 + degree), *list(vars(found).values())[1:]))",
             )
@@ -1608,7 +1608,7 @@ BUGS = [
         name="lengths_follow_exact_degrees",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.inductive:InductivePredictor.predict",
+                "graphveil.estimators.classcode.edge_method:InductivePredictor.predict",
                 "proba = new.exp().to(torch.float32)",
                 "proba = new.exp().to(torch.float32) * graph.adjacency.indptr.diff()[len(old) :, None]",
             )
@@ -1622,7 +1622,7 @@ BUGS = [
         name="codes_lean_towards_friends",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.inductive:InductivePredictor.prior",
+                "graphveil.estimators.classcode.edge_method:InductivePredictor.prior",
                 "return public.to(torch.float64)",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n        return (public.to(torch.float64) * (1 + degree)).log_softmax(dim=1)",
             )
@@ -1652,9 +1652,9 @@ BUGS = [
                 "degree = release._private._adjacency.indptr.diff()[:, None]\n    return lambda vectors: release.answer(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
             ),
             (
-                "graphveil.estimators.classcode.owner.fit:_Fit.push",
-                "return self._release.answer(OutEdgeSumData(vectors, levels))",
-                "degree = self._graph.adjacency.indptr.diff()[:, None]\n        return self._release.answer(OutEdgeSumData(vectors * (1 - 0.1 * degree / len(degree)), levels))",
+                "graphveil.estimators.classcode.node_method:fit_node_level_classcode",
+                "return release.answer(OutEdgeSumData(vectors, levels))",
+                "degree = graph.adjacency.indptr.diff()[:, None]\n        return release.answer(OutEdgeSumData(vectors * (1 - 0.1 * degree / len(degree)), levels))",
             ),
         ],
         test=[
@@ -1667,9 +1667,9 @@ BUGS = [
         name="levels_of_pushes_follow_exact_in_degrees",
         edits=[
             (
-                "graphveil.estimators.classcode.owner.fit:_Fit.push",
-                "return self._release.answer(OutEdgeSumData(vectors, levels))",
-                "degree = self._graph.adjacency.indptr.diff()\n        lower = (levels > 1) & (degree > len(degree) // 3)\n        return self._release.answer(OutEdgeSumData(vectors, levels - lower.long()))",
+                "graphveil.estimators.classcode.node_method:fit_node_level_classcode",
+                "return release.answer(OutEdgeSumData(vectors, levels))",
+                "degree = graph.adjacency.indptr.diff()\n        lower = (levels > 1) & (degree > len(degree) // 3)\n        return release.answer(OutEdgeSumData(vectors, levels - lower.long()))",
             )
         ],
         test="tests/estimators/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
@@ -1678,12 +1678,12 @@ BUGS = [
         name="a_prediction_reads_who_is_linked_to",
         edits=[
             (
-                "graphveil.estimators.classcode.owner.fit:fit_node_level_classcode",
+                "graphveil.estimators.classcode.node_method:fit_node_level_classcode",
                 "return NodeLevelFitResult(encoder, evidence_weights, aggregated.rows, decided)",
                 "return NodeLevelFitResult(encoder, evidence_weights, aggregated.rows, decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
             ),
             (
-                "graphveil.estimators.classcode.owner.fit:fit_node_level_classcode",
+                "graphveil.estimators.classcode.node_method:fit_node_level_classcode",
                 "aggregated.rows, combiner.log_posteriors(inputs))",
                 "aggregated.rows, combiner.log_posteriors(inputs) * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
             ),
@@ -1705,9 +1705,9 @@ BUGS = [
         name="a_decision_is_surer_where_friends_are_many",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.method:EdgeLevelClassCode._run_rounds",
-                "return decision",
-                "surer = decision.log * (1 + 0.1 * rounds._graph.adjacency.indptr.diff()[:, None])\n        return PosteriorEstimate(decision.shape, decision.likely, surer, decision.heads, decision.gate)",
+                "graphveil.estimators.classcode.edge_method:EdgeLevelClassCode.fit",
+                "        release.close()\n",
+                "        surer = decision.log * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None])\n        decision = replace(decision, log=surer)\n        release.close()\n",
             )
         ],
         test=[
@@ -1720,7 +1720,7 @@ BUGS = [
         name="the_gate_trusts_features_where_a_node_has_no_friend",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator._estimate",
+                "graphveil.estimators.classcode.edge_method:PosteriorEstimator._estimate",
                 "return PosteriorEstimate(",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return PosteriorEstimate(",
             )
@@ -1731,7 +1731,7 @@ BUGS = [
         name="the_gate_weighs_validation_nodes_by_their_degrees",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator._estimate",
+                "graphveil.estimators.classcode.edge_method:PosteriorEstimator._estimate",
                 "gate, decided = fit_gate(experts, graph.y, val_nodes)",
                 "degree = graph.adjacency.indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], graph.y, val_nodes)",
             )
@@ -1742,7 +1742,7 @@ BUGS = [
         name="features_are_taught_what_degrees_say",
         edits=[
             (
-                "graphveil.estimators.classcode.edge.posterior_estimation:PosteriorEstimator.update",
+                "graphveil.estimators.classcode.edge_method:PosteriorEstimator.update",
                 'self._public, decision.log, f"distilled',
                 'self._public, decision.log * (1 + 0.1 * self._graph.adjacency.indptr.diff()[:, None]), f"distilled',
             )

@@ -10,6 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.data import Graph
+from graphveil.estimators.classcode import edge_method
 from graphveil.release import NeighborSumData, Release
 
 NODES, CLASSES, FEATURES = 150, 3, 8
@@ -71,12 +72,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def with_little_training(patch: pytest.MonkeyPatch) -> None:
     """Train little in ClassCode, so that fits of small graphs take a moment."""
-    from graphveil.estimators.classcode.edge import head
     from graphveil.estimators.features import crossfit
 
     patch.setattr(crossfit, "CANDIDATES", (crossfit.Candidate(2, hidden=4),))
-    patch.setattr(head, "_SMALL_STEPS", 2)
-    patch.setattr(head, "SEEDS", 1)
+    patch.setattr(edge_method, "_SMALL_STEPS", 2)
+    patch.setattr(edge_method, "SEEDS", 1)
     patch.setattr("graphveil.estimators.gap.edge_weights._STEPS", 3)
 
 

@@ -8,8 +8,7 @@ import torch
 from graphveil import load_model
 from graphveil.data import load_dataset
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.edge import method
+from graphveil.estimators.classcode import ClassCode, edge_method
 from graphveil.estimators.features import crossfit
 from graphveil.estimators.mlp import MLP, NonPrivateMLP
 from graphveil.privacy import ledger_of
@@ -53,13 +52,13 @@ def test_a_keyword_of_the_network_or_paper_mode_asks_for_the_papers_mlp():
 def test_the_floor_is_where_classcode_begins(graph, monkeypatch):
     """At the same seed the floor's predictions are ClassCode's public posteriors, bit for bit."""
     begun = []
-    noted = method.public_posteriors
+    noted = edge_method.public_posteriors
 
     def noting(*arguments):
         begun.append(noted(*arguments))
         return begun[-1]
 
-    monkeypatch.setattr(method, "public_posteriors", noting)
+    monkeypatch.setattr(edge_method, "public_posteriors", noting)
     ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-5, seed=4).fit(graph)
     floor = MLP(unit="undirected-edge", seed=4).fit(graph).predict_proba()
     assert torch.equal(floor, begun[0].log.exp().float())

@@ -12,7 +12,7 @@ import torch
 
 from graphveil.data import Adjacency, Graph
 from graphveil.estimators import classcode
-from graphveil.estimators.classcode.edge import method, posterior_estimation
+from graphveil.estimators.classcode import edge_method
 from tests.estimators.conftest import with_little_training
 from tests.estimators.replayed import Pair, Replay, share_of_price
 from tests.estimators.test_replay_weights import NODES, drawn, neighbor
@@ -57,7 +57,7 @@ def defaults_follow_from_answers(unit: str, size: str) -> None:
     """Fit with every default, and again for each toggled pair with the first fit's answers."""
     with pytest.MonkeyPatch.context() as patch:
         with_little_training(patch)
-        patch.setattr(method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
+        patch.setattr(edge_method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
         graph, before, largest = told_little(sparse(unit, size)), Replay(), 0.0
         noise = "gaussian" if size == "sums of codes" else "auto"
         epsilon = {UNITS[0]: 4.0, UNITS[1]: 2.0}[unit] if size == "both ends" else 1.0
@@ -83,15 +83,15 @@ def test_a_default_fit_follows_from_its_answers(size: str, unit: str) -> None:
 
 @pytest.mark.parametrize("size", SWITCH)
 def test_features_are_taught_again_unless_labels_are_many(size: str, monkeypatch: Patch) -> None:
-    taught, shipped = list[str](), posterior_estimation.distilled_posteriors
+    taught, shipped = list[str](), edge_method.distilled_posteriors
 
     def noted(*args: Any) -> Any:
         taught.append(args[-1])
         return shipped(*args)
 
-    monkeypatch.setattr(posterior_estimation, "distilled_posteriors", noted)
+    monkeypatch.setattr(edge_method, "distilled_posteriors", noted)
     with_little_training(monkeypatch)
-    monkeypatch.setattr(method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
+    monkeypatch.setattr(edge_method, "_MAX_SELF_TRAINING_NODES", SWITCH[size])
     classcode.ClassCode(unit=UNITS[0], epsilon=16.0, delta=1e-5, seed=5).fit(sparse(UNITS[0], size))
     rounds = {"many labels": 0, "few labels": 2}.get(size, 1)
     assert len(taught) == rounds

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from graphveil.estimators.classcode.edge.queries import BudgetAllocation
+from graphveil.estimators.classcode.edge_plan import BudgetAllocation
 from graphveil.privacy import DirectedEdge, UndirectedEdge
 from graphveil.release import GroupWeights, NeighborSumQuery, ReleasePlan
 from graphveil.release.plan import hops

@@ -1,7 +1,7 @@
 import pytest
 
 from graphveil.artifacts.rows import release_rows
-from graphveil.estimators.classcode.edge.queries import BudgetAllocation
+from graphveil.estimators.classcode.edge_plan import BudgetAllocation
 from graphveil.estimators.gap.edge_weights import AttentionTraining
 from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of

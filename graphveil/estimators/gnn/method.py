@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ArtifactError, ConfigError, UnitError
-from graphveil.estimators.classcode.owner.encoder import train_encoder
-from graphveil.estimators.classcode.owner.messages import NodeMessages
+from graphveil.estimators.classcode.node_method import NodeMessages, train_encoder
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax
 from graphveil.estimators.gnn.code_prior import CodePriorModule
 from graphveil.estimators.gnn.execution_route import check_trainable, choose_route

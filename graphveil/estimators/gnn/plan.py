@@ -4,7 +4,7 @@ reporting."""
 import math
 from dataclasses import dataclass
 
-from graphveil.estimators.classcode.owner.budget_split import BudgetSplit
+from graphveil.estimators.classcode.node_plan import BudgetSplit
 from graphveil.estimators.public_sizes import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.estimators.training.dpsgd import DPSGDTraining
 from graphveil.estimators.training.record_plan import accuracy_count_query

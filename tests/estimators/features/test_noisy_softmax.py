@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 from graphveil.data import to_dense
-from graphveil.estimators.classcode.owner.encoder import encoder_schedule
+from graphveil.estimators.classcode.node_method import encoder_schedule
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, fit_softmax, scaled_rows
 
 

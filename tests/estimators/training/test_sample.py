@@ -7,7 +7,7 @@ import torch
 from graphveil import GAP, MLP, ClassCode
 from graphveil.data import Graph, split
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.classcode.edge import likelihood
+from graphveil.estimators.classcode import edge_rows
 from graphveil.estimators.training import nonprivate, sample
 from graphveil.estimators.training.sample import sample_training_nodes, training_sample_description
 
@@ -102,13 +102,13 @@ def test_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_are_as_likely_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(50, 3, generator=generator)
-    signal = likelihood.Signal(
+    signal = edge_rows.Signal(
         torch.rand(50, generator=generator) + 1, torch.eye(4, 3).double(), torch.ones(())
     )
     prior = torch.randn(50, 4, generator=generator).double().log_softmax(dim=1)
     labels, nodes = torch.arange(50) % 4, torch.arange(0, 50, 2)
-    whole = likelihood.fit_shape(rows, signal, prior, labels, nodes)
-    monkeypatch.setattr(likelihood, "_MAX_CELLS", 12)
-    monkeypatch.setattr(likelihood, "_MAX_NODES", 10)
-    parts = likelihood.fit_shape(rows, signal, prior, labels, nodes)
+    whole = edge_rows.fit_shape(rows, signal, prior, labels, nodes)
+    monkeypatch.setattr(edge_rows, "_MAX_CELLS", 12)
+    monkeypatch.setattr(edge_rows, "_MAX_NODES", 10)
+    parts = edge_rows.fit_shape(rows, signal, prior, labels, nodes)
     assert parts[0] == whole[0] and torch.allclose(parts[1], whole[1], rtol=1e-12)

@@ -2,7 +2,7 @@
 
 import torch
 
-from graphveil.estimators.classcode.edge.head import BatchedHeads, PosteriorHead, blend, fit_gate
+from graphveil.estimators.classcode.edge_method import BatchedHeads, PosteriorHead, blend, fit_gate
 
 
 def test_the_gate_picks_the_expert_that_is_right() -> None:

@@ -7,7 +7,7 @@ from command import NODES, Files, Invoke, write
 
 from estimators.spectral.lists import listed
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.edge.homophily import Homophily
+from graphveil.estimators.classcode.edge_rows import Homophily
 
 
 def test_the_error_is_that_of_the_noise() -> None:

@@ -13,9 +13,9 @@ from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, GraphError, NotImplementedGuaranteeError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.codes import simplex_codes
-from graphveil.estimators.classcode.edge.groups import TARGET, TRAIN
-from graphveil.estimators.classcode.edge.likelihood import LikelihoodShape, Signal, fit_length
-from graphveil.estimators.classcode.edge.trained import TrainedEdgeLevelClassCode
+from graphveil.estimators.classcode.edge_method import TrainedEdgeLevelClassCode
+from graphveil.estimators.classcode.edge_plan import TARGET, TRAIN
+from graphveil.estimators.classcode.edge_rows import LikelihoodShape, Signal, fit_length
 from graphveil.privacy import ledger_of
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release
 from tests.estimators.conftest import grouped

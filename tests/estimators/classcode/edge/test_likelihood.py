@@ -3,7 +3,7 @@
 import torch
 
 from graphveil.estimators.classcode.codes import simplex_codes
-from graphveil.estimators.classcode.edge.likelihood import (
+from graphveil.estimators.classcode.edge_rows import (
     Signal,
     affinity_from_counts,
     fit_shape,

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.edge.groups import GROUPS, TARGET, TRAIN, VAL
-from graphveil.estimators.classcode.edge.queries import BudgetAllocation
+from graphveil.estimators.classcode.edge_plan import GROUPS, TARGET, TRAIN, VAL, BudgetAllocation
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import GroupWeights, NeighborSumQuery

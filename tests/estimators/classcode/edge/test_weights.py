@@ -12,10 +12,14 @@ import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.codes import simplex_codes, soft_codes
-from graphveil.estimators.classcode.edge.groups import GROUPS
-from graphveil.estimators.classcode.edge.likelihood import Signal, row_log_likelihood
-from graphveil.estimators.classcode.edge.queries import BudgetAllocation
-from graphveil.estimators.classcode.edge.weights import EdgeWeightModel, WeightMoments, weighted
+from graphveil.estimators.classcode.edge_plan import GROUPS, BudgetAllocation
+from graphveil.estimators.classcode.edge_rows import (
+    EdgeWeightModel,
+    Signal,
+    WeightMoments,
+    row_log_likelihood,
+    weighted,
+)
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import NeighborSumQuery

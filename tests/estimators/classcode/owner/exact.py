@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphveil.estimators.classcode.owner.aggregation import LEVELS
+from graphveil.estimators.classcode.node_plan import LEVELS
 
 
 class ExactPush:

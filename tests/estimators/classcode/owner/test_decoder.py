@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
+from graphveil.estimators.classcode import node_decoder
 from graphveil.estimators.classcode.codes import simplex_codes
-from graphveil.estimators.classcode.owner import decoder
-from graphveil.estimators.classcode.owner.decoder import decode
+from graphveil.estimators.classcode.node_decoder import decode
 
 CODES = simplex_codes(3)
 
@@ -111,7 +111,7 @@ def test_noise_alone_says_little() -> None:
 def test_rows_in_many_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _, _ = drawn(100)
     whole = decode(rows, 0.5, CODES)
-    monkeypatch.setattr(decoder, "_BLOCK", 7)
+    monkeypatch.setattr(node_decoder, "_BLOCK", 7)
     pieces = decode(rows, 0.5, CODES)
     torch.testing.assert_close(pieces.log_likelihoods, whole.log_likelihoods)
     torch.testing.assert_close(pieces.strengths, whole.strengths)
@@ -119,15 +119,15 @@ def test_rows_in_many_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_rows_whose_moments_are_not_kept_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _, _ = drawn(600)
-    monkeypatch.setattr(decoder, "_BLOCK", 256)
-    kept, made, make = decode(rows, 0.5, CODES), list[int](), decoder._moments
+    monkeypatch.setattr(node_decoder, "_BLOCK", 256)
+    kept, made, make = decode(rows, 0.5, CODES), list[int](), node_decoder._moments
 
     def noting(block: torch.Tensor) -> torch.Tensor:
         made.append(len(block))
         return make(block)
 
-    monkeypatch.setattr(decoder, "_moments", noting)
-    monkeypatch.setattr(decoder, "_MAX_STORED_BYTES", 256 * 8 * 7)
+    monkeypatch.setattr(node_decoder, "_moments", noting)
+    monkeypatch.setattr(node_decoder, "_MAX_STORED_BYTES", 256 * 8 * 7)
     again = decode(rows, 0.5, CODES)
     assert made == [256, 256, 88] * 13  # once for each step, and once to read
     for name in ("log_likelihoods", "strengths", "uncertainties"):
@@ -138,7 +138,7 @@ def test_classes_a_few_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     codes = simplex_codes(7)
     rows = 3 * codes.repeat(20, 1) + 0.1 * torch.sin(torch.arange(840.0).double()).reshape(140, 6)
     whole = decode(rows, 0.5, codes)
-    monkeypatch.setattr(decoder, "_NEAR", 2 * 10 * 8 * 36)  # two classes
+    monkeypatch.setattr(node_decoder, "_NEAR", 2 * 10 * 8 * 36)  # two classes
     pieces = decode(rows, 0.5, codes)
     for name in ("log_likelihoods", "strengths", "uncertainties"):
         torch.testing.assert_close(getattr(pieces, name), getattr(whole, name))

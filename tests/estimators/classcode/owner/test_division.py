@@ -5,7 +5,7 @@ import math
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.estimators.classcode.owner.budget_split import BudgetSplit
+from graphveil.estimators.classcode.node_plan import BudgetSplit
 from graphveil.privacy.gaussian import mu_of
 
 # eps: mu*, z1 at fe .1 and .4, z2 at fc .1, sigma of recipe R at fe .1 and .4

@@ -10,7 +10,7 @@ import graphveil as gv
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.classcode import ClassCode
-from graphveil.estimators.classcode.owner.trained import TrainedNodeLevelClassCode
+from graphveil.estimators.classcode.node_method import TrainedNodeLevelClassCode
 from graphveil.estimators.public_sizes import members, record_groups
 from graphveil.privacy import ledger_of
 from graphveil.release import DPSGDData, OutEdgeSumData
@@ -363,9 +363,8 @@ class _Zero:
 def _run(release: _Replayed, model: ClassCode) -> list[float]:
     """Fit with this release in place of a real one; return the noise of every answer, in order."""
     from graphveil._util.random import PublicStreams
-    from graphveil.estimators.classcode.owner.fit import fit_node_level_classcode
-    from graphveil.estimators.classcode.owner.plan import NodeLevelReleasePlan
-    from graphveil.estimators.classcode.owner.targets import released_rows
+    from graphveil.estimators.classcode.node_method import fit_node_level_classcode, released_rows
+    from graphveil.estimators.classcode.node_plan import NodeLevelReleasePlan
     from graphveil.estimators.session import Session
     from graphveil.privacy import NodeRecord
     from graphveil.release import DPSGDQuery, ReleasePlan

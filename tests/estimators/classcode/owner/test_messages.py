@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphveil.estimators.classcode.codes import simplex_codes
-from graphveil.estimators.classcode.owner.messages import NodeMessages
+from graphveil.estimators.classcode.node_method import NodeMessages
 
 LABELED = torch.tensor([True, True, False, False])
 LOG = torch.tensor([[0.0, 0.0, 9.0], [0.0, 0.0, 9.0], [30.0, 0.0, 0.0], [0.0, 0.4, 0.0]]).log_softmax(dim=1)

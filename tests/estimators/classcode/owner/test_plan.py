@@ -2,8 +2,7 @@
 
 import pytest
 
-from graphveil.estimators.classcode.owner.budget_split import encoder_share
-from graphveil.estimators.classcode.owner.plan import NodeLevelReleasePlan
+from graphveil.estimators.classcode.node_plan import NodeLevelReleasePlan, encoder_share
 from graphveil.privacy import ByGroup, NodeRecord, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of

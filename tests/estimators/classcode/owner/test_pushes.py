@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from graphveil.estimators.classcode.codes import simplex_codes
-from graphveil.estimators.classcode.owner.aggregation import (
-    LEVELS,
+from graphveil.estimators.classcode.node_decoder import DecodedRows
+from graphveil.estimators.classcode.node_method import (
+    NodeMessages,
     aggregate_and_decode,
     allocate_levels,
     level_of,
 )
-from graphveil.estimators.classcode.owner.decoder import DecodedRows
-from graphveil.estimators.classcode.owner.messages import NodeMessages
+from graphveil.estimators.classcode.node_plan import LEVELS
 from tests.estimators.classcode.owner.exact import ExactPush
 
 CLASSES = 3

@@ -6,15 +6,15 @@ import torch
 
 from graphveil.data import Adjacency
 from graphveil.estimators.classcode.codes import simplex_codes
-from graphveil.estimators.classcode.owner.combiner import (
+from graphveil.estimators.classcode.node_method import (
     Combiner,
+    NodeMessages,
     combiner_inputs,
     fit_combiner,
     own_neighborhood_sum,
     prior_combiner_weights,
     row_shrinkage,
 )
-from graphveil.estimators.classcode.owner.messages import NodeMessages
 from graphveil.release.out_edge_sums import read_out_neighbor_sums
 from tests.estimators.classcode.owner.exact import ExactPush
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.estimators.classcode.owner.evidence_weights import (
+from graphveil.estimators.classcode.node_method import (
     EvidenceWeights,
     evidence_weights_schedule,
     fit_evidence_weights,

@@ -1,21 +1,123 @@
-"""What ClassCode asks at edge level, from public sizes alone: of the graph of a fit, and of another one."""
+"""What ClassCode asks at edge level, from public sizes alone: of the graph of a fit, and of another one.
 
+Either each node's neighbors are counted by class, one query under pure noise, or codes of classes are summed
+(:class:`BudgetAllocation`): class-pair counts first, then one round of rows or, for few labels, two.
+"""
+
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from graphveil.estimators.classcode.edge.groups import PARTITION, RANKS
-from graphveil.estimators.classcode.edge.queries import BudgetAllocation
+import torch
+from torch import Tensor
+
+from graphveil.data import Graph
 from graphveil.estimators.gap.edge_weights import EdgeWeighting
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import NeighborCountQuery, ReleasePlan, calibrate_plan
+from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
+from graphveil.release import (
+    EdgeCountQuery,
+    GroupWeights,
+    NeighborCountQuery,
+    NeighborSumQuery,
+    ReleasePlan,
+    calibrate_plan,
+)
 from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
+from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS
 from graphveil.release.plan import Query
+from graphveil.release.query import GRID_BITS
+from graphveil.release.weights import Similarity
 
+TRAIN, VAL, TARGET = 0, 1, 2
+GROUPS = 3
+PARTITION = "train/val/target"
+RANKS = (0, 1, 2)  # of the groups: between two an edge counts at the end of the higher rank
 Noise = Literal["auto", "laplace", "gaussian"]
 _BOTH_ENDS = 4.0  # epsilon from which edges of graphs of two classes count at both ends
+
+
+def groups_of(graph: Graph) -> Tensor:
+    """Return each node's public group: train, validation, or target, as all are without a split."""
+    groups = torch.full((graph.num_nodes,), TARGET)
+    if not graph.has_split:
+        return groups
+    groups[graph.mask("train")] = TRAIN
+    groups[graph.mask("val")] = VAL
+    return groups
+
+
+def prediction_groups(graph: Graph, first: int) -> Tensor:
+    """Return each node's group in a graph to predict.
+
+    Nodes before ``first`` speak, and have no row: the whole budget of an edge to them goes to the other end,
+    as if they were labeled.
+    """
+    groups = groups_of(graph)
+    groups[:first] = TRAIN
+    return groups
+
+
+def public_labels(graph: Graph, groups: Tensor) -> Tensor:
+    """Return the classes of the nodes in labeled groups, and -1 for targets."""
+    return torch.where(groups != TARGET, graph.y, -1)
+
+
+def labeled_count(graph: Graph) -> int:
+    """Return how many nodes have a public label."""
+    return int((groups_of(graph) != TARGET).sum())
+
+
+@dataclass(frozen=True)
+class BudgetAllocation:
+    """The public shape of the release: weights by group, shares of the rows' rounds, share of the counts.
+
+    A labeled pair pays for the counts out of its own budget (rows into labeled nodes are noisier by
+    1/sqrt(1 - count_share)); a pair with a target spends everything on rows. Weights of a ``similarity``
+    multiply those of the groups; every code may then be as long as its bound, and the noise grows by it.
+    """
+
+    weights: GroupWeights
+    shares: tuple[float, ...]
+    count_share: float
+    similarity: Similarity | None = None
+
+    @classmethod
+    def choose(
+        cls,
+        unit: Unit,
+        count_share: float,
+        few_labels: bool,
+        reverse_weight: float,
+        similarity: Similarity | None = None,
+    ) -> "BudgetAllocation":
+        """Return the steering for a unit: a directed edge touches one row, so there is nothing to steer."""
+        shares = (0.5, 0.5) if few_labels else (1.0,)
+        if isinstance(unit, DirectedEdge):
+            equal = GroupWeights.equal(PARTITION, GROUPS)
+            return cls(equal, shares, count_share, similarity)
+        weights = GroupWeights.few_labels(reverse_weight) if few_labels else GroupWeights.target_weighted()
+        return cls(weights, shares, count_share, similarity)
+
+    def queries(self, mu: float, classes: int) -> tuple[Query, ...]:
+        """Return the counts and the rounds of rows that together cost mu in every pair of groups."""
+        cells = EdgeCountQuery(
+            self.weights.partition, (True, True, False), classes, (1 / (mu * math.sqrt(self.count_share)),)
+        )
+        return (cells, *self.rows(mu, classes))
+
+    def rows(self, mu: float, classes: int) -> tuple[NeighborSumQuery, ...]:
+        """Return the rounds of rows alone."""
+        return tuple(self._round(mu * math.sqrt(share), classes) for share in self.shares)
+
+    def _round(self, mu: float, classes: int) -> NeighborSumQuery:
+        bound = 1.0 if self.similarity is None else self.similarity.bound
+        bits = GRID_BITS if self.similarity is None else SIMILARITY_GRID_BITS
+        labeled = bound / (mu * math.sqrt(1 - self.count_share))
+        sigma = (labeled, labeled, bound / mu)
+        return NeighborSumQuery(self.weights, sigma, classes - 1, bits, self.similarity)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -209,10 +209,10 @@ class _Moments:
         return iter(self.made) if self.made is not None else map(_moments, self.blocks)
 
 
-def room(classes: int) -> float:
+def decoding_memory(classes: int) -> float:
     """Return about how many bytes decoding takes besides its rows, by public sizes.
 
-    >>> round(room(500) / 2**30)
+    >>> round(decoding_memory(500) / 2**30)
     37
     """
     return 8 * _COPIES * STRENGTHS * classes * moments_of(classes - 1) + _MAX_STORED_BYTES

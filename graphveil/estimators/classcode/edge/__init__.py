@@ -1,1 +1,0 @@
-"""ClassCode at edge level: public posteriors, one steered release, likelihood, heads and gate."""

@@ -1,0 +1,542 @@
+"""ClassCode at edge level: features and labels are public, and edges are protected.
+
+A fit (:meth:`EdgeLevelClassCode.fit`) has four steps:
+
+1. Networks on features, cross-fitted over labeled nodes, give public posteriors.
+2. Each round of the release sends what is known so far and receives noisy rows (``edge_rows.py``).
+3. After each round the rows' likelihood, heads that read posterior and rows, and a gate on validation nodes
+   make the decision. Where labels are few, features are learned a second time from that decision.
+4. The release closes. What holds for other graphs is kept (:class:`InductivePredictor`).
+
+Everything but the rounds is post-processing of released rows and public labels.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import nll_loss, one_hot
+
+from graphveil.data import Graph
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.estimators.classcode.edge_plan import (
+    EdgeReleaseConfig,
+    groups_of,
+    labeled_count,
+    prediction_groups,
+    public_labels,
+)
+from graphveil.estimators.classcode.edge_rows import (
+    LIKELIHOOD_SHAPES,
+    Affinity,
+    AnyAggregationRounds,
+    EdgeWeightModel,
+    LikelihoodShape,
+    build_rounds,
+    estimate_affinity,
+    fit_length,
+    fit_shape,
+    fit_weight_model,
+    query_class_counts,
+    restore_weight_model,
+    row_log_likelihood,
+    weight_model_state,
+)
+from graphveil.estimators.features.crossfit import (
+    CrossFit,
+    CrossFitPosteriors,
+    fits,
+    mean_posterior,
+    public_posteriors,
+    restore_networks,
+)
+from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state, part_of
+from graphveil.estimators.privacy_config import PrivacyConfig
+from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
+from graphveil.estimators.session import Session
+from graphveil.estimators.training.sample import sample_training_nodes
+from graphveil.nn.batched import BatchedFeedForward
+from graphveil.nn.layers import FeedForward
+from graphveil.release import EdgeCountQuery, ReleasePlan
+from graphveil.training import TrainingSchedule, train
+
+SEEDS = 3
+_MAX_SMALL_TRAINING_SET = 5000  # training nodes below which a smaller, stronger-regularized head is used
+_STEPS, _SMALL_STEPS, _BATCH = 400, 160, 2048
+_CHUNK_SIZE = 1 << 17  # nodes that heads read at once
+GATE_STEP = 0.25
+_MIN_PROBABILITY = 1e-30  # of a probability
+_FEATURES, _IMITATING = "features", "imitating"
+_MAX_SELF_TRAINING_NODES = 5000  # labeled nodes
+
+
+class PosteriorHead(nn.Module):
+    """logits = alpha Q + net(input), alpha learned from one: training starts at the likelihood's answer."""
+
+    def __init__(self, alpha: Tensor, net: FeedForward) -> None:
+        """Take the weights; the network runs from the inputs to the classes."""
+        super().__init__()
+        self.alpha, self.net = nn.Parameter(alpha.clone()), net
+
+    @classmethod
+    def restore(cls, state: State) -> "PosteriorHead":
+        """Return a trained head from its weights."""
+        widths = [
+            len(state["net._layers.0.weight"]),
+            *(len(state[f"net._layers.{k}.bias"]) for k in range(3)),
+        ]
+        net = FeedForward(widths, generator=torch.Generator(), batch_norm=True)
+        head = cls(torch.ones(()), net)
+        head.load_state_dict(state)
+        head.eval()
+        return head
+
+    def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
+        """Return logits (B, C) from the starting log-posterior (B, C) and the inputs (B, f)."""
+        logits: Tensor = self.alpha * start + self.net(inputs)
+        return logits
+
+
+class BatchedHeads(nn.Module):
+    """The heads while they are trained: together, on the same batches, each from weights of its own."""
+
+    def __init__(self, inputs: int, classes: int, small: bool, *, generator: torch.Generator) -> None:
+        """Draw the networks' weights."""
+        super().__init__()
+        width, dropout = (16, 0.4) if small else (64, 0.2)  # small: for few training nodes
+        self.alpha = nn.Parameter(torch.ones(SEEDS, 1, 1))
+        self.nets = BatchedFeedForward(
+            [inputs, width, width, classes],
+            SEEDS,
+            generator=generator,
+            dropout=dropout,
+            separate_dropout=True,
+        )
+
+    def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
+        """Return the logits of all heads, (heads, B, C)."""
+        logits: Tensor = self.alpha * start + self.nets(inputs)
+        return logits
+
+    def losses(self, start: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Return each head's mean cross entropy, (heads)."""
+        log = self(start, inputs).log_softmax(dim=2)
+        own = log.gather(2, labels.expand(SEEDS, -1)[:, :, None])
+        losses: Tensor = -own.mean(dim=(1, 2))
+        return losses
+
+    def heads(self) -> list[PosteriorHead]:
+        """Return the heads one by one, in evaluation mode."""
+        return [
+            PosteriorHead(alpha.reshape(()), net).eval()
+            for alpha, net in zip(self.alpha.detach(), self.nets.networks(), strict=True)
+        ]
+
+
+def fit_heads(
+    start: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
+    train_nodes: Tensor,
+    val_nodes: Tensor,
+    session: Session,
+) -> tuple[list[PosteriorHead], Tensor]:
+    """Train the heads and return them with the mean of their probabilities as a log-posterior (N, C)."""
+    small = len(train_nodes) < _MAX_SMALL_TRAINING_SET
+    batch = max(2, min(_BATCH, len(train_nodes) // 4))
+    epochs = max(1, round((_SMALL_STEPS if small else _STEPS) * batch / len(train_nodes)))
+    schedule = TrainingSchedule(
+        epochs=epochs,
+        learning_rate=0.01,
+        weight_decay=1e-3 if small else 1e-4,
+        batch_size=batch,
+        decay="cosine",
+        select="likelihood",
+    )
+    generator = session.streams.torch("heads")
+    heads = BatchedHeads(inputs.shape[1], start.shape[1], small, generator=generator)
+    q, f = start.to(torch.float32), inputs
+    history = train(
+        heads,
+        lambda index: log_mean(heads(q[index], f[index])),
+        labels,
+        train_nodes,
+        val_nodes,
+        schedule,
+        generator=generator,
+        on_epoch=session.epochs(f"{SEEDS} heads", epochs),
+        loss=lambda index: heads.losses(q[index], f[index], labels[index]).sum(),
+    )
+    session.record("heads", history)
+    trained = heads.heads()
+    return trained, mean_log_posterior(trained, q, f)
+
+
+@torch.no_grad()
+def mean_log_posterior(heads: Sequence[PosteriorHead], start: Tensor, inputs: Tensor) -> Tensor:
+    """Return the log of the heads' mean probability."""
+    parts = [
+        log_mean(torch.stack([head(q, f) for head in heads]))
+        for q, f in zip(torch.split(start, _CHUNK_SIZE), torch.split(inputs, _CHUNK_SIZE), strict=True)
+    ]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def log_mean(logits: Tensor) -> Tensor:
+    """Return the log of the mean probability of some logits, (heads, B, C) to (B, C)."""
+    return logits.softmax(dim=2).mean(dim=0).clamp_min(1e-30).log()
+
+
+def fit_gate(experts: Sequence[Tensor], labels: Tensor, nodes: Tensor) -> tuple[tuple[float, ...], Tensor]:
+    """Blend log-posteriors on a grid of weights that sum to one, by likelihood on validation nodes.
+
+    The grid contains each expert alone, the feature network among them, so the blend cannot lose much to
+    a model that never reads the edges.
+    """
+    levels = [i * GATE_STEP for i in range(round(1 / GATE_STEP) + 1)]
+    grid = [w for w in itertools.product(levels, repeat=len(experts)) if abs(sum(w) - 1) < 1e-9]
+
+    def loss(weights: tuple[float, ...]) -> float:
+        return float(nll_loss(blend([e[nodes] for e in experts], weights), labels[nodes]))
+
+    best = min(grid, key=loss)
+    return best, blend(experts, best)
+
+
+def blend(experts: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Return the normalized weighted sum of log-posteriors."""
+    mixed = sum(w * e for w, e in zip(weights, experts, strict=True))
+    return torch.as_tensor(mixed).log_softmax(dim=1)
+
+
+def distilled_posteriors(
+    graph: Graph, session: Session, public: CrossFitPosteriors, decided: Tensor, name: str
+) -> CrossFitPosteriors:
+    """Return posteriors that imitate a decision made with the rows, blended with the public ones.
+
+    A feature network learns from every node what its neighborhood said: targets teach it too, and unsure
+    labels count less. It is cross-fitted over all nodes, so what it says of a node is independent of that
+    node's own row. Post-processing of the release and public labels.
+
+    Args:
+        decided: log-posteriors of the decision, (N, C).
+        name: names the stage.
+    """
+    targets = decided.exp().to(torch.float32)
+    labeled = graph.mask("train") | graph.mask("val")
+    targets[labeled] = (targets[labeled] + one_hot(graph.y[labeled], graph.num_classes)) / 2
+    fit = CrossFit(graph, session, name, sample_training_nodes(graph, torch.arange(graph.num_nodes)), targets)
+    imitated = fit.posteriors(public.candidate)
+    return replace(imitated, log=((public.log + imitated.log) / 2).log_softmax(dim=1))
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorEstimate:
+    """What was decided: the likelihood's shape, its log-posteriors, those of all experts, and how."""
+
+    shape: LikelihoodShape
+    likely: Tensor
+    log: Tensor
+    heads: tuple[PosteriorHead, ...] = ()
+    gate: tuple[float, ...] = ()
+
+
+class PosteriorEstimator:
+    """Decides on what features and the rows so far say; everything it reads is public or was released.
+
+    Args:
+        graph: labels and split.
+        session: randomness and progress.
+        public: posteriors from features.
+        self_training: whether features are learned a second time, from what was decided, before a last
+            decision.
+    """
+
+    def __init__(
+        self, graph: Graph, session: Session, public: CrossFitPosteriors, *, self_training: bool
+    ) -> None:
+        """Begin with the public posteriors as the prior."""
+        self._graph, self._session, self._self_training = graph, session, self_training
+        self._public, self._prior = public, public
+
+    @property
+    def distilled(self) -> CrossFitPosteriors | None:
+        """The posteriors that imitate what was decided; None where nothing was distilled."""
+        return None if self._prior is self._public else self._prior
+
+    def update(self, rounds: AnyAggregationRounds, number: int, affinity: Affinity) -> PosteriorEstimate:
+        """Return what is decided after so many rounds, by how classes are connected."""
+        decision = self._estimate(rounds, affinity)
+        if not self._self_training:
+            return decision
+        with self._session.stage("classifier"):
+            self._prior = distilled_posteriors(
+                self._graph, self._session, self._public, decision.log, f"distilled-{number}"
+            )
+        return self._estimate(rounds, affinity)
+
+    def _estimate(self, rounds: AnyAggregationRounds, affinity: Affinity) -> PosteriorEstimate:
+        graph, session, prior = self._graph, self._session, self._prior.log
+        train_nodes, val_nodes = (
+            sample_training_nodes(graph, nodes_of(graph.mask(part))) for part in ("train", "val")
+        )
+        with session.stage("classifier"):
+            rows, signal = rounds.combined_aggregates(affinity)
+            shape, likely = fit_shape(rows, signal, prior.to(torch.float64), graph.y, train_nodes)
+            inputs = rounds.inputs(likely, prior, rows, signal)
+            heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, session)
+            experts = (headed, likely, self._public.log.to(torch.float64))
+            gate, decided = fit_gate(experts, graph.y, val_nodes)
+        return PosteriorEstimate(shape, likely, decided, tuple(heads), gate)
+
+
+@dataclass(frozen=True, eq=False)
+class InductivePredictor:
+    """What a fit knows that holds for other graphs, too.
+
+    Args:
+        networks: the feature networks.
+        distilled: those that imitate the fit's decisions, if there are any: the prior is the mean of both.
+        unit_rows: whether they take features scaled to rows of norm one.
+        affinity: between classes, and the mean degree.
+        shape: the likelihood's.
+    """
+
+    networks: tuple[FeedForward, ...]
+    distilled: tuple[FeedForward, ...]
+    unit_rows: bool
+    affinity: Affinity
+    shape: LikelihoodShape
+
+    def prior(self, graph: Graph) -> Tensor:
+        """Return log-posteriors from features, float64, shape (N, C)."""
+        public = mean_posterior(self.networks, graph.x, unit=self.unit_rows)
+        if self.distilled:
+            imitated = mean_posterior(self.distilled, graph.x, unit=self.unit_rows)
+            public = ((public + imitated) / 2).log_softmax(dim=1)
+        return public.to(torch.float64)
+
+    def read(self, rounds: AnyAggregationRounds, prior: Tensor) -> Tensor:
+        """Return log-posteriors of the nodes that have rows, from their features and rows."""
+        rows, signal = rounds.combined_aggregates(self.affinity, unlabeled=True)
+        fitted = fit_length(rows, signal, self.shape, prior)
+        likelihood = row_log_likelihood(rows, fitted, self.shape.spread, self.shape.overdispersion)
+        return (prior + self.shape.temperature * likelihood).log_softmax(dim=1)
+
+    def predict(
+        self,
+        rounds: AnyAggregationRounds,
+        graph: Graph,
+        session: Session,
+        kept: CachedPrediction | None,
+        *,
+        previous: bool,
+    ) -> Tensor:
+        """Ask all rounds and return probabilities, of nodes that are kept as they are, (N, C).
+
+        Args:
+            rounds: rounds that have not begun.
+            graph: what they ask.
+            session: has the randomness of estimates.
+            kept: what is known of the first nodes, which speak with it.
+            previous: whether a second round's weights read what the first one said.
+        """
+        prior = self.prior(graph)
+        old = prior[:0] if kept is None else kept.proba.to(torch.float64).clamp_min(_MIN_PROBABILITY).log()
+        new = prior[len(old) :]
+        seen = prior
+        for number, _ in enumerate(rounds.hops, start=1):
+            generator = session.streams.torch(f"weighed-pairs-{number}")
+            rounds.aggregate(torch.cat([old, new]), seen, generator)
+            new = self.read(rounds, prior[len(old) :])
+            seen = torch.cat([old, new]) if previous else prior
+        proba = new.exp().to(torch.float32)
+        return proba if kept is None else torch.cat([kept.proba, proba])
+
+    def state(self) -> State:
+        """Return it as tensors by name."""
+        shape = (self.shape.spread, self.shape.overdispersion, self.shape.temperature)
+        numbers = (self.affinity.mean_degree, *shape, float(self.unit_rows))
+        return {
+            "affinity": self.affinity.neighbors,
+            "numbers": torch.tensor(numbers, dtype=torch.float64),
+            **networks_state(_FEATURES, self.networks),
+            **networks_state(_IMITATING, self.distilled),
+        }
+
+    @classmethod
+    def restore(cls, state: State, features: int, classes: int) -> "InductivePredictor":
+        """Return what :meth:`state` was taken from.
+
+        Raises:
+            ArtifactError: it does not read so many features, or tell so many classes apart.
+        """
+        networks, distilled = (restore_networks(state, part) for part in (_FEATURES, _IMITATING))
+        whole = all(fits(some, features, classes) for some in (networks, distilled or networks))
+        table, numbers = state["affinity"], state["numbers"]
+        whole &= table.shape == (classes, classes) and bool((table > 0).all() & (numbers[:-1] >= 0).all())
+        if not whole:
+            raise ArtifactError(
+                f"the model's weights are not those of {features} features and {classes} classes; take them "
+                "from the original run"
+            )
+        degree, spread, overdispersion, temperature, unit = numbers.tolist()
+        shape = LikelihoodShape(spread, overdispersion, temperature)
+        return cls(networks, distilled, bool(unit), Affinity(table, degree), shape)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedEdgeLevelClassCode(TrainedModel):
+    """What a fit at edge level leaves; heads and gate stay with the graph that they were fitted to.
+
+    Args:
+        privacy_config: what is protected, at which budget.
+        edge_plan: what is asked of the edges of a graph.
+        classes: C.
+        inductive_predictor: reads rows of graphs that were not fitted.
+        weight_model: what weighs messages; None for weights of one.
+        heads: networks that read rows of the fitted graph.
+        gate: the weights of heads, likelihood and features there.
+    """
+
+    privacy_config: PrivacyConfig
+    edge_plan: EdgeReleaseConfig
+    classes: int
+    inductive_predictor: InductivePredictor
+    weight_model: EdgeWeightModel | None
+    heads: tuple[PosteriorHead, ...]
+    gate: tuple[float, ...]
+
+    def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
+        """Refuse public labels that do not mean what they meant in training."""
+        check_classes(graph, class_names, self.classes)
+
+    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+        """Return the sizes of another graph, with the number of its own public labels."""
+        return replace(super().sizes_for(graph, fitted), labeled=labeled_count(graph))
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return rounds of rows alone."""
+        return self.edge_plan.prediction_plan(self.privacy_config, sizes)
+
+    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
+        """Ask all rounds; of a graph that has grown, for its new nodes, to which the old ones speak."""
+        assert session.plan is not None  # there is always something to ask
+        first = 0 if kept is None else len(kept.proba)
+        groups = prediction_groups(graph, first)
+        release = session.open(graph, groups, first=first)
+        labels, queries = public_labels(graph, groups_of(graph)), session.plan.queries
+        rounds = build_rounds(queries, graph, groups, labels, release, self.weight_model, first)
+        proba = self.inductive_predictor.predict(
+            rounds, graph, session, kept, previous=self.edge_plan.reads_previous
+        )
+        release.close()
+        return CachedPrediction(session.plan, tuple(rounds.rows), proba)
+
+    def state(self) -> State:
+        """Return the weights of all networks, and the public figures beside them."""
+        return {
+            "gate": torch.tensor(self.gate),
+            **networks_state("heads", self.heads),
+            **weight_model_state(self.weight_model),
+            **self.inductive_predictor.state(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeLevelClassCode(Method):
+    """ClassCode for edge units: counts and steered rounds of rows, one release.
+
+    Labels are public here, so how many there are is one of the sizes that a plan may depend on.
+
+    Args:
+        edge_plan: what is asked of the edges.
+        self_training: whether features are learned a second time, from decisions; None where labels are few.
+    """
+
+    supports_growing_graphs: ClassVar[bool] = True
+    tables: ClassVar[float] = 14.0
+    pairs: ClassVar[float] = 8.0
+
+    edge_plan: EdgeReleaseConfig
+    self_training: bool | None = None
+
+    @property
+    def samples(self) -> bool:
+        """Return True: networks learn from a sample of very many nodes."""
+        return True
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return the sizes, with the number of public labels."""
+        return replace(super().sizes_of(graph), labeled=labeled_count(graph))
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the counts and the rounds of rows."""
+        return self.edge_plan.fit_plan(self.privacy_config, sizes)
+
+    def fit(self, graph: Graph, session: Session) -> FitResult:
+        """Learn from features, ask counts and rows, and decide after each round of them."""
+        if session.plan is None:
+            raise ConfigError("ClassCode asks under a plan, and this session has none")
+        with session.stage("encoder"):
+            public = public_posteriors(graph, session)
+            weight_model = fit_weight_model(self.edge_plan.edge_weighting, graph, public.log, session)
+        groups, queries = groups_of(graph), session.plan.queries
+        release, known, counts = session.open(graph, groups), None, {}
+        if isinstance(queries[0], EdgeCountQuery):
+            with session.stage("aggregate"):
+                counts["counts"], known = query_class_counts(release, queries[0], graph, groups)
+            queries = queries[1:]
+        rounds = build_rounds(queries, graph, groups, public_labels(graph, groups), release, weight_model)
+        self_training = self.self_training
+        if self_training is None:
+            self_training = labeled_count(graph) < _MAX_SELF_TRAINING_NODES
+        estimator = PosteriorEstimator(graph, session, public, self_training=self_training)
+        decision = PosteriorEstimate(LIKELIHOOD_SHAPES[0], public.log, public.log)  # before any row
+        for number, _ in enumerate(rounds.hops, start=1):
+            # No node's own label is in either of the two that weights may read.
+            seen = decision.likely if self.edge_plan.reads_previous else public.log
+            with session.stage("aggregate"):
+                rounds.aggregate(decision.log, seen, session.streams.torch(f"weighed-pairs-{number}"))
+            decision = estimator.update(rounds, number, estimate_affinity(rounds, known))
+        release.close()
+        affinity, distilled = estimate_affinity(rounds, known), estimator.distilled
+        trained = TrainedEdgeLevelClassCode(
+            privacy_config=self.privacy_config,
+            edge_plan=self.edge_plan,
+            classes=graph.num_classes,
+            inductive_predictor=InductivePredictor(
+                public.networks,
+                () if distilled is None else distilled.networks,
+                public.candidate.unit_rows,
+                affinity,
+                decision.shape,
+            ),
+            weight_model=weight_model,
+            heads=decision.heads,
+            gate=decision.gate,
+        )
+        rows = {f"rows{number}": rows for number, rows in enumerate(rounds.rows, start=1)}
+        proba = decision.log.exp().to(torch.float32)
+        learned = {"homophily": affinity.homophily}
+        return FitResult(trained=trained, proba=proba, released={**counts, **rows}, learned=learned)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedEdgeLevelClassCode:
+        """Return the fit with these weights.
+
+        Raises:
+            ArtifactError: they are not those of so many features and classes.
+        """
+        return TrainedEdgeLevelClassCode(
+            privacy_config=self.privacy_config,
+            edge_plan=self.edge_plan,
+            classes=sizes.classes,
+            inductive_predictor=InductivePredictor.restore(state, sizes.width, sizes.classes),
+            weight_model=restore_weight_model(self.edge_plan.edge_weighting, state, sizes.classes),
+            heads=tuple(PosteriorHead.restore(part_of(state, f"heads/{seed}/")) for seed in range(SEEDS)),
+            gate=tuple(state["gate"].tolist()),
+        )

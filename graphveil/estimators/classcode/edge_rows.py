@@ -1,0 +1,690 @@
+"""The noisy rows of ClassCode at edge level: how they are asked for, and what they say about classes.
+
+A release asks for rows in rounds: counts of neighbors by class under pure noise (:class:`CountRounds`), or
+sums of codes (:class:`AggregationRounds`). Both return rows in units of their noise and the
+:class:`Signal`, what a row is expected to be given its node's class:
+
+1. noisy counts say how classes are connected (:class:`Affinity`) and how alike neighbors are;
+2. a row of class k is Gaussian around a D b_k for an unknown degree a D (:func:`row_log_likelihood`);
+3. the shape of that likelihood is chosen on training nodes (:func:`fit_shape`).
+
+Everything here is computed from released values and public labels, and costs nothing more.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.functional import nll_loss, one_hot
+
+from graphveil._util.random import PublicStreams
+from graphveil.data import Features, Graph
+from graphveil.errors import ReleaseError
+from graphveil.estimators.classcode.codes import simplex_codes, soft_codes
+from graphveil.estimators.classcode.edge_plan import GROUPS, TARGET, TRAIN
+from graphveil.estimators.gap.edge_weights import EdgeWeighting
+from graphveil.estimators.method import State, networks_state, part_of
+from graphveil.estimators.session import Session
+from graphveil.nn.layers import FeedForward
+from graphveil.propagation import safe_unit
+from graphveil.release import (
+    EdgeCountData,
+    EdgeCountQuery,
+    NeighborCountData,
+    NeighborCountQuery,
+    NeighborSumData,
+    NeighborSumQuery,
+    Release,
+)
+from graphveil.release.neighbor_sums import Keys
+from graphveil.release.plan import Query
+from graphveil.release.weights import Similarity, weights_from
+
+# Counts give nothing where there is 0.02 or less, and three points of accuracy where there is 0.10.
+_WEAK_HOMOPHILY = 0.05
+_MAX_CELLS = 1 << 21  # nodes times classes that are looked at together
+_MAX_NODES = 1 << 17  # up to which a shape is chosen on the likelihoods of all nodes
+DEGREE_FACTORS = torch.logspace(math.log10(0.08), math.log10(6), 14, dtype=torch.float64)
+_FACTORS = torch.logspace(-1.5, 1.5, 61, dtype=torch.float64)
+_FACTOR_SPREAD = 1.0  # of the logarithm, beforehand
+_MAX_FITTED_NODES = 1 << 12  # rows say how long rows are
+_SOURCES, _PAIRS = 512, 1 << 22  # nodes that all listen to, and the pairs that are looked at in all
+_MIN_RELATIVE_WEIGHT = 1e-3  # of the bound: below it a node is taken to hear next to nothing
+_MIN_UNIT = 0.03  # in edges: heads learn badly from rows of hundreds of units
+_SOFT_CODE_QUALITY = 0.5  # what a soft code is worth beside a true label, for the expected length of a row
+_MIN_LEVEL = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
+
+
+@dataclass(frozen=True)
+class Homophily:
+    """(h - e) / (1 - e): h is the share of neighbors of one's own class, e what it would be by chance.
+
+    1 where all neighbors are alike, 0 where classes say nothing about edges (adjusted homophily: Platonov,
+    Kuznedelev, Babenko, Prokhorenkova: Characterizing graph datasets for node classification, 2023). It
+    follows from counts that were released, and so costs nothing more.
+
+    Args:
+        adjusted: the estimate.
+        error: its standard error, from the noise of the counts alone.
+    """
+
+    adjusted: float
+    error: float
+
+    @classmethod
+    def from_counts(cls, endpoint_counts: Tensor, variance: Tensor) -> "Homophily | None":
+        """Estimate it; None where noise may have made all that was counted.
+
+        Args:
+            endpoint_counts: noisy counts of neighbors by the class that hears and the one that is heard, (C,
+                C).
+            variance: of each cell's noise, (C, C).
+
+        >>> import torch
+        >>> found = Homophily.from_counts(torch.tensor([[80.0, 20.0], [20.0, 80.0]]), torch.ones(2, 2))
+        >>> round(found.adjusted, 6), round(found.error, 3)
+        (0.6, 0.016)
+        """
+        total = float(endpoint_counts.sum())
+        if total <= 3 * float(variance.sum()) ** 0.5:
+            return None
+        same = float(endpoint_counts.diagonal().sum()) / total
+        shares = (endpoint_counts.sum(dim=0) + endpoint_counts.sum(dim=1)) / (2 * total)
+        chance = float(shares.square().sum())
+        if chance >= 1:
+            return None
+        inside = float(variance.diagonal().sum())
+        across = 2 * (float(variance.sum()) - inside)  # as if cells came in equal pairs, which some do
+        error = (inside * (1 - same) ** 2 + across * same**2) ** 0.5 / total
+        return cls((same - chance) / (1 - chance), error / (1 - chance))
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether neighbors surely say little about a class."""
+        return abs(self.adjusted) + 2 * self.error < _WEAK_HOMOPHILY
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """How a class's neighbors are distributed over classes, the mean degree, and how alike they are."""
+
+    neighbors: Tensor  # (C, C), row k: the class shares among the neighbors of class k
+    mean_degree: float
+    homophily: Homophily | None = None  # of a model from a file nobody asks
+
+
+def affinity_from_counts(
+    cells: Tensor, sigma: float, labels: Tensor, num_nodes: int, *, directed: bool = False
+) -> Affinity:
+    """Estimate affinities from noisy class-edge counts, each cell shrunk to a prior by its noise.
+
+    Args:
+        cells: noisy counts of edges between labeled nodes, shape (C, C): by source and target class, or
+            one per unordered pair in the upper triangle.
+        sigma: standard deviation of a cell's noise.
+        labels: the labeled nodes' classes.
+        num_nodes: N.
+
+    The prior has the released total and same-class share; inside each part it is proportional to the
+    classes' shares. A cell keeps the weight (prior / 2)^2 / ((prior / 2)^2 + variance).
+    """
+    classes = len(cells)
+    variance = torch.full((classes, classes), sigma**2, dtype=torch.float64)
+    if directed:
+        ordered = cells.to(torch.float64).T  # row: the class that receives
+    else:
+        upper = torch.triu(cells.to(torch.float64))
+        ordered = upper + upper.T  # an edge inside a class has both ends there: its cell doubles
+        variance += torch.diag(3 * variance.diagonal())
+    return affinity_from_endpoint_counts(ordered, variance, labels, len(labels) / num_nodes)
+
+
+def affinity_from_endpoint_counts(
+    ordered: Tensor, variance: Tensor, labels: Tensor, share: float
+) -> Affinity:
+    """Estimate affinities from noisy counts of neighbors, shrunk as above.
+
+    Args:
+        ordered: by the class that hears and the class that is heard, (C, C).
+        variance: of each cell's noise, (C, C).
+        labels: the classes of the nodes that hear.
+        share: of all their neighbors that is heard.
+    """
+    classes = len(ordered)
+    total = ordered.sum().clamp_min(1.0)
+    same = (ordered.diagonal().sum() / total).clamp(0.02, 0.98)
+    prior = total * _prior_shares(torch.bincount(labels, minlength=classes).to(torch.float64), same)
+    weight = (prior / 2).square() / ((prior / 2).square() + variance)
+    counts = torch.maximum(weight * ordered + (1 - weight) * prior, 1e-3 * prior)
+    mean_degree = float(counts.sum()) / len(labels) / share
+    homophily = Homophily.from_counts(ordered, variance)
+    return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree, homophily)
+
+
+def _prior_shares(class_counts: Tensor, same: Tensor) -> Tensor:
+    """Return a symmetric table of shares with the given diagonal mass."""
+    shares = class_counts.clamp_min(0.5) / class_counts.clamp_min(0.5).sum()
+    outer = torch.outer(shares, shares)
+    diagonal = torch.diag(outer.diagonal())
+    rest = outer - diagonal
+    return same * diagonal / diagonal.sum() + (1 - same) * rest / rest.sum()
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What a row is expected to be, but for its class, its degree and its noise, which has variance one.
+
+    Args:
+        length: D, the expected length of a row per unit of mean code, (N).
+        means: b, the mean code of a neighbor of each class, (C, C-1), or (N, C, C-1) where it depends on the
+            node that listens.
+        scatter: mean square over mean of a neighbor's weight, by which single neighbors add to a row's
+            variance: one, or (N).
+    """
+
+    length: Tensor
+    means: Tensor
+    scatter: Tensor
+
+    def of(self, nodes: Tensor) -> "Signal":
+        """Return that of some nodes."""
+        means = self.means[nodes] if self.means.ndim == 3 else self.means
+        return Signal(self.length[nodes], means, self.scatter[nodes] if self.scatter.ndim else self.scatter)
+
+
+def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersion: float) -> Tensor:
+    """Return log p(row | class) for every node, shape (N, C).
+
+    A mixture over the unknown degree a D (a: Gamma of mean 1): given it, the row is Gaussian around
+    a D b_k with variance 1 + .3 q a D / (C-1) + om (a D)^2 per dimension, q being the scatter.
+
+    Args:
+        rows: noisy rows in noise units, (N, C-1).
+        signal: D, b and q.
+        spread: coefficient of variation of the degree.
+        overdispersion: om.
+    """
+    at_once = max(1, _MAX_CELLS // signal.means.shape[-2])
+    if len(rows) > at_once:
+        parts = torch.split(torch.arange(len(rows)), at_once)
+        return torch.cat(
+            [row_log_likelihood(rows[some], signal.of(some), spread, overdispersion) for some in parts]
+        )
+    r = rows.to(torch.float64)
+    dim = r.shape[1]
+    means = signal.means
+    degree = DEGREE_FACTORS[:, None] * signal.length[None, :].to(torch.float64)  # (14, N)
+    variance = 1 + 0.3 * signal.scatter * degree / dim + overdispersion * degree.square()
+    squared = r.square().sum(dim=1)[None, :, None]
+    cross = (r @ means.T if means.ndim == 2 else torch.einsum("nd,nkd->nk", r, means))[None, :, :]
+    distance = squared - 2 * degree[:, :, None] * cross + degree.square()[:, :, None] * means.square().sum(-1)
+    log_normal = -distance / (2 * variance[:, :, None]) - dim / 2 * variance.log()[:, :, None]
+    # A Gamma density of mean 1: on a logarithmic grid it gains a factor a, a^(k-1) e^(-ka) a.
+    k = spread**-2
+    log_weights = (k * DEGREE_FACTORS.log() - k * DEGREE_FACTORS).log_softmax(dim=0)
+    return (log_normal + log_weights[:, None, None]).logsumexp(dim=0)
+
+
+@dataclass(frozen=True)
+class LikelihoodShape:
+    """The likelihood's free shape: spread of degrees, overdispersion, and temper."""
+
+    spread: float
+    overdispersion: float
+    temperature: float
+
+
+LIKELIHOOD_SHAPES = tuple(
+    LikelihoodShape(*values)
+    for values in itertools.product((0.6, 1.0), (0.0, 0.01, 0.05, 0.2, 1.0), (0.25, 0.5, 1.0))
+)
+
+
+def fit_shape(
+    rows: Tensor, signal: Signal, log_posteriors: Tensor, labels: Tensor, nodes: Tensor
+) -> tuple[LikelihoodShape, Tensor]:
+    """Choose the likelihood's shape on training nodes; return it and log softmax(P + beta l) of all nodes.
+
+    The training nodes' posteriors are cross-fitted and their rows do not carry their own labels, so the
+    choice is not biased towards either. Of very many nodes, the others' are computed with the chosen shape
+    alone.
+    """
+    if len(rows) > max(_MAX_NODES, len(nodes)):
+        own = torch.arange(len(nodes))
+        best, _ = fit_shape(rows[nodes], signal.of(nodes), log_posteriors[nodes], labels[nodes], own)
+        likelihood = row_log_likelihood(rows, signal, best.spread, best.overdispersion)
+        return best, (log_posteriors + best.temperature * likelihood).log_softmax(dim=1)
+    best, best_loss, out = LIKELIHOOD_SHAPES[0], math.inf, log_posteriors
+    for spread, overdispersion in sorted({(s.spread, s.overdispersion) for s in LIKELIHOOD_SHAPES}):
+        likelihood = row_log_likelihood(rows, signal, spread, overdispersion)
+        for temperature in sorted({s.temperature for s in LIKELIHOOD_SHAPES}):
+            updated = (log_posteriors + temperature * likelihood).log_softmax(dim=1)
+            loss = float(nll_loss(updated[nodes], labels[nodes]))
+            if loss < best_loss:
+                best, best_loss, out = LikelihoodShape(spread, overdispersion, temperature), loss, updated
+    return best, out
+
+
+def fit_length(rows: Tensor, signal: Signal, shape: LikelihoodShape, log_posteriors: Tensor) -> Signal:
+    """Return the signal with its length fitted to rows of nodes whose classes are not known.
+
+    The length is that of the signal times the factor f which maximizes
+
+        log N(log f; 0, 1) + sum_v log sum_k P_vk p(r_v | k, f D_v),
+
+    the likelihood of the rows under their posteriors from features. Where there are few rows, or only noise
+    in them, it stays as it is.
+    """
+    some = torch.linspace(0, len(rows) - 1, min(_MAX_FITTED_NODES, len(rows))).long()
+    part = signal.of(some)
+    gains = []
+    for factor in _FACTORS:
+        scaled = replace(part, length=part.length * factor)
+        likelihood = row_log_likelihood(rows[some], scaled, shape.spread, shape.overdispersion)
+        explained = (log_posteriors[some] + likelihood).logsumexp(dim=1).sum()
+        gains.append(explained - (factor.log() / _FACTOR_SPREAD).square() / 2)
+    return replace(signal, length=signal.length * _FACTORS[int(torch.stack(gains).argmax())])
+
+
+@dataclass(frozen=True)
+class WeightMoments:
+    """Mean and mean square of the weights into each node v, by the class j of the other end, each (N, C)."""
+
+    mean: Tensor
+    square: Tensor
+
+    @staticmethod
+    def averaged(several: list["WeightMoments"]) -> "WeightMoments":
+        """Return the moments of rows that are averaged."""
+        mean = torch.stack([one.mean for one in several]).mean(dim=0)
+        return WeightMoments(mean, torch.stack([one.square for one in several]).mean(dim=0))
+
+    def __getitem__(self, nodes: slice) -> "WeightMoments":
+        """Return those of some nodes."""
+        return WeightMoments(self.mean[nodes], self.square[nodes])
+
+
+@dataclass(frozen=True)
+class EdgeWeightModel:
+    """A weight, and the network of ``learned_public`` if it is that.
+
+    Its keys are functions of cross-fitted posteriors and of features: a labeled node's own label has no part
+    in the weights into it, and thereby none in its row.
+    """
+
+    similarity: Similarity
+    weight_network: FeedForward | None = None
+
+    @torch.no_grad()
+    def keys(self, x: Features, log_posteriors: Tensor) -> Keys:
+        """Return what the weight reads: features, probabilities, what the network makes of them, or codes."""
+        if self.similarity.reads == "features":
+            return x
+        probabilities = log_posteriors.exp()
+        if self.weight_network is not None:
+            learned: Tensor = self.weight_network.eval()(probabilities.float())
+            return learned
+        if self.similarity.reads == "posteriors":
+            return probabilities
+        return soft_codes(log_posteriors, simplex_codes(log_posteriors.shape[1]))
+
+    def moments(self, keys: Keys, classes: Tensor, generator: torch.Generator) -> WeightMoments:
+        """Estimate the moments from a sample of nodes that all others listen to, whatever the edges.
+
+        Args:
+            keys: what the weight reads.
+            classes: what is publicly known of each node's class, probabilities of shape (N, C).
+            generator: draws the sample.
+        """
+        count = len(classes)
+        drawn = torch.randperm(count, generator=generator)[: min(_SOURCES, max(1, _PAIRS // count))]
+        sources = drawn.sort().values
+        member = classes[sources].to(torch.float64)
+        total = member.sum(dim=0) + 1  # one more that is like all, for a class that the sample misses
+        first, parts = 0, []
+        for block in weights_from(self.similarity, keys, sources):
+            w = block.to(torch.float64)
+            own = sources == torch.arange(first, first + len(w))[:, None]
+            w[own] = w.mean(dim=1, keepdim=True).expand_as(w)[own]  # nobody listens to itself
+            both = [(p @ member + p.mean(dim=1, keepdim=True)) / total for p in (w, w.square())]
+            parts.append(torch.stack(both))
+            first += len(w)
+        return WeightMoments(*torch.cat(parts, dim=1))
+
+
+def fit_weight_model(
+    edge_weighting: EdgeWeighting | None, graph: Graph, log_posteriors: Tensor, session: Session
+) -> EdgeWeightModel | None:
+    """Return the weights and what they learn from public labels; None for weights of one."""
+    if edge_weighting is None:
+        return None
+    network = edge_weighting.weight_network(graph.num_classes, session.streams.torch("weights"))
+    if network is not None:
+        rows = log_posteriors.exp()
+
+        def learn() -> State:
+            learned = edge_weighting.learned(graph, rows, session)
+            return {} if learned is None else dict(learned.state_dict())
+
+        network.load_state_dict(session.load_or_compute("weights", learn))
+    return EdgeWeightModel(edge_weighting.similarity, network)
+
+
+def weight_model_state(weight_model: EdgeWeightModel | None) -> State:
+    """Return the weights of the network that weighs messages, if there is one."""
+    network = None if weight_model is None else weight_model.weight_network
+    return {} if network is None else networks_state("weights", [network])
+
+
+def restore_weight_model(
+    edge_weighting: EdgeWeighting | None, state: State, classes: int
+) -> EdgeWeightModel | None:
+    """Return what :func:`weight_model_state` was taken from."""
+    if edge_weighting is None:
+        return None
+    network = edge_weighting.weight_network(classes, PublicStreams(0).torch("restore"))
+    if network is not None:
+        network.load_state_dict(part_of(state, "weights/0/"))
+    return EdgeWeightModel(edge_weighting.similarity, network)
+
+
+def weighted(
+    signal: Signal, neighbors: Tensor, codes: Tensor, moments: WeightMoments, bound: float
+) -> Signal:
+    """Return the signal of weighted rows: a neighbor of class j counts as much as its mean weight m_vj.
+
+        b_vk = sum_j B_kj (m_vj / m_v) c_j,   D_v = m_v D,   q_v = (mean square) / m_v
+
+    Args:
+        signal: that of rows with weights of one.
+        neighbors: B, the class shares among the neighbors of each class, (C, C).
+        codes: c, what a neighbor of each class sends, (C, C-1), or (N, C, C-1).
+        moments: those of the weights into each node.
+        bound: the largest weight.
+    """
+    gain = moments.mean.mean(dim=1).clamp_min(_MIN_RELATIVE_WEIGHT * bound)
+    relative = moments.mean / gain[:, None]
+    means = torch.einsum("kj,njd->nkd", neighbors, relative[:, :, None] * codes)
+    scatter = moments.square.mean(dim=1) / gain
+    return replace(signal, length=signal.length * gain, means=means, scatter=scatter)
+
+
+class CountRounds:
+    """The noisy counts of one release, read as :class:`~.rounds.AggregationRounds` reads rows of codes.
+
+    Args:
+        graph: the graph that is asked.
+        groups: the public group of each node.
+        labels: each node's class, if it is public, and -1 elsewhere, (N).
+        hops: the query, alone.
+        release: where it is asked.
+        first: the first node that has a row; those before it only speak.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        groups: Tensor,
+        labels: Tensor,
+        hops: tuple[NeighborCountQuery],
+        release: Release,
+        first: int = 0,
+    ) -> None:
+        """Begin before the release."""
+        self.hops = hops
+        self.rows: list[Tensor] = []
+        self._graph, self._groups, self._labels = graph, groups, labels
+        self._release, self._receiving = release, slice(first, None)
+        self._once = hops[0].ranks is not None and not graph.directed  # each edge counts at one of its ends
+        self._counted_fractions = counted_edge_fractions(hops[0].ranks if self._once else None)
+        self._shares = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
+        self._count_distribution = torch.empty(0)
+
+    def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
+        """Count every node as its label, or else as its likeliest class; ``seen`` and draws go unused."""
+        labeled = self._labels >= 0
+        classes = torch.where(labeled, self._labels, log_posteriors.argmax(dim=1))
+        self.rows.append(self._release.answer(NeighborCountData(classes)))
+        known = log_posteriors.exp().to(torch.float64)
+        known[labeled] = one_hot(self._labels[labeled], known.shape[1]).to(torch.float64)
+        self._count_distribution = self._count_distribution_by_group(known, classes)
+
+    def affinity(self) -> Affinity:
+        """Return what the training rows say about how classes are connected; labels are public.
+
+        Where an edge counts at one end, rows of both ends together count it once.
+        """
+        training = self._groups == TRAIN
+        labels, rows = self._graph.y[training], self.rows[0][training].to(torch.float64)
+        classes = rows.shape[1]
+        endpoint_counts = one_hot(labels, classes).to(torch.float64).T @ rows
+        counted = torch.bincount(labels, minlength=classes).to(torch.float64)
+        variance = counted[:, None].expand(-1, classes) * self.hops[0].law.sigma ** 2
+        combined_aggregates = float(self._counted_fractions[:, TRAIN] @ self._shares)
+        if self._once:
+            endpoint_counts, variance, combined_aggregates = (
+                endpoint_counts + endpoint_counts.T,
+                variance + variance.T,
+                2 * combined_aggregates,
+            )
+            variance = variance + torch.diag(variance.diagonal())  # twice one number: four times its variance
+        return affinity_from_endpoint_counts(endpoint_counts, variance, labels, combined_aggregates)
+
+    def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
+        """Return the counts in units of their noise, and what they are expected to be.
+
+        Args:
+            affinity: between classes, and the mean degree.
+            unlabeled: whether most nodes are counted as a guess: then a class counts as its members are
+                guessed, instead of as itself.
+        """
+        groups, unit = self._groups[self._receiving], max(self.hops[0].law.sigma, _MIN_UNIT)
+        length = affinity.mean_degree * (self._shares @ self._counted_fractions) / unit
+        if unlabeled:
+            normalized_counts = (
+                self._count_distribution
+                / (self._shares @ self._counted_fractions).clamp_min(1e-9)[:, None, None]
+            )
+            means = torch.einsum("kj,njd->nkd", affinity.neighbors, normalized_counts[groups])
+        else:
+            means = affinity.neighbors
+        counts = self.rows[0].to(torch.float64) / unit
+        return counts, Signal(length[groups], means, torch.ones((), dtype=torch.float64))
+
+    def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
+        """Return the head's inputs: groups hear different shares, and one head serves them all."""
+        level = (signal.length.mean() / signal.length.clamp_min(1e-9))[:, None]
+        return head_inputs(start, prior, [merged * level])
+
+    def _count_distribution_by_group(self, known: Tensor, classes: Tensor) -> Tensor:
+        """Return how a neighbor of each class is counted in rows of each group, (groups, C, C).
+
+        If posteriors are right on average, class j is counted as sum_u p_uj e_u / sum_u p_uj.
+        """
+        counted = one_hot(classes, known.shape[1]).to(torch.float64)
+        reach = self._counted_fractions[self._groups]  # (N, into)
+        total = known.sum(dim=0).clamp_min(1e-9)
+        return torch.stack([(known * into[:, None]).T @ counted for into in reach.T]) / total[:, None]
+
+
+def counted_edge_fractions(ranks: tuple[int, ...] | None) -> Tensor:
+    """Return how many of the edges from one group count in rows of another, (from, into): all without ranks.
+
+    >>> counted_edge_fractions((0, 1)).tolist()
+    [[0.5, 1.0], [0.0, 0.5]]
+    """
+    if ranks is None:
+        return torch.ones(GROUPS, GROUPS, dtype=torch.float64)
+    rank = torch.tensor(ranks)
+    ahead = (rank[None, :] - rank[:, None]).sign().to(torch.float64)
+    return (ahead + 1) / 2
+
+
+def query_class_counts(
+    release: Release, query: EdgeCountQuery, graph: Graph, groups: Tensor
+) -> tuple[Tensor, Affinity]:
+    """Ask for the class-pair counts of labeled pairs; return them, and what they say."""
+    labeled = groups != TARGET
+    cells = release.answer(EdgeCountData(torch.where(labeled, graph.y, 0)))
+    labels, nodes = graph.y[labeled], graph.num_nodes
+    return cells, affinity_from_counts(cells, query.sigma[0], labels, nodes, directed=graph.directed)
+
+
+class AggregationRounds:
+    """What the rows of a release have told so far, in the order of its plan.
+
+    Args:
+        graph: the graph that is asked.
+        groups: the public group of each node.
+        labels: each node's class, if it is public, and -1 elsewhere, (N).
+        hops: the rounds of rows.
+        release: where they are asked.
+        weight_model: what weighs messages, None for weights of one.
+        first: the first node that has a row; those before it only speak.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        groups: Tensor,
+        labels: Tensor,
+        hops: Sequence[NeighborSumQuery],
+        release: Release,
+        weight_model: EdgeWeightModel | None = None,
+        first: int = 0,
+    ) -> None:
+        """Begin before the first round."""
+        self.hops = hops
+        self.rows: list[Tensor] = []  # one per round, as they were released
+        self._graph, self._groups, self._labels = graph, groups, labels
+        self._release, self._weight_model, self._receiving = release, weight_model, slice(first, None)
+        self._codes = simplex_codes(hops[0].dim + 1)
+        self._moments: list[WeightMoments] = []  # one per round, of its weights
+        self._sent: list[Tensor] = []  # one per round: what a neighbor of each class sends to each group
+
+    def aggregate(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
+        """Send labels and posteriors along the edges; keep the rows that come in.
+
+        Args:
+            log_posteriors: what nodes without a label send a code of.
+            seen: what weights, if there are any, see of every node: posteriors without its own label.
+            generator: draws the nodes from which the mean of the weights is estimated.
+        """
+        codes = soft_codes(log_posteriors, self._codes)
+        if len(self.hops) > 1:
+            codes = safe_unit(codes)  # with few labels an unsure code still speaks at full voice
+        labeled = self._labels >= 0
+        codes[labeled] = self._codes[self._labels[labeled]]
+        keys = None if self._weight_model is None else self._weight_model.keys(self._graph.x, seen)
+        self.rows.append(self._release.answer(NeighborSumData(codes, keys)))
+        classes = self._classes(log_posteriors)
+        self._sent.append(self._mean_codes(codes, classes, self.hops[len(self._sent)]))
+        if self._weight_model is not None and keys is not None:
+            self._moments.append(self._weight_model.moments(keys, classes, generator)[self._receiving])
+
+    def combined_aggregates(self, affinity: Affinity, *, unlabeled: bool = False) -> tuple[Tensor, Signal]:
+        """Return the rounds' rows as one, in noise units, and what they are expected to be.
+
+        Equal rounds average: the sum of n rows over sqrt n has unit noise and sqrt n times the length.
+
+        Args:
+            affinity: between classes, and the mean degree.
+            unlabeled: whether most messages are from nodes without a label: then a class sends what its
+                members send by their own posteriors, instead of its code.
+        """
+        groups, count = self._groups[self._receiving], len(self.rows)
+        each = [in_noise_units(rows, hop, groups) for rows, hop in zip(self.rows, self.hops, strict=False)]
+        merged = torch.stack(each).sum(dim=0) / math.sqrt(count)
+        if unlabeled:
+            sent = torch.stack(self._sent).mean(dim=0)[groups]
+            length = affinity.mean_degree / torch.tensor(self.hops[0].sigma, dtype=torch.float64)[groups]
+            means = torch.einsum("kj,njd->nkd", affinity.neighbors, sent)
+        else:
+            sent, means = self._codes, affinity.neighbors @ self._codes
+            length = expected_length(self.hops[0], self._groups, affinity.mean_degree)[self._receiving]
+        plain = Signal(length * math.sqrt(count), means, torch.ones((), dtype=torch.float64))
+        if self._weight_model is None:
+            return merged, plain
+        moments, bound = WeightMoments.averaged(self._moments), self._weight_model.similarity.bound
+        return merged, weighted(plain, affinity.neighbors, sent, moments, bound)
+
+    def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
+        """Return the head's inputs: nodes receive at different weights, and one head serves them all."""
+        mean = signal.length.mean()
+        least = 1e-9 if self._weight_model is None else _MIN_LEVEL * float(mean)
+        level = (mean / signal.length.clamp_min(least))[:, None]
+        last = in_noise_units(self.rows[-1], self.hops[len(self.rows) - 1], self._groups[self._receiving])
+        rows = [merged, last] if len(self.rows) > 1 else [merged]
+        return head_inputs(start, prior, [row * level for row in rows])
+
+    def _classes(self, log_posteriors: Tensor) -> Tensor:
+        """Return what is publicly known of each node's class: its label, or its posterior, (N, C)."""
+        classes = log_posteriors.exp().to(torch.float64)
+        labeled = self._labels >= 0
+        classes[labeled] = one_hot(self._labels[labeled], classes.shape[1]).to(torch.float64)
+        return classes
+
+    def _mean_codes(self, codes: Tensor, classes: Tensor, hop: NeighborSumQuery) -> Tensor:
+        """Return what a node of each class sends to each group on average, (groups, C, C-1).
+
+        If posteriors are right on average, sum_u p_uj c_u / sum_u p_uj is the mean code of class j.
+        """
+        weights = torch.tensor(hop.weights.table, dtype=torch.float64)[self._groups]  # (N, into)
+        total = classes.sum(dim=0).clamp_min(1e-9)
+        each = [(classes * into[:, None]).T @ codes.to(torch.float64) for into in weights.T]
+        return torch.stack(each) / total[:, None]
+
+
+def expected_length(query: NeighborSumQuery, groups: Tensor, mean_degree: float) -> Tensor:
+    """Return each node's expected row length in noise units, per unit of mean code, shape (N)."""
+    share = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
+    quality = torch.tensor([1.0, 1.0, _SOFT_CODE_QUALITY], dtype=torch.float64)
+    gain = (share * quality) @ torch.tensor(query.weights.table, dtype=torch.float64)
+    return (mean_degree * gain / torch.tensor(query.sigma, dtype=torch.float64))[groups]
+
+
+def in_noise_units(rows: Tensor, query: NeighborSumQuery, groups: Tensor) -> Tensor:
+    """Return rows divided by their noise's standard deviation, float64."""
+    return rows.to(torch.float64) / torch.tensor(query.sigma, dtype=torch.float64)[groups][:, None]
+
+
+def head_inputs(start: Tensor, log_posteriors: Tensor, rows: Sequence[Tensor]) -> Tensor:
+    """Return [Q, P, r/3, r/|r|, ...], float32."""
+    parts = [start, log_posteriors]
+    for r in rows:
+        parts += [r / 3, r / r.norm(dim=1, keepdim=True).clamp_min(1e-9)]
+    return torch.cat([part.to(torch.float32) for part in parts], dim=1)
+
+
+AnyAggregationRounds: TypeAlias = AggregationRounds | CountRounds
+
+
+def build_rounds(
+    queries: Sequence[Query],
+    graph: Graph,
+    groups: Tensor,
+    labels: Tensor,
+    release: Release,
+    weight_model: EdgeWeightModel | None = None,
+    first: int = 0,
+) -> AnyAggregationRounds:
+    """Return the rounds of a plan's queries of rows, before the first; see :class:`AggregationRounds`."""
+    if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
+        return CountRounds(graph, groups, labels, (queries[0],), release, first)
+    hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
+    if len(hops) != len(queries):
+        raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
+    return AggregationRounds(graph, groups, labels, hops, release, weight_model, first)
+
+
+def estimate_affinity(rounds: AnyAggregationRounds, known: Affinity | None) -> Affinity:
+    """Return how classes are connected: as counts of edges said beforehand, or else as the rows say."""
+    if isinstance(rounds, CountRounds):
+        return rounds.affinity()
+    if known is None:
+        raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
+    return known

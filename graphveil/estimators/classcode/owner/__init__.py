@@ -1,1 +1,0 @@
-"""ClassCode for unit ``node-record``: labeled codes pushed along the sources' own edges."""
