@@ -443,9 +443,7 @@ class TreeSearchQuery(BoundedQuery):
     delta: float = 0.0
     public_rounds: int = 1000
     private_rounds: int = 10
-    use_public_edges: bool = (
-        True  # whether public edges say how good a tree is; their slots are none either way
-    )
+    use_public_edges: bool = True  # to say how good a tree is; their slots are none either way
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -474,13 +472,12 @@ class TreeSearchQuery(BoundedQuery):
         stream = RowStream(key)
         rng = np.random.default_rng(stream.words(np.array([_START]), words_per_row=4)[0])
         chain = DendrogramChain(
-            Dendrogram.balanced(leaves, rng), public_pairs(data.domain), self._pairs(private, data)
+            Dendrogram.balanced(leaves, rng),
+            public_pairs(data.domain),
+            data.domain.slots.ends(exact_node_pairs(private, data.domain)),
         )
         self._take(chain, stream, leaves)
         return torch.from_numpy(chain.tree.parents)
-
-    def _pairs(self, private: PrivateEdges, data: PreparedNodePairs) -> tuple[np.ndarray, np.ndarray]:
-        return data.domain.slots.ends(exact_node_pairs(private, data.domain))
 
     def _take(self, chain: DendrogramChain, stream: RowStream, leaves: int) -> None:
         """Take all steps."""
@@ -493,16 +490,13 @@ class TreeSearchQuery(BoundedQuery):
             public = 1.0 if self.use_public_edges else 0.0
             chain.run(self.steps, ChainSchedule(public=public, every=1, private=weight, joint=True), stream)
         else:
-            self._alternate_public_private(chain, stream, self.epsilon / sensitivity(leaves))
-
-    def _alternate_public_private(self, chain: DendrogramChain, stream: RowStream, weight: float) -> None:
-        private = ChainSchedule(every=1, private=weight)
-        turns = [(self.public_rounds, ChainSchedule()), (self.private_rounds, private)]
-        left = self.steps
-        while left > 0:
-            for rounds, schedule in turns if self.use_public_edges else [(left, private)]:
-                chain.run(min(rounds, left), schedule, stream)
-                left -= min(rounds, left)
+            private = ChainSchedule(every=1, private=self.epsilon / sensitivity(leaves))
+            turns = [(self.public_rounds, ChainSchedule()), (self.private_rounds, private)]
+            left = self.steps
+            while left > 0:
+                for rounds, schedule in turns if self.use_public_edges else [(left, private)]:
+                    chain.run(min(rounds, left), schedule, stream)
+                    left -= min(rounds, left)
 
 
 def public_pairs(domain: Domain) -> tuple[np.ndarray, np.ndarray]:

@@ -104,7 +104,7 @@ class EdgeCountQuery(Query):
 
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return noisy counts."""
-        noise = data.public.sampler(self.sigma[0] * self.steps)
+        noise = data.public.sampler(self.sigma[0] * self.unit_steps)
         return noisy_cells(private, data.arrays[0], self._inside(data.public), self, noise, RowStream(key))
 
     def _inside(self, public: PublicInputs) -> Tensor:
@@ -127,24 +127,9 @@ class EdgeCountQuery(Query):
         return self.sigma
 
     @property
-    def steps(self) -> float:
+    def unit_steps(self) -> float:
         """Grid steps in one edge."""
         return 2.0**self.grid_bits
-
-    @property
-    def contribution_steps(self) -> float:
-        """Grid steps in one edge."""
-        return self.steps
-
-    @property
-    def min_noise_steps(self) -> float:
-        """Grid steps in the noise's standard deviation."""
-        return self.sigma[0] * self.steps
-
-    @property
-    def max_noise_steps(self) -> float:
-        """Grid steps in the standard deviation of the noise."""
-        return self.sigma[0] * self.steps
 
     @property
     def linear_group_scaling(self) -> bool:
@@ -187,5 +172,7 @@ def noisy_cells(
     cells = np.indices(counts.shape).reshape(2, -1) if private.directed else np.triu_indices(classes)
     drawn = noise.draw(stream, np.arange(len(cells[0])), 1)[:, 0]
     noisy = np.zeros(counts.shape)
-    noisy[cells[0], cells[1]] = (counts[cells[0], cells[1]] * int(query.steps) + drawn) / query.steps
+    noisy[cells[0], cells[1]] = (
+        counts[cells[0], cells[1]] * int(query.unit_steps) + drawn
+    ) / query.unit_steps
     return torch.from_numpy(noisy)

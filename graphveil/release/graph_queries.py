@@ -118,26 +118,6 @@ class BoundedQuery(Query):
         return  # not all use one
 
     @property
-    def groups(self) -> int:
-        """Return 1: all slots are alike."""
-        return 1
-
-    @property
-    def contribution_steps(self) -> float:
-        """Return infinity: there is no grid."""
-        return float("inf")
-
-    @property
-    def min_noise_steps(self) -> float:
-        """Return infinity: there is no grid."""
-        return float("inf")
-
-    @property
-    def max_noise_steps(self) -> float:
-        """Return 0: the plan's sampler draws nothing."""
-        return 0.0
-
-    @property
     def linear_group_scaling(self) -> bool:
         """Return True: a person's k edges cost k times one."""
         return True

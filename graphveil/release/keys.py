@@ -12,7 +12,6 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -115,13 +114,7 @@ def joined(parts: Mapping[str, bytes]) -> bytes:
     >>> joined({"b": canonical([1]), "a": canonical("x")}) == canonical({"a": "x", "b": [1]})
     True
     """
-    return b"{%b}" % b",".join(b"%b:%b" % (_name(name), parts[name]) for name in sorted(parts))
-
-
-@cache
-def _name(name: str) -> bytes:
-    """Return the name of a part as canonical JSON: there are few, which every query's descriptor has."""
-    return canonical(name)
+    return b"{%b}" % b",".join(b"%b:%b" % (canonical(name), parts[name]) for name in sorted(parts))
 
 
 class KeyStore:

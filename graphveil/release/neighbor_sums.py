@@ -227,8 +227,8 @@ class NeighborSumQuery(Query):
         table = grid_table(vectors, groups, self, memory)
         noise = RowNoise(
             groups,
-            tuple(public.sampler(sigma * self.steps) for sigma in self.sigma),
-            (1 / self.steps,) * self.groups,
+            tuple(public.sampler(sigma * self.unit_steps) for sigma in self.sigma),
+            (1 / self.unit_steps,) * self.groups,
         )
         longest = FLOAT32_EXACT >> self.contribution_bits
         sums = Sums(table, longest, stride=len(vectors), pairs=data.pairs)
@@ -263,7 +263,7 @@ class NeighborSumQuery(Query):
         return self.grid_bits + (0 if self.similarity is None else WEIGHT_BITS)
 
     @property
-    def steps(self) -> float:
+    def unit_steps(self) -> float:
         """Grid steps in a sum of norm one; without a similarity going back to vectors rounds nothing."""
         if self.similarity is None:
             return self.vector_steps
@@ -273,16 +273,6 @@ class NeighborSumQuery(Query):
     def contribution_steps(self) -> float:
         """Grid steps in the largest contribution, up to a factor of two."""
         return 2.0**self.contribution_bits
-
-    @property
-    def min_noise_steps(self) -> float:
-        """Grid steps in the smallest standard deviation of the noise."""
-        return min(self.sigma) * self.steps
-
-    @property
-    def max_noise_steps(self) -> float:
-        """Grid steps in the largest standard deviation of the noise."""
-        return max(self.sigma) * self.steps
 
     @property
     def linear_group_scaling(self) -> bool:

@@ -216,7 +216,7 @@ class OutEdgeSumQuery(Query):
         checks.non_negative(**{f"bounds[{group}]": bound for group, bound in enumerate(self.bounds)})
         if not any(self.levels) or not any(self.bounds):
             raise ConfigError("a push needs a level and a bound above 0: it would release noise alone")
-        if self.sigma * self.steps / max(self.weights) < _MIN_NOISE:
+        if self.sigma * self.unit_steps / max(self.weights) < _MIN_NOISE:
             raise ConfigError(
                 f"sigma={self.sigma:g} leaves rows of the largest level less than {_MIN_NOISE} grid steps "
                 "of noise; raise grid_bits"
@@ -255,7 +255,7 @@ class OutEdgeSumQuery(Query):
         1.414214
         """
         squared = [level / LEVEL for level in self.levels if level]
-        step = math.sqrt(self.dim) / (self.steps * max(self.bounds))
+        step = math.sqrt(self.dim) / (self.unit_steps * max(self.bounds))
         shift = _end_shift(squared, float(self.out_degree_bound), num_nodes, step)
         return math.sqrt(2 * shift) * max(self.bounds)
 
@@ -285,8 +285,8 @@ class OutEdgeSumQuery(Query):
         table = out_edge_table(vectors, groups, listed, self, private.memory(len(vectors), self.dim))
         noise = RowNoise(
             levels if target_weighted else None,
-            tuple(public.sampler(self.sigma * self.steps / g) if g else None for g in self.weights),
-            tuple(g / self.steps for g in self.weights),
+            tuple(public.sampler(self.sigma * self.unit_steps / g) if g else None for g in self.weights),
+            tuple(g / self.unit_steps for g in self.weights),
         )
         try:
             return private.rows(NoisyRows(Sums(table, self.longest), noise, key))
@@ -309,24 +309,24 @@ class OutEdgeSumQuery(Query):
         return tuple(math.sqrt(level / LEVEL) for level in self.levels)
 
     @property
-    def steps(self) -> float:
+    def unit_steps(self) -> float:
         """Grid steps in a vector of norm one: a power of two."""
         return grid_steps(max(self.bounds), self.grid_bits)
 
     @property
     def contribution_steps(self) -> float:
         """Grid steps in the largest bound, in rows of the largest level, whose noise is the narrowest."""
-        return max(self.bounds) * self.steps / max(self.weights)
+        return max(self.bounds) * self.unit_steps / max(self.weights)
 
     @property
     def min_noise_steps(self) -> float:
         """Grid steps in the noise's standard deviation, in rows of the largest level."""
-        return self.sigma * self.steps / max(self.weights)
+        return self.sigma * self.unit_steps / max(self.weights)
 
     @property
     def max_noise_steps(self) -> float:
         """Grid steps in the noise's standard deviation, in released rows of the smallest level."""
-        return self.sigma * self.steps / min(weight for weight in self.weights if weight)
+        return self.sigma * self.unit_steps / min(weight for weight in self.weights if weight)
 
     @property
     def caps(self) -> list[int]:
@@ -334,7 +334,9 @@ class OutEdgeSumQuery(Query):
 
         t_u are u's integers and q_u its list's squared weights in sixteenths, so the comparison is exact.
         """
-        return [math.floor(LEVEL * (Fraction(bound) * Fraction(self.steps)) ** 2) for bound in self.bounds]
+        return [
+            math.floor(LEVEL * (Fraction(bound) * Fraction(self.unit_steps)) ** 2) for bound in self.bounds
+        ]
 
     @property
     def longest(self) -> int:
@@ -403,7 +405,7 @@ def out_edge_table(
     is exact; a longer row is too long in float64, too.
     """
     total = np.maximum(listed, LEVEL * query.out_degree_bound)
-    factor = query.steps / np.sqrt(total / LEVEL)
+    factor = query.unit_steps / np.sqrt(total / LEVEL)
     cap = np.array(query.caps)[0 if groups is None else groups.numpy()] // total
     table = torch.empty((len(vectors), query.dim)) if table is None else table
     at_once = max(1, _ENTRIES // query.dim)

@@ -89,14 +89,20 @@ class DotProductWeights(PairWeights):
         """Whether norms are at most 2^11, so that a dot product has its place in the table."""
         alike = self.phi.shape == self.psi.shape and self.phi.dtype == self.psi.dtype == torch.int16
         rows = (self.phi,) if self.psi is self.phi else (self.phi, self.psi)
-        return alike and all(map(_is_short, rows)) and is_weight_table(self.levels, (CELLS,))
+        parts = [part for one in rows for part in torch.split(one, max(1, _ENTRIES // max(1, one.shape[1])))]
+        short = all(bool((part.to(torch.float32).square().sum(dim=1) <= HALF**2).all()) for part in parts)
+        return alike and short and is_weight_table(self.levels, (CELLS,))
 
     def of(self, edges: EdgeBlock) -> Tensor:
         """Look each edge's dot product up."""
         if not len(edges.sources):
             return torch.empty(0)
         place = torch.full((len(edges.sources),), HALF + 0.5)
-        pattern = _pattern(edges, place, len(self.phi))
+        _first_csr()
+        size = (len(edges), len(self.phi))  # the edges as a sparse matrix around `place`, which is not copied
+        pattern = torch.sparse_csr_tensor(
+            edges.offsets, edges.sources, place, size=size, check_invariants=False
+        )
         own = self.psi[edges.start : edges.stop].to(torch.float32) / HALF
         torch.sparse.sampled_addmm(pattern, own, self._phi.t(), out=pattern)
         return self.levels.index_select(0, place.to(torch.int32))
@@ -169,12 +175,6 @@ class StoredWeights(PairWeights):
         return (edges.weights * FULL).trunc_().clamp_(0, FULL)
 
 
-def _is_short(rows: Tensor) -> bool:
-    """Whether no row is longer than 2^11."""
-    parts = torch.split(rows, max(1, _ENTRIES // max(1, rows.shape[1])))
-    return all(bool((part.to(torch.float32).square().sum(dim=1) <= HALF**2).all()) for part in parts)
-
-
 def is_weight_table(levels: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether a table has this shape, and holds whole numbers from 0 to FULL."""
     whole = (levels == levels.round()) & (levels >= 0) & (levels <= FULL)
@@ -206,14 +206,6 @@ def quantize_rows(rows: Tensor) -> Tensor:
         np.multiply(exact, (HALF / np.maximum(1.0, norm))[:, None], out=grid)
         np.copyto(out, grid, casting="unsafe")  # toward zero
     return torch.from_numpy(wide)
-
-
-def _pattern(edges: EdgeBlock, values: Tensor, num_nodes: int) -> Tensor:
-    """Return a block's edges as a sparse matrix around ``values``, which it does not copy."""
-    _first_csr()
-    return torch.sparse_csr_tensor(
-        edges.offsets, edges.sources, values, size=(len(edges), num_nodes), check_invariants=False
-    )
 
 
 @cache
@@ -311,7 +303,11 @@ def network(
 ) -> NetworkWeights:
     """Return a two-layer network's parts in whole numbers; ``values`` are weights by the logit's place."""
     weights, shift = _finite(readout).clamp(-_MAX_READOUT_WEIGHT, _MAX_READOUT_WEIGHT), _SHIFT
-    while not _fits(whole := (weights * _per_weight(shift)).round()):
+    while True:
+        steps = _UNIT * math.ldexp(1.0, shift) / TANH_ONE  # in a weight of one
+        whole = (weights * steps).round()
+        if whole.abs().sum() <= _READOUT and bool((whole.abs() < 1 << 15).all()):
+            break
         shift -= 1
     if shift < 0:
         raise InputError(
@@ -328,16 +324,6 @@ def network(
         shift,
         quantize_weights(values, bound),
     )
-
-
-def _per_weight(shift: int) -> float:
-    """Return the steps in a readout weight of one, where a logit is that many bits from its place."""
-    return _UNIT * math.ldexp(1.0, shift) / TANH_ONE
-
-
-def _fits(whole: Tensor) -> bool:
-    sizes = whole.abs()
-    return bool(sizes.sum() <= _READOUT) and bool((sizes < 1 << 15).all())
 
 
 def _halves(rows: Tensor) -> Tensor:

@@ -175,14 +175,10 @@ class ChunkDensityQuery(ChunkQuery):
     def event(self, unit: Unit) -> ApproximateDP:
         """Return the bound that holds, for the edge whose chunks have fewest rows."""
         self.sensitivity(unit)
-        ends = self._smallest(2 if isinstance(unit, UndirectedEdge) else 1)
+        count, last = 2 if isinstance(unit, UndirectedEdge) else 1, self.nodes % self.chunk
+        sizes = [last] * min(last, count) + [min(self.chunk, self.nodes)] * count
+        ends = [size for size in sizes if size][:count]  # the smallest chunks that an edge's ends may lie in
         return ApproximateDP(sum(self.nodes * self.epsilon / rows for rows in ends))
-
-    def _smallest(self, ends: int) -> list[int]:
-        """Return the rows of the chunks that the ends of an edge lie in, which has the smallest."""
-        last = self.nodes % self.chunk
-        sizes = [last] * min(last, ends) + [min(self.chunk, self.nodes)] * ends
-        return [size for size in sizes if size][:ends]
 
     @property
     def noise(self) -> tuple[float, ...]:

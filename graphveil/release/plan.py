@@ -180,7 +180,15 @@ def calibrate_plan(
         require_delta(delta, type(queries(calibrate_mu(epsilon, DELTA_RANGE[1]))[0]).__name__)
     check_proved_delta(delta)
     first = queries(calibrate_mu(epsilon, delta))
-    sampler = _sampler(unit, first, epsilon, delta)
+    sampler = type(
+        choose_sampler(  # the exact one, unless the grid is too coarse for it
+            max(1.0, *(query.max_noise_steps for query in first)),
+            epsilon=epsilon,
+            delta=delta,
+            changed=sum(query.changed(unit) for query in first),
+            steps=int(min(query.contribution_steps for query in first)),
+        )
+    )
     slack = slack_of(sampler, first, unit, epsilon, delta)
     plan = _spending(unit, epsilon, delta, slack, queries, sampler)
     for _ in range(_SLACKS):
@@ -202,8 +210,10 @@ def _spending(
     """Return the plan that spends a budget once the slack is set aside, or its own, which may be more."""
     mu = calibrate_mu(epsilon, delta, slack=slack)
     final = queries(mu)
-    if not _costs(unit, final, mu):
-        coarse = search_interval(compose(*(query.event(unit) for query in final)), mu)
+    event = compose(*(query.event(unit) for query in final))
+    total = total_mu(event)
+    if total is None or not math.isclose(total, mu, rel_tol=1e-9):  # not Gaussian, or scaled otherwise
+        coarse = search_interval(event, mu)
         scale = _largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon, coarse)
         if scale is None:
             raise CalibrationError(
@@ -213,20 +223,6 @@ def _spending(
             )
         final = queries(scale)
     return ReleasePlan(unit, final, delta, slack, sampler)
-
-
-def _sampler(unit: Unit, queries: tuple[Query, ...], epsilon: float, delta: float) -> type[IntegerNoise]:
-    """Return the sampler: the exact one, unless the grid is too coarse for it."""
-    sigma = max(1.0, *(query.max_noise_steps for query in queries))
-    steps = int(min(query.contribution_steps for query in queries))
-    changed = sum(query.changed(unit) for query in queries)
-    return type(choose_sampler(sigma, epsilon=epsilon, delta=delta, changed=changed, steps=steps))
-
-
-def _costs(unit: Unit, queries: tuple[Query, ...], mu: float) -> bool:
-    """Whether the queries are Gaussian and cost this mu."""
-    total = total_mu(compose(*(query.event(unit) for query in queries)))
-    return total is not None and math.isclose(total, mu, rel_tol=1e-9)
 
 
 def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]:

@@ -1,5 +1,7 @@
 """The protected edges of a release: one object reads them, block by block, and hands no block on."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -56,7 +58,13 @@ class PrivateEdges:
                 return part
             if out is None:
                 out = part.new_empty((count, *part.shape[1:]))
-            _copy(part, out[place : place + len(part)])
+            given, taken = part.numpy(), out[place : place + len(part)].numpy()
+
+            def copy(first: int, last: int, given: Any = given, taken: Any = taken) -> None:
+                np.copyto(taken[first:last], given[first:last])
+
+            # By the threads that also sum: torch's stay awake for a while, where those want to work.
+            parallel_for(copy, len(part), _ROWS_A_THREAD)
             place += len(part)
         return torch.empty(0) if out is None else out
 
@@ -122,14 +130,6 @@ class PrivateEdges:
         if not isinstance(self._memory, CompactRows) or not self._memory.fits(rows, dim, bits):
             self._memory = CompactRows.empty(rows, dim, bits)
         return self._memory
-
-
-def _copy(part: Tensor, out: Tensor) -> None:
-    """Copy rows, by the threads that also sum: torch's stay awake for a while, where those want to work."""
-    given, taken = part.numpy(), out.numpy()
-    parallel_for(
-        lambda first, last: np.copyto(taken[first:last], given[first:last]), len(part), _ROWS_A_THREAD
-    )
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -90,9 +90,9 @@ class Query(ABC):
         """Return how many coordinates may change between neighbors."""
 
     @property
-    @abstractmethod
     def groups(self) -> int:
-        """The number of public groups of nodes that the query tells apart."""
+        """The number of public groups of nodes that the query tells apart; by default none are."""
+        return 1
 
     @property
     @abstractmethod
@@ -100,19 +100,24 @@ class Query(ABC):
         """The noise's standard deviations, one for each kind of row that differs in it."""
 
     @property
-    @abstractmethod
+    def unit_steps(self) -> float:
+        """Grid steps in a contribution of size one; infinity where there is no grid."""
+        return math.inf
+
+    @property
     def contribution_steps(self) -> float:
         """Grid steps in the largest contribution: at least so many, in any row."""
+        return self.unit_steps
 
     @property
-    @abstractmethod
     def min_noise_steps(self) -> float:
         """Grid steps in the smallest standard deviation of the noise, whoever draws it."""
+        return min(self.noise) * self.unit_steps
 
     @property
-    @abstractmethod
     def max_noise_steps(self) -> float:
         """Grid steps in the largest standard deviation of the noise that the plan's sampler draws."""
+        return max(self.noise) * self.unit_steps if self.sampled else 0.0
 
     def describe(self) -> QueryDescription:
         """Return what is said of the query wherever it is listed."""

@@ -70,24 +70,9 @@ class RecordCountQuery(Query):
         return (self.sigma,)
 
     @property
-    def steps(self) -> float:
+    def unit_steps(self) -> float:
         """Grid steps in one record."""
         return 2.0**self.grid_bits
-
-    @property
-    def contribution_steps(self) -> float:
-        """Grid steps in one record."""
-        return self.steps
-
-    @property
-    def min_noise_steps(self) -> float:
-        """Grid steps in the noise's standard deviation."""
-        return self.sigma * self.steps
-
-    @property
-    def max_noise_steps(self) -> float:
-        """Grid steps in the noise's standard deviation."""
-        return self.sigma * self.steps
 
 
 def noisy_counts(exact: Integers, steps: float, noise: IntegerNoise, stream: RowStream) -> Tensor:
@@ -164,7 +149,7 @@ class AccuracyCountQuery(RecordCountQuery):
         """Return the noisy counts, float64; the exact ones live and die here."""
         (correct,) = data.arrays
         noise = data.public.sampler(self.max_noise_steps)
-        return noisy_counts(correct.sum(dim=0).numpy(), self.steps, noise, RowStream(key))
+        return noisy_counts(correct.sum(dim=0).numpy(), self.unit_steps, noise, RowStream(key))
 
 
 _COUNTS = 2  # of correct ones, and of wrong ones
@@ -237,4 +222,4 @@ class OutcomeCountQuery(RecordCountQuery):
         correct, wrong = data.arrays
         exact = np.array([int((correct & ~wrong).sum()), int((wrong & ~correct).sum())])
         noise = data.public.sampler(self.max_noise_steps)
-        return noisy_counts(exact, self.steps, noise, RowStream(key))
+        return noisy_counts(exact, self.unit_steps, noise, RowStream(key))

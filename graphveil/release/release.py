@@ -24,7 +24,7 @@ from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, check_p
 from graphveil.release.out_edge_sums import exceeds_degree
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData, are_numbers, outside
+from graphveil.release.query import PublicInputs, Query, QueryData, are_numbers, outside
 
 _VERSION = 2
 Answer = TypeVar("Answer")
@@ -120,7 +120,9 @@ class Release:
             release._check_graph_fingerprint()
         else:
             release._check_graph_fingerprint()
-            release._record_resumed(label)
+            # A ledger that it is not in: a new one in memory, or the run was killed before it was charged.
+            if not budget.contains(release.release_id):
+                budget.record(release._entry(label))
         release._edges_digest = release._digest_of_edges()
         return release
 
@@ -154,10 +156,27 @@ class Release:
         """
         check_process(self._process)
         with self._lock:
-            query = self._next(data)
+            if self._position >= len(self._plan.queries):
+                raise ReleaseError(
+                    "every query of this release is answered; a new release is needed, which is charged again"
+                )
+            query = self._plan.queries[self._position]
+            if type(data) is not query.data:
+                raise ReleaseError(
+                    f"the plan's next query is a {type(query).__name__}; ask it with {query.data.__name__}"
+                )
             prepared = query.prepare(data, self._public)
             index, key = self._commit(prepared.arrays)
-            answer: Answer = self._answer(query, prepared, index, key)
+            stored: Any = self._journal.load(index) if query.stores_answer else None
+            if stored is not None:
+                answer: Answer = stored
+            elif key:
+                drawn = query.answer(self._private, prepared, key)
+                if query.stores_answer:
+                    self._journal.store(index, drawn)
+                answer = drawn
+            else:  # the release is closed
+                answer = query.closed()
             return answer
 
     def refund_if_undrawn(self) -> bool:
@@ -173,39 +192,12 @@ class Release:
         """Publish: every query must be answered; the noise key is erased."""
         check_process(self._process)
         with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._position != len(self._plan.queries):
-            raise ReleaseError(
-                f"{self._position} of {len(self._plan.queries)} queries are answered; a release is published "
-                "whole"
-            )
-        self._journal.close()
-
-    def _next(self, data: QueryData[object]) -> Query:
-        """Return the next query, which must be of the kind that is asked for."""
-        if self._position >= len(self._plan.queries):
-            raise ReleaseError(
-                "every query of this release is answered; a new release is needed, which is charged again"
-            )
-        query = self._plan.queries[self._position]
-        if type(data) is not query.data:
-            raise ReleaseError(
-                f"the plan's next query is a {type(query).__name__}; ask it with {query.data.__name__}"
-            )
-        return query
-
-    def _answer(self, query: Query, prepared: PreparedData, index: int, key: bytes) -> Any:
-        """Draw under the query's key, which a closed release lacks, and keep the noisy answer."""
-        answer = self._journal.load(index) if query.stores_answer else None
-        if answer is None:
-            if not key:
-                return query.closed()
-            answer = query.answer(self._private, prepared, key)
-            if query.stores_answer:
-                self._journal.store(index, answer)
-        return answer
+            if self._position != len(self._plan.queries):
+                raise ReleaseError(
+                    f"{self._position} of {len(self._plan.queries)} queries are answered; a release is "
+                    "published whole"
+                )
+            self._journal.close()
 
     def _commit(self, data: tuple[Tensor, ...]) -> tuple[int, bytes]:
         """Commit the next query's descriptor; return its place and its key, which a closed release lacks."""
@@ -228,9 +220,8 @@ class Release:
 
     def _record(self, label: str, commitment: dict[str, object]) -> None:
         """Charge the budget for a new release; its id is written down before, so a killed one pays once."""
-        if self._ledger.contains(
-            self.release_id
-        ):  # durable ledgers would take it for the same, asked for again
+        # Durable ledgers would take it for the same, asked for again.
+        if self._ledger.contains(self.release_id):
             raise BudgetError(
                 f"release {self.release_id} is already recorded, under the key that this one was given: "
                 "a key serves one release, so give each a key of its own"
@@ -239,11 +230,6 @@ class Release:
         self._ledger.check(entry)  # a refusal leaves nothing to resume
         self._journal.begin(self._key, commitment)
         self._ledger.record(entry)
-
-    def _record_resumed(self, label: str) -> None:
-        """Charge a budget that a resumed release does not stand in: a new one in memory, or before a kill."""
-        if not self._ledger.contains(self.release_id):
-            self._ledger.record(self._entry(label))
 
     def _entry(self, label: str) -> Entry:
         event = self._plan.event

@@ -254,13 +254,10 @@ def _add_in_c(edges: EdgeBlock, sums: Sums, noise: RowNoise, drawn: Tensor, out:
     """Write answers by the loop in C, if it is there and holds them; whether it did."""
     if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
         return False
-    return sums.rows.add_sums(edges, _shift(edges, sums, noise), drawn, noise.scaled, out)
-
-
-def _shift(edges: EdgeBlock, sums: Sums, noise: RowNoise) -> Tensor | None:
-    """Return where the copy for each row's kind begins, int32 (rows); None if there is one."""
     kinds = noise.of(edges)
-    return None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
+    # Where the copy for each row's kind begins; None if there is one copy.
+    shift = None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
+    return sums.rows.add_sums(edges, shift, drawn, noise.scaled, out)
 
 
 def exact_sum(edges: EdgeBlock, sums: Sums, kinds: RowKinds | None) -> Tensor:

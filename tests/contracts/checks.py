@@ -138,7 +138,7 @@ def a_row_one_step_over_its_bound_counts_for_nothing() -> None:
     steps = 2.0**10
     for heard, weights in ((0, GroupWeights.unit_weights()), (2, GroupWeights.target_weighted())):
         query = NeighborSumQuery(weights, (1.0,) * weights.groups, 2, grid_bits=10)
-        assert query.steps == steps
+        assert query.unit_steps == steps
         rows = torch.tensor([[steps, 0.0], [steps, 1.0], [-steps, 1.0], [0.0, 0.0]], dtype=torch.float64)
         star = Adjacency.from_edges(range(3), [3] * 3, num_nodes=4, directed=True)
         groups = torch.tensor([0, 0, 0, heard])
@@ -235,7 +235,7 @@ def every_pushed_row_has_its_noise() -> None:
     chosen = torch.arange(NODES) % 4
     noise = release.answer(OutEdgeSumData(torch.zeros(NODES, DIM), chosen)).double().numpy()
     for level in (1, 2, 3):
-        scale = query.steps / math.sqrt(levels[level] / 16)
+        scale = query.unit_steps / math.sqrt(levels[level] / 16)
         own = noise[chosen.numpy() == level] * scale
         laws.has_the_law(own, sigma * scale)
         laws.covers_everything(own, sigma * scale)
@@ -259,8 +259,10 @@ def every_count_of_a_tally_has_noise() -> None:
     release = Release.open(
         ReleasePlan(NodeRecord(), (query,), delta=1e-5), edgeless(3), budget=MemoryLedger(), key=KEY
     )
-    noise = release.answer(AccuracyCountData(torch.zeros(3, NODES, dtype=torch.bool))).numpy() * query.steps
-    laws.has_the_law(noise, 6.0 * query.steps)
+    noise = (
+        release.answer(AccuracyCountData(torch.zeros(3, NODES, dtype=torch.bool))).numpy() * query.unit_steps
+    )
+    laws.has_the_law(noise, 6.0 * query.unit_steps)
     laws.are_unrelated(noise[:-1], noise[1:])
 
 
@@ -271,10 +273,10 @@ def every_row_has_its_groups_noise() -> None:
     groups = torch.arange(NODES) % 3
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
     release = Release.open(plan, edgeless(NODES), groups, budget=MemoryLedger(), key=KEY)
-    noise = release.answer(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.steps
+    noise = release.answer(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.unit_steps
     for group in range(3):
         own = noise[groups.numpy() == group]
-        law = sigma[group] * query.steps
+        law = sigma[group] * query.unit_steps
         laws.has_the_law(own, law)
         laws.covers_everything(own, law)
         laws.rows_are_unrelated(own)
@@ -286,9 +288,9 @@ def every_row_of_a_plain_hop_has_its_noise() -> None:
     (query,) = hops(1.0, 1, DIM)
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
     release = Release.open(plan, edgeless(NODES), budget=MemoryLedger(), key=KEY)
-    noise = release.answer(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.steps
-    laws.has_the_law(noise, query.sigma[0] * query.steps)
-    laws.covers_everything(noise, query.sigma[0] * query.steps)
+    noise = release.answer(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.unit_steps
+    laws.has_the_law(noise, query.sigma[0] * query.unit_steps)
+    laws.covers_everything(noise, query.sigma[0] * query.unit_steps)
     laws.rows_are_unrelated(noise)
 
 
@@ -556,7 +558,7 @@ def _certified(plan: ReleasePlan) -> float:
         assert isinstance(query, NeighborSumQuery)
         ends = 2 if isinstance(plan.unit, UndirectedEdge) else 1
         squares += ends / query.sigma[0] ** 2
-    noise = plan.sampler(max(query.sigma[0] * query.steps for query in plan.queries))
+    noise = plan.sampler(max(query.sigma[0] * query.unit_steps for query in plan.queries))
     slack = noise.slack(epsilon=plan.epsilon, delta=plan.delta, changed=2 * 16 * len(plan.queries))
     low, high = 0.0, 100.0
     for _ in range(60):

@@ -286,8 +286,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
-                "public.sampler(self.sigma * self.steps / g)",
-                "public.sampler(self.sigma * self.steps)",
+                "public.sampler(self.sigma * self.unit_steps / g)",
+                "public.sampler(self.sigma * self.unit_steps)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_pushed_row_has_its_noise]",
@@ -297,8 +297,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",
-                "tuple(g / self.steps for g in self.weights)",
-                "(max(self.weights) / self.steps,) * len(self.weights)",
+                "tuple(g / self.unit_steps for g in self.weights)",
+                "(max(self.weights) / self.unit_steps,) * len(self.weights)",
             ),
             (
                 "graphveil.release.row_sums:RowNoise.scale",
@@ -589,8 +589,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
-                "public.sampler(sigma * self.steps)",
-                "public.sampler((sigma if data.pairs is None else 0.96 * sigma) * self.steps)",
+                "public.sampler(sigma * self.unit_steps)",
+                "public.sampler((sigma if data.pairs is None else 0.96 * sigma) * self.unit_steps)",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_weighted_row_has_its_noise]",
@@ -602,8 +602,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.release.neighbor_sums:NeighborSumQuery.answer",
-                "public.sampler(sigma * self.steps)",
-                "public.sampler(sigma * self.steps * (1.0 if self.similarity is None else self.similarity.bound))",
+                "public.sampler(sigma * self.unit_steps)",
+                "public.sampler(sigma * self.unit_steps * (1.0 if self.similarity is None else self.similarity.bound))",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[every_weighted_row_has_its_noise]",
@@ -827,9 +827,9 @@ BUGS = [
                 "release._late = label, commitment",
             ),
             (
-                "graphveil.release.release:Release._answer",
-                "        return answer",
-                '        if "_late" in vars(self):\n            self._record(*vars(self).pop("_late"))\n        return answer',
+                "graphveil.release.release:Release.answer",
+                "            return answer",
+                '            if "_late" in vars(self):\n                self._record(*vars(self).pop("_late"))\n            return answer',
             ),
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_release_is_booked_before_it_is_computed]",
@@ -1520,9 +1520,9 @@ BUGS = [
                 "return 0.9 * self.similarity.bound",
             ),
             (
-                "graphveil.release.plan:_costs",
-                "return total is not None and math.isclose(total, mu, rel_tol=1e-9)",
-                "return True",
+                "graphveil.release.plan:_spending",
+                "if total is None or not math.isclose(total, mu, rel_tol=1e-9):",
+                "if total is None:",
             ),
         ],
         test=[

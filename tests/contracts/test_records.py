@@ -68,7 +68,7 @@ def test_every_contribution_is_within_its_cap_in_whole_numbers() -> None:
             table = out_edge_table(scaled, groups, listed, query).double().numpy()
             for u, row in enumerate(table):
                 length = sum(int(t) ** 2 for t in row) * max(int(listed[u]), 16 * query.out_degree_bound)
-                assert length <= query.caps[int(groups[u])] <= 16 * (BOUNDS[1] * query.steps) ** 2
+                assert length <= query.caps[int(groups[u])] <= 16 * (BOUNDS[1] * query.unit_steps) ** 2
 
 
 # -- guarantees.md, 9.5 ------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_every_row_of_every_hop_is_given_noise() -> None:
     for query in queries:
         release.answer(NeighborSumData(torch.ones(5, 2) / 2))
         ((sigma, rows, dim),) = sampler.drawn
-        assert (sigma, rows, dim) == (query.sigma[0] * query.steps, (0, 1, 2, 3, 4), 2)
+        assert (sigma, rows, dim) == (query.sigma[0] * query.unit_steps, (0, 1, 2, 3, 4), 2)
         sampler.drawn.clear()
 
 

@@ -35,7 +35,7 @@ def test_both_counts_have_the_noise_that_is_booked(seed: int) -> None:
     answers = [opened(query, 3000 * seed + n).answer(data) for n in range(1500)]
     drawn = torch.stack(answers) - torch.tensor([2, 1])
     for counts in drawn.T:
-        has_the_law(counts.numpy() * query.steps, 7.0 * query.steps)
+        has_the_law(counts.numpy() * query.unit_steps, 7.0 * query.unit_steps)
     assert abs(torch.corrcoef(drawn.T)[0, 1]) < 0.1
 
 

@@ -14,7 +14,7 @@ from graphveil.release.plan import hops
 def test_grid_steps_are_a_power_of_two_for_any_weights(back: float) -> None:
     # Only then does going back to vectors round nothing, whatever float type a block's sums needed.
     weights = GroupWeights.few_labels(back)
-    steps = NeighborSumQuery(weights, (1.0, 1.0, 1.0), dim=2).steps
+    steps = NeighborSumQuery(weights, (1.0, 1.0, 1.0), dim=2).unit_steps
     assert math.log2(steps).is_integer()
     assert 2**9 < steps * weights.largest <= 2**10
 

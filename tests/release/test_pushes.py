@@ -169,7 +169,7 @@ def test_noise_is_sigma_in_every_released_row() -> None:
     assert not noise[chosen.numpy() == 0].any()
     for level in (1, 2, 3):
         g = math.sqrt(levels[level] / 16)
-        has_the_law(noise[chosen.numpy() == level] * query.steps / g, 3.0 * query.steps / g)
+        has_the_law(noise[chosen.numpy() == level] * query.unit_steps / g, 3.0 * query.unit_steps / g)
 
 
 def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:

@@ -167,7 +167,7 @@ def test_a_tally_counts_each_candidates_hits() -> None:
 def test_a_tally_has_the_noise_that_it_is_booked_with() -> None:
     query = AccuracyCountQuery(candidates=40_000, sigma=7.0)
     noise = opened(query, key=KEY).answer(AccuracyCountData(torch.zeros(3, 40_000, dtype=torch.bool)))
-    has_the_law(noise.numpy() * query.steps, 7.0 * query.steps)
+    has_the_law(noise.numpy() * query.unit_steps, 7.0 * query.unit_steps)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def exact(adjacency: Adjacency, vectors: Tensor, unit: Unit) -> Tensor:
     pairs = asked.similarity.prepare(vectors)
     sums = row_sums.Sums(table, FLOAT32_EXACT >> asked.contribution_bits, stride=NODES, pairs=pairs)
     (block,) = blocks(adjacency, NODES)
-    return row_sums.exact_sum(block, sums, None).to(torch.float64) / asked.steps
+    return row_sums.exact_sum(block, sums, None).to(torch.float64) / asked.unit_steps
 
 
 @BY_UNIT
