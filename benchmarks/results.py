@@ -13,11 +13,9 @@ from pathlib import Path
 
 import trends
 
-from graphveil.lab.papers.cells import ReproductionOptions, cells_of
 from graphveil.lab.papers.figures import figures_of
-from graphveil.lab.papers.outputs import Results
-from graphveil.lab.papers.results_csv import read_results_csv
-from graphveil.lab.papers.target import MODES, Mode
+from graphveil.lab.papers.outputs import Results, read_results_csv
+from graphveil.lab.papers.target import MODES, Mode, ReproductionOptions, cells_of
 from graphveil.lab.papers.targets import TARGETS
 
 _COLUMNS = 72  # letters of a command in a line
@@ -62,7 +60,7 @@ def pages(folder: Path) -> dict[str, str]:
 
 def page(results: Results, path: Path) -> Iterator[str]:
     """Yield the lines of a page: its command, figures, tables."""
-    title, *rest = results.page()
+    title, _, rest = results.page().partition("\n")
     yield f"{title} ({results.run_options.mode} mode)"  # a target has a page a mode
     yield from (
         "",
@@ -77,7 +75,7 @@ def page(results: Results, path: Path) -> Iterator[str]:
     for dataset in drawn if results.target.figure else ():
         words = f"{results.target.title}: {dataset}"
         yield from (f"![{words}]({path.stem}.{dataset.replace('/', '-')}.svg){{.wide}}", "")
-    yield from "\n".join(rest).strip().split("\n")
+    yield from rest.strip().split("\n")
 
 
 def whole(results: Results) -> str:

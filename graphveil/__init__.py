@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from graphveil.local.simgat import SimGAT
     from graphveil.privacy import Guarantee, MemoryLedger, attach_ledger, ledger_of
     from graphveil.runs.accounts.calibration import calibrate
-    from graphveil.runs.sweeps.sweep import sweep
+    from graphveil.runs.sweep import sweep
 
 __version__ = "0.1.0"
 
@@ -75,7 +75,7 @@ _LAZY_IMPORTS = {
     "read_graph": "graphveil.data",
     "register": "graphveil.estimators",
     "split": "graphveil.data",
-    "sweep": "graphveil.runs.sweeps.sweep",
+    "sweep": "graphveil.runs.sweep",
 }
 
 __all__ = [

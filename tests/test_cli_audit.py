@@ -61,7 +61,7 @@ def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: F
 
 
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
-    from graphveil.runs.pages.charts import Bar, audit_chart, inline_svg
+    from graphveil.runs.charts import Bar, audit_chart, inline_svg
 
     bars = [Bar("a <stage>", 1.5, 1.0), Bar("below", 0.5, 1.0), Bar("free", 0.0, float("inf"))]
     chart = inline_svg(lambda: audit_chart(bars), "certified and claimed epsilon")

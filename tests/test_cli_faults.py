@@ -20,8 +20,8 @@ from graphveil.errors import ConfigError
 from graphveil.release import KeyStore
 from graphveil.runs import run
 from graphveil.runs.accounts import preview
-from graphveil.runs.artifacts import RunFolder, default_folder
-from graphveil.runs.inputs.source import Source
+from graphveil.runs.run_folder import RunFolder, default_folder
+from graphveil.runs.source import Source
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
 ESCAPE = "\x1b]0;owned\x07"
@@ -318,7 +318,7 @@ def test_what_explain_shows_follows_from_the_events(invoke: Invoke, files: Files
 DEMO = """
 import sys
 from graphveil.cli import main, train
-from graphveil.runs.inputs.source import Source
+from graphveil.runs.source import Source
 read = Source.load
 def named(self, *given):
     graph = read(self, *given)

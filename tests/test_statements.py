@@ -12,7 +12,7 @@ import graphveil as gv
 from graphveil.artifacts.release_folder import withheld_files
 from graphveil.privacy import Gaussian, Guarantee, NodeRecord, UndirectedEdge
 from graphveil.privacy.formatting import percent_up
-from graphveil.runs.finished_run import FinishedRun
+from graphveil.runs.results import FinishedRun
 
 MISLEADING = (
     "any computing power",
@@ -54,7 +54,7 @@ REPORTS = (  # where a message would be an LDP report
     "graphveil/cli/learn.py",
     "graphveil/lab/attacks/poisoning.py",
     "graphveil/runs/accounts/collection_account.py",
-    "graphveil/runs/inputs/collected_data.py",
+    "graphveil/runs/collection.py",
     "docs/local.md",
     "docs/ledger.md",
 )

@@ -14,7 +14,7 @@ from matplotlib.patches import FancyBboxPatch
 
 import graphveil as gv
 from graphveil.privacy import calibrate_mu
-from graphveil.runs.pages.charts import COLORS, INK, SOFT, Series, accuracy_chart, svg_file
+from graphveil.runs.charts import COLORS, INK, SOFT, Series, accuracy_chart, svg_file
 from graphveil.runs.results import Summary
 
 HERE = Path(__file__).parent

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # controls, marks of direction, halves of pairs, line ends
 _JOINERS = "\u200c\u200d"  # Persian and Indic words are spelt with them
 _MARKUP = re.compile(r"([\\`*{}\[\]()<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")  # a _ inside a word is none
+_LATEX = str.maketrans(
+    {"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "±": r"$\pm$", "~": r"$\sim$", "∞": r"$\infty$"}
+)
 _FORMULA = ("=", "+", "-", "@")
 _PASSWORD = re.compile(r"(:/{1,2}[^:/@\s]*:)\S+(@)|((?:password|secret|_key)=)[^&#\s]+")  # as libpq has them
 
@@ -61,6 +64,15 @@ def markdown(text: str) -> str:
     \<b\>\|\*x\*
     """
     return _MARKUP.sub(r"\\\1", one_line(text))
+
+
+def latex(text: str) -> str:
+    r"""Return text for LaTeX.
+
+    >>> print(latex("a_b ± 5 %"))
+    a\_b $\pm$ 5 \%
+    """
+    return terminal(text).translate(_LATEX)
 
 
 def html(text: str) -> str:
@@ -123,7 +135,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"md": markdown, "yaml": yaml_value}
+    made.filters |= {"md": markdown, "tex": latex, "yaml": yaml_value}
     return made
 
 

@@ -126,7 +126,7 @@ def protocol(
 ) -> None:
     """Write the public parameters of a collection: what is asked, and how answers are randomized."""
     from graphveil.local.collect.encoded_report import report_bytes
-    from graphveil.runs.inputs.protocol_builder import ProtocolBuilder
+    from graphveil.runs.collection import ProtocolBuilder
 
     loaded_protocol = ProtocolBuilder(
         eps_x=eps_x,

@@ -96,7 +96,7 @@ def _select_graphs(
 def _read_released_edges(graph: "Graph", columns: EdgeListOptions, place: Path) -> "Graph":
     """Return the released edges between the nodes of the true graph."""
     from graphveil.data.graph_files import read_edges
-    from graphveil.runs.inputs.public_flags import ids_of
+    from graphveil.runs.source import ids_of
 
     source, target = columns.source or "source", columns.target or "target"
     edges = read_edges(place, ids_of(graph), source=source, target=target, directed=graph.directed)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from graphveil.cli import options
 
 if TYPE_CHECKING:
-    from graphveil.runs.inputs.public_flags import PublicFlags
-    from graphveil.runs.inputs.source import Source
+    from graphveil.runs.source import PublicFlags, Source
 
 Result = TypeVar("Result")
 
@@ -38,7 +37,7 @@ class ColumnOptions:
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """The names of ``--classes``, None where they were not given."""
-        from graphveil.runs.inputs.parameters import parse_classes
+        from graphveil.runs.parameters import parse_classes
 
         return None if self.classes is None else parse_classes(self.classes)
 
@@ -64,7 +63,7 @@ class SourceOptions:
 
     def source(self, tables: TableOptions, columns: ColumnOptions) -> "Source":
         """Return where the graph comes from."""
-        from graphveil.runs.inputs.source import Source
+        from graphveil.runs.source import Source
 
         read = {part.name: getattr(columns, part.name) for part in fields(columns)}
         given = {part.name: getattr(tables, part.name) for part in fields(tables)}
@@ -89,7 +88,7 @@ class PublicEdgeOptions:
 
     def flags(self) -> "PublicFlags":
         """Return them, checked against each other."""
-        from graphveil.runs.inputs.public_flags import PublicFlags
+        from graphveil.runs.source import PublicFlags
 
         return PublicFlags(**{part.name: getattr(self, part.name) for part in fields(self)})
 

@@ -233,8 +233,8 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     from graphveil.privacy.formatting import format_delta, format_upper_bound
     from graphveil.runs.accounts.earlier_predictions import earlier_predictions
     from graphveil.runs.accounts.ledger_account import receipts_in
-    from graphveil.runs.artifacts import RunFolder
-    from graphveil.runs.pages.event_table import event_cells, event_lines
+    from graphveil.runs.event_table import event_cells, event_lines
+    from graphveil.runs.run_folder import RunFolder
 
     privacy_file = read_guarantee(run)
     guarantee, screen = privacy_file.guarantee, Screen(as_json=json)

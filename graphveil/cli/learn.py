@@ -60,7 +60,7 @@ def learn(
     """Check LDP reports and learn from them over public edges; nothing is randomized a second time."""
     from graphveil.data.tables import id_array
     from graphveil.privacy.formatting import counted
-    from graphveil.runs.inputs.collected_data import receive_on_edges
+    from graphveil.runs.collection import receive_on_edges
 
     loaded_protocol, screen = collect.read_protocol(protocol), Screen(as_json=json)
     collect.check_not_existing(out, "a model goes to a new folder; choose another --out")
@@ -129,7 +129,7 @@ def _show(found: dict[str, Any], screen: Screen) -> None:
 
 
 def _model(method: str, protocol: "CollectionProtocol", settings: list[str], seed: int) -> "LocalEstimator":
-    from graphveil.runs.inputs.parameters import method_class, parse_settings
+    from graphveil.runs.parameters import method_class, parse_settings
 
     cls = cast("type[LocalEstimator]", method_class(method))
     parameters = parse_settings(cls, settings)

@@ -55,8 +55,8 @@ def perturb(
     from graphveil.privacy import ledger_of
     from graphveil.privacy.formatting import counted
     from graphveil.release.backends import backend_by_name, backend_for, using
-    from graphveil.runs.inputs.public_flags import GraphTableColumns as PublicColumns
-    from graphveil.runs.inputs.public_flags import PublicFlags
+    from graphveil.runs.source import GraphTableColumns as PublicColumns
+    from graphveil.runs.source import PublicFlags
 
     backend_chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
@@ -123,7 +123,7 @@ def _mechanism(
     """Return the mechanism that the flags describe."""
     from graphveil._util import checks
     from graphveil.perturb import MECHANISMS, mechanism_for_mode
-    from graphveil.runs.inputs.parameters import read_settings
+    from graphveil.runs.parameters import read_settings
 
     checks.one_of(tuple(MECHANISMS), mechanism=name)
     kind = mechanism_for_mode(MECHANISMS[name], mode)

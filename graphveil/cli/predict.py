@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
     from graphveil.privacy import Guarantee
     from graphveil.runs.accounts.prediction_accounts import PredictionAccounts
-    from graphveil.runs.inputs.public_flags import PublicFlags
+    from graphveil.runs.source import PublicFlags
 
 _TOTAL_ADDS_UP = {
     "edges": "as the two graphs may share edges; --assume-disjoint-edges is your word that they do not",
@@ -72,8 +72,8 @@ def predict(
     from graphveil.privacy import ledger_of
     from graphveil.release.backends import backend_by_name, backend_for, using
     from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
-    from graphveil.runs.inputs.public_flags import PublicFlags
-    from graphveil.runs.pages.compliance_report import update_compliance_report
+    from graphveil.runs.compliance_report import update_compliance_report
+    from graphveil.runs.source import PublicFlags
 
     chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
@@ -162,7 +162,7 @@ def _accounts(
 def _earlier_predictions_note(run: Path) -> str:
     """Say what the figure holds of earlier commands."""
     from graphveil.runs.accounts.earlier_predictions import earlier_predictions
-    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.run_folder import RunFolder
 
     if not RunFolder(run).lock.is_file():
         return "; what earlier commands predicted comes on top"
@@ -185,8 +185,7 @@ def _other_graph(
 
     It needs no labels and no split. Columns that were no features in training are none here.
     """
-    from graphveil.runs.inputs.public_flags import GraphTableColumns
-    from graphveil.runs.inputs.source import Source
+    from graphveil.runs.source import GraphTableColumns, Source
 
     known = _trained_columns(run)
     chosen = any(flags[name] is not None for name in _CHOICES)
@@ -213,7 +212,7 @@ def _other_graph(
 
 def _trained_columns(run: Path) -> dict[str, Any]:
     """Return the column flags of the run's training, if its internal part is there."""
-    from graphveil.runs.artifacts import RunFolder, read_json
+    from graphveil.runs.run_folder import RunFolder, read_json
 
     lock = RunFolder(run).lock
     if not lock.is_file():
@@ -226,7 +225,7 @@ def _trained_columns(run: Path) -> dict[str, Any]:
 def _trained_encoding(run: Path) -> "Encoding | None":
     """Return how the run's training made features of columns, if its internal part is there."""
     from graphveil.data.tables.encoding import Encoding
-    from graphveil.runs.artifacts import RunFolder, read_json
+    from graphveil.runs.run_folder import RunFolder, read_json
 
     path = RunFolder(run).columns
     return Encoding.from_plain(read_json(path)) if path.is_file() else None

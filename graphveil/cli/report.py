@@ -22,8 +22,8 @@ def report(runs: Runs, out: Page = Path("report.html"), json: options.Json = Fal
 
     from graphveil._util.files import write_atomic
     from graphveil.privacy.formatting import counted
-    from graphveil.runs.finished_run import FinishedRun
-    from graphveil.runs.pages.comparison import compared_page
+    from graphveil.runs.html_pages import compared_page
+    from graphveil.runs.results import FinishedRun
 
     if out.is_dir():
         raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")

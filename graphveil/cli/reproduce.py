@@ -18,11 +18,10 @@ from graphveil.cli.failures import explain_resume_on_failure, report_output_fail
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions
     from graphveil.lab.papers.grid import ReproductionGrid
-    from graphveil.lab.papers.measures.measurement import Measurement
+    from graphveil.lab.papers.measures import Measurement
     from graphveil.lab.papers.outputs import Results
-    from graphveil.lab.papers.target import ReproductionTarget
+    from graphveil.lab.papers.target import ReproductionCell, ReproductionOptions, ReproductionTarget
 
 LIST = "list"
 _MAX_JOBS = 4
@@ -121,10 +120,10 @@ def reproduce(
     if described is not None:
         raise ConfigError(f"{described!r} is one argument too many; targets are made one at a time")
     from graphveil._util import checks
-    from graphveil.lab.papers.cells import ReproductionOptions
     from graphveil.lab.papers.grid import ReproductionGrid
+    from graphveil.lab.papers.target import ReproductionOptions
     from graphveil.lab.papers.targets import target_named
-    from graphveil.runs.artifacts import RunFolder
+    from graphveil.runs.run_folder import RunFolder
 
     named = target_named(target).on(_names(datasets)).at(_numbers(at))
     if mode is not None:
@@ -167,7 +166,7 @@ def _numbers(places: str | None) -> tuple[float, ...]:
 
 
 def _list(name: str | None, root: Path | None, screen: Screen) -> None:
-    from graphveil.lab.papers.listing import describe, overview
+    from graphveil.lab.papers.target import describe, overview
     from graphveil.lab.papers.targets import TARGETS, target_named
 
     if name is None:
@@ -203,7 +202,7 @@ def _reproduce(grid: "ReproductionGrid", screen: Screen) -> None:
 
 
 def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
-    from graphveil.lab.papers.cells import cells_of
+    from graphveil.lab.papers.target import cells_of
     from graphveil.privacy.formatting import counted
 
     target, run_options = grid.target, grid.run_options
@@ -226,7 +225,7 @@ _MODES = {
 
 
 def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Screen) -> None:
-    for block in results.blocks:
+    for block in results.tables:
         screen.print_line("")
         screen.print_line(block.title, style="bold")
         screen.table(block.head, block.rows, right=range(block.words, len(block.head)))

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from graphveil.runs.accounts.budget_breakdown import Stage
     from graphveil.runs.accounts.ledger_account import RunAccount
     from graphveil.runs.accounts.preview import Preview
-    from graphveil.runs.artifacts import RunFolder
     from graphveil.runs.results import Cost
+    from graphveil.runs.run_folder import RunFolder
 
 Fact = tuple[str, str]
 _NO_ESTIMATE = {
@@ -179,8 +179,8 @@ def _steps(stage: "Stage") -> str:
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, plain words and statement, and where things are."""
-    from graphveil.runs.pages.compliance_report import FILE as NOTICE
-    from graphveil.runs.pages.compliance_report import unrecorded
+    from graphveil.runs.compliance_report import FILE as NOTICE
+    from graphveil.runs.compliance_report import unrecorded
 
     screen.print_line("")
     head, rows = _table(metrics)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from graphveil.privacy import Guarantee
     from graphveil.release import AggregationBackend
     from graphveil.runs.accounts.ledger_account import RunAccount
-    from graphveil.runs.artifacts import RunFolder
-    from graphveil.runs.sweeps.sweep import Sweep, SweepPlan
-    from graphveil.runs.sweeps.sweep_results import SweepResult
+    from graphveil.runs.run_folder import RunFolder
+    from graphveil.runs.sweep import SweepPlan, SweepResult
+    from graphveil.runs.sweep_cells import Sweep
 
 MethodList = Annotated[
     str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the floor.")
@@ -90,8 +90,8 @@ def sweep(
 ) -> None:
     """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
     from graphveil.release.backends import backend_by_name
-    from graphveil.runs.inputs.parameters import parse_value
-    from graphveil.runs.sweeps.sweep import Sweep
+    from graphveil.runs.parameters import parse_value
+    from graphveil.runs.sweep_cells import Sweep
 
     chosen = backend_by_name(backend, address)
     source = origin.source(tables, columns)
@@ -126,7 +126,7 @@ def sweep(
 
 def _split_by_method(privacy: PrivacyOptions, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return flags that some methods have, as settings of one value, and those that all must have."""
-    from graphveil.runs.inputs.parameters import parse_value, read_theta
+    from graphveil.runs.parameters import parse_value, read_theta
 
     parameters = privacy.keywords()
     if "delta" in parameters:
@@ -148,7 +148,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     from typing import get_origin
 
     from graphveil.estimators.saved import parameter_types
-    from graphveil.runs.inputs.parameters import method_class, parse_value
+    from graphveil.runs.parameters import method_class, parse_value
 
     known = {
         key: hint for name in reversed(methods) for key, hint in parameter_types(method_class(name)).items()
@@ -180,8 +180,8 @@ def _sweep(
     dry_run: bool = False,
 ) -> None:
     from graphveil.release.backends import backend_for
-    from graphveil.runs.artifacts import RunFolder
-    from graphveil.runs.sweeps.sweep import account_of, plan_sweep, run_sweep
+    from graphveil.runs.run_folder import RunFolder
+    from graphveil.runs.sweep import account_of, plan_sweep, run_sweep
 
     folder = RunFolder(out)
     folder.check(grid.as_dict(), resume=resume)
@@ -209,7 +209,7 @@ def _facts(
     plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None", *, resumed: bool
 ) -> list[tuple[str, str]]:
     from graphveil.privacy.formatting import counted
-    from graphveil.runs.sweeps.sweep_cell import format_setting
+    from graphveil.runs.sweep_cells import format_setting
 
     grid, first = plan.sweep, plan.previews[0]
     cells, runs = len(grid.cells), grid.runs
@@ -255,7 +255,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _show(result: "SweepResult", screen: Screen) -> None:
-    from graphveil.runs.sweeps.sweep_results import accuracy_of
+    from graphveil.runs.sweep import accuracy_of
 
     interval = "" if result.cells[0]["runs"] == 1 else " [95 % CI]"
     head = ("method", "settings", "epsilon", f"test accuracy, %{interval}", "runs")

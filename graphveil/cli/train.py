@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from graphveil.release import AggregationBackend
     from graphveil.runs.accounts.ledger_account import RunAccount
     from graphveil.runs.accounts.preview import Preview
-    from graphveil.runs.artifacts import RunFolder
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.run import ExperimentResult
+    from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.tracking import MLflow
 
 _PLAN = "Plan, before anything is spent"
@@ -46,7 +46,7 @@ def demo(
 ) -> None:
     """Train on an embedded graph, no files needed: plan, table, guarantee, report."""
     from graphveil.runs.experiment import Experiment
-    from graphveil.runs.inputs.source import Source
+    from graphveil.runs.source import Source
 
     budget = {"unit": "undirected-edge", "epsilon": 1.0 if epsilon is None else epsilon}
     experiment = Experiment("classcode", Source(dataset=DEMO), budget, seed=seed)
@@ -126,7 +126,7 @@ def load_custom_module(text: str) -> str | None:
     """Run a file of the user's; return the name of the module in it, None for a method."""
     from graphveil.estimators.base import Estimator
     from graphveil.estimators.own.code import factory_name
-    from graphveil.runs.inputs.custom_code import load_custom_code
+    from graphveil.runs.parameters import load_custom_code
 
     found = load_custom_code(text)
     return None if isinstance(found, type) and issubclass(found, Estimator) else factory_name(found)
@@ -136,7 +136,7 @@ def configuration(
     method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
 ) -> dict[str, Any]:
     """Return constructor keywords from the flags that were given, ``--set`` texts and a file of weights."""
-    from graphveil.runs.inputs.parameters import (
+    from graphveil.runs.parameters import (
         check_names,
         method_class,
         parse_settings,
@@ -178,8 +178,8 @@ def _train(
     from graphveil.privacy import ledger_of
     from graphveil.release.backends import backend_for
     from graphveil.runs.accounts.preview import preview
-    from graphveil.runs.artifacts import RunFolder, default_folder
     from graphveil.runs.run import run
+    from graphveil.runs.run_folder import RunFolder, default_folder
 
     if resume and out is None:
         raise ConfigError("--resume needs to know which run: add --out with its folder")
@@ -233,7 +233,7 @@ def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) 
 
 def _show_again(folder: "RunFolder", screen: Screen) -> None:
     """Show what a finished run found, or that its figures are damaged: its release needs none of them."""
-    from graphveil.runs.artifacts import read_json
+    from graphveil.runs.run_folder import read_json
 
     try:
         show_summary(read_json(folder.metrics), folder, screen)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.runs.artifacts import RunFolder, read_json, write_json
+from graphveil.runs.charts import MIN_RATE, PlotLine, inline_svg, line_chart
 from graphveil.runs.experiment import Experiment
-from graphveil.runs.inputs.source import Source
-from graphveil.runs.pages.charts import MIN_RATE, PlotLine, inline_svg, line_chart
+from graphveil.runs.run_folder import RunFolder, read_json, write_json
+from graphveil.runs.source import Source
 
 if TYPE_CHECKING:
     from graphveil.data import Graph

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from graphveil._util import checks
 from graphveil.data.tables.labels import empty_part_message
 from graphveil.errors import GraphError
-from graphveil.runs.inputs.parameters import method_class
-from graphveil.runs.inputs.public_flags import GraphTableColumns, PublicFlags
-from graphveil.runs.inputs.source import Source
+from graphveil.runs.parameters import method_class
+from graphveil.runs.source import GraphTableColumns, PublicFlags, Source
 
 if TYPE_CHECKING:
     from graphveil.data import Graph

@@ -17,17 +17,18 @@ from graphveil.privacy import Guarantee, LocalAttributes, NodeUnit, NoUnit, ledg
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.runs.accounts.ledger_account import RunAccount, receipts_in
 from graphveil.runs.accounts.preview import Preview, charged_guarantee, combined_guarantee
-from graphveil.runs.artifacts import (
+from graphveil.runs.experiment import Experiment
+from graphveil.runs.results import Summary
+from graphveil.runs.run_folder import (
     RunFolder,
+    check_data,
     damaged_file_error,
+    forget_data,
     read_checked,
     write_checked,
     write_history,
     write_json,
 )
-from graphveil.runs.experiment import Experiment
-from graphveil.runs.inputs.data_fingerprint import check_data, forget_data
-from graphveil.runs.results import Summary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -451,8 +452,8 @@ def _peak_megabytes() -> int:
 
 def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:
     """Write what stays in the folder beside the release, which still waits."""
-    from graphveil.runs.pages.compliance_report import ComplianceReport, write_compliance_report
-    from graphveil.runs.pages.report import report_page
+    from graphveil.runs.compliance_report import ComplianceReport, write_compliance_report
+    from graphveil.runs.html_pages import report_page
 
     write_history(folder.internal / "history.csv", outcome.history)
     notice = ComplianceReport.from_folder(folder, outcome.metrics, release)

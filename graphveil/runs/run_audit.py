@@ -19,8 +19,8 @@ from graphveil.estimators.saved import load_model
 from graphveil.local.heterorr import HeteroFullGraph
 from graphveil.local.local_method import LocalMethod
 from graphveil.release import ReleasePlan
-from graphveil.runs.artifacts import RunFolder, write_json
-from graphveil.runs.pages.charts import Bar, audit_chart, inline_svg
+from graphveil.runs.charts import Bar, audit_chart, inline_svg
+from graphveil.runs.run_folder import RunFolder, write_json
 
 INTERNAL = "Internal: an audit says how far the noise goes, and belongs to who holds the data."
 _SAME = 1e-6  # relative, of two epsilons

@@ -62,8 +62,7 @@ from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import GRID_BITS
 from graphveil.release.weights import parse_weight
-from graphveil.runs.artifacts import RunFolder
-from graphveil.runs.inputs import data_fingerprint
+from graphveil.runs.run_folder import RunFolder, check_data, read_checked, write_checked
 
 KEY = ReleaseKey.from_seed(2024, "checks")
 NODES, DIM = 30_000, 6
@@ -524,15 +523,14 @@ def a_folder_knows_its_data_by_every_byte_of_their_digest() -> None:
     with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", home)
         folder = RunFolder(Path(home) / "run")
-        data_fingerprint.check_data(folder, graph)
-        data_fingerprint.check_data(folder, graph)
-        known = data_fingerprint._known(folder)
-        assert known is not None
-        assert len(bytes.fromhex(known.digest)) == 32
-        for other in _one_character_off(known.digest):
-            data_fingerprint._write(folder, known.key, other)
+        check_data(folder, graph)
+        check_data(folder, graph)
+        known = read_checked(folder.data)
+        assert len(bytes.fromhex(known["digest"])) == 32
+        for other in _one_character_off(known["digest"]):
+            write_checked(folder.data, {**known, "digest": other})
             with pytest.raises(ConfigError, match="other data"):
-                data_fingerprint.check_data(folder, graph)
+                check_data(folder, graph)
 
 
 # -- accounting and booking --------------------------------------------------------------------------------

@@ -774,9 +774,9 @@ BUGS = [
         name="data_are_known_by_two_bytes_of_their_digest",
         edits=[
             (
-                "graphveil.runs.inputs.data_fingerprint:check_data",
-                "hmac.compare_digest(key.digest(*_arrays(graph)), known.digest)",
-                "hmac.compare_digest(key.digest(*_arrays(graph))[:2], known.digest[:2])",
+                "graphveil.runs.run_folder:check_data",
+                "hmac.compare_digest(key.digest(*_arrays(graph)), digest)",
+                "hmac.compare_digest(key.digest(*_arrays(graph))[:2], digest[:2])",
             )
         ],
         test="tests/contracts/test_checks.py::test_a_release[a_folder_knows_its_data_by_every_byte_of_their_digest]",
@@ -2264,7 +2264,7 @@ BUGS = [
         name="a_sweep_costs_its_dearest_cell",
         edits=[
             (
-                "graphveil.runs.sweeps.sweep:total_of",
+                "graphveil.runs.sweep:total_of",
                 "return combined_guarantee(sorted(single, key=lambda one: -one.delta)) if single else None",
                 "return max(single, key=lambda one: one.epsilon) if single else None",
             )
@@ -2275,7 +2275,7 @@ BUGS = [
         name="all_runs_of_a_cell_cost_one",
         edits=[
             (
-                "graphveil.runs.sweeps.sweep:total_of",
+                "graphveil.runs.sweep:total_of",
                 "for one in requested for _ in range(one.experiment.runs)",
                 "for one in requested",
             )

@@ -23,7 +23,7 @@ READERS = {  # by part and file
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
     "estimators/requirements.py": "refuses where a promise is broken",
     "estimators/inference/graph_fingerprint.py": "a keyed digest, internal",
-    "runs/inputs/data_fingerprint.py": "a keyed digest, internal",
+    "runs/run_folder.py": "a keyed digest, internal",
     "runs/run.py": "a count where edges are public",
     "propagation/kprop.py": "public edges",
     "lab/attacks/secret_edges.py": "in the clear, internal",

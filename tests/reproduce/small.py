@@ -3,10 +3,16 @@
 import math
 from pathlib import Path
 
-from graphveil.lab.papers.cells import ReproductionOptions
 from graphveil.lab.papers.grid import ReproductionGrid
-from graphveil.lab.papers.target import Axis, Mode, PublishedValue, ReproductionTarget, TargetLine
-from graphveil.runs.artifacts import RunFolder
+from graphveil.lab.papers.target import (
+    Axis,
+    Mode,
+    PublishedValue,
+    ReproductionOptions,
+    ReproductionTarget,
+    TargetLine,
+)
+from graphveil.runs.run_folder import RunFolder
 
 QUICK = {"epochs": 2}
 SMALL = ReproductionTarget(

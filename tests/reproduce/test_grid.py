@@ -7,18 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from graphveil._util.processes import Workers, _serve
-from graphveil.errors import ConfigError, RunError
-from graphveil.lab.papers.cells import ReproductionCell, cells_of, code_digest, digest_of
+import graphveil
+from graphveil.errors import ConfigError
 from graphveil.lab.papers.grid import ReproductionGrid
-from graphveil.lab.papers.measures.measurement import Measurement
+from graphveil.lab.papers.measures import Measurement
 from graphveil.lab.papers.outputs import Results
-from tests.reproduce.halves import half, told
+from graphveil.lab.papers.target import ReproductionCell, cells_of, code_digest, digest_of
 from tests.reproduce.small import SMALL, grid_in
 
 
@@ -88,7 +86,7 @@ def test_two_targets_share_finished_cells(tmp_path: Path) -> None:
 def test_cells_that_other_code_made_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = grid_in(tmp_path, runs=1)
     first = {name for name in written(grid) if name.startswith("cells/")}
-    monkeypatch.setattr("graphveil.lab.papers.cells.code_digest", lambda: "other code")
+    monkeypatch.setattr("graphveil.lab.papers.target.code_digest", lambda: "other code")
     watch = StopAfter()
     grid.run(watch)
     assert (watch.before, watch.made) == (0, 5)
@@ -106,7 +104,7 @@ def test_the_digest_of_code_is_of_names_and_contents(tmp_path: Path) -> None:
     found.append(digest_of(tmp_path))
     (tmp_path / "part" / "compiled.pyc").write_bytes(b"not read")
     assert digest_of(tmp_path) == found[-1] and len(set(found)) == 3
-    assert code_digest() == code_digest() and len(code_digest()) == 10
+    assert code_digest() == digest_of(Path(graphveil.__file__).parent) and len(code_digest()) == 10
 
 
 def test_what_strict_mode_refuses_is_a_cell_with_its_reason(tmp_path: Path) -> None:
@@ -127,39 +125,6 @@ def test_a_folder_of_another_grid_is_refused(tmp_path: Path) -> None:
     grid_in(tmp_path, runs=1).run()
     with pytest.raises(ConfigError, match="mode"):
         grid_in(tmp_path, "strict", runs=1).run()
-
-
-def test_workers_do_every_task_once_and_say_what_failed() -> None:
-    assert sorted(Workers(2, half).each([1, 2, 3])) == [(1, 0.5), (2, 1.0), (3, 1.5)]
-    with pytest.raises(RunError, match="ValueError"):
-        list(Workers(2, half).each([1, 13]))
-
-
-def test_a_worker_whose_answer_nobody_reads_ends_in_silence() -> None:
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    worker = context.Process(target=_serve, args=(theirs, half), daemon=True)
-    worker.start()
-    ours.send(1)
-    assert ours.poll(60)
-    ours.close()
-    worker.join(60)
-    assert worker.exitcode == 0
-
-
-def test_workers_ask_the_first_process_and_are_told_its_refusals() -> None:
-    for jobs in (1, 2):
-        assert sorted(Workers(jobs, told, lambda number: 2 * number).each([1, 2, 3])) == [
-            (1, 2),
-            (2, 4),
-            (3, 6),
-        ]
-
-    def refuse(number: int) -> None:
-        raise ConfigError(f"not {number}")
-
-    with pytest.raises(ConfigError, match="not"):
-        list(Workers(2, told, refuse).each([1, 2]))
 
 
 @pytest.mark.slow

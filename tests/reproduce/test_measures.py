@@ -9,11 +9,15 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.lab.papers.cells import Work
-from graphveil.lab.papers.measures import measure
-from graphveil.lab.papers.measures.depth_one import budget_of_one
-from graphveil.lab.papers.measures.measurement import Measurement, MeasurementPaths
-from graphveil.lab.papers.measures.scores import macro_f1, mean_auc
+from graphveil.lab.papers.measures import (
+    Measurement,
+    MeasurementPaths,
+    budget_of_one,
+    macro_f1,
+    mean_auc,
+    measure,
+)
+from graphveil.lab.papers.target import Work
 
 PLACES = MeasurementPaths(root=None)
 EDGES = {"unit": "undirected-edge", "delta": 1e-4, "epochs": 2}

@@ -8,14 +8,11 @@ from dataclasses import replace
 import pytest
 
 from graphveil.errors import ArtifactError
-from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions, cells_of
 from graphveil.lab.papers.figures import COLORS, figures_of
-from graphveil.lab.papers.measures.measurement import Measurement
-from graphveil.lab.papers.outputs import Results
-from graphveil.lab.papers.results import Point, points_of
-from graphveil.lab.papers.results_csv import read_results_csv
-from graphveil.lab.papers.statistics import holm, interval
-from graphveil.lab.papers.target import PublishedValue
+from graphveil.lab.papers.measures import Measurement
+from graphveil.lab.papers.outputs import Results, read_results_csv
+from graphveil.lab.papers.results import Point, holm, interval, points_of
+from graphveil.lab.papers.target import PublishedValue, ReproductionCell, ReproductionOptions, cells_of
 from tests.reproduce.small import SMALL
 
 ASKED = ReproductionOptions(mode="paper", runs=3)
@@ -95,11 +92,11 @@ def test_intervals_are_those_of_means_drawn_anew() -> None:
 
 def test_tables_hold_in_markdown_and_in_latex() -> None:
     made = results()
-    table = next(block for block in made.blocks)
+    table = made.tables[0]
     assert table.head == ("epsilon", "1", "4")
     assert [row[0] for row in table.rows] == ["GAP", "GAP, published", "MLP"]
     assert table.rows[1] == ("GAP, published", "", "99.0 ± 0.5 (below)")
-    page, tex = "\n".join(made.page()), made.blocks[0]
+    page, tex = made.page(), made.tables[0]
     assert "| GAP | 71.0 [70.0, 72.0] | 71.0 [70.0, 72.0] |" in page
     assert "A made-up source." in page
     assert len({len(row) for row in tex.rows} | {len(tex.head)}) == 1
@@ -107,11 +104,11 @@ def test_tables_hold_in_markdown_and_in_latex() -> None:
 
 def test_columns_that_say_nothing_are_left_out() -> None:
     made = results()
-    differences = made.blocks[-1]
+    differences = made.tables[-1]
     assert differences.head[:3] == ("data set", "difference", "at")  # there are no panels
     no_axis = replace(SMALL, axis=None, lines=SMALL.lines[2:3], compared=())
     runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(no_axis, ASKED))
-    (table,) = Results(no_axis, ASKED, runs).blocks
+    (table,) = Results(no_axis, ASKED, runs).tables
     assert table.head == ("method", "ours", "published", "verdict") and table.words == 1
     assert table.rows == (("MLP", "70.0 [70.0, 70.0]", "", "not published"),)
 
@@ -119,7 +116,7 @@ def test_columns_that_say_nothing_are_left_out() -> None:
 def test_a_kept_csv_makes_the_same_page_again() -> None:
     made = results()
     again = read_results_csv(made.csv(), SMALL, "paper")
-    assert list(again.page()) == list(made.page())
+    assert again.page() == made.page()
     assert again.csv() == made.csv()
 
 
@@ -129,7 +126,7 @@ def test_places_that_were_chosen_are_read_from_the_csv() -> None:
     made = Results(target, ASKED, runs)
     assert {cell.x for cell, _ in runs} == {1.0, None}
     read = read_results_csv(made.csv(), SMALL, "paper")
-    assert read.target == target and list(read.page()) == list(made.page())
+    assert read.target == target and read.page() == made.page()
 
 
 def test_what_is_left_out_is_said_and_not_run() -> None:
@@ -146,8 +143,8 @@ def test_what_is_left_out_is_said_and_not_run() -> None:
         "SAGE-NDP, on synthetic/tiny: it is of cora",
     ]
     assert made.verdict()["not_run"] == said
-    assert f"## Not run\n\n* {said[0]}.\n* {said[1]}.\n" in "\n".join(made.page())
-    assert list(read_results_csv(made.csv(), target, "strict").page()) == list(made.page())
+    assert f"## Not run\n\n* {said[0]}.\n* {said[1]}.\n" in made.page()
+    assert read_results_csv(made.csv(), target, "strict").page() == made.page()
     with pytest.raises(ValueError, match="left out"):  # nothing is left out without a reason
         replace(target, lines=(replace(short, left_out=""),))
 

@@ -3,11 +3,16 @@
 import pytest
 
 from graphveil.errors import ConfigError, PrivacyError
-from graphveil.lab.papers.cells import ReproductionOptions, cells_of
-from graphveil.lab.papers.listing import describe, overview
-from graphveil.lab.papers.measures import MEASURES
-from graphveil.lab.papers.measures.fit import experiment_of
-from graphveil.lab.papers.target import MODES, Mode, ReproductionTarget
+from graphveil.lab.papers.measures import MEASURES, experiment_of
+from graphveil.lab.papers.target import (
+    MODES,
+    Mode,
+    ReproductionOptions,
+    ReproductionTarget,
+    cells_of,
+    describe,
+    overview,
+)
 from graphveil.lab.papers.targets import TARGETS, target_named
 
 REFUSED = {"SAGE-NDP"}  # in strict mode; paper mode tries everything

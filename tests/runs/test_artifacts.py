@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.runs.artifacts import RunFolder, default_folder, read_json, write_history
+from graphveil.runs.run_folder import RunFolder, default_folder, read_json, write_history
 
 CONFIGURATION = {"method": "gap", "set.epsilon": 1.0}
 

@@ -10,8 +10,8 @@ from browser import AXE, BROWSER, DRIVER, said_by, window
 from command import Invoke
 
 from graphveil.cli import main
-from graphveil.runs.finished_run import FinishedRun, interval
-from graphveil.runs.pages.comparison import compared_page
+from graphveil.runs.html_pages import compared_page
+from graphveil.runs.results import FinishedRun, interval
 
 TODAY = date(2026, 1, 2)
 # Posts what a test asks about its layout.

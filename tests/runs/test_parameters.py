@@ -4,7 +4,7 @@ import pytest
 
 import graphveil as gv
 from graphveil.errors import ConfigError
-from graphveil.runs.inputs.parameters import parse_settings, parse_value
+from graphveil.runs.parameters import parse_settings, parse_value
 
 
 @pytest.mark.parametrize(

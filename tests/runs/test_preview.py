@@ -17,7 +17,7 @@ from graphveil.privacy import (
 )
 from graphveil.runs.accounts.preview import combined_guarantee, preview
 from graphveil.runs.experiment import Experiment
-from graphveil.runs.inputs.source import Source
+from graphveil.runs.source import Source
 
 TINY = Source(dataset="synthetic/tiny")
 

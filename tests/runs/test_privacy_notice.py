@@ -7,8 +7,8 @@ import pytest
 from command import Files, Invoke
 
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
-from graphveil.runs.artifacts import RunFolder
-from graphveil.runs.pages.compliance_report import ComplianceReport, NoticeTotal, fingerprint
+from graphveil.runs.compliance_report import ComplianceReport, NoticeTotal, fingerprint
+from graphveil.runs.run_folder import RunFolder
 
 BRIEF = ["--set", "epochs=1", "--delta", "1e-7"]
 
@@ -83,7 +83,7 @@ def test_a_void_guarantee_protects_nothing_and_says_so() -> None:
 
 
 def test_where_there_is_only_a_release_nothing_is_written(tmp_path: Path) -> None:
-    from graphveil.runs.pages.compliance_report import update_compliance_report
+    from graphveil.runs.compliance_report import update_compliance_report
 
     update_compliance_report(tmp_path)
     assert not RunFolder(tmp_path).root.joinpath("PRIVACY.md").exists()

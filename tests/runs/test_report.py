@@ -7,9 +7,9 @@ import pytest
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
 from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.gaussian import mu_of
-from graphveil.runs.pages.charts import PlotLine, inline_svg, line_chart
-from graphveil.runs.pages.compliance_report import ComplianceReport
-from graphveil.runs.pages.report import report_page
+from graphveil.runs.charts import PlotLine, inline_svg, line_chart
+from graphveil.runs.compliance_report import ComplianceReport
+from graphveil.runs.html_pages import report_page
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
 VOID = {"meta", "br"}

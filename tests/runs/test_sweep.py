@@ -22,13 +22,14 @@ from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.ledger import Ledger
 from graphveil.privacy import Entry, Guarantee, MemoryLedger, UndirectedEdge, ledger_of
 from graphveil.privacy.events import PureDP
-from graphveil.runs.artifacts import RunFolder
-from graphveil.runs.inputs.source import Source
-from graphveil.runs.pages.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
+from graphveil.runs import sweep as sweeps
+from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
+from graphveil.runs.remote_ledger import LedgerCall, RemoteLedger, WorkerProgress, request_handler
 from graphveil.runs.results import Summary
-from graphveil.runs.sweeps import sweep as sweeps
-from graphveil.runs.sweeps.sweep import Sweep, plan_sweep
-from graphveil.runs.sweeps.sweep_workers import LedgerCall, RemoteLedger, WorkerProgress, request_handler
+from graphveil.runs.run_folder import RunFolder
+from graphveil.runs.source import Source
+from graphveil.runs.sweep import plan_sweep
+from graphveil.runs.sweep_cells import Sweep
 
 TINY = Source(dataset="synthetic/tiny")
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "delta": 1e-7}

@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Protocol
 
 from graphveil._util.files import make_folder
-from graphveil._util.processes import ParentRequest, Workers
-from graphveil.errors import ArtifactError, InputError, MissingDependencyError
-from graphveil.lab.papers.cells import ReproductionCell, ReproductionOptions, Work, cells_of
-from graphveil.lab.papers.measures import measure
-from graphveil.lab.papers.measures.measurement import Measurement, MeasurementPaths
-from graphveil.lab.papers.target import ReproductionTarget
-from graphveil.runs.artifacts import RunFolder, read_checked, write_checked
+from graphveil.errors import ArtifactError
+from graphveil.lab.papers.measures import Measurement, MeasurementPaths, measure
+from graphveil.lab.papers.target import (
+    ReproductionCell,
+    ReproductionOptions,
+    ReproductionTarget,
+    Work,
+    cells_of,
+)
+from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
+from graphveil.runs.run_folder import RunFolder, read_checked, write_checked
 
-CELLS, SECONDS = "cells", "seconds"
+SECONDS = "seconds"
 
 
 class ProgressListener(Protocol):
@@ -81,29 +85,24 @@ class ReproductionGrid:
             ConfigError: the folder belongs to something else, or to another process.
             RunError: a cell failed; what is finished is kept.
         """
-        begun, fresh = self.folder.lock.is_file(), self.folder.missing
+        begun = self.folder.lock.is_file()
         self.folder.check(self.configuration(), resume=begun)
-        with self.folder.locked(self.configuration(), resume=begun):
-            try:
-                return self._run(listener or SilentListener())
-            except (InputError, MissingDependencyError):
-                if not begun and not (self.folder.root / CELLS).exists():  # nothing came of it
-                    self.folder.drop(made=fresh)
-                raise
+        with open_grid(self.folder, self.configuration(), resume=begun):
+            return self._run(listener or SilentListener())
 
     def _run(self, listener: ProgressListener) -> tuple[tuple[ReproductionCell, Measurement], ...]:
         cells = cells_of(self.target, self.run_options)
         found = dict(self._finished_cells(cells))
         listener.begin(cells, found)
         missing = {cell.work.name: cell for cell in cells if cell.work.name not in found}
-        workers = Workers(self.jobs, partial(_measure_timed, paths=self._measurement_paths()))
-        for work, (result, seconds) in workers.each([cell.work for cell in missing.values()]):
+        works = [cell.work for cell in missing.values()]
+        run = partial(_measure_timed, paths=self._measurement_paths())
+        for work, (result, seconds) in run_tasks(works, run, jobs=self.jobs):
             write_checked(self.store / f"{work.name}.json", result.as_dict())
             self._discard_partial_work(work)
             self._log_seconds(work, seconds)
             found[work.name] = result
             listener.done(missing[work.name], result, seconds)
-        shutil.rmtree(self.folder.work, ignore_errors=True)
         return tuple((cell, found[cell.work.name]) for cell in cells)
 
     def _finished_cells(self, cells: Sequence[ReproductionCell]) -> Iterator[tuple[str, Measurement]]:
@@ -134,7 +133,7 @@ class ReproductionGrid:
             file.write(f"{work.name},{seconds:.2f}\n")
 
 
-def _measure_timed(work: Work, _: ParentRequest, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
+def _measure_timed(work: Work, _: Answer, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
     """Measure a cell in a folder of its own, and its processor time."""
     assert paths.work is not None and paths.cache is not None
     own, began = paths.work / work.name, time.process_time()

@@ -4,20 +4,31 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from graphveil import __version__
+from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
-from graphveil.lab.papers.cells import ReproductionOptions, code_digest
-from graphveil.lab.papers.report_tables import ReportTable, ReportTables, latex, markdown
+from graphveil.errors import ArtifactError
+from graphveil.lab.papers.measures import Measurement
 from graphveil.lab.papers.results import PairedComparison, Point, Run, comparisons_of, is_chosen, points_of
-from graphveil.lab.papers.target import VAL, ReproductionTarget
+from graphveil.lab.papers.target import (
+    VAL,
+    Keywords,
+    Mode,
+    PublishedValue,
+    ReproductionCell,
+    ReproductionOptions,
+    ReproductionTarget,
+    cells_of,
+    code_digest,
+)
 
-COLUMNS = ("dataset", "panel", "line", "x", "settings", "seed", "chosen")
+PLACE = ("dataset", "panel", "line", "x", "settings", "seed")  # columns of results.csv that name its row
 COSTS = ("unit", "epsilon", "delta", "valid")
 
 
@@ -46,14 +57,15 @@ class Results:
         return comparisons_of(self.target, self.points)
 
     @property
-    def blocks(self) -> list[ReportTable]:
+    def tables(self) -> list["ReportTable"]:
         """All tables, the tested differences last."""
-        metrics, found = self.target.metrics, list[ReportTable]()
-        for metric, words in metrics.items():
+        found = list[ReportTable]()
+        for metric, words in self.target.metrics.items():
             points = points_of(self.target, self.run_options, self.runs, metric)
-            found += ReportTables(self.target, points).main(words if len(metrics) > 1 else "")
-        tested = ReportTables(self.target, self.points).tested(self.comparisons)
-        return [*found, *([tested] if tested else [])]
+            found += tables_of(self.target, points, words if len(self.target.metrics) > 1 else "")
+        if self.comparisons:
+            found.append(_table_of_differences(self.target, self.comparisons))
+        return found
 
     @property
     def refusals(self) -> dict[str, list[str]]:
@@ -76,8 +88,8 @@ class Results:
 
         files = {
             "results.csv": self.csv(),
-            "table.md": "\n".join(self.page()) + "\n",
-            "table.tex": "\n".join(line for block in self.blocks for line in latex(block)) + "\n",
+            "table.md": self.page(),
+            "table.tex": render("reproduction.tex", tables=self.tables),
             "verdict.json": json.dumps(self.verdict(), indent=1, allow_nan=False) + "\n",
         }
         drawn = figures_of(self.target, self.points) if self.target.figure else {}
@@ -92,51 +104,34 @@ class Results:
         metrics = [*self.target.metrics, VAL]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*COLUMNS, *metrics, *COSTS, "refused"])
+        writer.writerow([*PLACE, "chosen", *metrics, *COSTS, "refused"])
         for cell, found in self.runs:
-            dataset, panel, line, x = cell.place
-            settings = " ".join(f"{key}={value}" for key, value in cell.settings.items())
-            point = chosen[cell.place]
-            cost = found.cost or {}
-            writer.writerow(
-                [
-                    *(dataset, panel, line, "" if x is None else f"{x:g}", settings, cell.work.seed),
-                    "yes" if is_chosen(point, cell) and not found.refused else "no",
-                    *(
-                        "" if found.values.get(name) is None else f"{found.values[name]:.6g}"
-                        for name in metrics
-                    ),
-                    *("" if cost.get(name) is None else _short(cost[name]) for name in COSTS),
-                    found.refused,
-                ]
-            )
+            is_best = is_chosen(chosen[cell.place], cell) and not found.refused
+            numbers = {name: float(value) for name, value in found.values.items()} | dict(found.cost or {})
+            given = [numbers.get(name) for name in (*metrics, *COSTS)]
+            row = [*_place_in_csv(cell), "yes" if is_best else "no", *map(_cell_text, given)]
+            writer.writerow([*row, found.refused])
         return text.getvalue()
 
-    def page(self) -> Iterator[str]:
-        """Yield the lines of the page."""
+    def page(self) -> str:
+        """Return the page, in Markdown."""
         target, run_options = self.target, self.run_options
-        yield from (f"# {target.title}", "")
-        runs = "one run" if run_options.runs == 1 else f"{run_options.runs} runs"
-        mode, seed = run_options.mode.capitalize(), run_options.seed
-        yield f"{target.source}. {mode} mode, {runs} from seed {seed}. {self._description()}"
-        yield from ("", next(iter(target.metrics.values())).capitalize() + ".", "")
-        yield from (f"{words[0].upper()}{words[1:]}.\n" for words in target.remarks)
-        for block in self.blocks:
-            yield from markdown(block)
-        if self.refusals:
-            yield from ("## Refused", "")
-            yield from (f"* {', '.join(lines)}: {why}." for why, lines in self.refusals.items())
-            yield ""
-        missing = list(target.left_out(run_options.mode, quick=run_options.quick))
-        if missing:
-            yield from ("## Not run", "")
-            yield from (f"* {words}." for words in missing)
-            yield ""
         known = [*(target.deviations if run_options.mode == "paper" else ()), *self.deviations]
-        if known:
-            yield from ("## Known deviations", "")
-            yield from (f"* {words[0].upper()}{words[1:]}." for words in known)
-            yield ""
+        return render(
+            "reproduction.md",
+            title=target.title,
+            source=target.source,
+            mode=run_options.mode.capitalize(),
+            runs="one run" if run_options.runs == 1 else f"{run_options.runs} runs",
+            seed=run_options.seed,
+            description=self._description(),
+            metric=f"{target.metrics[target.metric].capitalize()}.",
+            remarks=[_sentence(words) for words in target.remarks],
+            tables=self.tables,
+            refusals=self.refusals,
+            not_run=list(target.left_out(run_options.mode, quick=run_options.quick)),
+            deviations=[_sentence(words) for words in known],
+        )
 
     def _description(self) -> str:
         sentences = []
@@ -158,12 +153,13 @@ class Results:
             )
         kept = [found.cost["valid"] for _, found in self.runs if found.cost is not None]
         if kept:
-            sentences.append("Every guarantee holds." if all(kept) else _invalid_guarantees_note(kept))
+            some = f"{sum(kept)} of {len(kept)} guarantees hold." if any(kept) else "No guarantee holds."
+            sentences.append("Every guarantee holds." if all(kept) else some)
         return " ".join(sentences)
 
     def verdict(self) -> dict[str, Any]:
         """Return every point with its verdict, the tested differences, refusals and deviations."""
-        scale = 100.0 if self.target.percent else 1.0
+        scale = self.target.scale
         return {
             "target": self.target.name,
             "mode": self.run_options.mode,
@@ -183,16 +179,14 @@ class Results:
         }
 
 
-def _invalid_guarantees_note(kept: list[bool]) -> str:
-    """Say how many guarantees hold, of those that do not all."""
-    return f"{sum(kept)} of {len(kept)} guarantees hold." if any(kept) else "No guarantee holds."
-
-
-def _short(value: object) -> str:
-    """Return a value as a table has it: nothing for none."""
+def _cell_text(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _plain_x(x: float | None) -> float | str | None:
@@ -231,3 +225,196 @@ def _plain_comparison(one: PairedComparison, scale: float) -> dict[str, Any]:
         "p_holm": None if one.p_value is None else float(f"{one.p_value:.4g}"),
         "significant": one.significant,
     }
+
+
+# -- tables ------------------------------------------------------------------------------------------------
+
+NONE = ""  # where there is no figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportTable:
+    """One table, as text.
+
+    Args:
+        title: what stands above it.
+        head: its columns.
+        rows: text, as many cells a row as there are columns.
+        words: how many columns are words; the others are figures.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+
+    @property
+    def filled(self) -> "ReportTable":
+        """The table without columns of words in which no row says anything."""
+        blank = {place for place in range(self.words) if not any(row[place] for row in self.rows)}
+        head, *rows = (
+            tuple(cell for place, cell in enumerate(row) if place not in blank)
+            for row in (self.head, *self.rows)
+        )
+        return replace(self, head=head, rows=tuple(rows), words=self.words - len(blank))
+
+
+def tables_of(target: ReproductionTarget, points: Sequence[Point], what: str = "") -> list[ReportTable]:
+    """Return a table for each data set and panel; without an axis one for each data set.
+
+    Args:
+        target: what was run.
+        points: in its order.
+        what: stands after the title: the words for the metric, where there are several.
+    """
+    after = f" ({what})" if what else ""
+    tables = []
+    for dataset in dict.fromkeys(point.place[0] for point in points):
+        known = target.published_dataset(dataset)
+        reference = "published" if known in (None, dataset) else f"published, on {known}"
+        there = [point for point in points if point.place[0] == dataset]
+        if target.axis is None:
+            tables.append(_table_of_rows(target, there, f"{dataset}{after}", reference))
+            continue
+        for panel in dict.fromkeys(point.place[1] for point in there):
+            title = f"{dataset}{f', {panel}' if panel else ''}{after}"
+            own = [point for point in there if point.place[1] == panel]
+            tables.append(_table_over_axis(target, own, title, reference))
+    return tables
+
+
+def _table_of_rows(
+    target: ReproductionTarget, points: Sequence[Point], title: str, reference: str
+) -> ReportTable:
+    """Return a table of one line a row."""
+    rows = tuple(
+        (
+            point.place[1],
+            point.place[2],
+            _settings_text(point.settings),
+            _figure(target, point),
+            _published_text(target, point.published),
+            point.verdict(target.scale),
+        )
+        for point in points
+    )
+    head = ("panel", "method", "chosen", "ours", reference, "verdict")
+    return ReportTable(title=title, head=head, rows=rows, words=3).filled
+
+
+def _table_over_axis(
+    target: ReproductionTarget, points: Sequence[Point], title: str, reference: str
+) -> ReportTable:
+    """Return a table of one place a column, with what was published below each line."""
+    xs = sorted({point.place[3] for point in points if point.place[3] is not None})
+    rows = []
+    for name in dict.fromkeys(point.place[2] for point in points):
+        own = {point.place[3]: point for point in points if point.place[2] == name}
+        level = own.get(None)
+        shown = [own.get(x, level) for x in xs] if xs else [level]
+        rows.append((name, *(NONE if point is None else _figure(target, point) for point in shown)))
+        if any(point.published for point in own.values()):
+            rows.append((f"{name}, {reference}", *(_judged(target, point) for point in shown)))
+    label = target.axis.label if target.axis else ""
+    return ReportTable(title=title, head=(label, *(tuple(f"{x:g}" for x in xs) or ("",))), rows=tuple(rows))
+
+
+def _table_of_differences(target: ReproductionTarget, comparisons: Sequence[PairedComparison]) -> ReportTable:
+    rows = []
+    for one in comparisons:
+        dataset, panel, line, x = one.place
+        p = "one run" if one.p_value is None else f"{one.p_value:.2g}"
+        gain = f"{target.scale * one.mean:+.1f}" if target.percent else f"{one.mean:+.4g}"
+        at, judged = NONE if x is None else f"{x:g}", "yes" if one.significant else "no"
+        rows.append((dataset, panel, f"{line} - {one.other}", at, gain, p, judged))
+    unit = "points" if target.percent else "units"
+    head = ("data set", "panel", "difference", "at", f"mean, {unit}", "p (Holm)", "beyond chance")
+    return ReportTable(title="Differences, paired by run", head=head, rows=tuple(rows), words=4).filled
+
+
+def _figure(target: ReproductionTarget, point: Point) -> str:
+    """Return a point's mean and interval, or that it was refused."""
+
+    def number(value: float) -> str:
+        if target.percent:
+            return f"{target.scale * value:.1f}"
+        return f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"
+
+    if point.mean is None:
+        return "refused"
+    text, ends = number(point.mean), point.interval
+    return text if ends is None else f"{text} [{number(ends[0])}, {number(ends[1])}]"
+
+
+def _judged(target: ReproductionTarget, point: Point | None) -> str:
+    """Return a published figure with the verdict on ours."""
+    if point is None or point.published is None:
+        return NONE
+    verdict = point.verdict(target.scale)
+    judged = f" ({verdict})" if verdict in ("agrees", "above", "below") else ""
+    return f"{_published_text(target, point.published)}{judged}"
+
+
+def _published_text(target: ReproductionTarget, known: PublishedValue | None) -> str:
+    if known is None:
+        return NONE
+    sign = "~" if known.source == "read off" else ""
+    if not target.percent:
+        return f"{known.value:,}"
+    digits = f".{1 + (known.error < 0.05)}f"
+    error = f" ± {known.error:g}" if known.error and known.source != "read off" else ""
+    return f"{sign}{known.value:{digits}}{error}"
+
+
+# -- reading a CSV that was kept ---------------------------------------------------------------------------
+
+
+def read_results_csv(text: str, target: ReproductionTarget, mode: Mode, *, quick: bool = False) -> Results:
+    """Return the results that a CSV file holds, from which its page and figures can be made again.
+
+    Cells that are not in it are left out. Deviations of single guarantees are not in the file, and so on no
+    page that is made from it.
+
+    Raises:
+        ArtifactError: the file is not one of this target's.
+    """
+    try:
+        rows = {tuple(row[name] for name in PLACE): row for row in csv.DictReader(io.StringIO(text))}
+    except KeyError:
+        raise ArtifactError("the file is no results.csv: it lacks a column") from None
+    if not rows:
+        raise ArtifactError("the file has no rows; make it again with `graphveil reproduce`")
+    seeds = sorted({int(place[-1]) for place in rows})
+    run_options = ReproductionOptions(mode=mode, runs=1 + seeds[-1] - seeds[0], seed=seeds[0], quick=quick)
+    target = target.on(list(dict.fromkeys(place[0] for place in rows)))
+    found = {float(place[3]) for place in rows if place[3]}
+    if found != {cell.x for cell in cells_of(target, run_options)} - {None}:  # places that were chosen
+        target = target.at(sorted(found))
+    runs = []
+    for cell in cells_of(target, run_options):
+        row = rows.get(_place_in_csv(cell))
+        if row is None:
+            continue
+        cost: dict[str, Any] | None = None
+        if row["unit"]:
+            epsilon, delta = (float(row[name]) if row[name] else None for name in ("epsilon", "delta"))
+            cost = dict(zip(COSTS, (row["unit"], epsilon, delta, row["valid"] == "True"), strict=True))
+        values = {name: float(row[name]) for name in (*target.metrics, VAL) if row.get(name)}
+        runs.append((cell, Measurement(values=values, cost=cost, refused=row["refused"])))
+    if len(runs) != len(rows):
+        raise ArtifactError(
+            f"{len(rows) - len(runs)} of {len(rows)} rows belong to no cell of {target.name} in {mode} mode; "
+            "make the file again with `graphveil reproduce`"
+        )
+    return Results(target, run_options, tuple(runs))
+
+
+def _place_in_csv(cell: ReproductionCell) -> tuple[str, ...]:
+    """Return what tells a row of a CSV from the others."""
+    dataset, panel, line, x = cell.place
+    where = "" if x is None else f"{x:g}"
+    return dataset, panel, line, where, _settings_text(cell.settings), str(cell.work.seed)
+
+
+def _settings_text(settings: Keywords) -> str:
+    return " ".join(f"{key}={value}" for key, value in settings.items())

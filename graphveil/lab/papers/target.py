@@ -1,11 +1,21 @@
-"""What a target is: lines over an axis, as plain records, and what was published there."""
+"""A target, a table or figure of a paper: lines over an axis as plain records, its cells, what was published.
 
+A cell is one run of one setting, and is computed once.
+"""
+
+import csv
+import hashlib
+import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
-from graphveil._util import checks
+from graphveil import __version__
+from graphveil.data import list_datasets
 from graphveil.errors import ConfigError
 
 Mode = Literal["paper", "strict"]
@@ -23,7 +33,7 @@ class TargetLine:
         name: what tables call it; one name is one color.
         panel: the part of the table or figure that it stands in.
         method: a name of ``METHODS``.
-        measure: how a cell is measured, a name of ``graphveil.lab.papers.measures.MEASURES``.
+        measure: how a cell is measured, a name of ``measures.MEASURES``.
         parameters: constructor keywords in both modes.
         paper: keywords of paper mode alone.
         strict: keywords of strict mode alone: public settings, fixed beforehand.
@@ -185,6 +195,11 @@ class ReproductionTarget:
         return next(iter(self.metrics))
 
     @property
+    def scale(self) -> float:
+        """What a figure is multiplied by to be shown."""
+        return 100.0 if self.percent else 1.0
+
+    @property
     def modes(self) -> tuple[Mode, ...]:
         """The modes that it has, the default one first."""
         return tuple(mode for mode in MODES if any(mode in line.modes for line in self.lines))
@@ -254,23 +269,236 @@ class ReproductionTarget:
         return replace(self, axis=kept)
 
 
-def table_of(
-    dataset: str,
-    panel: str,
-    line: str,
-    xs: Iterable[float | None],
-    figures: Iterable[float | None],
-    errors: Iterable[float] | float,
-    source: Literal["paper", "notebook", "read off"] = "paper",
-) -> Iterator[tuple[CellPlace, PublishedValue]]:
-    """Yield published figures along an axis; a figure that is None was hidden in the plot.
+@cache
+def _published() -> dict[str, dict[CellPlace, PublishedValue]]:
+    """Return what papers print, by target: from their text, the authors' notebooks, or read off their plots.
 
-    >>> dict(table_of("cora", "", "GAP", (1.0,), (70.1,), 0.5))
-    {('cora', '', 'GAP', 1.0): PublishedValue(value=70.1, error=0.5, source='paper')}
+    A value that was read off a plot has the error that it could be read with. A value that is hidden in its
+    plot is left out.
     """
-    places, values = list(xs), list(figures)
-    spreads = [errors] * len(values) if isinstance(errors, int | float) else list(errors)
-    for x, value, error in zip(places, values, spreads, strict=True):
-        if value is not None:
-            checks.positive(error=error)
-            yield (dataset, panel, line, x), PublishedValue(value, error, source)
+    found = dict[str, dict[CellPlace, PublishedValue]]()
+    with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            place = (row["dataset"], row["panel"], row["line"], _number(row["x"]) if row["x"] else None)
+            value, error = _number(row["value"]), _number(row["error"])
+            source: Any = row["source"]
+            found.setdefault(row["target"], {})[place] = PublishedValue(value, error, source)
+    return found
+
+
+def _number(text: str) -> float:
+    return int(text) if text.isdigit() else float(text)
+
+
+def published(target: str) -> PublishedTable:
+    """Return what was published for a target; nothing where ``published.csv`` has no rows of it.
+
+    >>> published("gap:table2")["reddit", "no privacy", "SAGE-∞", None]
+    PublishedValue(value=99.1, error=0.01, source='paper')
+    """
+    return _published().get(target, {})
+
+
+# -- cells -------------------------------------------------------------------------------------------------
+
+
+_NAME = 10  # letters of a digest in a file's name
+_PACKAGE = Path(__file__).parents[2]
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of the package's own code, read once: one version has many states of it."""
+    return digest_of(_PACKAGE)
+
+
+def digest_of(package: Path) -> str:
+    """Return a digest of a folder's Python files, by name and content: any of them can change a figure."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        for part in (path.relative_to(package).as_posix().encode(), path.read_bytes()):
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:_NAME]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a cell computes, as plain values: it is named by them, and can be sent to another process."""
+
+    measure: str
+    method: str
+    dataset: str
+    recipe: str
+    seed: int
+    parameters: Keywords
+    options: Keywords = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of its file: two cells of the same work share one, whatever line they stand in."""
+        code = {"version": __version__, "code": code_digest()}
+        plain = json.dumps({**asdict(self), **code}, sort_keys=True)
+        digest = hashlib.sha256(plain.encode()).hexdigest()[:_NAME]
+        data = self.dataset.replace("/", "-")
+        return f"{self.measure}-{self.method}-{data}-{self.seed}-{digest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproductionCell:
+    """One run of one setting, at its place in the target.
+
+    Args:
+        panel, line: the line's panel and name.
+        x: the place on the axis; None without one.
+        settings: what of the line's search it tries.
+        work: what is computed.
+    """
+
+    panel: str
+    line: str
+    x: float | None
+    settings: Keywords
+    work: Work
+
+    @property
+    def place(self) -> tuple[str, str, str, float | None]:
+        """Where its figure stands: data set, panel, line, place on the axis."""
+        return self.work.dataset, self.panel, self.line, self.x
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproductionOptions:
+    """What a call asks of a target.
+
+    Args:
+        mode: ``"paper"`` or ``"strict"``.
+        runs: how many runs a setting.
+        seed: of the first; run r has ``seed + r``.
+        quick: fewer places, and a smaller search.
+    """
+
+    mode: Mode
+    runs: int
+    seed: int = 0
+    quick: bool = False
+
+
+def cells_of(target: ReproductionTarget, run_options: ReproductionOptions) -> tuple[ReproductionCell, ...]:
+    """Return the cells of a target, the first run of everything first, one data set after the other."""
+    return tuple(
+        cell
+        for dataset in target.datasets
+        for run in range(run_options.runs)
+        for line in target.lines_in(run_options.mode)
+        if line.runs_on(dataset)
+        for cell in _cells(target, run_options, dataset, line, run_options.seed + run)
+    )
+
+
+def _cells(
+    target: ReproductionTarget, run_options: ReproductionOptions, dataset: str, line: TargetLine, seed: int
+) -> Iterator[ReproductionCell]:
+    search = line.searched(run_options.mode, quick=run_options.quick)
+    for x in target.places(line, dataset, quick=run_options.quick):
+        for values in product(*search.values()):
+            settings = dict(zip(search, values, strict=True))
+            yield ReproductionCell(
+                panel=line.panel,
+                line=line.name,
+                x=x,
+                settings=settings,
+                work=Work(
+                    measure=line.measure,
+                    method=line.method,
+                    dataset=dataset,
+                    recipe=target.recipe,
+                    seed=seed,
+                    parameters=_keywords(target, line, run_options.mode, dataset, x, settings, seed),
+                    options=line.options,
+                ),
+            )
+
+
+def _keywords(
+    target: ReproductionTarget,
+    line: TargetLine,
+    mode: Mode,
+    dataset: str,
+    x: float | None,
+    settings: Mapping[str, Any],
+    seed: int,
+) -> dict[str, Any]:
+    keywords = {**line.keywords(mode, dataset), **settings}
+    if x is not None and target.axis is not None:
+        keywords[line.keyword or target.axis.keyword] = x
+        if x == math.inf and line.free is not None:
+            keywords = {**line.free, **line.by_dataset.get(dataset, {}), **settings}
+    if mode == "strict":
+        return keywords
+    noise = {} if keywords.get("unit", "none") == "none" else {"unsafe_noise_seed": seed}
+    return {**keywords, "mode": "paper", **noise}  # without privacy, too: all lines have one graph and split
+
+
+# -- description -------------------------------------------------------------------------------------------
+
+
+RUNS = 3
+
+
+def overview(target: ReproductionTarget, root: Path | None) -> dict[str, Any]:
+    """Return one row: the target, what it shows, whether its data are here, how many cells, how long."""
+    return {
+        "target": target.name,
+        "title": target.title,
+        "source": target.source,
+        "datasets": list(target.datasets),
+        "data": "here" if not missing(target, root) else f"missing: {', '.join(missing(target, root))}",
+        "needs": target.needs,
+        "cells": _cell_count(target),
+        "minutes": ", ".join(f"{minutes:g}" if minutes else "-" for minutes in target.minutes),
+        "published_figures": len(target.published),
+    }
+
+
+def missing(target: ReproductionTarget, root: Path | None) -> list[str]:
+    """Return the target's data sets that would have to be fetched."""
+    here = {row["name"] for row in list_datasets(root) if row["local"]}
+    return [name for name in target.datasets if name not in here]
+
+
+def _cell_count(target: ReproductionTarget) -> int:
+    return len(
+        {cell.work.name for cell in cells_of(target, ReproductionOptions(mode=target.modes[0], runs=RUNS))}
+    )
+
+
+def describe(target: ReproductionTarget, root: Path | None) -> list[tuple[str, str]]:
+    """Return everything that a target declares, as names and words."""
+    return list(_facts(target, root))
+
+
+def _facts(target: ReproductionTarget, root: Path | None) -> Iterator[tuple[str, str]]:
+    yield "shows", target.title
+    yield "from", target.source
+    away = missing(target, root)
+    yield "data sets", ", ".join(f"{name}{' (not here)' if name in away else ''}" for name in target.datasets)
+    yield "compared with", "; ".join(dict.fromkeys(map(target.comparison_note, target.datasets)))
+    if target.needs:
+        yield "needs", target.needs
+    if target.axis is not None:
+        axis = target.axis
+        yield axis.label, ", ".join(f"{x:g}" for x in axis.values)
+        yield f"{axis.label}, --quick", ", ".join(f"{x:g}" for x in axis.quick)
+    for line in target.lines:
+        search = "; ".join(f"{key} in {', '.join(map(str, values))}" for key, values in line.search.items())
+        only = "" if line.modes == MODES else f"; {line.modes[0]} mode alone"
+        words = f"{line.method}{f', searched: {search}' if search else ''}{only}"
+        yield f"{line.panel + ': ' if line.panel else ''}{line.name}", words
+    yield from (("not run", words) for words in target.left_out(target.modes[0], quick=False))
+    yield "cells", f"{_cell_count(target):,} in {target.modes[0]} mode, {RUNS} runs"
+    kinds = zip(("in paper mode", "with --quick", "in strict mode"), target.minutes, strict=True)
+    known = ", ".join(f"{minutes:g} {how}" for how, minutes in kinds if minutes)
+    yield "minutes", f"{known}; {RUNS} runs, two jobs"
+    yield "published", f"{len(target.published)} figures"
+    yield from (("deviation of paper mode", words) for words in target.deviations)
+    yield from (("remark", words) for words in target.remarks)

@@ -23,7 +23,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.accountant import total_mu
 from graphveil.runs.accounts.budget_breakdown import Stage, stages_of
-from graphveil.runs.inputs.parameters import check_names, method_class
+from graphveil.runs.parameters import check_names, method_class
 
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator

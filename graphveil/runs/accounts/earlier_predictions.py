@@ -20,7 +20,7 @@ from graphveil.errors import ArtifactError, ConfigError, PrivacyError
 from graphveil.privacy import Guarantee
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.runs.accounts.graph_tags import Numbers, hash_ids
-from graphveil.runs.artifacts import RunFolder, read_checked, write_checked
+from graphveil.runs.run_folder import RunFolder, read_checked, write_checked
 
 if TYPE_CHECKING:
     from graphveil.data import Graph

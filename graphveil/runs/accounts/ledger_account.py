@@ -10,7 +10,7 @@ from graphveil.ledger import Account, DataSetLedger, Ledger, PrivacyCost, Receip
 from graphveil.privacy import Entry, Guarantee, NodeBoundedDegree, attach_ledger, parse_unit
 from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
 from graphveil.runs.accounts.graph_tags import fingerprint_parts
-from graphveil.runs.artifacts import damaged_file_error, read_json, write_json
+from graphveil.runs.run_folder import damaged_file_error, read_json, write_json
 
 if TYPE_CHECKING:
     from graphveil.data import Graph

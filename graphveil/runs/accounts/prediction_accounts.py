@@ -22,7 +22,7 @@ from graphveil.privacy.ledger import JointLedger
 from graphveil.runs.accounts.earlier_predictions import earlier_predictions, record_prediction
 from graphveil.runs.accounts.graph_tags import Numbers, fingerprint_parts, hash_ids
 from graphveil.runs.accounts.ledger_account import RunAccount, receipts_in
-from graphveil.runs.artifacts import RunFolder, read_json
+from graphveil.runs.run_folder import RunFolder, read_json
 
 if TYPE_CHECKING:
     from graphveil.data import Graph

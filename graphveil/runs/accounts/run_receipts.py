@@ -6,7 +6,7 @@ from typing import Any
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.runs.accounts.earlier_predictions import earlier_predictions
 from graphveil.runs.accounts.ledger_account import receipts_in
-from graphveil.runs.artifacts import RunFolder
+from graphveil.runs.run_folder import RunFolder
 
 
 def receipts_below(folder: Path) -> list[dict[str, Any]]:

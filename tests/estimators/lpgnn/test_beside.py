@@ -9,10 +9,10 @@ from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, GraphError
 from graphveil.local import randomized_records
 from graphveil.runs.accounts.preview import preview
-from graphveil.runs.artifacts import RunFolder
 from graphveil.runs.experiment import Experiment
-from graphveil.runs.inputs.source import Source
 from graphveil.runs.run import run
+from graphveil.runs.run_folder import RunFolder
+from graphveil.runs.source import Source
 
 LOCAL = {"unit": "local-attributes", "eps_x": 1.0, "eps_y": 2.0, "epochs": 3}
 METHODS = pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])

@@ -232,4 +232,4 @@ RECONSTRUCTION = ReproductionTarget(
     ),
     minutes=(2, 1, 2),
 )
-TARGETS = {target.name: target for target in (FEATURES, EDGES, PPI, FLICKR, LINKTELLER, RECONSTRUCTION)}
+TARGETS = (FEATURES, EDGES, PPI, FLICKR, LINKTELLER, RECONSTRUCTION)

@@ -4,16 +4,20 @@ Under units of records ``per_node/`` holds what is for single nodes: row v only 
 record.
 ``release/`` appears whole at the very end or not at all. Until then everything lives in
 ``internal/work``, from which an interrupted run resumes at no further cost. One process works in a folder:
-a new run makes ``internal/`` itself, and whoever resumes one holds its lock.
+a new run makes ``internal/`` itself, and every run holds the lock in ``internal/work``.
+
+Runs that share a folder share their data, which a keyed fingerprint recognizes while there is something to
+resume. An unkeyed digest of private data would tell neighboring graphs apart, so this is an HMAC. It is
+stored in ``internal/work``, and its key with those of the noise in the user's own state folder. Both are
+erased when the release is published.
 """
 
 import csv
 import errno
-import fcntl
 import hashlib
+import hmac
 import io
 import json
-import os
 import platform
 import secrets
 import shutil
@@ -23,12 +27,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
+from filelock import FileLock, Timeout
+from torch import Tensor
 
 from graphveil._util.files import make_folder, write_atomic
 from graphveil.artifacts.release_folder import PER_NODE
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError, ConfigError, ReleaseError
 from graphveil.estimators.inference.graph_fingerprint import FILE as OWN_GRAPH
+from graphveil.release import KeyStore, ReleaseKey
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
 
 _FORMAT = {"format": "graphveil-run", "version": 1}
 _PACKAGES = (
@@ -85,6 +97,11 @@ class RunFolder:
         return self.internal / "config.lock.json"
 
     @property
+    def data(self) -> Path:
+        """The fingerprint of the data that the folder's runs read, while one of them is left."""
+        return self.work / "data.json"
+
+    @property
     def metrics(self) -> Path:
         """The figures that ``train --json`` prints."""
         return self.internal / "metrics.json"
@@ -129,8 +146,10 @@ class RunFolder:
             )
         if not held:  # a new run would spend what a resumed one does not
             raise ConfigError(f"{self.root} holds no run to resume; correct --out, or drop --resume")
-        differing = _differences(self._locked(), json.loads(json.dumps(configuration)))
-        if differing:
+        locked, given = self._locked(), json.loads(json.dumps(configuration))
+        names = [name for name in sorted({*locked, *given}) if locked.get(name) != given.get(name)]
+        if names:
+            differing = [name.partition(".")[2] or name for name in names]  # without data. or set.
             raise ConfigError(
                 f"{self.root} holds a run with another configuration: {', '.join(differing)} "
                 f"{'differs' if len(differing) == 1 else 'differ'}; resume with the flags of the first call, "
@@ -153,6 +172,7 @@ class RunFolder:
             if resume:
                 self.check(configuration, resume=True)
                 if self.complete:
+                    shutil.rmtree(self.work, ignore_errors=True)  # the lock, which a finished run is without
                     raise ConfigError(
                         f"the run in {self.root} was finished by another process meanwhile; call --resume "
                         "again to see it"
@@ -176,26 +196,18 @@ class RunFolder:
 
     @contextmanager
     def _exclusive_lock(self) -> Iterator[None]:
-        """Hold the system's lock on the configuration, which ends with the process if it is killed."""
+        """Hold the folder's lock, which ends with the process if it is killed."""
         try:
-            held = os.open(self.lock, os.O_RDWR)
-        except OSError as error:
-            raise self._unusable(error) from None
-        try:
-            self._lock(held)
-            yield
-        finally:
-            os.close(held)
-
-    def _lock(self, held: int) -> None:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            make_folder(self.work, private=True)
+            lock = FileLock(self.work / "lock", timeout=0, mode=0o600).acquire()
+        except Timeout:
             raise ConfigError(
                 f"another process is at work in {self.root}; wait until it has ended, or choose another --out"
             ) from None
         except OSError as error:
             raise self._unusable(error) from None
+        with lock:
+            yield
 
     @property
     def missing(self) -> tuple[Path, ...]:
@@ -351,6 +363,90 @@ def write_history(path: Path, rows: Iterable[Iterable[object]]) -> None:
     write_atomic(path, text.getvalue().encode())
 
 
-def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    names = sorted(set(ours) | set(theirs))
-    return [name.partition(".")[2] or name for name in names if ours.get(name) != theirs.get(name)]
+# -- the data of a folder's runs ---------------------------------------------------------------------------
+
+
+def check_data(folder: RunFolder, graph: "Graph") -> None:
+    """Remember the data that a folder's runs begin with, or refuse others where runs are resumed.
+
+    Args:
+        folder: the opened folder.
+        graph: the prepared graph, not split yet.
+
+    Raises:
+        ConfigError: the data are not those of the first call, or nobody can tell, because the key is gone.
+    """
+    known = _known_data(folder)
+    if known is None:
+        key, keys = ReleaseKey.fresh(), KeyStore()
+        _write_data(folder, key.release_id, None)
+        try:
+            keys.save(key)
+        except OSError as error:
+            folder.data.unlink()
+            raise ConfigError(
+                f"cannot keep a key in the state folder ({error.strerror}); let XDG_STATE_HOME name one that "
+                "can be written"
+            ) from None
+        _write_data(folder, key.release_id, key.digest(*_arrays(graph)))
+        return
+    name, digest = known
+    try:
+        key = ReleaseKey(name, b"", KeyStore().load(name))
+    except ReleaseError:
+        raise ConfigError(
+            f"the key that tells whether {folder.root} was begun with these data is gone, so its runs cannot "
+            "be resumed; start a new one with another --out (what was recorded stays charged)"
+        ) from None
+    if not hmac.compare_digest(key.digest(*_arrays(graph)), digest):
+        raise ConfigError(
+            f"{folder.root} holds runs on other data, and figures of two graphs do not mix; resume with the "
+            "files of the first call as they were, or choose another --out (what was recorded stays charged)"
+        )
+
+
+def forget_data(folder: RunFolder) -> None:
+    """Erase the fingerprint and its key, when no run is left that could meet other data."""
+    known = _known_data(folder)
+    if known is not None:
+        _write_data(folder, known[0], None)
+        _erase_data(folder, known[0])
+
+
+def _known_data(folder: RunFolder) -> tuple[str, str] | None:
+    """Return the key and the digest of a folder's data; a key without a digest is erased."""
+    if not folder.data.exists():
+        return None
+    content = read_checked(folder.data)
+    try:
+        key, digest = content["key"], content["digest"]
+    except KeyError:
+        raise damaged_file_error(folder.data) from None
+    if digest is None:  # a process was killed before the key was used, or before it was erased
+        _erase_data(folder, key)
+        return None
+    return key, digest
+
+
+def _erase_data(folder: RunFolder, key: str) -> None:
+    KeyStore().erase(key)
+    folder.data.unlink()
+
+
+def _write_data(folder: RunFolder, key: str, digest: str | None) -> None:
+    """Write the record, which names the key before there is one and until it is erased."""
+    make_folder(folder.work, private=True)
+    write_checked(folder.data, {"key": key, "digest": digest})
+
+
+def _arrays(graph: "Graph") -> Iterator[Tensor]:
+    """Yield everything that a run reads of a graph."""
+    x, masks = graph.x, (graph.train_mask, graph.val_mask, graph.test_mask)
+    yield from (x,) if isinstance(x, Tensor) else map(torch.from_numpy, (x.indptr, x.indices, x.data))
+    yield from (graph.y, *graph.adjacency.arrays)
+    yield from () if graph.label_sets is None else (graph.label_sets,)
+    yield from () if graph.public is None else graph.public.arrays
+    yield from (mask for mask in masks if mask is not None)
+    ids = [] if graph.ids is None else list(map(str, graph.ids.tolist()))  # numbers or text alike
+    names = json.dumps([graph.class_names, ids]).encode()
+    yield torch.frombuffer(bytearray(names), dtype=torch.uint8)

@@ -23,7 +23,7 @@ from graphveil.runs.accounts.earlier_predictions import earlier_predictions
 from graphveil.runs.accounts.ledger_account import RunAccount, receipts_in
 from graphveil.runs.accounts.prediction_accounts import open_ledger_at
 from graphveil.runs.accounts.preview import combined_guarantee
-from graphveil.runs.artifacts import RunFolder, read_json
+from graphveil.runs.run_folder import RunFolder, read_json
 
 FILE = "PRIVACY.md"
 _HEAD = ("what somebody may have seen", "epsilon", "delta")

@@ -1,1 +1,0 @@
-"""What papers print, as tables: from the text, from the authors' notebooks, or read off their plots."""

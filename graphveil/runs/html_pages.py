@@ -1,0 +1,464 @@
+"""HTML pages about one run and about several, complete in themselves.
+
+Style and charts are inline: there is no script and no request.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import partial
+from typing import Any
+
+from graphveil._util.escape import render
+from graphveil.artifacts.cards import (
+    NOT_COVERED,
+    TEST_LABELS,
+    guarantee_text,
+    invalid_mark,
+    protected_parts,
+    protected_things,
+    release_cells,
+    release_subject,
+)
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.data.tables.encoding import NO_FEATURES
+from graphveil.privacy import Guarantee, NoUnit
+from graphveil.privacy.formatting import counted, format_delta, format_upper_bound, percent_up
+from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
+from graphveil.runs.charts import (
+    PlotLine,
+    Point,
+    Series,
+    accuracy_chart,
+    has_epsilon,
+    inline_svg,
+    line_chart,
+)
+from graphveil.runs.compliance_report import ComplianceReport
+from graphveil.runs.results import ABSENT, Cost, FinishedRun, Summary, baseline_cost, cost_remarks, interval
+
+_Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # a head, and rows
+_RATES = (0.001, 0.01, 0.05, 0.1, 0.25)  # false-positive rates of the tables
+_COMPARABLE = {"dataset": "data sets", "unit": "units", "delta": "deltas", "recipe": "recipes"}
+_ATTACK_KEYS = ("auc", "tpr_at_01pct_fpr", "max_tpr_at_1pct_fpr")
+BLIND = PlotLine("blind guessing", [(0.0, 0.0), (1.0, 1.0)])
+
+
+# -- one run -----------------------------------------------------------------------------------------------
+
+
+def report_page(
+    metrics: Mapping[str, Any],
+    history: Sequence[Sequence[Any]],
+    guarantee: Guarantee,
+    notice: ComplianceReport,
+) -> str:
+    """Return the page of a run.
+
+    Args:
+        metrics: what ``train --json`` prints.
+        history: rows of seed, model, stage, epoch, train loss, validation loss, validation accuracy.
+        guarantee: that of one run.
+        notice: the page for the officer's file, which is printed on a page of its own.
+    """
+    releases = tuple(ReleaseRow(**row) for row in metrics["releases"])
+    return render(
+        "run_report.html",
+        title=f"{metrics['method']} on {metrics['dataset']}",
+        lede=_lede(metrics),
+        tiles=_tiles(metrics),
+        results=_run_results(metrics),
+        remarks=" ".join(_remarks(metrics)),
+        summary=guarantee.summary(),
+        valid=guarantee.all_valid,
+        statement=guarantee.formal_statement(),
+        attackers=[_attacker(one) for one in (guarantee, *guarantee.additional)],
+        subject=release_subject(guarantee),
+        releases=release_cells(releases) if releases else None,
+        losses=_losses(history),
+        seed=history[0][0] if history else None,
+        times=_times(metrics),
+        peak_mb=metrics["peak_rss_mb"],
+        seconds=metrics["seconds_wall"],
+        notice=notice.html(),
+    )
+
+
+def _lede(metrics: Mapping[str, Any]) -> str:
+    runs = f"{metrics['runs']} run" + ("s" if metrics["runs"] > 1 else "")
+    recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
+    return (
+        f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · "
+        f"{counted(metrics['classes'], 'class', 'classes')}"
+        f"{recipe} · {runs} from seed {metrics['seed']} · internal: do not publish this page"
+    )
+
+
+def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the numbers at the top of the page, each with its words."""
+    own, mark = Summary.from_values(metrics["test_accuracy"]["values"]), _mark(metrics)
+    accuracy = ABSENT if own.mean is None else f"{100 * own.mean:.1f} %"
+    tiles = [(accuracy, f"test accuracy{mark}")]
+    if metrics["mlp_test_accuracy"] is not None:
+        baseline = Summary.from_values(metrics["mlp_test_accuracy"]["values"])
+        tiles.append((_gain(own, baseline), f"points over the no-graph baseline{mark}"))
+    cost = Cost.from_guarantee(metrics["guarantee"])
+    at_delta = f", at delta {format_delta(metrics['delta'])}" if metrics["delta"] else ""
+    rate = f"an attacker's true-positive rate at 1\u00a0% false positives{cost.mark}"
+    return [
+        *tiles,
+        (_epsilon(cost.epsilon), f"epsilon{at_delta}{cost.mark}"),
+        (f"≤ {percent_up(cost.max_tpr)} %", rate),
+    ]
+
+
+def _mark(metrics: Mapping[str, Any]) -> str:
+    """Return what stands beside an accuracy that no guarantee covers."""
+    return "" if metrics["covered"] or metrics["unit"] == NoUnit.name else f" ({NOT_COVERED})"
+
+
+def _run_results(metrics: Mapping[str, Any]) -> _Table:
+    single, private = metrics["runs"] == 1, metrics["private_accuracy"]
+    known = not single or metrics.get("tested")
+    label = " [95 % interval]"
+    head = [
+        "method",
+        f"test accuracy, %{label if known else ''}{_mark(metrics)}",
+        *([f"from noisy counts, %{'' if single else label}"] if private else []),
+        "epsilon",
+        "delta",
+        "true-positive rate at 1 % false positives",
+    ]
+    rows = [_row(metrics["method"], metrics, "", Cost.from_guarantee(metrics["guarantee"]))]
+    if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
+        rows.append(_row("mlp (no graph)", metrics, "mlp_", baseline_cost(metrics)))
+    return head, rows
+
+
+def _remarks(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what the table of results does not show."""
+    single, notes = metrics["runs"] == 1, list[str]()
+    if single and metrics.get("tested"):
+        notes.append("Single run: the interval reflects test-set size only, not variation between runs.")
+    notes += cost_remarks(metrics)
+    notes += [NO_FEATURES] if metrics.get("constant_feature") else []
+    notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]
+    return notes
+
+
+def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tuple[str, ...]:
+    private = metrics["private_accuracy"]
+    accuracies = [interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")).percent()]
+    if private:  # noise of counts is no sampling error: a single run has no interval
+        accuracies.append(Summary.from_values(private[f"{prefix}test"]["values"]).percent())
+    delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
+    rate = f"at most {percent_up(cost.max_tpr)} %{cost.mark}"
+    return name, *accuracies, f"{_epsilon(cost.epsilon)}{cost.mark}", delta, rate
+
+
+def _all_runs(metrics: Mapping[str, Any]) -> str:
+    together, runs = metrics["guarantee_all_runs"], metrics["runs"]
+    data = protected_things(metrics["unit"])
+    models = f"All {runs} runs" if runs > 1 else "The model"
+    baseline = " with the mlp" if metrics["baseline_guarantee"] else ""
+    tested = f" {TEST_LABELS}" if runs > 1 and metrics["unit"] == "local-attributes" else ""
+    page = ", with everything on this page" if metrics["covered"] else ""
+    return (
+        f"Epsilon is that of one model. {models}{baseline} on these {data} together{page}: epsilon "
+        f"{_epsilon(together['epsilon'])} at delta {format_delta(together['delta'])}.{tested}"
+    )
+
+
+def _attacker(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the curve that no attacker exceeds, some of its points, and what it means."""
+    rate = _rate_of(guarantee)
+    about, mark = protected_parts(guarantee), invalid_mark(valid=guarantee.valid, unit=guarantee.unit)
+    lines = [PlotLine(f"best attacker{mark}", _attack_curve(rate, 80), 0), BLIND]
+    words = guarantee_text(
+        guarantee,
+        f"No test about one {about[:-1]} does better than the curve, whatever the attacker knows about "
+        "the rest. The dot is the figure at 1 % false positives. The closer to the diagonal, the less is "
+        "learned.",
+    )
+    head = ("false positives", f"true positives, at most{mark}")
+    rates = [(f"{100 * false:g} %", f"{percent_up(rate(false))} %") for false in _RATES]
+    return {
+        "chart": inline_svg(
+            lambda: line_chart(
+                lines,
+                x_label="false-positive rate",
+                y_label="true-positive rate",
+                marks=[(FALSE_POSITIVE_RATE, guarantee.max_tpr())],
+                limits=(0, 1),
+            ),
+            f"The best attacker's trade-off between false and true positives about {about}",
+        ),
+        "rates": (head, rates),
+        "words": words,
+    }
+
+
+def _losses(history: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
+    """Return a chart of the losses of each stage of the first run, under its name."""
+    first = [row for row in history if row[0] == history[0][0]]
+    charts = list[tuple[str, str]]()
+    for model, stage in dict.fromkeys((row[1], row[2]) for row in first):
+        lines = _loss_lines([row for row in first if (row[1], row[2]) == (model, stage)])
+        if lines:
+            title, draw = f"{model}: {stage}", partial(line_chart, lines, x_label="epoch", y_label="loss")
+            charts.append((title, inline_svg(draw, title)))
+    return charts
+
+
+def _loss_lines(rows: Sequence[Sequence[Any]]) -> list[PlotLine]:
+    """Return one stage's losses; a stage that trains several networks has a line for each."""
+    lines = [
+        PlotLine(name, [(row[3], row[column]) for row in fit if row[column] is not None], number)
+        for number, (column, name) in enumerate(((4, "training loss"), (5, "validation loss")))
+        for fit in _fits(rows)
+    ]
+    return [line for line in lines if line.points]
+
+
+def _fits(rows: Sequence[Sequence[Any]]) -> list[list[Sequence[Any]]]:
+    """Cut a stage's rows where the epochs start again."""
+    fits: list[list[Sequence[Any]]] = []
+    for row in rows:
+        if not fits or row[3] <= fits[-1][-1][3]:
+            fits.append([])
+        fits[-1].append(row)
+    return fits
+
+
+def _times(metrics: Mapping[str, Any]) -> _Table:
+    stages = [
+        (stage, f"{seconds:.2f}")
+        for stage, seconds in metrics["seconds"].items()
+        if stage != "total" and seconds
+    ]
+    return ("stage", "seconds"), [*stages, ("total of one run", f"{metrics['seconds']['total']:.2f}")]
+
+
+# -- several runs ------------------------------------------------------------------------------------------
+
+
+def compared_page(runs: Sequence[FinishedRun], *, today: date) -> str:
+    """Return the page.
+
+    Args:
+        runs: in the order of the tables.
+        today: the date that the page shows.
+    """
+    versions = sorted({run.versions.get("graphveil", "?") for run in runs})
+    notes = (
+        "Attacker: the best one's true-positive rate at 1 % false positives. Baseline: the network that "
+        "reads no edge. In brackets 95 % intervals: Student's over runs, Wilson's over test nodes of a "
+        "single run."
+    )
+    if any(not run.metrics["covered"] for run in runs):
+        notes += " Exact accuracies of runs that hide labels are covered by no guarantee."
+    made = f"graphveil {', '.join(versions)} · {today.isoformat()}"
+    return render(
+        "run_comparison.html",
+        title="Runs side by side" if len(runs) > 1 else f"{runs[0].group} on {runs[0].metrics['dataset']}",
+        lede=f"{counted(len(runs), 'run folder')} · {made} · internal: do not publish",
+        different=_differences(runs),
+        results=_compared_results(runs),
+        notes=notes,
+        accuracies=_accuracies(runs),
+        attackers=_attackers(runs),
+        rates=_rates(runs),
+        attacks=_attacks(runs),
+        budget=_budget(runs),
+        classes=_classes(runs),
+        guarantees=[
+            {
+                "name": run.name,
+                "summary": run.guarantee.summary(),
+                "valid": run.guarantee.all_valid,
+                "statement": run.guarantee.formal_statement(),
+            }
+            for run in runs
+        ],
+        configuration=_configuration(runs),
+    )
+
+
+def _differences(runs: Sequence[FinishedRun]) -> str:
+    """Say what makes the rows of the table different claims."""
+    differ = [words for key, words in _COMPARABLE.items() if len({run.metrics[key] for run in runs}) > 1]
+    if not differ:
+        return ""
+    words = " and ".join([", ".join(differ[:-1]), differ[-1]] if differ[1:] else differ)
+    return f"The runs have different {words}: their rows are not about the same thing."
+
+
+def _compared_results(runs: Sequence[FinishedRun]) -> _Table:
+    head = (
+        "run",
+        "method",
+        "data",
+        "unit",
+        "epsilon",
+        "delta",
+        "attacker, %",
+        "test accuracy, %",
+        "baseline, %",
+        "gain",
+    )
+    return head, [_result(run) for run in runs]
+
+
+def _result(run: FinishedRun) -> tuple[str, ...]:
+    cost, baseline = Cost.from_guarantee(run.metrics["guarantee"]), run.baseline
+    return (
+        run.name,
+        run.group,
+        str(run.metrics["dataset"]),
+        str(run.metrics["unit"]),
+        f"{_epsilon(cost.epsilon)}{cost.mark}",
+        format_delta(run.metrics["delta"]) if run.metrics["delta"] else "0",
+        f"{percent_up(cost.max_tpr)}{cost.mark}",
+        run.accuracy.percent(),
+        ABSENT if baseline is None else baseline.percent(),
+        _gain(run.accuracy, baseline),
+    )
+
+
+def _accuracies(runs: Sequence[FinishedRun]) -> str:
+    """Return accuracy over epsilon, a line for each method; runs without a budget are levels."""
+    placed = list[tuple[FinishedRun, float | None]]()
+    for run in runs:  # epsilon as tables print it, so that runs of one budget share a place on the axis
+        epsilon = Cost.from_guarantee(run.metrics["guarantee"]).epsilon
+        placed.append((run, float(format_upper_bound(epsilon)) if epsilon else epsilon))
+    series = list[Series]()
+    for group in dict.fromkeys(run.group for run in runs):
+        own = [(epsilon, run.accuracy) for run, epsilon in placed if run.group == group]
+        there = [(epsilon, one) for epsilon, one in own if epsilon and one.mean is not None]
+        series += [Series.from_points(group, there)] if there else []
+        levels = [one for epsilon, one in own if not epsilon and one.mean is not None]
+        bound = "0" if any(epsilon == 0 for epsilon, _ in own) else "∞"
+        series += [Series(f"{group}, epsilon {bound}", (), one) for one in levels[:1]]
+    baselines = [run.baseline for run in runs if run.baseline is not None and run.baseline.mean is not None]
+    series += [Series("baseline: no edge read", (), one) for one in baselines[:1]]
+    if not has_epsilon(series):
+        return ""
+    return inline_svg(
+        partial(
+            accuracy_chart, series, intervals="bars and bands: 95 % intervals", name_of=format_upper_bound
+        ),
+        "Test accuracy over epsilon; the numbers are in the table of results",
+    )
+
+
+def _attackers(runs: Sequence[FinishedRun]) -> str:
+    """Return the best attackers' curves; both guarantees of a run have its color."""
+    lines = [
+        PlotLine(_guarantee_name(run, one), _attack_curve(_rate_of(one), 60), number)
+        for number, run in enumerate(runs)
+        for one in (run.guarantee, *run.guarantee.additional)
+    ]
+    lines.append(BLIND)
+    return inline_svg(
+        lambda: line_chart(
+            lines, x_label="false-positive rate", y_label="true-positive rate, at most", limits=(0, 1)
+        ),
+        "The best attacker's true positives over false positives; the numbers are in the table below",
+    )
+
+
+def _rates(runs: Sequence[FinishedRun]) -> _Table:
+    rows = [
+        (
+            _guarantee_name(run, one),
+            *(f"{percent_up(rate)} %" for rate in map(_rate_of(one), _RATES)),
+        )
+        for run in runs
+        for one in (run.guarantee, *run.guarantee.additional)
+    ]
+    return ("run", *(f"at {100 * false:g} %" for false in _RATES)), rows
+
+
+def _guarantee_name(run: FinishedRun, one: Guarantee) -> str:
+    """Return the name of a run, with the unit where it has several guarantees, marked if one is not valid."""
+    unit = f", {one.unit}" if run.guarantee.additional else ""
+    return f"{run.name}{unit}{invalid_mark(valid=one.valid, unit=one.unit)}"
+
+
+def _attacks(runs: Sequence[FinishedRun]) -> _Table:
+    rows = [
+        (run.name, attack, one["attacker"], *(_share(one.get(key)) for key in _ATTACK_KEYS))
+        for run in runs
+        for attack, found in run.attacks.items()
+        for one in found.get("attackers", ())
+    ]
+    head = ("run", "attack", "attacker", "AUC", "true positives at 0.1 %", "at 1 %")
+    return head, rows
+
+
+def _share(value: Any) -> str:
+    return ABSENT if value is None else f"{value:.3f}"
+
+
+def _budget(runs: Sequence[FinishedRun]) -> _Table:
+    rows = [
+        (
+            run.name,
+            str(stage["kind"]),
+            f"{stage['count']}",
+            ABSENT if stage["share"] is None else f"{100 * stage['share']:.0f} %",
+            _epsilon(stage["epsilon"]),
+        )
+        for run in runs
+        for stage in run.metrics["stages"]
+    ]
+    return ("run", "stage", "answers", "share of the budget", "epsilon alone"), rows
+
+
+def _classes(runs: Sequence[FinishedRun]) -> _Table:
+    rows = [
+        (run.name, one["class"], f"{one['tested']:,}", _percent(one["recall"]), _percent(one["precision"]))
+        for run in runs
+        for one in run.metrics.get("per_class", ())
+    ]
+    return ("run", "class", "test nodes", "recall, %", "precision, %"), rows
+
+
+def _percent(share: float | None) -> str:
+    return ABSENT if share is None else f"{100 * share:.1f}"
+
+
+def _configuration(runs: Sequence[FinishedRun]) -> _Table:
+    keys = dict.fromkeys(key for run in runs for key in run.configuration)
+    rows = []
+    for key in keys:
+        values = [run.configuration.get(key) for run in runs]
+        rows.append((key, *(ABSENT if value is None else str(value) for value in values)))
+    versions = dict.fromkeys(name for run in runs for name in run.versions)
+    rows += [(name, *(run.versions.get(name, ABSENT) for run in runs)) for name in versions]
+    return ("setting", *(run.name for run in runs)), rows
+
+
+# -- both pages --------------------------------------------------------------------------------------------
+
+
+def _epsilon(epsilon: float | None) -> str:
+    return "∞" if epsilon is None else format_upper_bound(epsilon)
+
+
+def _rate_of(guarantee: Guarantee) -> Callable[[float], float]:
+    """Return the bound on true positives as a function of the rate of false positives."""
+    curve = guarantee.curve  # composes all events
+    return lambda false: min(1.0, curve.tpr(false) + guarantee.slack)
+
+
+def _attack_curve(rate: Callable[[float], float], steps: int) -> list[Point]:
+    """Return the curve that no attacker exceeds."""
+    inner = [(step / steps) ** 3 for step in range(1, steps)]  # dense where the curve is steep
+    return [(0.0, 0.0), *((false, rate(false)) for false in inner), (1.0, 1.0)]
+
+
+def _gain(own: Summary, baseline: Summary | None) -> str:
+    """Return by how many points a method is above its baseline."""
+    if baseline is None or own.mean is None or baseline.mean is None:
+        return ABSENT
+    return f"{100 * (own.mean - baseline.mean):+.1f}"

@@ -1,1 +1,0 @@
-"""What an experiment is given: tables, flags, a user's own code."""

@@ -1,0 +1,455 @@
+"""A sweep: a grid of experiments on one data set, and what the whole grid costs.
+
+Every cell is an experiment with a run folder of its own, so whatever holds for ``train`` holds for a cell: it
+is charged before it is computed, published in one step, and resumed after a kill. The cells read one data
+set, so their guarantees compose, and that total is known before the first cell begins.
+"""
+
+import csv
+import io
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+
+from graphveil._util import checks
+from graphveil._util.checks import checked
+from graphveil._util.files import as_path, write_atomic
+from graphveil.data import EdgeSet, Graph
+from graphveil.data.stored_graph import SerializedGraph
+from graphveil.errors import ConfigError
+from graphveil.ledger import DataSetLedger
+from graphveil.privacy import Guarantee, NoUnit, attach_ledger, ledger_of
+from graphveil.release import AggregationBackend
+from graphveil.runs.accounts.graph_tags import fingerprint_parts
+from graphveil.runs.accounts.ledger_account import RunAccount
+from graphveil.runs.accounts.preview import Preview, combined_guarantee, preview
+from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
+from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
+from graphveil.runs.parameters import load_custom_code
+from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
+from graphveil.runs.results import Summary
+from graphveil.runs.run import OnProgress, run
+from graphveil.runs.run_folder import RunFolder, check_data, read_json
+from graphveil.runs.source import InMemorySource, Source
+from graphveil.runs.sweep_cells import Sweep, SweepCell
+
+COLUMNS = (  # of sweep.csv
+    "cell",
+    "method",
+    "settings",
+    "include_nonprivate",
+    "unit",
+    "mode",
+    "epsilon",
+    "delta",
+    "runs",
+    "accuracy",
+    "ci95_low",
+    "ci95_high",
+    "covered",
+)
+
+
+# -- the plan ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """The plan that is shown before anything is spent.
+
+    ``total`` is the guarantee of all cells together, None if no protected data are queried.
+    """
+
+    sweep: Sweep
+    raw: Graph
+    graphs: tuple[Graph, ...]  # prepared, one a cell; cells that are prepared alike share one
+    previews: tuple[Preview, ...]
+    total: Guarantee | None
+
+
+def plan_sweep(sweep: Sweep) -> SweepPlan:
+    """Read the data, check every cell that can be checked, and return the plan; nothing is spent.
+
+    Raises:
+        PrivacyError: a guarantee asked for cannot be given.
+        GraphError: the data cannot be used.
+    """
+    raw = sweep.source.load()
+    prepared: dict[tuple[object, ...], Graph] = {}
+    graphs, previews = [], []
+    for cell in sweep.cells:
+        one = cell.experiment
+        if one.preparation not in prepared:
+            prepared[one.preparation] = one.prepared(raw)
+        graphs.append(prepared[one.preparation])
+        # Prepared graphs of all cells together may not fit in memory.
+        previews.append(replace(preview(one, graphs[-1]), first=None))
+    return SweepPlan(
+        sweep=sweep, raw=raw, graphs=tuple(graphs), previews=tuple(previews), total=total_of(previews)
+    )
+
+
+def total_of(previews: Iterable[Preview]) -> Guarantee | None:
+    """Return the guarantee of several cells together, every run of each counted; None if they query nothing.
+
+    It is stated at the largest delta among them.
+    """
+    requested = [one for one in previews if one.guarantee.releases and one.guarantee.unit != NoUnit.name]
+    single = [one.guarantee for one in requested for _ in range(one.experiment.runs)]
+    return combined_guarantee(sorted(single, key=lambda one: -one.delta)) if single else None
+
+
+def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
+    """Return the account of the sweep's data, attached to every graph that a cell queries; None if none does.
+
+    Raises:
+        ConfigError: no such data set is registered, several could be meant, or it has other data.
+    """
+    if plan.total is None:
+        return None
+    requested = [
+        graph
+        for graph, one in zip(plan.graphs, plan.previews, strict=True)
+        if one.guarantee.releases and one.guarantee.unit != NoUnit.name
+    ]
+    account = RunAccount.from_parts(fingerprint_parts(plan.raw), plan.total, ledger)
+    for edges in {graph.edge_set for graph in requested}:
+        attach_ledger(edges, account.ledger)
+    return account
+
+
+# -- results -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A finished sweep.
+
+    Args:
+        grid: its cells as they were configured.
+        cells: what ``train --json`` prints, of each.
+        total: the guarantee of all cells together; None if no protected data were queried.
+        out: its folder.
+    """
+
+    grid: tuple[SweepCell, ...]
+    cells: tuple[dict[str, Any], ...]
+    total: Guarantee | None
+    out: Path
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat record a cell, as in ``sweep.csv``; ``pandas.DataFrame(result.rows)`` is a frame."""
+        rows = []
+        for cell, metrics in zip(self.grid, self.cells, strict=True):
+            found, private = accuracy_of(metrics), metrics["private_accuracy"]
+            values = (
+                cell.name,
+                cell.experiment.method,
+                cell.settings_text,
+                cell.include_nonprivate,
+                metrics["unit"],
+                metrics["mode"],
+                cell.epsilon,
+                metrics["delta"],
+                metrics["runs"],
+                found.mean,
+                *(found.ci95 or (None, None)),
+                bool(private["covered"] if private else metrics["covered"]),
+            )
+            rows.append(dict(zip(COLUMNS, values, strict=True)))
+        return rows
+
+    @property
+    def uncovered(self) -> bool:
+        """Whether an accuracy in it follows from protected data without a guarantee."""
+        return not all(row["covered"] for row in self.rows)
+
+    @property
+    def series(self) -> list[Series]:
+        """Accuracy over epsilon by method and settings; what has no epsilon is a level."""
+        lines = dict[str, list[tuple[float | None, Summary]]]()
+        for cell, metrics in zip(self.grid, self.cells, strict=True):
+            lines.setdefault(cell.series, []).append((cell.epsilon, accuracy_of(metrics)))
+        return [Series.from_points(name, points) for name, points in lines.items()]
+
+    def write(self) -> None:
+        """Write ``sweep.csv`` and, where there is more than levels to show, the figure; each in one step."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_atomic(self.out / "sweep.csv", text.getvalue().encode())
+        if has_epsilon(self.series):
+            draw, title = partial(accuracy_chart, self.series), "Test accuracy over epsilon"
+            write_atomic(self.out / "curve.svg", svg_file(draw, title).encode())
+            write_atomic(self.out / "curve.pdf", pdf_file(draw, title))
+
+
+def accuracy_of(metrics: Mapping[str, Any]) -> Summary:
+    """Return a cell's test accuracy: from charged noisy counts where there are some, else the exact one."""
+    private = metrics["private_accuracy"]
+    return Summary.from_values((private["test"] if private else metrics["test_accuracy"])["values"])
+
+
+# -- running -----------------------------------------------------------------------------------------------
+
+
+def run_sweep(
+    plan: SweepPlan,
+    folder: RunFolder,
+    on_progress: OnProgress,
+    account: RunAccount | None = None,
+    *,
+    resume: bool = False,
+    jobs: int = 1,
+    backend: AggregationBackend | str | None = None,
+    own: Sequence[str] = (),
+) -> SweepResult:
+    """Run the cells of a plan, ``jobs`` side by side, skipping finished ones, and write table and figure.
+
+    The sweep's folder is opened like a run's: one process at a time, the configuration and the data of the
+    first call. Public posteriors are learned once, in its working folder. How many jobs there are changes no
+    byte, and may change on resuming; ``own`` are the user's own files, which each of them needs.
+
+    Raises:
+        ConfigError: the folder belongs to something else, or to another process.
+        BudgetError: the ledger has no room for the cells that have not begun. Nothing was spent on them.
+        GraphError: the graph has grown and has several ledgers, which workers do not take.
+        RunError: a worker died, or failed.
+    """
+    checks.integer_at_least(1, jobs=jobs)
+    if jobs > 1 and backend == "disk":
+        raise ConfigError(
+            "jobs= (--jobs) sends each process a copy of the graph in memory, which backend='disk' "
+            "(--backend "
+            "disk) does not read; drop one of them, or use backend='ray'"
+        )
+    cells = plan.sweep.cells
+    run_one = partial(run_cell, folder=folder, count=len(cells), backend=backend)
+    with open_grid(folder, plan.sweep.as_dict(), resume=resume):
+        check_data(folder, plan.raw)
+        # Refuse now what the ledger would refuse in the middle of the grid.
+        begun = [cell_folder(folder, cell).lock.is_file() for cell in cells]
+        to_come = total_of(one for one, known in zip(plan.previews, begun, strict=True) if not known)
+        if account is not None and to_come is not None:
+            account.check_room(to_come)
+        left = [number for number, cell in enumerate(cells) if not cell_folder(folder, cell).complete]
+        if min(jobs, len(left)) > 1:  # workers leave the cells finished, and their results are read below
+            _run_in_workers(plan, left, run_one, on_progress, account, jobs, own)
+        metrics = tuple(
+            run_one(cell, one, graph, on_progress, account)
+            for cell, one, graph in zip(cells, plan.previews, plan.graphs, strict=True)
+        )
+        result = SweepResult(cells, metrics, plan.total, folder.root)
+        result.write()
+    return result
+
+
+def run_cell(
+    cell: SweepCell,
+    plan: Preview,
+    graph: Graph,
+    show: OnProgress,
+    account: RunAccount | None,
+    *,
+    folder: RunFolder,
+    count: int,
+    backend: AggregationBackend | str | None = None,
+) -> dict[str, Any]:
+    """Return the metrics of one of ``count`` cells, from its folder if it was finished before."""
+    own = cell_folder(folder, cell)
+    begun = own.lock.is_file()
+    if not begun:  # killed before its configuration was locked: no query can have been answered
+        shutil.rmtree(own.root, ignore_errors=True)
+    own.check(cell.experiment.as_dict(), resume=begun)
+    if own.complete:
+        return read_json(own.metrics)
+    prefix = f"cell {cell.number}/{count} "
+    outcome = run(
+        plan,
+        graph,
+        own,
+        lambda stage, done, total: show(prefix + stage, done, total),
+        None if account is None or not plan.guarantee.releases else account.for_next_experiment(),
+        resume=begun,
+        shared=folder.work / "public",
+        backend=backend,
+    )
+    return outcome.metrics
+
+
+def cell_folder(folder: RunFolder, cell: SweepCell) -> RunFolder:
+    """Return the run folder of a cell."""
+    return RunFolder(folder.root / CELLS / cell.name)
+
+
+class _CellTask(NamedTuple):
+    """A cell to run, whether the caller holds its graph, and the graph's ledger."""
+
+    cell: SweepCell
+    given: bool
+    ledger_index: int
+
+
+def _run_in_workers(
+    plan: SweepPlan,
+    numbers: Sequence[int],
+    run_one: Callable[..., dict[str, Any]],
+    show: OnProgress,
+    account: RunAccount | None,
+    jobs: int,
+    own: Sequence[str],
+) -> None:
+    """Run the cells with these numbers in workers; ledgers stay in this process."""
+    worker = CellWorker(
+        sent=SerializedGraph.from_graph(plan.raw),
+        run_one=run_one,
+        account=None if account is None else (account.unit, account.delta),
+        own=tuple(own),
+        threads=max(1, (os.cpu_count() or 1) // jobs),
+    )
+    known = {number: ledger_of(plan.graphs[number].edge_set) for number in numbers}
+    ledgers = list({id(ledger): ledger for ledger in known.values()}.values())
+    tasks = []
+    for number, ledger in known.items():
+        cell = plan.sweep.cells[number]
+        source = cell.experiment.source
+        given = isinstance(source, InMemorySource)
+        if given:  # the worker has the graph already, so the task goes without it
+            plain = replace(cell.experiment, source=Source(dataset=source.dataset))
+            cell = replace(cell, experiment=plain)
+        tasks.append(_CellTask(cell, given, ledgers.index(ledger)))
+    for _ in run_tasks(tasks, worker, jobs=jobs, answer=request_handler(ledgers, show)):
+        pass
+
+
+@dataclass(kw_only=True)
+class CellWorker:
+    """Runs cells in a worker, which gets the graph once. Their results stay in their folders."""
+
+    sent: SerializedGraph
+    run_one: Callable[..., dict[str, Any]]
+    account: tuple[str, float] | None
+    own: Sequence[str]
+    threads: int
+    prepared: dict[tuple[object, ...], Graph] = field(default_factory=dict)
+    ledgers: dict[EdgeSet, RemoteLedger] = field(default_factory=dict)
+
+    def __call__(self, task: _CellTask, send_request: Answer) -> None:
+        """Run a cell."""
+        raw, cell = self._raw, task.cell
+        if task.given:
+            cell = replace(cell, experiment=replace(cell.experiment, source=InMemorySource.from_graph(raw)))
+        one = cell.experiment
+        if one.preparation not in self.prepared:
+            self.prepared[one.preparation] = one.prepared(raw)
+        graph = self.prepared[one.preparation]
+        edges = graph.edge_set
+        if edges not in self.ledgers:  # all cells of this worker that have the graph share it
+            self.ledgers[edges] = RemoteLedger(send_request, task.ledger_index)
+            attach_ledger(edges, self.ledgers[edges])
+        account = None
+        if self.account is not None:  # a run reads names, accounts and receipts, and refunds: all is there
+            account = RunAccount(cast(DataSetLedger, self.ledgers[edges]), *self.account)
+        self.run_one(
+            cell,
+            preview(one, graph),
+            graph,
+            lambda *progress: send_request(WorkerProgress(*progress)),
+            account,
+        )
+
+    @cached_property
+    def _raw(self) -> Graph:
+        torch.set_num_threads(self.threads)  # of exact sums, which are the same with any number
+        for text in self.own:
+            load_custom_code(text)
+        return self.sent.restored()
+
+
+# -- the public function -----------------------------------------------------------------------------------
+
+
+@checked
+def sweep(
+    methods: Sequence[str],
+    graph: Graph,
+    *,
+    epsilon: Sequence[float] | float = (),
+    settings: Mapping[str, Sequence[Any]] | None = None,
+    out: str | Path,
+    recipe: str | None = None,
+    runs: int = 1,
+    seed: int = 0,
+    include_nonprivate: bool = False,
+    ledger: str | None = None,
+    resume: bool = False,
+    jobs: int = 1,
+    backend: AggregationBackend | str | None = None,
+    on_plan: Callable[[SweepPlan], object] = lambda plan: None,
+    on_progress: OnProgress = lambda stage, done, total: None,
+    **parameters: Any,
+) -> SweepResult:
+    """Run a grid of experiments, method x epsilon x settings, on a graph; the same as ``graphveil sweep``.
+
+    All cells read one data set, so the price of the whole grid is what their guarantees compose to
+    (``result.total``), not the largest of them.
+
+    Args:
+        methods: names of ``gv.METHODS``.
+        graph: as it was read (``recipe=None``), or with masks of its own, which all runs then share.
+        epsilon: the budgets; a single number is a budget.
+        settings: values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
+        out: a new folder: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``.
+        recipe: how to prepare and split a graph without masks; by default as its method's paper does.
+        runs: how many runs a cell.
+        seed: of public randomness; run r has ``seed + r``.
+        include_nonprivate: also run the non-private reference of each method, which reads the exact edges.
+        ledger: the registered data set to charge: ``NAME``, ``URL`` or ``URL#NAME``.
+        resume: finish the sweep that ``out`` holds; finished cells are neither run nor charged again.
+        jobs: how many cells to run side by side, each in a process that gets a copy of the graph; it changes
+            no byte. Ledgers stay in this process. A script calls it under ``if __name__ == "__main__":``, and
+            registers methods of its own above that line.
+        backend: who sums over edges (:mod:`graphveil.backends`); it changes no byte either.
+        on_plan: called with the plan, ``plan.total`` among it, before anything is spent.
+        on_progress: called with a stage, what is done, and the total.
+        **parameters: keywords of all methods: ``unit``, ``delta``, ``mode``, ...
+
+    Raises:
+        ConfigError: an unknown method, an empty grid, a folder in use; nothing is spent.
+        BudgetError: the ledger has no room for the whole grid; nothing is spent.
+
+    >>> import graphveil as gv, tempfile
+    >>> graph = gv.load_dataset("synthetic/tiny", recipe=None)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = gv.sweep(["gap"], graph, epsilon=[1, 4], unit="undirected-edge", delta=1e-7,
+    ...                      settings={"epochs": [2]}, out=f"{folder}/first")
+    >>> [row["epsilon"] for row in found.rows], round(found.total.epsilon, 2)
+    ([1.0, 4.0], 4.17)
+    """
+    checks.integer_at_least(1, jobs=jobs)
+    grid = Sweep(
+        methods=tuple(methods),
+        source=InMemorySource.from_graph(graph),
+        epsilons=tuple(map(float, np.atleast_1d(np.asarray(epsilon)))),
+        settings={key: tuple(values) for key, values in (settings or {}).items()},
+        parameters=parameters,
+        recipe=recipe,
+        runs=runs,
+        seed=seed,
+        include_nonprivate=include_nonprivate,
+    )
+    folder = RunFolder(as_path(out, "out"))
+    folder.check(grid.as_dict(), resume=resume)
+    plan = plan_sweep(grid)
+    account = None if ledger is None else account_of(plan, ledger)
+    on_plan(plan)
+    return run_sweep(plan, folder, on_progress, account, resume=resume, jobs=jobs, backend=backend)

@@ -1,0 +1,237 @@
+"""The grid of a sweep: method x epsilon x settings, each an experiment on one data set.
+
+Nothing here reads data. Every cell is built once when the grid is, so that what cannot be run is refused
+before anything is spent.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from graphveil._util import checks
+from graphveil.errors import ConfigError, UnitError
+from graphveil.privacy import DirectedEdge, NoUnit, UndirectedEdge
+from graphveil.runs.experiment import Experiment
+from graphveil.runs.parameters import check_names, method_class
+from graphveil.runs.run import BASELINE_METHOD
+from graphveil.runs.source import PublicFlags, Source
+
+MAX_CELLS = 1000
+_PRIVACY = (  # what a reference without privacy does without
+    "epsilon",
+    "delta",
+    "max_units",
+    "out_degree_bound",
+    "max_degree",
+    "replace_one",
+    "private_metrics",
+    "unsafe_noise_seed",
+    "perturb",
+    "max_edges",
+    "theta",
+)
+_LONGEST_NAME, _LONGEST_LIST = 80, 8  # letters of a cell's folder, values that are written out
+_Configuration = tuple[str, dict[str, Any], float | None, dict[str, Any], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepCell:
+    """One experiment of a grid.
+
+    Args:
+        number: its place in the grid, from 1.
+        experiment: what is run.
+        epsilon: its place on the axis; None if the budget decides nothing about it.
+        settings: the values that were swept, those that its method has.
+        include_nonprivate: whether it is the non-private reference of the method.
+    """
+
+    number: int
+    experiment: Experiment
+    epsilon: float | None
+    settings: Mapping[str, Any]
+    include_nonprivate: bool = False
+
+    @property
+    def series(self) -> str:
+        """The method with its settings, which one line of the figure follows over epsilon."""
+        words = [
+            self.experiment.method,
+            self.settings_text,
+            "without privacy" if self.include_nonprivate else "",
+        ]
+        return " ".join(word for word in words if word)
+
+    @property
+    def settings_text(self) -> str:
+        """The swept settings as ``key=value``."""
+        return " ".join(f"{key}={format_setting(value)}" for key, value in self.settings.items())
+
+    @property
+    def name(self) -> str:
+        """The name of the cell's folder."""
+        budget = "" if self.epsilon is None else f" epsilon {self.epsilon:g}"
+        words = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{self.series}{budget}").strip("-")
+        return f"{self.number:03d}-{words[:_LONGEST_NAME]}"
+
+
+def format_setting(value: Any) -> str:
+    """Return a setting's value as tables and figures show it.
+
+    >>> format_setting((0.5, 0.5)), format_setting((0.001,) * 1000)
+    ('(0.5, 0.5)', '1000 values')
+    """
+    long = isinstance(value, tuple) and len(value) > _LONGEST_LIST
+    return f"{len(value)} values" if long else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A grid of experiments: method x epsilon x settings, on one data set.
+
+    A setting applies to the methods that have it. What a budget decides nothing about is one cell for all
+    of them: the MLP where edges are protected, which reads none, and everything under unit ``none``. Cells
+    have no baseline, which under node units would be charged in each: name ``mlp`` among the methods.
+
+    Args:
+        methods: names of ``METHODS``.
+        source: where the graph comes from.
+        epsilons: the budgets; none for methods whose budgets are settings.
+        settings: values to try by constructor keyword.
+        parameters: constructor keywords of all methods: unit, delta, mode, ...
+        recipe: how to prepare and split, as in :class:`Experiment`.
+        runs: R of each cell.
+        seed: S of each cell, so that all cells have the same splits.
+        include_nonprivate: whether to add non-private references: each method under unit ``none``, where it
+            has such a form.
+        public: under ``edge-subset``: which edges are public, and who may have private ones.
+
+    Raises:
+        ConfigError: an unknown method, an empty or repeated choice, a setting that no method has, too many
+            cells; and what :class:`Experiment` refuses of any cell.
+
+    >>> grid = Sweep(methods=("gap", "mlp"), source=Source(dataset="cora"), epsilons=(1.0, 2.0),
+    ...              parameters={"unit": "undirected-edge"}, settings={"hops": (1, 2)})
+    >>> [cell.name for cell in grid.cells][:2], grid.cells[-1].name
+    (['001-gap-hops-1-epsilon-1', '002-gap-hops-1-epsilon-2'], '005-mlp')
+    """
+
+    methods: tuple[str, ...]
+    source: Source
+    epsilons: tuple[float, ...] = ()
+    settings: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    recipe: str | None = None
+    runs: int = 1
+    seed: int = 0
+    include_nonprivate: bool = False
+    public: PublicFlags = field(default_factory=PublicFlags)
+
+    def __post_init__(self) -> None:
+        """Check the whole grid by building every cell once."""
+        _check_choices("METHOD", self.methods)
+        for method in self.methods:
+            method_class(method)
+        if self.epsilons:
+            _check_choices("epsilon", self.epsilons)
+        for key, values in self.settings.items():
+            _check_choices(key, values)
+            if key in self.parameters or key in ("epsilon", "seed", "unit"):
+                raise ConfigError(f"{key} has a place of its own in a sweep; leave it out of the settings")
+            if not any(_has(method, key) for method in self.methods):
+                raise ConfigError(
+                    f"no method of this sweep ({', '.join(self.methods)}) has a setting {key!r}"
+                )
+        checks.within(1, MAX_CELLS, cells=len(self.cells))
+
+    @cached_property
+    def cells(self) -> tuple[SweepCell, ...]:
+        """Every experiment of the grid, in order: by method, settings, epsilon; references last."""
+        return tuple(
+            SweepCell(
+                number=number,
+                experiment=self._experiment(method, {**parameters, **settings}),
+                epsilon=epsilon,
+                settings=settings,
+                include_nonprivate=nonprivate,
+            )
+            for number, (method, settings, epsilon, parameters, nonprivate) in enumerate(
+                [*self._private(), *(self._nonprivate_references() if self.include_nonprivate else ())], 1
+            )
+        )
+
+    def _private(self) -> Iterator[_Configuration]:
+        for method in self.methods:
+            check_names(method_class(method), self.parameters)
+            for settings in _combinations(method, self.settings):
+                for epsilon in self._epsilons_of(method):
+                    budget = {} if epsilon is None else {"epsilon": epsilon}
+                    yield method, settings, epsilon, {**self.parameters, **budget}, False
+
+    def _nonprivate_references(self) -> Iterator[_Configuration]:
+        if self.parameters.get("unit") == NoUnit.name:
+            return
+        kept = {name: value for name, value in self.parameters.items() if name not in _PRIVACY}
+        parameters = {**kept, "unit": NoUnit.name}
+        tried = {name: values for name, values in self.settings.items() if name not in _PRIVACY}
+        for method in self.methods:
+            if self._epsilons_of(method) == (None,):  # no budget decides about it: it is its own reference
+                continue
+            try:
+                self._experiment(method, parameters)
+            except UnitError:  # the method has no form without privacy
+                continue
+            for settings in _combinations(method, tried):
+                yield method, settings, None, parameters, True
+
+    def _epsilons_of(self, method: str) -> tuple[float | None, ...]:
+        unit = self.parameters.get("unit")
+        unread = method == BASELINE_METHOD and unit in (UndirectedEdge.name, DirectedEdge.name)
+        return (None,) if not self.epsilons or unread or unit == NoUnit.name else self.epsilons
+
+    def _experiment(self, method: str, parameters: dict[str, Any]) -> Experiment:
+        public = PublicFlags() if parameters.get("unit") == NoUnit.name else self.public
+        return Experiment(
+            method, self.source, parameters, self.recipe, self.runs, self.seed, compare=False, public=public
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the whole configuration as plain values, one key a choice."""
+        from graphveil.artifacts.files import plain_parameters
+
+        return {
+            "methods": list(self.methods),
+            "epsilon": list(self.epsilons),
+            "recipe": self.recipe,
+            "runs": self.runs,
+            "seed": self.seed,
+            "include_nonprivate": self.include_nonprivate,
+            **{f"data.{name}": value for name, value in self.source.as_dict().items()},
+            **{f"public.{name}": value for name, value in self.public.given.items()},
+            **{f"sweep.{name}": list(values) for name, values in sorted(self.settings.items())},
+            **{f"set.{name}": value for name, value in plain_parameters(dict(self.parameters)).items()},
+        }
+
+
+def _combinations(method: str, settings: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Return every combination of the settings that a method has."""
+    own = {key: values for key, values in settings.items() if _has(method, key)}
+    return [dict(zip(own, values, strict=True)) for values in product(*own.values())]
+
+
+def _has(method: str, key: str) -> bool:
+    from graphveil.estimators.saved import parameter_types
+
+    return key in parameter_types(method_class(method))
+
+
+def _check_choices(name: str, values: Sequence[object]) -> None:
+    """Refuse a choice of nothing, and one that is given twice."""
+    if not values:
+        raise ConfigError(f"{name}: an empty grid has no cells; give one value or several, a,b,c")
+    twice = [value for number, value in enumerate(values) if value in values[:number]]
+    if twice:
+        raise ConfigError(f"{name}: {twice[0]!s} is given twice, and would be paid twice; keep one")

@@ -1,1 +1,0 @@
-"""Grids of experiments: one price, one table, one figure."""
