@@ -22,7 +22,7 @@ from graphveil.data.tables.encoding import Encoding, EncodingOptions
 from graphveil.data.tables.files import FrameSource, reason
 from graphveil.data.tables.inspect_tables import Roles, TableInspection, inspect_tables
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS, PARTS, class_codes
-from graphveil.errors import GraphError
+from graphveil.errors import GraphError, MissingDependencyError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -160,12 +160,24 @@ _REMARKS = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  #
 
 
 def load_pyg(module: str) -> ModuleType:
-    """Return ``torch_geometric.<module>`` without the warnings about its own use of torch."""
+    """Return ``torch_geometric.<module>`` without the warnings about its own use of torch.
+
+    Raises:
+        MissingDependencyError: torch_geometric is not installed.
+    """
     with warnings.catch_warnings():
         # Its modules call torch.jit.script while they load, which newer torch deprecates, under one category
         # or another. A caller can do nothing about that.
         warnings.filterwarnings("ignore", r"`torch\.jit\.script` is")
-        return importlib.import_module(f"torch_geometric.{module}")
+        try:
+            return importlib.import_module(f"torch_geometric.{module}")
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("torch_geometric"):  # a package that it needs itself
+                raise
+            raise MissingDependencyError(
+                "published graphs and to_pyg() need torch_geometric, which is not installed; "
+                "pip install 'graphveil[pyg]'"
+            ) from None
 
 
 def to_pyg_data(

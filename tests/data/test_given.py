@@ -1,6 +1,8 @@
 """Frames, networkx and torch_geometric: the graph that files would give, or one typed refusal."""
 
 import gc
+import subprocess
+import sys
 
 import networkx
 import numpy as np
@@ -204,3 +206,20 @@ def test_a_fit_refuses_what_was_read_from_what_it_protects(choices, unit, words)
     with pytest.raises(UnitError, match=words):
         model.fit(gv.split(graph))
     assert len(ledger_of(graph.edge_set)) == 0
+
+
+def test_without_torch_geometric_the_message_names_the_extra():
+    code = """
+import sys
+sys.modules["torch_geometric"] = None  # what a missing package looks like
+import graphveil as gv
+from graphveil.errors import MissingDependencyError
+graph = gv.load_dataset("synthetic/tiny")
+gv.MLP(unit="none", seed=0, epochs=1, tuned=False).fit(graph)
+try:
+    graph.to_pyg()
+except MissingDependencyError as error:
+    print(error)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "graphveil[pyg]" in found.stdout
