@@ -1593,13 +1593,13 @@ BUGS = [
         edits=[
             (
                 "graphveil.estimators.gap.method:Aggregation.aggregates",
-                "return self.run_hops(\n            rows, make_aggregate_fn(release, keys, session.plan), hop_noise_stds(session.plan)\n        )",
-                'self.__dict__["degrees"] = graph.adjacency.indptr.diff()[:, None]\n        return self.run_hops(rows, make_aggregate_fn(release, keys, session.plan), hop_noise_stds(session.plan))',
+                "return self.run_hops(rows, hop, hop_noise_stds(session.plan))",
+                'self.__dict__["degrees"] = graph.adjacency.indptr.diff()[:, None]\n            return self.run_hops(rows, hop, hop_noise_stds(session.plan))',
             ),
             (
                 "graphveil.estimators.gap.method:Aggregation.run_hops",
-                "sent = self.method.hop_transform.next_input(self.encoder, rows, aggregates, std)",
-                'heard = [*aggregates[:-1], aggregates[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.method.hop_transform.next_input(self.encoder, rows, heard, std)',
+                "sent = self.gap.hop_transform.next_input(self.encoder, rows, aggregates, std)",
+                'heard = [*aggregates[:-1], aggregates[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.gap.hop_transform.next_input(self.encoder, rows, heard, std)',
             ),
         ],
         test="tests/estimators/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",

@@ -14,7 +14,7 @@ from graphveil.data import Adjacency, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.gap.edge_weights import (
+from graphveil.estimators.gap.attention import (
     PAPER_BATCH,
     AttentionTraining,
     attention_keys,

@@ -150,7 +150,7 @@ class TestViews:
         model = GAP(**STRICT, unsafe_noise_seed=0).fit(graph)
         trained, aggregates = model.fitted.trained, list(model.aggregates_.values())
         aggregation = trained.aggregation
-        views = aggregation.method.hop_transform.views(
+        views = aggregation.gap.hop_transform.views(
             aggregation.encode(graph), aggregates, hop_noise_stds(model.plan_)
         )
         torch.testing.assert_close(trained.proba(views), model.predict_proba())

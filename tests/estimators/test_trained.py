@@ -318,7 +318,7 @@ def rerun(model: Estimator, graph: Graph) -> Tensor:
     """Classify again from the rows that were released."""
     trained, answers = model.fitted.trained, list(model.aggregates_.values())
     aggregation = trained.aggregation
-    views = aggregation.method.hop_transform.views(
+    views = aggregation.gap.hop_transform.views(
         aggregation.encode(graph), answers, hop_noise_stds(model.plan_)
     )
     return trained.proba(views)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import ConfigError
+from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION
 from graphveil.estimators.gap import GAP
-from graphveil.estimators.gap.edge_weights import PAPER_WEIGHT_DEVIATION
 from graphveil.estimators.saved import load_model
 from graphveil.privacy import ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of

@@ -2,7 +2,7 @@ import pytest
 
 from graphveil.artifacts.rows import release_rows
 from graphveil.estimators.classcode.edge_plan import BudgetAllocation
-from graphveil.estimators.gap.edge_weights import AttentionTraining
+from graphveil.estimators.gap.attention import AttentionTraining
 from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.release import AccuracyCountQuery, DPSGDQuery, OutEdgeSumQuery, ReleasePlan

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphveil.data import Graph
-from graphveil.estimators.gap.edge_weights import EdgeWeighting
+from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit

@@ -26,7 +26,7 @@ from graphveil.data import Features, Graph
 from graphveil.errors import ReleaseError
 from graphveil.estimators.classcode.codes import simplex_codes, soft_codes
 from graphveil.estimators.classcode.edge_plan import GROUPS, TARGET, TRAIN
-from graphveil.estimators.gap.edge_weights import EdgeWeighting
+from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.method import State, networks_state, part_of
 from graphveil.estimators.session import Session
 from graphveil.nn.layers import FeedForward

@@ -13,8 +13,8 @@ from graphveil.estimators.classcode.edge_method import EdgeLevelClassCode, Train
 from graphveil.estimators.classcode.edge_plan import EdgeReleaseConfig, Noise
 from graphveil.estimators.classcode.edge_rows import Homophily
 from graphveil.estimators.classcode.node_method import NodeLevelClassCode
+from graphveil.estimators.edge_weighting import EdgeWeighting
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
-from graphveil.estimators.gap.edge_weights import EdgeWeighting
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.release.weights import GivenWeight
 

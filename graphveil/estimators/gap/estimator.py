@@ -6,9 +6,10 @@ from typing import ClassVar
 from graphveil._util import checks
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.gap.edge_weights import SIMILARITY, EdgeWeighting
-from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, GapMethod, NodeLevelGap
-from graphveil.estimators.gap.networks import GapArchitecture
+from graphveil.estimators.edge_weighting import EdgeWeighting
+from graphveil.estimators.gap.attention import SIMILARITY
+from graphveil.estimators.gap.method import AttentionSettings, EdgeLevelGap, GapConfig, NodeLevelGap
+from graphveil.estimators.gap.networks import GapArchitecture, HopTransform
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.own.code import Factory, check_factory
 from graphveil.estimators.privacy_config import PrivacyConfig
@@ -117,7 +118,7 @@ class GAP(NetworkKeywords, Estimator):
     encoder: Factory | str | None = None
     head: Factory | str | None = None
 
-    def _build_method(self) -> GapMethod:
+    def _build_method(self) -> EdgeLevelGap | NodeLevelGap:
         privacy_config = self.privacy_config
         training_config = TrainingConfig.from_keywords(self, privacy_config, self.device)
         shape = self._shape(privacy_config, training_config)
@@ -133,24 +134,26 @@ class GAP(NetworkKeywords, Estimator):
         attention = self._attention(edge_weighting)
         self._check_shares(privacy_config)
         self._check_custom_modules(privacy_config)
+        gap = GapConfig(
+            training_config=training_config,
+            shape=shape,
+            encoder_epochs=epochs,
+            hop_transform=HopTransform(privacy_config.paper, privacy_config.on_records),
+            edge_weighting=edge_weighting,
+        )
         if not privacy_config.on_records:
             return EdgeLevelGap(
                 name=self.method,
                 privacy_config=privacy_config,
                 device=self.device,
-                training_config=training_config,
-                shape=shape,
-                encoder_epochs=epochs,
-                edge_weighting=edge_weighting,
+                gap=gap,
                 attention=attention,
             )
         return NodeLevelGap(
             name=self.method,
             privacy_config=privacy_config,
             device=self.device,
-            training_config=training_config,
-            shape=shape,
-            encoder_epochs=epochs,
+            gap=gap,
             shares=(self.encoder_share, self.classifier_share),
             multiplier=self.sgd_multiplier,
             out_degree_bound=self.out_degree_bound,
@@ -215,7 +218,7 @@ class GAP(NetworkKeywords, Estimator):
 
     def _attention(self, edge_weighting: EdgeWeighting | None) -> AttentionSettings | None:
         """Return how attention is learned; None where weights are not learned from edges."""
-        attends = edge_weighting is not None and edge_weighting.similarity.reads == "attention"
+        attends = edge_weighting is not None and edge_weighting.learned_from_edges
         given = {"attention_steps": self.attention_steps, "attention_multiplier": self.attention_multiplier}
         for name, value in given.items():
             if value is not None and not attends:

@@ -1,23 +1,15 @@
-"""Weights of edges in the hops of GAP.
-
-:class:`EdgeWeighting` computes them from public or released rows, at no privacy cost.
-:class:`AttentionTraining` learns them from the edges, for a part of the budget.
-"""
+"""Attention learned from edges under a budget: its queries, its cost, its start and its descent."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, normalize
+from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.data import Features, Graph
-from graphveil.errors import CalibrationError, ConfigError
-from graphveil.estimators.session import Session
+from graphveil.errors import CalibrationError
 from graphveil.mechanisms import public_rate
-from graphveil.nn.layers import FeedForward, batch_of
 from graphveil.privacy import (
     Composed,
     Gaussian,
@@ -41,7 +33,7 @@ from graphveil.release import (
 )
 from graphveil.release import calibrate_plan as calibrated
 from graphveil.release.plan import hops
-from graphveil.release.weights import Attention, Similarity, parse_weight
+from graphveil.release.weights import Attention
 from graphveil.training.adam import Adam
 
 PAPER_STEPS, PAPER_MULTIPLIER = 1000, 1.3
@@ -272,118 +264,3 @@ def _refuse(training: float, epsilon: float) -> None:
             "leaves nothing for the sums; take fewer attention_steps, a larger attention_multiplier, or a "
             "larger epsilon"
         )
-
-
-ROWS = ("input", "previous")
-PAPER_WEIGHT_DEVIATION = (
-    "an edge is charged for one row of norm one, as the paper does, whatever its weights and at however many "
-    "ends"
-)
-
-_WIDTHS = (32, 16)  # of the network of learned_public
-_STEPS, _PAIRS, _RATE = 300, 4096, 0.01
-_SHARP = 5.0  # cosines become logits times this
-
-
-@dataclass(frozen=True)
-class EdgeWeighting:
-    """A weight and where a model finds what it reads. All of it is public: no edge is ever needed."""
-
-    similarity: Similarity
-    rows: str
-
-    @classmethod
-    def from_config(
-        cls, weights: str, rows: str, *, encoder: bool, records: bool, attention: Similarity | None = None
-    ) -> "EdgeWeighting | None":
-        """Return what a configuration names, None for weights of one; refuse what does not go together."""
-        checks.one_of(ROWS, weight_rows=rows)
-        similarity = parse_weight(weights)
-        if similarity is None:
-            return None
-        if records:
-            raise ConfigError(
-                f"weights={weights!r} reads rows that node units protect; use weights='one', or protect edges"
-            )
-        if similarity.reads == "attention" and attention is not None:
-            similarity = attention
-        elif similarity.reads == "attention":
-            raise ConfigError(
-                f"weights={weights!r} is learned from edges under a budget, which gap does at edge level and "
-                "nothing else; use 'learned_public', which learns from public labels and costs nothing"
-            )
-        if similarity.reads == "posteriors" and not encoder:
-            raise ConfigError(f"weights={weights!r} reads the encoder's probabilities; leave use_encoder on")
-        if rows == "previous" and similarity.reads != "rows":
-            raise ConfigError(
-                f"weights={weights!r} reads {similarity.reads}, which stay the same; use weight_rows='input'"
-            )
-        return cls(similarity, rows)
-
-    def weight_network(self, width: int, generator: torch.Generator) -> FeedForward | None:
-        """Return the network of ``learned_public``, not yet trained; None for weights that learn nothing."""
-        if self.similarity.reads != "learned":
-            return None
-        return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
-
-    def learned(self, graph: Graph, rows: Tensor, context: Session) -> FeedForward | None:
-        """Return what the weight learns from public labels, or None."""
-        generator = context.streams.torch("weights")
-        network = self.weight_network(rows.shape[1], generator)
-        if network is not None:
-            nodes = graph.mask("train")
-            _train_weight_network(network, rows[nodes].float(), graph.y[nodes], generator)
-        return network
-
-    def keys(
-        self,
-        graph: Graph,
-        rows: Tensor,
-        encoder: nn.Module | None,
-        network: nn.Module | None,
-        context: Session,
-    ) -> Features | None:
-        """Return what every hop's weights read; None for the vectors of each hop."""
-        if self.rows == "previous":
-            return None
-        if self.similarity.reads == "features":
-            return graph.x
-        if self.similarity.reads == "rows":
-            return rows
-        # Kept with the workspace, as the rows are: a resumed release is asked with the same bits.
-        return context.load_or_compute("weights", lambda: {"keys": _computed(graph, rows, encoder, network)})[
-            "keys"
-        ]
-
-
-def with_unit_sensitivity(queries: tuple[NeighborSumQuery, ...], mu: float) -> tuple[NeighborSumQuery, ...]:
-    """Return the hops with the noise of the paper's Lemma 1, which is that of sensitivity one."""
-    return tuple(replace(query, sigma=(math.sqrt(len(queries)) / mu,)) for query in queries)
-
-
-@torch.no_grad()
-def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, network: nn.Module | None) -> Tensor:
-    """Return the network's rows if there is one, and otherwise the encoder's probabilities."""
-    if network is not None:
-        learned: Tensor = network.eval()(rows.float())
-        return learned
-    assert encoder is not None
-    logits: Tensor = encoder.eval()(batch_of(graph.x, device=next(encoder.parameters()).device))
-    return logits.softmax(dim=1).cpu()
-
-
-def _train_weight_network(network: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
-    """Teach the network's rows to point the same way where labels agree, from random pairs of labeled nodes.
-
-    Whether an edge joins a pair is never asked. Pairs that agree count as much in total as those that do not.
-    """
-    optimizer = Adam(network.parameters())
-    agreeing = float((y.bincount() / len(y)).square().sum())
-    balance = torch.tensor((1 - agreeing) / agreeing)
-    for _ in range(_STEPS):
-        u, v = torch.randint(len(y), (2, _PAIRS), generator=generator)
-        cosine = (normalize(network(x[u]), dim=1) * normalize(network(x[v]), dim=1)).sum(dim=1)
-        optimizer.zero_grad()
-        loss = binary_cross_entropy_with_logits(_SHARP * cosine, (y[u] == y[v]).float(), pos_weight=balance)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
-        optimizer.step(rate=_RATE)
