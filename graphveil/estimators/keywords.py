@@ -66,9 +66,7 @@ class TrainingConfig:
     selection: CheckpointSelection
 
     @classmethod
-    def from_keywords(
-        cls, given: NetworkKeywords, privacy_config: PrivacyConfig, device: str
-    ) -> "TrainingConfig":
+    def from_keywords(cls, given: NetworkKeywords, privacy_config: PrivacyConfig) -> "TrainingConfig":
         """Check the keywords for these terms, and fill in what they leave open."""
         checks.width(hidden=given.hidden)
         checks.one_of(ACTIVATIONS, activation=given.activation)
@@ -82,13 +80,17 @@ class TrainingConfig:
                 "validation "
                 "labels are public, and the best epoch is chosen at no cost; drop it"
             )
-        paper = privacy_config.on_records and privacy_config.paper
+        paper, (epochs, rate) = privacy_config.on_records and privacy_config.paper, (100, 0.01)
+        if paper:
+            epochs = _PAPER_EPOCHS
+        elif privacy_config.on_records:
+            epochs, rate = _PRIVATE_EPOCHS, _PRIVATE_RATE
         normed = not privacy_config.on_records if given.batch_norm is None else given.batch_norm
         found = cls(
             hidden=given.hidden,
             layers={"activation": given.activation, "batch_norm": normed, "dropout": given.dropout},
-            epochs=_epochs(privacy_config) if given.epochs is None else given.epochs,
-            rate=_rate(privacy_config) if given.learning_rate is None else given.learning_rate,
+            epochs=epochs if given.epochs is None else given.epochs,
+            rate=rate if given.learning_rate is None else given.learning_rate,
             weight_decay=given.weight_decay,
             batch_size=_PAPER_BATCH if paper and given.batch_size is None else given.batch_size,
             patience=given.patience,
@@ -119,16 +121,6 @@ class TrainingConfig:
             learning_rate=self.rate,
             weight_decay=self.weight_decay,
         )
-
-
-def _epochs(privacy_config: PrivacyConfig) -> int:
-    if not privacy_config.on_records:
-        return 100
-    return _PAPER_EPOCHS if privacy_config.paper else _PRIVATE_EPOCHS
-
-
-def _rate(privacy_config: PrivacyConfig) -> float:
-    return _PRIVATE_RATE if privacy_config.on_records and not privacy_config.paper else 0.01
 
 
 def _refuse_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:

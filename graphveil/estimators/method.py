@@ -23,7 +23,6 @@ from graphveil.estimators.privacy_config import (
     PrivacyConfig,
     data_notes,
     edge_level_mu,
-    queries_edges,
     with_undirected_edge_deviation,
 )
 from graphveil.estimators.public_sizes import PublicSizes
@@ -259,7 +258,8 @@ class Method(ABC):
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
-        return "queried" if queries_edges(plan) else "never"
+        # Steps and counts read records alone.
+        return "queried" if any(query.reads_edges for query in plan.queries) else "never"
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
         """Return what a fit under a plan releases, in order."""

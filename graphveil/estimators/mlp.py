@@ -38,18 +38,40 @@ from graphveil.training.null_records import finite_rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class NonPrivateMLP(Method):
-    """An MLP whose features and labels are public, or protected by nobody.
+class MLPArchitecture:
+    """A network of a given depth, and how it learns.
 
     Args:
         training_config: how it learns.
         depth: number of layers, the output layer included.
     """
 
-    reads_edges: ClassVar[bool] = False
-
     training_config: TrainingConfig
     depth: int
+
+    def widths(self, sizes: PublicSizes) -> list[int]:
+        """Return the widths of input, hidden layers and output."""
+        return [sizes.width, *[self.training_config.hidden] * (self.depth - 1), sizes.classes]
+
+    def build(self, sizes: PublicSizes, generator: torch.Generator) -> FeedForward:
+        """Return an untrained network."""
+        return FeedForward(self.widths(sizes), generator=generator, **self.training_config.layers)
+
+    def restore(self, state: State, sizes: PublicSizes) -> "TrainedMLP":
+        """Return the network with these weights."""
+        network = self.build(sizes, PublicStreams(0).torch("restore"))
+        network.load_state_dict(state)
+        network.eval()
+        return TrainedMLP(network)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonPrivateMLP(Method):
+    """An MLP whose features and labels are public, or not protected."""
+
+    reads_edges: ClassVar[bool] = False
+
+    shape: MLPArchitecture
 
     @property
     def samples(self) -> bool:
@@ -61,16 +83,16 @@ class NonPrivateMLP(Method):
         return None
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Train in the clear, and keep the best epoch."""
+        """Train without privacy, and keep the best epoch."""
         generator = session.streams.torch("mlp")
-        network = self.build(self.sizes_of(graph), generator).to(session.device)
+        network = self.shape.build(self.sizes_of(graph), generator).to(session.device)
         inputs = batches_of(graph.x, session.device)
         with session.stage("classifier"):
             fit_nonprivate(
                 network,
                 lambda index: network(inputs(index)),
                 graph,
-                self.training_config.nonprivate_schedule(),
+                self.shape.training_config.nonprivate_schedule(),
                 session,
                 stage="classifier",
                 generator=generator,
@@ -82,59 +104,48 @@ class NonPrivateMLP(Method):
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
         """Return the network with these weights."""
-        network = self.build(sizes, PublicStreams(0).torch("restore"))
-        network.load_state_dict(state)
-        network.eval()
-        return TrainedMLP(network)
-
-    def build(self, sizes: PublicSizes, generator: torch.Generator) -> FeedForward:
-        """Return an untrained network."""
-        return FeedForward(self.widths(sizes), generator=generator, **self.training_config.layers)
-
-    def widths(self, sizes: PublicSizes) -> list[int]:
-        """Return the widths of input, hidden layers and output."""
-        return [sizes.width, *[self.training_config.hidden] * (self.depth - 1), sizes.classes]
+        return self.shape.restore(state, sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateMLP(NonPrivateMLP):
-    """An MLP that learns from protected records by noisy steps, one question of a release."""
+class PrivateMLP(Method):
+    """An MLP that learns from protected records by noisy steps, one query of a release."""
 
-    @property
-    def samples(self) -> bool:
-        """Return False: noisy steps read all records, each with a chance."""
-        return False
+    reads_edges: ClassVar[bool] = False
+
+    shape: MLPArchitecture
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph without members to learn from, or to select on."""
+        """Reject a graph without members to learn from, or to select on."""
         super().check(graph)
-        if self.training_config.selection.kind == "private":
+        if self.shape.training_config.selection.kind == "private":
             check_members(graph, "val")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the training, and the counts that are paid for beside it."""
+        """Return the training, and the counts that are charged with it."""
         training, unit = self.training(sizes), self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         record_plan = RecordPlan(
             unit=unit,
             trainings=(training,),
             shares=(1.0,),
-            candidates=self.training_config.selection.num_counts(training),
+            candidates=self.shape.training_config.selection.num_counts(training),
             metrics=self.privacy_config.private_metrics,
         )
         return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
         """Return the steps, before the size of their noise is chosen."""
-        parameters = count_parameters(*self.widths(sizes))
         return DPSGDTraining(
-            schedule=self.training_config.private(), parameters=parameters, records=sizes.records
+            schedule=self.shape.training_config.private(),
+            parameters=count_parameters(*self.shape.widths(sizes)),
+            records=sizes.records,
         )
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Train by noisy steps, and release the accuracies that were planned."""
         release, sizes = session.open(graph, record_groups(graph)), self.sizes_of(graph)
-        network = self.build(sizes, session.streams.torch("mlp"))
+        network = self.shape.build(sizes, session.streams.torch("mlp"))
         with session.stage("classifier"):
             fit_node_level(
                 network,
@@ -145,7 +156,7 @@ class PrivateMLP(NonPrivateMLP):
                 release,
                 session,
                 stage="classifier",
-                selection=self.training_config.selection,
+                selection=self.shape.training_config.selection,
                 final=True,
             )
         trained = TrainedMLP(network)
@@ -154,6 +165,10 @@ class PrivateMLP(NonPrivateMLP):
             accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
         release.close()
         return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
+        """Return the network with these weights."""
+        return self.shape.restore(state, sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,9 +315,14 @@ class NodeLevelSoftmax(Method):
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
         """Take the steps, and release the accuracies that were planned."""
+        query = None if session.plan is None else session.plan.queries[0]
+        if not isinstance(query, DPSGDQuery):
+            raise ConfigError(
+                "an MLP on records learns under a plan of noisy steps, and this session has none"
+            )
         release = session.open(graph, record_groups(graph))
         with session.stage("classifier"):
-            trained = TrainedSoftmax(_train_or_load(graph, _steps_of(session), release, session))
+            trained = TrainedSoftmax(_train_or_load(graph, query, release, session))
         proba, accuracy = trained.proba(graph), dict[str, float]()
         if self.privacy_config.private_metrics:
             accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
@@ -340,14 +360,6 @@ class TrainedSoftmax(TrainedModel):
     def state(self) -> State:
         """Return the weights."""
         return self.model.state()
-
-
-def _steps_of(session: Session) -> DPSGDQuery:
-    """Return the steps that the session's plan begins with."""
-    query = None if session.plan is None else session.plan.queries[0]
-    if not isinstance(query, DPSGDQuery):
-        raise ConfigError("an MLP on records learns under a plan of noisy steps, and this session has none")
-    return query
 
 
 def _train_or_load(graph: Graph, query: DPSGDQuery, release: Release, session: Session) -> NoisySoftmax:
@@ -438,26 +450,24 @@ class MLP(NetworkKeywords, Estimator):
         if self._is_tuned(privacy_config):
             tuned = NodeLevelSoftmax if privacy_config.on_records else TunedMLP
             return tuned(name=self.method, privacy_config=privacy_config, device=self.device)
-        depth = (
-            (2 if privacy_config.on_records and not privacy_config.paper else 3)
-            if self.layers is None
-            else self.layers
-        )
+        usual = 2 if privacy_config.on_records and not privacy_config.paper else 3
+        depth = usual if self.layers is None else self.layers
         checks.depth(layers=depth)
         kind = PrivateMLP if privacy_config.on_records else NonPrivateMLP
-        training_config = TrainingConfig.from_keywords(self, privacy_config, self.device)
+        training_config = TrainingConfig.from_keywords(self, privacy_config)
         return kind(
             name=self.method,
             privacy_config=privacy_config,
             device=self.device,
-            training_config=training_config,
-            depth=depth,
+            shape=MLPArchitecture(training_config=training_config, depth=depth),
         )
 
     def _is_tuned(self, privacy_config: PrivacyConfig) -> bool:
         """Whether everything is chosen for the data or by public rule, refusing what would contradict it."""
         checks.switch(**({} if self.tuned is None else {"tuned": self.tuned}))
-        given = self._given()
+        named = [field.name for field in dataclasses.fields(NetworkKeywords)] + ["layers"]
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        given = [name for name in named if getattr(self, name) != defaults[name]]
         if self.tuned is None:
             return not (privacy_config.paper or given)
         if self.tuned and privacy_config.paper:
@@ -467,9 +477,3 @@ class MLP(NetworkKeywords, Estimator):
         if self.tuned and given:
             raise ConfigError(f"tuned=True chooses {', '.join(given)} itself; drop one or the other")
         return self.tuned
-
-    def _given(self) -> list[str]:
-        """Return the keywords of the network and its training that differ from their defaults."""
-        named = [field.name for field in dataclasses.fields(NetworkKeywords)] + ["layers"]
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        return [name for name in named if getattr(self, name) != defaults[name]]

@@ -62,11 +62,6 @@ class PrivacyConfig:
 SEEDED = "the noise is reproducible from a seed"
 
 
-def queries_edges(plan: ReleasePlan) -> bool:
-    """Whether any of the plan's queries reads edges; steps and counts read records alone."""
-    return any(query.reads_edges for query in plan.queries)
-
-
 def edge_level_mu(plan: ReleasePlan, num_nodes: int) -> float | None:
     """Return the mu of one mutual edge under unit ``node-record``, which stands on two lists; None without.
 

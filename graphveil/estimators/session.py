@@ -35,10 +35,6 @@ def no_progress(stage: str, done: int, total: int) -> None:
     """Show no progress."""
 
 
-def no_op() -> None:
-    """Tell nobody."""
-
-
 @dataclass(kw_only=True)
 class Session:
     """One fit under way, or one prediction of another graph.
@@ -69,7 +65,7 @@ class Session:
     noise_seed: int | None = None
     ledger: PrivacyLedger | None = None
     backend: AggregationBackend | None = None
-    on_recorded: Callable[[], None] = no_op
+    on_recorded: Callable[[], None] = lambda: None
     on_progress: OnProgress = no_progress
     workspace: Path | None = None
     cache: Path | None = None

@@ -195,13 +195,6 @@ class TrainedSpectral(TrainedModel):
         }
 
 
-def neighbor_list_source(unit: Unit, epsilon: float, rank: int, max_edges: int) -> NeighborListSource:
-    """Return where lists are read under a unit."""
-    private = isinstance(unit, UndirectedEdge)
-    response = EdgeRand(epsilon=epsilon, max_edges=max_edges) if private else None
-    return NeighborListSource(unit=unit, response=response, rank=rank)
-
-
 MAX_RANK = 4096
 
 
@@ -268,8 +261,10 @@ class Spectral(Estimator):
                 "spectral has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
             )
         most = MAX_EDGES if self.max_edges is None else self.max_edges
-        epsilon = privacy_config.budget if isinstance(privacy_config.unit, UndirectedEdge) else 1.0
-        list_source = neighbor_list_source(privacy_config.unit, epsilon, self.rank, most)
+        response = None
+        if isinstance(privacy_config.unit, UndirectedEdge):
+            response = EdgeRand(epsilon=privacy_config.budget, max_edges=most)
+        list_source = NeighborListSource(unit=privacy_config.unit, response=response, rank=self.rank)
         return SpectralMethod(
             name=self.method, privacy_config=privacy_config, device=self.device, list_source=list_source
         )

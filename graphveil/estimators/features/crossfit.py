@@ -455,18 +455,14 @@ def similar_nodes_posterior(graph: Graph, labeled: Tensor) -> Tensor:
     votes = torch.full((graph.num_nodes, graph.num_classes), _MIN_PROBABILITY)
     k = min(NEIGHBORS, len(labeled) - 1)
     for nodes in torch.arange(graph.num_nodes).tensor_split(-(-graph.num_nodes * len(labeled) // _CHUNK)):
-        similarity = _products(rows, nodes, labeled)
+        if isinstance(rows, Tensor):
+            similarity = rows[nodes] @ rows[labeled].T
+        else:
+            similarity = torch.from_numpy((rows[nodes.numpy()] @ rows[labeled.numpy()].T).toarray())
         similarity[nodes[:, None] == labeled[None, :]] = -1.0
         value, index = similarity.topk(k, dim=1)
         votes[nodes] = votes[nodes].scatter_add(1, graph.y[labeled][index], value.clamp_min(0.0))
     return (votes / votes.sum(dim=1, keepdim=True)).log()
-
-
-def _products(rows: Features, some: Tensor, others: Tensor) -> Tensor:
-    """Return all inner products between two sets of rows, dense."""
-    if isinstance(rows, Tensor):
-        return rows[some] @ rows[others].T
-    return torch.from_numpy((rows[some.numpy()] @ rows[others.numpy()].T).toarray())
 
 
 def _weighted_unit_rows(x: Features) -> Features:

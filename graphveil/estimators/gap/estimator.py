@@ -120,7 +120,7 @@ class GAP(NetworkKeywords, Estimator):
 
     def _build_method(self) -> EdgeLevelGap | NodeLevelGap:
         privacy_config = self.privacy_config
-        training_config = TrainingConfig.from_keywords(self, privacy_config, self.device)
+        training_config = TrainingConfig.from_keywords(self, privacy_config)
         shape = self._shape(privacy_config, training_config)
         edge_weighting = EdgeWeighting.from_config(
             self.weights,

@@ -26,6 +26,7 @@ _TINY = 1e-12  # a shorter row is divided by this instead of its norm
 
 Rows = list[Tensor]
 RowPairs = list[tuple[Tensor, Tensor]]
+IndexArray: TypeAlias = npt.NDArray[np.int64]
 Pairs = Sequence[tuple[Features, Tensor]]  # a map's rows, and the gradient by its output
 
 
@@ -239,7 +240,10 @@ class RowClippedSum(SubgraphClippedSum):
         kept = good.nonzero().flatten()
         for (weight_sum, bias_sum), (x, delta) in zip(sums, pairs, strict=True):
             scaled = (delta * factors[:, None])[kept]
-            weight_sum.add_(_transposed_times(rows_of(x, kept), scaled))
+            if isinstance(x, Tensor):
+                weight_sum.add_(x[kept].t() @ scaled)
+            else:
+                weight_sum.add_(torch.from_numpy(rows_of(x, kept).T @ scaled.numpy()))
             bias_sum.add_(scaled.sum(dim=0))
 
 
@@ -269,14 +273,6 @@ def _norms(x: Features) -> Tensor:
     if isinstance(x, Tensor):
         return x.square().sum(dim=1)
     return torch.from_numpy(np.asarray(x.multiply(x).sum(axis=1)).reshape(-1))
-
-
-def _transposed_times(x: Features, delta: Tensor) -> Tensor:
-    """Return X^T delta."""
-    return x.t() @ delta if isinstance(x, Tensor) else torch.from_numpy(x.T @ delta.numpy())
-
-
-IndexArray: TypeAlias = npt.NDArray[np.int64]
 
 
 def sample_out_edges(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
