@@ -52,13 +52,17 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 
-def exact_samples(stream: RowStream, rows: Integers, dim: int, numerator: int) -> npt.NDArray[np.int32]:
+def exact_samples(
+    stream: RowStream, rows: Integers, dim: int, numerator: int, ambiguous: float = AMBIGUOUS
+) -> npt.NDArray[np.int32]:
     """Return samples for the rows, shape (rows, dim); s = numerator / DENOMINATOR.
 
     The first attempts of a row are the halves of its first words. Coordinate c owns the blocks from
     _OWN + c _SPAN on: block a is attempt a and its further bits (attempt 0 only reads the latter).
+
+    What comes within ``ambiguous`` of a tie is decided in arbitrary precision, which does not affect results.
     """
-    strips = _strips(numerator, AMBIGUOUS)
+    strips = _strips(numerator, ambiguous)
     out = np.empty((len(rows), dim), dtype=np.int32)
     flat = out.reshape(-1)
     pending, words = _first_attempts(strips, stream, rows, out)

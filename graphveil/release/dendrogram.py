@@ -135,7 +135,9 @@ class Dendrogram:
 ROUNDS = 1000  # of merging; a star needs one for each of its leaves, most graphs some two hundred in all
 
 
-def average_linkage(leaves: int, one: Ints, other: Ints, rng: np.random.Generator) -> Dendrogram:
+def average_linkage(
+    leaves: int, one: Ints, other: Ints, rng: np.random.Generator, rounds: int = ROUNDS
+) -> Dendrogram:
     """Return the tree that average linkage makes of public edges; no private edge is looked at.
 
     Two groups merge where each is the other's closest: the largest share of the pairs across are edges, which
@@ -147,6 +149,7 @@ def average_linkage(leaves: int, one: Ints, other: Ints, rng: np.random.Generato
         leaves: how many.
         one, other: the ends of each edge.
         rng: breaks ties, of which there are many at first.
+        rounds: the most that are merged in.
 
     >>> tree = average_linkage(4, np.array([0, 1]), np.array([2, 3]), np.random.default_rng(0))
     >>> bool(tree.parents[0] == tree.parents[2] != tree.parents[1])
@@ -154,7 +157,7 @@ def average_linkage(leaves: int, one: Ints, other: Ints, rng: np.random.Generato
     """
     parent, size = np.full(2 * leaves - 1, -1), np.ones(2 * leaves - 1, dtype=np.int64)
     edges, made = np.ones(len(one)), leaves
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         if not len(one):
             break
         merged = _mutual_nearest_pairs(edges / (size[one] * size[other]), one, other, rng)

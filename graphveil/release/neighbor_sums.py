@@ -101,26 +101,20 @@ class GroupWeights:
     @property
     def symmetric(self) -> bool:
         """Whether both directions of every edge weigh the same."""
-        return all(self.table[g][h] == self.table[h][g] for g in self._groups for h in self._groups)
+        groups = range(len(self.table))
+        return all(self.table[g][h] == self.table[h][g] for g in groups for h in groups)
 
     def shifts(self, unit: Unit, scale: tuple[float, ...] | None = None) -> tuple[tuple[float, ...], ...]:
         """Return the shift of one differing edge by pair of groups; ``scale[h]`` multiplies rows of h."""
-        by = scale or (1.0,) * len(self.table)
+        by, groups = scale or (1.0,) * len(self.table), range(len(self.table))
         return tuple(
-            tuple(
-                unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g])
-                for h in self._groups
-            )
-            for g in self._groups
+            tuple(unit.pair_sensitivity(self.table[g][h] * by[h], self.table[h][g] * by[g]) for h in groups)
+            for g in groups
         )
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the L2 sensitivity of the weighted sum: the worst pair of groups."""
         return max(max(row) for row in self.shifts(unit))
-
-    @property
-    def _groups(self) -> range:
-        return range(len(self.table))
 
 
 SIMILARITY_GRID_BITS = 9  # of a vector; its weight has WEIGHT_BITS more, and 1,024 of them add up in float32
@@ -209,9 +203,13 @@ class NeighborSumQuery(Query):
     def prepare(self, data: NeighborSumData, public: PublicInputs) -> _PreparedSums:
         """Make the tables of the weights from their keys."""
         check_rows(data.vectors, public.num_nodes, self.dim)
-        pairs = self._pairs(data, public.num_nodes)
-        tables = () if pairs is None else pairs.tables
-        return _PreparedSums(public, (data.vectors, *tables), pairs)
+        if self.similarity is None:
+            if data.keys is not None:
+                raise ReleaseError("the plan's hop has no similarity to read keys; the release stays charged")
+            return _PreparedSums(public, (data.vectors,), None)
+        pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
+        check_trusted(pairs, public.num_nodes)
+        return _PreparedSums(public, (data.vectors, *pairs.tables), pairs)
 
     def answer(self, private: PrivateEdges, data: _PreparedSums, key: bytes) -> Tensor:
         """Return noisy rows."""
@@ -278,16 +276,6 @@ class NeighborSumQuery(Query):
     def linear_group_scaling(self) -> bool:
         """Whether a person's k edges may add up to k times one edge: anything but equal weights and noise."""
         return not self.weights.symmetric or len(set(self.sigma)) > 1
-
-    def _pairs(self, data: NeighborSumData, num_nodes: int) -> PairWeights | None:
-        """Return the tables of the query's similarity, made of its keys."""
-        if self.similarity is None:
-            if data.keys is not None:
-                raise ReleaseError("the plan's hop has no similarity to read keys; the release stays charged")
-            return None
-        pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
-        check_trusted(pairs, num_nodes)
-        return pairs
 
     def _largest_similarity(self, unit: Unit) -> float:
         """Return the similarity's bound, over all ordered pairs."""

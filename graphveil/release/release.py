@@ -24,7 +24,7 @@ from graphveil.release.keys import NAMES_IN_KEYS, ReleaseKey, canonical, check_p
 from graphveil.release.out_edge_sums import exceeds_degree
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import PublicInputs, Query, QueryData, are_numbers, outside
+from graphveil.release.query import PublicInputs, QueryData, are_numbers, outside
 
 _VERSION = 2
 Answer = TypeVar("Answer")
@@ -102,28 +102,30 @@ class Release:
         _check_unit(plan, private)
         check_weights(plan, adjacency)
         groups = _checked_groups(plan, groups, adjacency.num_nodes)
-        stores_answer = journal or MemoryJournal()
+        memory = journal or MemoryJournal()
         commitment = _public_commitment(plan, adjacency)
-        resumed = stores_answer.resume(commitment)
+        resumed = memory.resume(commitment)
         release = cls(
             plan,
             private,
             PublicInputs(adjacency.num_nodes, groups, plan.sampler),
             budget,
             key=resumed or key or ReleaseKey.fresh(),
-            journal=stores_answer,
+            journal=memory,
             commitment=commitment,
-            alone=key is None and not stores_answer.durable,
+            alone=key is None and not memory.durable,
         )
         if resumed is None:
             release._record(label, commitment)
-            release._check_graph_fingerprint()
-        else:
-            release._check_graph_fingerprint()
-            # A ledger that it is not in: a new one in memory, or the run was killed before it was charged.
-            if not budget.contains(release.release_id):
-                budget.record(release._entry(label))
-        release._edges_digest = release._digest_of_edges()
+        # Other edges or groups than the first run's are refused before a resumed run is recorded.
+        of_groups = () if groups is None else (groups,)
+        memory.check_fingerprint("edges", private.digest)
+        memory.check_fingerprint("groups", lambda key: keyed_digest(key, *of_groups))
+        # A ledger that it is not in is a new one in memory, or the run was killed before it was charged.
+        if resumed is not None and not budget.contains(release.release_id):
+            budget.record(release._entry(label))
+        if not (release._alone or release._key.erased):
+            release._edges_digest = private.digest(release._key.master)
         return release
 
     def __repr__(self) -> str:
@@ -212,12 +214,6 @@ class Release:
         self._journal.commit(index, descriptor)
         return index, self._key.query_key(descriptor)
 
-    def _check_graph_fingerprint(self) -> None:
-        """Refuse to resume with other edges or groups than the first run's, before anything is recorded."""
-        groups = () if self._public.groups is None else (self._public.groups,)
-        self._journal.check_fingerprint("edges", self._private.digest)
-        self._journal.check_fingerprint("groups", lambda key: keyed_digest(key, *groups))
-
     def _record(self, label: str, commitment: dict[str, object]) -> None:
         """Charge the budget for a new release; its id is written down before, so a killed one pays once."""
         # Durable ledgers would take it for the same, asked for again.
@@ -257,15 +253,12 @@ class Release:
         """
         return "" if self._alone or self._key.erased else self._key.digest(*arrays)
 
-    def _digest_of_edges(self) -> str:
-        return "" if self._alone or self._key.erased else self._private.digest(self._key.master)
-
 
 def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
     """Refuse a graph that the unit's bounds do not hold for; edges that nothing asks for are not read."""
     if (
         isinstance(plan.unit, NodeBoundedDegree)
-        and _edge_queries(plan)
+        and any(query.reads_edges for query in plan.queries)
         and exceeds_degree(private, plan.unit.max_degree)
     ):
         raise UnitError(
@@ -276,18 +269,13 @@ def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
         query.check_unit(plan.unit, directed=private.directed)
 
 
-def _edge_queries(plan: ReleasePlan) -> list[Query]:
-    """Return the queries that ask the edges; training steps and counts ask records alone."""
-    return [query for query in plan.queries if query.reads_edges]
-
-
 def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
     """Refuse a plan that would ignore the weights of edges, and one that reads weights which are not there.
 
     Raises:
         ConfigError: the plan and the edges do not go together.
     """
-    reads = {query.reads_edge_weights for query in _edge_queries(plan)}
+    reads = {query.reads_edge_weights for query in plan.queries if query.reads_edges}
     weighted = adjacency.max_weight is not None
     if weighted and False in reads:
         raise ConfigError(

@@ -675,8 +675,8 @@ BUGS = [
         name="a_descriptor_leaves_out_the_edges",
         edits=[
             (
-                "graphveil.release.release:Release._digest_of_edges",
-                "self._private.digest(self._key.master)",
+                "graphveil.release.release:Release.open",
+                "private.digest(release._key.master)",
                 '""',
             )
         ],

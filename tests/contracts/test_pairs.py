@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from kernels import no_kernels
 from torch import Tensor
 
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
-from graphveil import _kernels
 from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
 from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
@@ -25,20 +25,15 @@ def named(weight: Similarity) -> str:
     return type(weight).__name__
 
 
-def _slowly(patch: Patch) -> None:
-    """Take the way without the C extension."""
-    patch.setattr(_kernels, "_native", None)
-
-
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_shipped_weights_pass(check: Callable[[], None]) -> None:
     check()
 
 
 @pytest.mark.parametrize("check", CHECKS[2:], ids=lambda check: check.__name__)
-def test_they_pass_without_a_compiler(check: Callable[[], None], monkeypatch: Patch) -> None:
-    _slowly(monkeypatch)
-    check()
+def test_they_pass_without_a_compiler(check: Callable[[], None]) -> None:
+    with no_kernels():
+        check()
 
 
 @pytest.mark.slow

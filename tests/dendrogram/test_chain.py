@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernels import no_kernels
 
 from dendrogram.trees import all_trees, dendrogram, ends, shape_of
 from graphveil import _kernels
@@ -65,10 +66,10 @@ def test_parts_of_a_walk_are_the_walk() -> None:
     assert (whole.tree.left == parts.tree.left).all()
 
 
-def test_without_the_loop_the_plain_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_kernels, "_native", None)
+def test_without_the_loop_the_plain_way_is_taken() -> None:
     chain = chain_of(12)
-    chain.run(200, ChainSchedule(), STREAM)
+    with no_kernels():
+        chain.run(200, ChainSchedule(), STREAM)
     assert chain.accepted > 10
 
 

@@ -5,7 +5,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from graphveil.release import dendrogram
 from graphveil.release.dendrogram import Dendrogram, average_linkage
 from graphveil.release.dendrogram_walk import DendrogramChain, no_pairs
 
@@ -49,9 +48,8 @@ def test_groups_that_keep_to_themselves_are_subtrees() -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 3, 1000])
-def test_what_is_left_is_joined_by_size(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dendrogram, "ROUNDS", rounds)
+def test_what_is_left_is_joined_by_size(rounds: int) -> None:
     star = np.zeros(20, dtype=np.int64), np.arange(1, 21)
-    tree = average_linkage(40, *star, np.random.default_rng(0))
+    tree = average_linkage(40, *star, np.random.default_rng(0), rounds)
     assert tree.size[tree.root] == 40 and (tree.left[40:] >= 0).all()
     assert len(members(tree)[tree.root]) == 40

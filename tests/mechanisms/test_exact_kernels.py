@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernels import no_kernels
 
 from graphveil import _kernels
 from graphveil._util.random import RowStream
@@ -13,8 +14,7 @@ KEY = bytes(range(32))
 
 
 def in_numpy(rows: np.ndarray, dim: int, numerator: int) -> np.ndarray:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernels, "_native", None)
+    with no_kernels():
         return discrete_gaussian.exact_samples(RowStream(KEY), rows, dim, numerator)
 
 
@@ -49,21 +49,14 @@ def test_chunks_of_any_size_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         assert np.array_equal(discrete_gaussian.exact_samples(RowStream(KEY), np.arange(50), 6, 9999), whole)
 
 
-def test_what_comes_near_a_tie_is_decided_in_arbitrary_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    refined: list[int] = []
-    refine = discrete_gaussian._Source.refine
-    monkeypatch.setattr(
-        discrete_gaussian._Source, "refine", lambda *args: refined.append(args[1]) or refine(*args)
-    )
-    rows = np.arange(640)
+def test_what_comes_near_a_tie_is_decided_in_arbitrary_precision() -> None:
+    rows, wide = np.arange(640), 2.0**-9  # as near as one sample in some hundred
+    words = RowStream(KEY).words(rows, words_per_row=4).reshape(-1)
+    _, _, near = discrete_gaussian._strips(5000, wide)._in_c.decide(words.astype(np.uint32), words, wide)
+    assert 0 < len(near) < 100
     sure = discrete_gaussian.exact_samples(RowStream(KEY), rows, 4, 5000)
-    assert not refined
-    monkeypatch.setattr(
-        discrete_gaussian, "AMBIGUOUS", 2.0**-9
-    )  # of which a sample in some hundred comes so near
-    near = discrete_gaussian.exact_samples(RowStream(KEY), rows, 4, 5000)
-    assert 0 < len(refined) < 100
-    assert np.array_equal(sure, near) and np.array_equal(near, in_numpy(rows, 4, 5000))
+    assert np.array_equal(sure, discrete_gaussian.exact_samples(RowStream(KEY), rows, 4, 5000, wide))
+    assert np.array_equal(sure, in_numpy(rows, 4, 5000))
 
 
 def test_another_key_is_another_noise() -> None:
@@ -75,12 +68,12 @@ def test_another_key_is_another_noise() -> None:
 
 
 @pytest.mark.parametrize("dim", [3, 16])
-def test_a_machine_without_the_loops_draws_with_numpy(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_loops_draws_with_numpy(dim: int) -> None:
     law, rows = DiscreteGaussian(300.0), np.arange(64)
     here = law.draw(RowStream(KEY), rows, dim)
-    monkeypatch.setattr(_kernels, "_native", None)
-    assert not _kernels.available()
-    assert np.array_equal(law.draw(RowStream(KEY), rows, dim), here)
+    with no_kernels():
+        assert not _kernels.available()
+        assert np.array_equal(law.draw(RowStream(KEY), rows, dim), here)
 
 
 def test_tables_that_do_not_fit_each_other_are_refused() -> None:

@@ -63,19 +63,6 @@ def test_the_best_number_of_features() -> None:
         assert MultiBit(epsilon=epsilon, dim=30).samples == wanted
 
 
-def test_floor_and_best_mixed_up_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    proper, swapped = MultiBit.samples.fget, {"best": "floor", "floor": "best"}
-
-    def mixed_up(law: MultiBit) -> int:
-        other = object.__new__(MultiBit)
-        vars(other).update(vars(law) | {"m": swapped[law.m]})
-        return proper(other)
-
-    monkeypatch.setattr(MultiBit, "samples", property(mixed_up))
-    with pytest.raises(AssertionError, match="m='floor' takes 2 at epsilon=4, not 1"):
-        has_the_golden_choices()
-
-
 @pytest.mark.parametrize(("dim", "epsilon", "wanted"), WORST)
 def test_golden_worst_variances_of_samples(dim: int, epsilon: float, wanted: list[float]) -> None:
     grid = np.linspace(0.5, 1, 401)[:, None] * np.ones(dim)

@@ -1,12 +1,11 @@
 """Sums of 16-bit rows in C against the torch sums of the same contributions: the same bytes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from kernels import no_kernels
 from torch import Tensor
 
 from graphveil import _kernels
@@ -31,13 +30,6 @@ pytestmark = pytest.mark.skipif(not _kernels.available(), reason="the loops in C
 
 NODES = 300
 KEY = bytes(range(32))
-
-
-@contextmanager
-def no_kernels() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernels, "_native", None)
-        yield
 
 
 def graph(edges: int = 4000) -> Adjacency:

@@ -1,7 +1,7 @@
 """A graph through the one release path: booked first, one slot an edge, the same bytes however it is cut."""
 
-from collections.abc import Iterator
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -55,23 +55,32 @@ def drawn(edges: list[tuple[int, int]], unit: Unit, directed: bool, **parts: obj
     return set(release.answer(EdgeResponseData(Domain.whole(NODES, directed=directed))).tolist())
 
 
-@pytest.fixture
-def fixed_key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Draw the same noise whatever the edges are, as no release does."""
-    monkeypatch.setattr(ReleaseKey, "query_key", lambda self, descriptor: bytes(31) + b"n")
-    yield
+class FixedKey(ReleaseKey):
+    """A key that draws the same noise whatever the edges are, as no release does."""
+
+    asked: ClassVar[list[bytes]] = []
+
+    def query_key(self, descriptor: bytes) -> bytes:
+        self.asked.append(descriptor)
+        return bytes(31) + b"n"
+
+
+def fixed_key() -> ReleaseKey:
+    key = ReleaseKey.fresh()
+    return FixedKey(key.release_id, key.nonce, key.master)
 
 
 EDGES = [(0, 1), (1, 2), (5, 9), (28, 29), (3, 29)]
 
 
 @pytest.mark.parametrize(("unit", "directed"), UNITS.values(), ids=UNITS)
-def test_one_edge_changes_one_slot_at_most(unit: Unit, directed: bool, fixed_key: None) -> None:
-    without = drawn(EDGES, unit, directed)
+def test_one_edge_changes_one_slot_at_most(unit: Unit, directed: bool) -> None:
+    without = drawn(EDGES, unit, directed, key=fixed_key())
     for pair in [(0, 2), (7, 8), (29, 4), (9, 0)]:
-        assert len(drawn([*EDGES, pair], unit, directed) ^ without) <= 1
+        assert len(drawn([*EDGES, pair], unit, directed, key=fixed_key()) ^ without) <= 1
     for gone in EDGES:
-        assert len(drawn([edge for edge in EDGES if edge != gone], unit, directed) ^ without) <= 1
+        others = [edge for edge in EDGES if edge != gone]
+        assert len(drawn(others, unit, directed, key=fixed_key()) ^ without) <= 1
 
 
 @pytest.mark.parametrize(("unit", "directed"), UNITS.values(), ids=UNITS)
@@ -89,20 +98,20 @@ def of_triangle(query: Query, data: NodePairData, nodes: int = 3, key: ReleaseKe
     return release.answer(data)
 
 
-def test_noise_is_bound_to_the_slots_the_number_and_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bytes] = []
-    monkeypatch.setattr(ReleaseKey, "query_key", lambda self, asked: seen.append(asked) or bytes(32))
+def test_noise_is_bound_to_the_slots_the_number_and_the_tree() -> None:
+    FixedKey.asked.clear()
+    key = FixedKey(KEY.release_id, KEY.nonce, KEY.master)
     everybody, some = torch.ones(4, dtype=torch.bool), torch.tensor([True, True, True, False])
     none = Adjacency.from_edges([], [], num_nodes=4, directed=False)
     public = Adjacency.from_edges([0], [1], num_nodes=4, directed=False)
     domains = [Domain.within(none, everybody), Domain.within(none, some), Domain.within(public, everybody)]
     for domain, number in product(domains, (0.5, 1.0)):
-        of_triangle(EdgeResponseQuery(1.0), EdgeResponseData(domain, number), nodes=4)
+        of_triangle(EdgeResponseQuery(1.0), EdgeResponseData(domain, number), nodes=4, key=key)
     parents = [[4, 4, 5, 5, 6, 6, -1], [5, 5, 4, 4, 6, 6, -1], [5, 4, 5, 4, 6, 6, -1]]
     for one in parents:
         tree = Dendrogram.from_parents(np.array(one))
-        of_triangle(BlockCountQuery(1.0), BlockCountData(domains[0], tree=tree), nodes=4)
-    assert len(set(seen)) == 6 + len(parents)
+        of_triangle(BlockCountQuery(1.0), BlockCountData(domains[0], tree=tree), nodes=4, key=key)
+    assert len(set(FixedKey.asked)) == 6 + len(parents)
 
 
 @pytest.mark.parametrize("kind", [EdgeResponseQuery, TopNodePairsQuery])

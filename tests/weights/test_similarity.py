@@ -34,7 +34,6 @@ from graphveil.release.pair_weights import (
 )
 from graphveil.release.plan import hops
 from graphveil.release.weights import (
-    _NAMED,
     Attention,
     ClassAgree,
     DotWeight,
@@ -453,8 +452,8 @@ def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
         parse_weight("sigmoid_cso")
 
 
-def test_a_users_weight_gets_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphveil.release.weights._NAMED", dict(_NAMED))
+@pytest.mark.usefixtures("own_names")
+def test_a_users_weight_gets_a_name() -> None:
     register_weight("witness", RecordingZeroNoise)
     assert isinstance(parse_weight("witness"), RecordingZeroNoise)
     for name in ("witness", "one", "sigmoid_cos", "no name"):
