@@ -1,4 +1,4 @@
-"""The guarantee of a randomizer of one record: its budget, and why it might not hold."""
+"""The guarantee of a randomizer of one record: its budget, why it might not hold, and its statement."""
 
 import math
 from dataclasses import dataclass

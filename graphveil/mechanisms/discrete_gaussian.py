@@ -1,5 +1,9 @@
-"""Exact discrete Gaussian sampling, vectorized: every accept decision equals that of infinite precision.
+"""Integer Gaussian noise from a keyed row stream: the exact discrete Gaussian, and a rounded one.
 
+Both samplers return integers, in units of the release's grid step, and state the part of delta that their
+resolution costs. Row i's noise depends on the key and i alone, so any partition of the rows draws the same.
+
+*Exact sampling.* Every accept decision equals that of infinite precision.
 P(n) ~ rho(n) = exp(-n^2 / 2 s^2), s = numerator / DENOMINATOR. The integers are cut into strips, narrow near
 zero and wide in the tail, whose widths are powers of two. An attempt to draw n is a word of 32 bits:
 

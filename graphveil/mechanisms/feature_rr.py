@@ -1,4 +1,7 @@
-"""A randomized bin for every feature: FeatureRR of HeteroRR, with and without debiasing."""
+"""A randomized bin for every feature: FeatureRR of HeteroRR, with and without debiasing.
+
+:class:`RecordFeatureRR` has weights computed from each record, as the paper has it: paper mode only.
+"""
 
 import math
 from dataclasses import dataclass, field

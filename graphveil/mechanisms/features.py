@@ -1,4 +1,8 @@
-"""The public range of features, and the only way in for private ones: checked, clipped, rescaled."""
+"""Mechanisms for a vector of features: their public bounds, how a budget is allocated, and their contract.
+
+:class:`Bounds` is the only way in for private values: they are checked, clipped and rescaled.
+:class:`FeatureMechanism` perturbs records and estimates them.
+"""
 
 import math
 from abc import ABC, abstractmethod

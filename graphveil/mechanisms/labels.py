@@ -1,4 +1,8 @@
-"""What mechanisms for a label have in common, and randomized response."""
+"""Mechanisms for a label: randomized response, subset selection, and local hashing with public hashes.
+
+A record reports one class, several classes, or one of a few public groups of classes. Its own class is among
+them more often than others.
+"""
 
 import hashlib
 import math

@@ -1,10 +1,16 @@
-"""Independent marks on very many places, each with the same probability, in time of the order of the marks.
+"""Noise on the node pairs of a graph: randomized response on each, or Laplace noise on cells.
 
-Places are cut into blocks of n = 2^k. How many of a block are marked is binomial, and given their number all
-subsets are alike. With p = threshold / 2^64 the cumulative probabilities of the binomial are whole numbers
-over 2^(64 n), so a uniform of enough bits decides exactly: its first 64 bits do, unless they are those of a
-cumulative probability, and then 64 more are drawn. Nothing is rounded, so the law is the one that proofs are
-about, to the last bit. n is about 1 / p: a block has one mark or so, and costs as much.
+Both are exact, and take time of the order of what comes out, not of the number of pairs:
+
+* :func:`bernoulli_positions` marks very many places independently, each with the same probability;
+* :class:`EdgeRandomizedResponse` flips pairs, with or without a coin that thins what it reports as edges;
+* :class:`NoisyCells` draws the cells whose Laplace noise is largest, by levels (:class:`LevelSampler`).
+
+*Marks.* Places are cut into blocks of n = 2^k. How many of a block are marked is binomial, and given their
+number all subsets are alike. With p = threshold / 2^64 the cumulative probabilities of the binomial are
+whole numbers over 2^(64 n), so a uniform of enough bits decides exactly: its first 64 bits do, unless they
+are those of a cumulative probability, and then 64 more are drawn. Nothing is rounded, so the law is the one
+that proofs are about, to the last bit. n is about 1 / p: a block has one mark or so, and costs as much.
 
 Where marks are not rare every place has a word of its own.
 

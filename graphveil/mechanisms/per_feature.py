@@ -1,4 +1,4 @@
-"""One bit each about a few features: the multi-bit mechanism of LPGNN."""
+"""Numbers randomized feature by feature: one bit each about a few of them, or a scalar mechanism on each."""
 
 import math
 from dataclasses import dataclass

@@ -1,7 +1,9 @@
-"""Where local mechanisms get their random words, and exact integers from them. NumPy only, for devices.
+"""Exact draws for local mechanisms from random words: integers, subsets, and outputs of channels.
 
 A record is a row of the stream. Its values share the row's first words; a value that needs more than its
 share reads blocks of its own, far behind them, so no draw depends on how many another one took.
+
+Everything here needs NumPy only, since clients use it.
 """
 
 import math
@@ -146,7 +148,20 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Channel:
-    """Counts of 2^-64: ``counts[t][u]`` of output u for input t."""
+    """Randomized response over a few values: ``counts[t][u]`` of 2^64 words give output u for input t.
+
+    A channel has a row of probabilities for each input. Here they are counts that add up to 2^64, so a
+    sampler of 64-bit words meets them exactly, and the ratio of any two counts in a column is a fact about
+    integers. How they come from real probabilities P with P(u|t) <= e^epsilon P(u|t'), k outputs in a row:
+
+        count(u|t) = floor((2^64 - k c) P(u|t)) + c; what is left of 2^64 goes to the row's largest count,
+        c = ceil((k + 1 + 2 eta 2^64) / (e^epsilon - 1)) + 1,  eta a bound on the relative error of P.
+
+    Flooring and the leftover move a count by at most k, and the constant c gains (e^epsilon - 1) c on
+    e^epsilon times the other count, which is more: no ratio exceeds e^epsilon. The law moves by at most
+    k c 2^-64. Where each count is to move further by at most ``moved``, c grows by that and by
+    2 moved / (e^epsilon - 1).
+    """
 
     counts: tuple[tuple[int, ...], ...]
 
@@ -191,7 +206,13 @@ def _counts(row: npt.NDArray[np.float64], constant: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Alias tables of several channels, one after the other: a row of 2^bits slots for each input."""
+    """Alias tables of several channels, one after the other: a row of 2^bits slots for each input.
+
+    Words are 32 bits at first. An alias table (Walker 1977; Vose 1991) splits the 2^64 words of a row over
+    K = 2^b slots of 2^(64-b) words, each of which belongs to at most two outputs: the low b bits are the
+    slot, and the rest is compared with the slot's threshold. Only words that agree with its first 32 bits
+    read on.
+    """
 
     channels: tuple[Channel, ...]
 

@@ -1,4 +1,8 @@
-"""Distributions of one output number, as objects that can be integrated and compared exactly."""
+"""Mechanisms for one number in [-1, 1]: a law, its variance, and exact draws from it.
+
+:class:`ScalarMechanism` is their contract, and :func:`scalar` finds one by its name. Laws are objects that
+can be integrated and compared exactly (:class:`Distribution`).
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -329,7 +333,20 @@ class WindowGrid:
 
 
 class PiecewiseFamily(ScalarMechanism):
-    """The family's law and variance; a member chooses t = e^(epsilon / root)."""
+    """A window of high density around the number; a member chooses t = e^(epsilon / root).
+
+    For x in [-1, 1] and a parameter t > 1, with e = e^epsilon, s = (e + t)/(t (e - 1)) and A = s (t + 1):
+
+        y uniform on [s (x t - 1), s (x t + 1)] with probability e/(e + t), else on the rest of [-A, A].
+
+    The densities are e t (e - 1)/(2 (e + t)^2) and that over e, so the ratio is e for every x, and E[y] = x.
+
+    *The grid.* [-A, A] is cut into n = 2^31 cells, of which w = round(n/(t + 1)) are the window; x is
+    rounded to one of the n - w + 1 places of the window, with x as expectation. The window is chosen with a
+    probability of whole 2^-64, rounded down so that the most likely cell inside is at most e times the
+    least likely one outside, the 64-bit words behind each cell included. A is 1/(Pr[window] - w/n), for
+    which E[y] = x after that rounding.
+    """
 
     root: ClassVar[float]
 

@@ -1,8 +1,12 @@
-"""The contract of an aggregation backend: it schedules destination blocks and sees no private sum.
+"""Aggregation backends: they schedule the destination blocks of a release and see no private sum.
 
 A backend says where the edges lie and where work on them is done. The work is a frozen value, a pure function
 of one block, that can be sent to another process; what comes back of a block of rows has its noise. In this
 process, out of core and on a cluster it is the same work on the same blocks, so the bytes are the same.
+
+:class:`InMemoryBackend` is the plainest one, and the reference for the others. :func:`backend_for` chooses
+one by name, or by where the edges are; the table of names is closed, since a name may come from a command
+line.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,9 @@
-"""Dendrograms: full binary trees over the nodes of a graph, as arrays, and where they begin."""
+"""Dendrograms: full binary trees over the nodes of a graph, as arrays, and the noisy counts of their blocks.
+
+:meth:`Dendrogram.balanced` and, with public edges, :func:`average_linkage` are where a walk over
+dendrograms begins (``dendrogram_walk.py``). :class:`DendrogramBlocks` says which counts a tree is made of,
+by sizes alone, and :class:`BlockCountQuery` releases them.
+"""
 
 import heapq
 from dataclasses import dataclass

@@ -1,12 +1,14 @@
-"""The chain over dendrograms: a proposal, its change of both likelihoods, and the decision.
+"""A dendrogram found by private steps of a random walk, and what the steps cost.
 
 An internal node y = (i, j) with its parent x = (y, k) becomes ((i, k), j) or ((j, k), i). Only the counts at
 x and y change, and all edges that matter cross x: so every internal node keeps the list of its edges, and a
 proposal reads x's. The counts of nodes add up to the number of edges, so a list is short on average, and
 which of i, j and k an end lies under takes a walk that ends there.
 
-`_native.c` has the same operations in the same order, and so the same bits: a change here is one there.
-Interpreted, a step takes some ten microseconds, and in C one or two.
+`_native.c` has the operations of :func:`walk` in the same order, and so the same bits: a change here is one
+there. Interpreted, a step takes some ten microseconds, and in C one or two.
+
+One edge moves the likelihood by :func:`sensitivity` at most, and few steps meet it (:func:`touched_steps`).
 """
 
 import math

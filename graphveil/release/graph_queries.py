@@ -1,4 +1,8 @@
-"""What queries have in common whose noise is no Gaussian: each bounds the loss of one edge by its epsilon."""
+"""Queries about the node pairs of a graph, whose noise is no Gaussian: one edge is one pair.
+
+Each bounds the loss of one edge by its epsilon (:class:`BoundedQuery`): randomized response on every pair,
+the number of edges, and the pairs with the largest noisy cells.
+"""
 
 import hmac
 from collections.abc import Callable, Iterator

@@ -167,6 +167,8 @@ def _state() -> Path:
 def check_process(opened: int) -> None:
     """Refuse to go on in another process than the one that opened a release.
 
+    A fork copies memory with the key in it, and the difference of two sums with equal noise is exact.
+
     Raises:
         ReleaseError: this is a forked copy.
     """

@@ -1,4 +1,8 @@
-"""Weights by public group: which share of an edge's budget each of its two directions gets."""
+"""Noisy sums of neighbors' vectors, each of norm at most one: a hop.
+
+Weights by public group (:class:`GroupWeights`) say which share of an edge's budget each of its two directions
+gets. The query truncates weighted vectors to a grid, and ``row_sums.py`` adds them up with their noise.
+"""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,11 +1,14 @@
-"""Each node's own list (the stored edges that it sends): its length, sums over it, and exact reads along it.
+"""Sums along each source's own edges, and exact reads along each node's own list.
 
-Lengths and integer sums stay in the release path. :func:`read_out_neighbor_sums` is the one exact read beside
-it, under unit ``node-record``: sums of published rows over each node's own list, without noise. The answer
-for v is a function of published rows and of v's own list, so it tells nobody but v's own audience anything
-about a list: a mechanism whose output for v is computed from the mechanism's public outputs and v's own
-record gives every coalition without v the guarantee of the public outputs alone (the billboard argument).
-It must therefore never enter anything that is published, unless through a mechanism that pays for v's record.
+:class:`OutEdgeSumQuery` is a push: every source writes along its own edges, with weights that share one
+budget a source. Lengths of lists and integer sums over them stay in the release path.
+
+:func:`read_out_neighbor_sums` is the one exact read, under unit ``node-record``: sums of published rows over
+each node's own list, without noise. The answer for v is a function of published rows and of v's own list. So
+only those who may see v's record learn anything about a list: a mechanism whose output for v is computed from
+the mechanism's public outputs and v's own record gives every coalition without v the guarantee of the public
+outputs alone (the billboard argument). It must never enter anything that is published, unless through a
+mechanism that pays for v's record.
 """
 
 import math

@@ -4,6 +4,9 @@ A pair's weight is a whole number from 0 to 2^WEIGHT_BITS and a function of that
 all tables are made before an edge is read, and what is computed for an edge is exact integer arithmetic,
 whatever kernel, block or thread computes it. If the weight of one pair moved because an edge of another came
 or went, neighboring graphs would differ in more than the rows that are charged.
+
+The tables are of dot products, of pairs of categories, of a network of two layers, and of common members of
+two sets; a graph's own edge weights are cut to the same grid.
 """
 
 import math

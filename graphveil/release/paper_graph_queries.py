@@ -1,4 +1,12 @@
-"""Noise on the slots of a graph as published code draws it, flaws included: for paper mode alone."""
+"""Noise on node pairs as published code draws it, flaws included: for paper mode alone.
+
+* EdgeRand and LapGraph as the code of LinkTeller has them, under one seed for every graph
+  (:class:`SeededQuery`).
+* ARR as the code of GAP has it, with a density for every chunk of rows, and each stored edge on its own
+  (:class:`ChunkQuery`).
+
+Events state what these queries really cost.
+"""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""What will be asked, in order, as one release with one price."""
+"""A release plan: queries in order, as one release with one privacy cost, and its calibration to a budget.
+
+:func:`calibrate_plan` finds the least noise whose certified epsilon is at most the target.
+"""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,8 @@
-"""What counts of records have in common: who pays for them, and their noise."""
+"""Noisy counts of records under units of records: correct ones of each candidate, and correct and wrong ones.
+
+:class:`AccuracyCountQuery` serves to choose a candidate, or to publish; :class:`OutcomeCountQuery` is an
+accuracy whose numerator and denominator are both secret.
+"""
 
 import math
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Contributions in 16 bits and their sums in C: the integers of the plain way in half of its memory.
+"""Private sums of rows: they are formed for one block at a time, and leave it with their noise.
 
-A sum over neighbors waits for memory. Contributions are whole numbers of at most 2^14, so a source's row in
-16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of it holds two
-rows of sixteen columns.
+Contributions stand in a table of integers, one row a source (:class:`Sums`). The integer noise of some rows
+is drawn (:class:`RowNoise`), their exact sums are added to it, and only then is anything scaled or returned
+(:class:`NoisyRows`). In C sums are added in registers, and are never written down without their noise.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,12 @@ _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CompactRows:
-    """Contributions as whole numbers: int16 (count + 1, width), filled up with columns and a row of zeros."""
+    """Contributions as whole numbers: int16 (count + 1, width), filled up with columns and a row of zeros.
+
+    A sum over neighbors waits for memory. Contributions are whole numbers of at most 2^14, so a source's
+    row in 16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of
+    it holds two rows of sixteen columns.
+    """
 
     rows: Tensor
     dim: int

@@ -1,8 +1,11 @@
-"""Weights of pairs: how much u's message into v counts, by two rows that everybody may know.
+"""Weights of pairs: how much u's message into v counts, by two rows that are public.
 
 The rows are public or were released earlier, so a weight belongs to a pair of nodes and not to an edge: one
 that comes or goes takes its own contribution along and changes no other. Degrees, softmax over neighbors and
 common neighbors are functions of the edges, and nothing here is ever given any.
+
+A :class:`Similarity` has a bound and prepares the tables of ``pair_weights.py``. :func:`parse_weight` finds
+it by its name, as a command line or a stored configuration has it: ``exp_cos(0.5)``.
 """
 
 import re

@@ -414,7 +414,13 @@ def weighted(
 
 
 class CountRounds:
-    """The noisy counts of one release, read as :class:`~.rounds.AggregationRounds` reads rows of codes.
+    """The noisy counts of one release, read as :class:`AggregationRounds` reads rows of codes.
+
+    With steered weights an edge reaches one row. If what it brings is one class, it moves one whole number
+    by one. Noise that suits a whole number, discrete Laplace at the full epsilon, has a third of the
+    deviation that a Gaussian has at delta 1e-7. Nothing else is queried: training rows themselves say how
+    classes are connected. Two classes, from epsilon 4: both ends count the edge, so training rows receive as
+    much as those of targets, which matters more there than noise (``docs/guarantees.md``, section 9).
 
     Args:
         graph: the graph that is asked.
