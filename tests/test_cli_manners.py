@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import typer
 from command import Invoke
+from graphveil.cli.method_help import parameters_page
 
 from graphveil.cli import app, console
 from graphveil.cli.console import ProgressBars, Screen
-from graphveil.cli.method_help import parameters_page
 from graphveil.data import datasets
 from graphveil.estimators import METHODS
 

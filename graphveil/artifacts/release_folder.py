@@ -12,14 +12,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
-from graphveil._util.files import atomic_folder, write_atomic
-from graphveil.artifacts import cards, packaging
+from graphveil._util.files import atomic_folder, name_in_utf8, write_atomic
+from graphveil.artifacts import cards
 from graphveil.artifacts.cards import Card
-from graphveil.artifacts.files import (
+from graphveil.artifacts.schemas import (
     ColumnSchema,
     GuaranteeSchema,
     ModelFile,
@@ -32,14 +35,15 @@ from graphveil.artifacts.files import (
     refusing,
     write_schema,
 )
-from graphveil.artifacts.predictions import predictions_table, read_predictions
-from graphveil.artifacts.rows import ReleaseRow
-from graphveil.artifacts.snapshot import Snapshot
+from graphveil.artifacts.snapshot import ReleaseRow, Snapshot
 from graphveil.data import tables
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee, NodeBoundedDegree, NodeRecord
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet"
 WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"
@@ -96,8 +100,10 @@ def write_release(
             f"unit {guarantee.unit!r} withholds nothing: predictions are part of the release; drop per_node"
         )
     for new in (folder, per_node):
-        if new is not None:
-            _check_new(new)
+        if new is None or not (new.is_symlink() or new.exists()):
+            continue
+        if new.is_symlink() or not new.is_dir() or any(new.iterdir()):
+            raise ConfigError(f"{new} exists and is not an empty folder; save to a new one")
     if per_node is not None:
         with atomic_folder(per_node, private=True) as work:
             _write_rows(snapshot, work, kept_back)
@@ -110,8 +116,8 @@ def write_release(
         page = cards.privacy_page(guarantee, snapshot.rows, card)
         (work / PRIVACY_PAGE).write_text(page, encoding="utf-8")
         (work / CARD_PAGE).write_text(cards.model_card(snapshot, card), encoding="utf-8")
-        (work / HUB_PAGE).write_text(packaging.hub_card(snapshot, card), encoding="utf-8")
-        (work / MLMODEL).write_text(packaging.mlmodel(snapshot), encoding="utf-8")
+        (work / HUB_PAGE).write_text(cards.hub_card(snapshot, card), encoding="utf-8")
+        (work / MLMODEL).write_text(cards.mlmodel(snapshot), encoding="utf-8")
 
 
 def read_release(folder: Path, release: Path, per_node: str | Path | None = None) -> Snapshot:
@@ -223,6 +229,10 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
     from graphveil import __version__
 
     sizes = ("features", "classes", "nodes", "train_records")
+    columns = None
+    if snapshot.encoding is not None:  # through JSON, since its schema accepts no tuples
+        rules = snapshot.encoding.as_plain()["rules"]
+        columns = [ColumnSchema.model_validate_json(json.dumps(rule)) for rule in rules]
     return ModelFile(
         library=__version__,
         method=snapshot.method,
@@ -232,12 +242,8 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
         scaling=None
         if snapshot.scaling is None
         else ScalingSchema.model_validate_json(json.dumps(snapshot.scaling)),
-        columns=None if snapshot.encoding is None else _column_records(snapshot.encoding),
+        columns=columns,
     )
-
-
-def _column_records(encoding: Encoding) -> list[ColumnSchema]:
-    return [ColumnSchema.model_validate_json(json.dumps(rule)) for rule in encoding.as_plain()["rules"]]
 
 
 def _encoding_of(file: ModelFile) -> Encoding | None:
@@ -261,11 +267,6 @@ def _privacy_file(snapshot: Snapshot) -> PrivacyFile:
         sampler=snapshot.sampler,
         releases=[ReleaseSchema(**asdict(row)) for row in snapshot.rows],
     )
-
-
-def _check_new(folder: Path) -> None:
-    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-        raise ConfigError(f"{folder} exists and is not an empty folder; save to a new one")
 
 
 def _write_rows(snapshot: Snapshot, folder: Path, names: Sequence[str]) -> None:
@@ -316,3 +317,79 @@ def _close(ours: float | None, theirs: object) -> bool:
     if ours is None or not isinstance(theirs, int | float):
         return ours is theirs
     return math.isclose(ours, theirs, rel_tol=1e-6, abs_tol=1e-12)
+
+
+# -- predictions as a table: node, predicted class, one probability a class ------------------------------
+
+Table: TypeAlias = "pa.Table"
+Ids: TypeAlias = npt.NDArray[Any] | None
+
+NODE, PREDICTION = "node", "prediction"
+_MAX_EXPANSION = 200  # of a compressed table
+_SPARE_BYTES = 1 << 26
+_CODECS = {"SNAPPY", "UNCOMPRESSED"}  # what we write; others make gigabytes of kilobytes
+
+
+def predictions_table(proba: Tensor, names: tuple[str, ...], ids: Ids = None) -> Table:
+    """Return predictions as a table; nodes without ids of their own are called by their numbers."""
+    import pyarrow as pa
+
+    columns = {f"p_{name}": proba[:, index].float().numpy() for index, name in enumerate(names)}
+    chosen = pa.array(names).take(pa.array(proba.argmax(dim=1).numpy()))
+    return pa.table({NODE: np.arange(len(proba)) if ids is None else ids, PREDICTION: chosen, **columns})
+
+
+def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:
+    """Return probabilities (N, C) and node ids of a parquet file that may be hostile.
+
+    What is decoded is bounded by the size of the file: pages only in codecs that cannot expand much, rows by
+    what they cost as numbers, and ids as a dictionary, so that a repeated one is held once.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    columns = [f"p_{name}" for name in names]
+    _check_pages(path, len(columns))
+    name = name_in_utf8(path)
+    schema = parquet.read_schema(name)
+    if schema.names != [NODE, PREDICTION, *columns]:
+        raise ArtifactError(f"{path.name} does not have the columns of this model's classes")
+    if any(schema.field(name).type != pa.float32() for name in columns):
+        raise ArtifactError(f"{path.name} must hold one float32 probability for each class")
+    table = parquet.read_table(name, columns=[NODE, *columns], read_dictionary=[NODE])
+    proba = np.column_stack([table.column(name).to_numpy() for name in columns])
+    ids = _ids(table.column(NODE))
+    if ids is None or not np.isfinite(proba).all():
+        raise ArtifactError(
+            f"{path.name} must hold a node id (at most 1,000 bytes) and finite probabilities in every row"
+        )
+    return torch.from_numpy(proba), ids
+
+
+def _check_pages(path: Path, columns: int) -> None:
+    """Refuse a parquet file that would grow far beyond its size, before any page of it is read."""
+    import pyarrow.parquet as parquet
+
+    metadata = parquet.read_metadata(name_in_utf8(path))
+    parts = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    codecs = {part.column(number).compression for part in parts for number in range(part.num_columns)}
+    if not codecs <= _CODECS:
+        raise ArtifactError(f"{path.name} is packed in another way than ours; take it from the original run")
+    if metadata.num_rows * columns * 4 > _MAX_EXPANSION * path.stat().st_size + _SPARE_BYTES:
+        raise ArtifactError(
+            f"{path.name} claims more rows than its size can hold; take it from the original run"
+        )
+
+
+def _ids(column: Any) -> Ids:
+    """Return a column of ids without gaps as an array; None if it is of another type, or one is too long."""
+    import pyarrow as pa
+
+    ids = column.unify_dictionaries().combine_chunks()
+    if ids.null_count:
+        return None
+    if not pa.types.is_dictionary(ids.type):
+        return tables.id_array(ids) if pa.types.is_integer(ids.type) else None
+    if not pa.types.is_string(ids.type.value_type) or tables.too_long(ids.dictionary):
+        return None
+    return tables.id_array(ids)

@@ -24,21 +24,18 @@ from graphveil.cli import (
     collect,
     compare,
     inspect,
-    learn,
     ledger,
-    ledger_show,
     perturb,
     predict,
     prepare,
-    report,
     reproduce,
     serve,
     sweep,
     train,
 )
-from graphveil.cli.command import Command
 from graphveil.cli.failures import ClosedOutput, run_guarded
-from graphveil.cli.method_help import MethodCommand
+from graphveil.cli.options import Command
+from graphveil.cli.train import MethodCommand
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
     train.demo,
@@ -47,7 +44,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     prepare.prepare,
     train.train,
     sweep.sweep,
-    report.report,
+    inspect.report,
     reproduce.reproduce,
     predict.predict,
     perturb.perturb,
@@ -68,7 +65,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
         (
             ledger.init,
             ledger.list_,
-            ledger_show.show,
+            ledger.show,
             ledger.verify,
             ledger.check_runs,
             ledger.export,
@@ -80,7 +77,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     ),
     "collect": (
         "Randomize people's features and labels before they are sent, and read or learn from what was sent.",
-        (collect.protocol, collect.show, collect.randomize, collect.decode, learn.learn),
+        (collect.protocol, collect.show, collect.randomize, collect.decode, collect.learn),
     ),
 }
 

@@ -1,13 +1,13 @@
 """``attack``: what an attacker gets out of a finished run. All of it is internal."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from graphveil.cli import options
 from graphveil.cli.console import Screen
+from graphveil.cli.options import flag, given, grouped
 
 if TYPE_CHECKING:
     from graphveil.lab.attack_target import AttackTarget
@@ -23,55 +23,45 @@ _BOUND_NOTE = (
 _SERVERS = {"unpoisoned": "nobody lies", "unpoisoned_robust": "robust, and nobody lies"}
 _NO_BOUND_NOTE = "No valid guarantee holds for {things}, so nothing about them is excluded."
 
-Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=_ATTACK)]
+Seed = Annotated[int, flag(_ATTACK, "--seed", "Of everything that is drawn.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """Where the data of a run are now, if they were moved."""
+
+    root: options.Root = None
+    nodes: options.Nodes = None
+    edges: options.Edges = None
+
+
+@grouped
 def linkteller(
     run: options.RunFolderArgument,
-    root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    count: Annotated[
-        int,
-        typer.Option("--count", min=2, help="How many nodes are drawn.", rich_help_panel=_ATTACK),
-    ] = 500,
+    data: DataOptions,
+    count: Annotated[int, flag(_ATTACK, "--count", "How many nodes are drawn.", min=2)] = 500,
     sampling: Annotated[
         Literal["unbalanced", "balanced", "lo", "hi"],
-        typer.Option(
+        flag(
+            _ATTACK,
             "--sampling",
-            help="All pairs of the nodes; as many non-edges as edges; nodes of low or of high degree.",
-            rich_help_panel=_ATTACK,
+            "All pairs of the nodes; as many non-edges as edges; nodes of low or of high degree.",
         ),
     ] = "unbalanced",
-    cutoff: Annotated[
-        int | None,
-        typer.Option("--cutoff", help="The degree of lo and hi: 5 and 10.", rich_help_panel=_ATTACK),
-    ] = None,
-    step: Annotated[
-        float, typer.Option("--step", help="The size of a nudge.", rich_help_panel=_ATTACK)
-    ] = 1e-4,
+    cutoff: Annotated[int | None, flag(_ATTACK, "--cutoff", "The degree of lo and hi: 5 and 10.")] = None,
+    step: Annotated[float, flag(_ATTACK, "--step", "The size of a nudge.")] = 1e-4,
     nudge: Annotated[
         Literal["scale", "add", "either"],
-        typer.Option(
-            "--nudge",
-            help="Scale a node's row, add to it, or add to rows of zeros only.",
-            rich_help_panel=_ATTACK,
-        ),
+        flag(_ATTACK, "--nudge", "Scale a node's row, add to it, or add to rows of zeros only."),
     ] = "either",
     direction: Annotated[
         Literal["max", "later", "earlier", "mean"],
-        typer.Option(
-            "--direction",
-            help="Whose influence counts; the source reads that of the later drawn.",
-            rich_help_panel=_ATTACK,
-        ),
+        flag(_ATTACK, "--direction", "Whose influence counts; the source reads that of the later drawn."),
     ] = "max",
     supervised: Annotated[
         bool,
-        typer.Option(
-            "--supervised",
-            help="Also ask attackers who are told half of the pairs and learn from them.",
-            rich_help_panel=_ATTACK,
+        flag(
+            _ATTACK, "--supervised", "Also ask attackers who are told half of the pairs and learn from them."
         ),
     ] = False,
     seed: Seed = 0,
@@ -91,60 +81,43 @@ def linkteller(
         supervised=supervised,
         seed=seed,
     )
-    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    attack_target = _load_target(run, data, screen)
     _attack_links("linkteller", attack_target, settings, screen)
 
 
+@grouped
 def topology(
-    run: options.RunFolderArgument,
-    root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    seed: Seed = 0,
-    json: options.Json = False,
+    run: options.RunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
     """Infer the whole graph: all pairs of a run's nodes, by attackers who may know half of them; internal."""
     from graphveil.lab.attacks import LinkSettings
 
     screen = Screen(as_json=json)
-    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    attack_target = _load_target(run, data, screen)
     settings = LinkSettings(nodes=attack_target.graph.num_nodes, supervised=True, seed=seed)
     _attack_links("topology", attack_target, settings, screen)
 
 
+@grouped
 def membership(
     run: options.RunFolderArgument,
-    root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
+    data: DataOptions,
     per_class: Annotated[
-        int,
-        typer.Option(
-            "--per-class", min=5, help="Nodes of each class in the shadow graph.", rich_help_panel=_ATTACK
-        ),
+        int, flag(_ATTACK, "--per-class", "Nodes of each class in the shadow graph.", min=5)
     ] = 1000,
     evaluate_on: Annotated[
         Literal["target", "shadow"],
-        typer.Option(
-            "--evaluate-on",
-            help="Judge the run, or the shadow model as the paper's scripts do.",
-            rich_help_panel=_ATTACK,
-        ),
+        flag(_ATTACK, "--evaluate-on", "Judge the run, or the shadow model as the paper's scripts do."),
     ] = "target",
     overlap: Annotated[
-        bool,
-        typer.Option(
-            "--overlap",
-            help="Judge nodes of the shadow graph, too, as the source does.",
-            rich_help_panel=_ATTACK,
-        ),
+        bool, flag(_ATTACK, "--overlap", "Judge nodes of the shadow graph, too, as the source does.")
     ] = False,
     shadows: Annotated[
         int,
-        typer.Option(
+        flag(
+            _ATTACK,
             "--shadows",
-            help="Fit so many shadow models of the whole graph besides, 4 or more: LiRA and Bayes posterior.",
-            rich_help_panel=_ATTACK,
+            "Fit so many shadow models of the whole graph besides, 4 or more: LiRA and Bayes posterior.",
         ),
     ] = 0,
     seed: Seed = 0,
@@ -159,7 +132,7 @@ def membership(
     settings = MembershipSettings(
         per_class=per_class, evaluate_on=evaluate_on, disjoint=not overlap, shadows=shadows, seed=seed
     )
-    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    attack_target = _load_target(run, data, screen)
     with screen.spinner("attacking"):
         report = attack_membership(attack_target.model, attack_target.graph, settings)
     screen.print_line(INTERNAL, style="bold")
@@ -172,19 +145,15 @@ def membership(
     _finish("membership", record, list(report.attackers.items()), attack_target, screen)
 
 
+@grouped
 def reconstruction(
-    run: options.RunFolderArgument,
-    root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    seed: Seed = 0,
-    json: options.Json = False,
+    run: options.RunFolderArgument, data: DataOptions, seed: Seed = 0, json: options.Json = False
 ) -> None:
     """Reconstruct features from randomized ones, of a run where nodes randomize their records; internal."""
     from graphveil.lab.attack_target import INTERNAL, attack_features
 
     screen = Screen(as_json=json)
-    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    attack_target = _load_target(run, data, screen)
     with screen.spinner("attacking"):
         record = attack_features(attack_target, seed).as_dict()
     screen.print_line(INTERNAL, style="bold")
@@ -197,25 +166,18 @@ def reconstruction(
     _finish("reconstruction", record, (), attack_target, screen)
 
 
+@grouped
 def poisoning(
     run: options.RunFolderArgument,
-    root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
+    data: DataOptions,
     strategy: Annotated[
         Literal["random", "label", "same", "deny", "feature", "unbounded"],
-        typer.Option("--strategy", help="What false clients send.", rich_help_panel=_ATTACK),
+        flag(_ATTACK, "--strategy", "What false clients send."),
     ] = "random",
     share: Annotated[
-        float,
-        typer.Option(
-            "--share", min=0, max=0.5, help="How many of all nodes they are.", rich_help_panel=_ATTACK
-        ),
+        float, flag(_ATTACK, "--share", "How many of all nodes they are.", min=0, max=0.5)
     ] = 0.05,
-    hubs: Annotated[
-        bool,
-        typer.Option("--hubs", help="They are the nodes of most neighbors.", rich_help_panel=_ATTACK),
-    ] = False,
+    hubs: Annotated[bool, flag(_ATTACK, "--hubs", "They are the nodes of most neighbors.")] = False,
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
@@ -226,7 +188,7 @@ def poisoning(
     from graphveil.local.lpgnn import LPGNN
 
     screen = Screen(as_json=json)
-    attack_target = _load_target(run, screen, root=root, nodes=nodes, edges=edges)
+    attack_target = _load_target(run, data, screen)
     if not isinstance(attack_target.model, LPGNN):
         raise ConfigError(
             f"poisoning is measured on runs of lpgnn, and this is one of {attack_target.model.method}"
@@ -256,11 +218,11 @@ def _attack_links(name: str, attack_target: "AttackTarget", settings: "LinkSetti
     _finish(name, report.as_dict() | {"attack": name}, curves, attack_target, screen)
 
 
-def _load_target(run: Path, screen: Screen, **data: Any) -> "AttackTarget":
+def _load_target(run: Path, data: DataOptions, screen: Screen) -> "AttackTarget":
     from graphveil.lab.attack_target import load_attack_target
 
     with screen.spinner(f"reading {run}"):
-        return load_attack_target(run, data)
+        return load_attack_target(run, given(data))
 
 
 def _finish(

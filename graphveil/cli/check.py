@@ -9,8 +9,8 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.groups import ColumnOptions, TableOptions, grouped
-from graphveil.cli.suggested_command import suggested_command
+from graphveil.cli.failures import suggested_command
+from graphveil.cli.options import ColumnOptions, TableOptions, grouped
 from graphveil.data.tables.labels import (
     SINGLE_TRAIN_NODE_MESSAGE,
     UNLABELED,

@@ -1,11 +1,11 @@
-"""``collect``: a survey, people's records as LDP reports, and LDP reports as a table of nodes to train on."""
+"""``collect``: public parameters, people's records as LDP reports, and what a collector makes of these."""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -13,37 +13,34 @@ from graphveil._util.escape import one_line
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure
+from graphveil.cli.options import check_not_existing, flag
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
     from graphveil.local.collect import CollectionProtocol
     from graphveil.local.collect.report_tables import ReceivedReports
+    from graphveil.local.local_estimator import LocalEstimator
     from graphveil.mechanisms import LocalDPClaim
     from graphveil.runs.accounts.ledger_account import RunAccount
 
-_SURVEY, _PRIVACY, _FILES = "CollectionProtocol", "Privacy", "Files"
+_SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
 _MAX_SHOWN_REJECTIONS = 20  # refused rows that are told one by one
 
-
-def _flag(panel: str, name: str, text: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel=panel, **more)
-
-
 _BY_LIST = "one for all, or a,b,c"
-EpsX = Annotated[float | None, _flag(_PRIVACY, "--eps-x", "Budget of a record's features together.")]
-EpsY = Annotated[float | None, _flag(_PRIVACY, "--eps-y", "Budget of a record's label; inf leaves it open.")]
-Columns = Annotated[str | None, _flag(_SURVEY, "--columns", "The features' names, a,b,c.")]
-Dim = Annotated[int | None, _flag(_SURVEY, "--dim", "How many features, if they have no names.")]
-Low = Annotated[str, _flag(_SURVEY, "--low", f"Public lower bound: {_BY_LIST}. Lower values are clipped.")]
-High = Annotated[str, _flag(_SURVEY, "--high", f"Public upper bound: {_BY_LIST}.")]
-Classes = Annotated[str | None, _flag(_SURVEY, "--classes", "The labels, a,b,c, or how many.")]
-Purpose = Annotated[str, _flag(_SURVEY, "--purpose", "What the collection is for.")]
+EpsX = Annotated[float | None, flag(_PRIVACY, "--eps-x", "Budget of a record's features together.")]
+EpsY = Annotated[float | None, flag(_PRIVACY, "--eps-y", "Budget of a record's label; inf leaves it open.")]
+Columns = Annotated[str | None, flag(_SURVEY, "--columns", "The features' names, a,b,c.")]
+Dim = Annotated[int | None, flag(_SURVEY, "--dim", "How many features, if they have no names.")]
+Low = Annotated[str, flag(_SURVEY, "--low", f"Public lower bound: {_BY_LIST}. Lower values are clipped.")]
+High = Annotated[str, flag(_SURVEY, "--high", f"Public upper bound: {_BY_LIST}.")]
+Classes = Annotated[str | None, flag(_SURVEY, "--classes", "The labels, a,b,c, or how many.")]
+Purpose = Annotated[str, flag(_SURVEY, "--purpose", "What the collection is for.")]
 Mechanism = Annotated[
-    Literal["multi-bit", "feature-rr"], _flag(_PRIVACY, "--mechanism", "How features are randomized.")
+    Literal["multi-bit", "feature-rr"], flag(_PRIVACY, "--mechanism", "How features are randomized.")
 ]
 LabelMechanismName = Annotated[
     Literal["rr", "subset", "hashing"],
-    _flag(
+    flag(
         _PRIVACY,
         "--label-mechanism",
         "How the label is: one class is said (rr), several (subset), or a public group of them (hashing).",
@@ -51,53 +48,52 @@ LabelMechanismName = Annotated[
 ]
 Theta = Annotated[
     Path | None,
-    _flag(_PRIVACY, "--theta", "feature-rr: a JSON list of public weights, one per feature, adding up to 1."),
+    flag(_PRIVACY, "--theta", "feature-rr: a JSON list of public weights, one per feature, adding up to 1."),
 ]
 Set = Annotated[
     list[str] | None,
-    _flag(
+    flag(
         _PRIVACY,
         "--set",
         "More of the mechanism: m of multi-bit; k, mode, decode of feature-rr.",
         metavar="KEY=VALUE",
     ),
 ]
-ProtocolOut = Annotated[Path, _flag(_FILES, "--out", "The survey's file, JSON.", show_default=False)]
+ProtocolOut = Annotated[Path, flag(_FILES, "--out", "The survey's file, JSON.", show_default=False)]
 
-ProtocolFile = Annotated[Path, _flag(_FILES, "--protocol", "The survey's file.", show_default=False)]
-Nodes = Annotated[Path, _flag(_FILES, "--nodes", "Table of nodes, private.", show_default=False)]
-Id = Annotated[str, _flag(_FILES, "--id", "Column of the nodes' ids.", show_default=False)]
-ReportsOut = Annotated[Path, _flag(_FILES, "--out", "The LDP reports, parquet or CSV.", show_default=False)]
+ProtocolFile = Annotated[Path, flag(_FILES, "--protocol", "The survey's file.", show_default=False)]
+Nodes = Annotated[Path, flag(_FILES, "--nodes", "Table of nodes, private.", show_default=False)]
+Id = Annotated[str, flag(_FILES, "--id", "Column of the nodes' ids.", show_default=False)]
+ReportsOut = Annotated[Path, flag(_FILES, "--out", "The LDP reports, parquet or CSV.", show_default=False)]
 Internal = Annotated[
     Path | None,
-    _flag(_FILES, "--internal", "Write how much was clipped or missing here; it must not be published."),
+    flag(_FILES, "--internal", "Write how much was clipped or missing here; it must not be published."),
 ]
 EncodedReports = Annotated[
-    Path, _flag(_FILES, "--reports", "Table of ids and LDP reports.", show_default=False)
+    Path, flag(_FILES, "--reports", "Table of ids and LDP reports.", show_default=False)
 ]
-NodesOut = Annotated[Path, _flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
-LabelOut = Annotated[str, _flag(_FILES, "--label", "What to call the column of labels.")]
+NodesOut = Annotated[Path, flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
+LabelOut = Annotated[str, flag(_FILES, "--label", "What to call the column of labels.")]
 SecretFile = Annotated[
     Path | None,
-    _flag(_FILES, "--secret", "Your secret, made the first time; by default one in your state folder."),
+    flag(_FILES, "--secret", "Your secret, made the first time; by default one in your state folder."),
 ]
 MaxEps = Annotated[
-    float, _flag(_PRIVACY, "--max-eps", "How much a whole record may tell; a survey of more is refused.")
+    float, flag(_PRIVACY, "--max-eps", "How much a whole record may tell; a survey of more is refused.")
 ]
 AllowUnprotectedLabel = Annotated[
-    bool,
-    _flag(_PRIVACY, "--allow-unprotected-label", "Send labels as they are, if the survey asks for that."),
+    bool, flag(_PRIVACY, "--allow-unprotected-label", "Send labels as they are, if the survey asks for that.")
 ]
 ProtocolArgument = Annotated[
     Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)
 ]
 SkipBad = Annotated[
-    bool, _flag(_FILES, "--skip-bad", "Leave out LDP reports that are refused, count them, and go on.")
+    bool, flag(_FILES, "--skip-bad", "Leave out LDP reports that are refused, count them, and go on.")
 ]
 
 ClientLedger = Annotated[
     str | None,
-    _flag(
+    flag(
         _PRIVACY,
         "--ledger",
         "The people who answered, as a ledger calls them: the survey is recorded there, once. Without it "
@@ -106,6 +102,26 @@ ClientLedger = Annotated[
         show_default=False,
     ),
 ]
+
+
+LearnEdges = Annotated[
+    Path, flag(_DATA, "--edges", "Table of the public edges, parquet or CSV.", show_default=False)
+]
+LearnNodes = Annotated[
+    Path | None,
+    flag(
+        _DATA,
+        "--nodes",
+        "For a survey of labels alone: table of all nodes' public features, with the same ids.",
+        show_default=False,
+    ),
+]
+LearnSource = Annotated[str, flag(_DATA, "--source", "Column of the edges' first ends.", show_default=False)]
+LearnTarget = Annotated[str, flag(_DATA, "--target", "Column of the edges' second ends.", show_default=False)]
+LearnOut = Annotated[
+    Path, flag(_RUN, "--out", "A new folder for the model and its predictions.", show_default=False)
+]
+LearnMethod = Annotated[Literal["lpgnn", "simgat", "label-posterior"], flag(_RUN, "--method", "What learns.")]
 
 
 def protocol(
@@ -386,16 +402,6 @@ def read_protocol(path: Path) -> "CollectionProtocol":
         raise ArtifactError(f"cannot read a survey from {path}; check --protocol") from None
 
 
-def check_not_existing(path: Path, why: str) -> None:
-    """Refuse to write over a file, or where none can be made: what is written may have cost a budget."""
-    from graphveil._util.files import can_create
-
-    if path.exists():
-        raise ConfigError(f"{path} is there already: {why}")
-    if not can_create(path):
-        raise ConfigError(f"{path} cannot be made there; choose another place")
-
-
 def _write(path: Path, text: str, *, private: bool = True) -> None:
     from graphveil._util.files import write_atomic
 
@@ -403,3 +409,102 @@ def _write(path: Path, text: str, *, private: bool = True) -> None:
         write_atomic(path, text.encode(), private=private)
     except OSError as error:
         raise ConfigError(f"cannot write {path} ({error.strerror}); choose another file") from None
+
+
+def learn(
+    protocol: ProtocolFile,
+    encoded_reports: EncodedReports,
+    id: Id,
+    edges: LearnEdges,
+    source: LearnSource,
+    target: LearnTarget,
+    out: LearnOut,
+    nodes: LearnNodes = None,
+    directed: options.Directed = False,
+    method: LearnMethod = "lpgnn",
+    set: options.Set = None,
+    seed: options.Seed = 0,
+    skip_bad: SkipBad = False,
+    no_baseline: options.NoBaseline = False,
+    ledger: ClientLedger = None,
+    json: options.Json = False,
+) -> None:
+    """Check LDP reports and learn from them over public edges; nothing is randomized a second time."""
+    from graphveil.data.tables import id_array
+    from graphveil.privacy.formatting import counted
+    from graphveil.runs.collection import receive_on_edges
+
+    loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
+    check_not_existing(out, "a model goes to a new folder; choose another --out")
+    model = _model(method, loaded_protocol, set or [], seed)
+    columns = {"id": id, "source": source, "target": target}
+    received, adjacency, public = receive_on_edges(
+        loaded_protocol,
+        encoded_reports,
+        edges,
+        **columns,
+        directed=directed,
+        nodes=nodes,
+        features=model.needs_features,
+    )
+    if not (skip_bad and received.accepted):
+        received.check()
+    with charge_clients(loaded_protocol, ledger) as account:
+        models = [model] if no_baseline else [model, model.no_graph_baseline()]
+        with screen.bars() as bars:
+            for each in models:
+                each.fit_from_collector(
+                    received.collector,
+                    adjacency,
+                    public_features=public,
+                    ids=id_array(received.ids),
+                    on_progress=bars,
+                )
+        model.save(out)
+        count = received.collector.nodes
+        with report_output_failure(out):
+            where = f"the model and its predictions of {counted(count, 'node')} are in {out}"
+            print_received(screen, received, where)
+            print_warnings(screen, loaded_protocol)
+            found = _agreements(models, loaded_protocol)
+            _show(found, screen)
+            screen.print_paragraph(model.guarantee.formal_statement())
+            print_account(screen, account)
+            about_ledger = {"ledger": None if account is None else account.as_plain()}
+            guarantee = {"guarantee": model.guarantee.as_dict()}
+            about = {"protocol": loaded_protocol.digest.hex(), "path": str(out), "method": method}
+            screen.emit_json(about | report_counts(received) | found | guarantee | about_ledger)
+
+
+def _agreements(models: "list[LocalEstimator]", protocol: "CollectionProtocol") -> dict[str, Any]:
+    """Return how often each model predicts what validation nodes said, and how often these keep labels."""
+    assert protocol.label is not None
+    own, *others = [model.agreement_["val"] for model in models]
+    baseline_agreement = others[0] if others else None
+    return {"val_agreement": own, "mlp_val_agreement": baseline_agreement, "label_kept": protocol.label.keep}
+
+
+def _show(found: dict[str, Any], screen: Screen) -> None:
+    """Print the models side by side: by what was said, since no exact label is here."""
+    from graphveil.runs.results import SAME_REPORTS
+
+    names = {"val_agreement": "the model", "mlp_val_agreement": "mlp (no graph)"}
+    rows = [(name, f"{100 * found[key]:.1f}") for key, name in names.items() if found[key] is not None]
+    screen.table(("method", "agrees with what validation nodes said, %"), rows)
+    kept = f"{100 * found['label_kept']:.1f} %"
+    screen.print_line(
+        f"A node keeps its label with probability {kept}: no model can be expected to agree more often.",
+        style="dim",
+    )
+    if found["mlp_val_agreement"] is not None:
+        screen.print_line(SAME_REPORTS, style="dim")
+
+
+def _model(method: str, protocol: "CollectionProtocol", settings: list[str], seed: int) -> "LocalEstimator":
+    from graphveil.runs.parameters import method_class, parse_settings
+
+    cls = cast("type[LocalEstimator]", method_class(method))
+    parameters = parse_settings(cls, settings)
+    if "seed" in parameters:
+        raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
+    return cls.from_protocol(protocol, seed=seed, **parameters)

@@ -8,7 +8,7 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.edge_list import EdgeListOptions, read_edge_list
+from graphveil.cli.options import EdgeListOptions, flag, grouped
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _INTERNAL = "Internal: exact answers about the true graph, which no guarantee covers. Do not publish them."
 
 
+@grouped
 def compare(
     graphs: Annotated[
         list[str],
@@ -28,39 +29,39 @@ def compare(
             show_default=False,
         ),
     ],
+    *,
     dataset: options.Dataset = None,
     root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    id: options.Id = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    directed: options.Directed = False,
+    columns: EdgeListOptions,
     sources: Annotated[
         int | None,
-        typer.Option(
+        flag(
+            "Run",
             "--sources",
+            "How many nodes shortest paths are measured from; by default all of up to 4,096, else 512.",
             min=1,
-            help="How many nodes shortest paths are measured from; by default all of up to 4,096, else 512.",
-            rich_help_panel="Run",
         ),
     ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Of everything that is sampled.", rich_help_panel="Run")
-    ] = 0,
+    seed: Annotated[int, flag("Run", "--seed", "Of everything that is sampled.")] = 0,
     json: options.Json = False,
 ) -> None:
     """Compare the structure of a released graph with the true one, in 15 queries; internal."""
+    from graphveil.data.graph_files import read_edges
     from graphveil.lab.fidelity import HEAD
     from graphveil.lab.fidelity import compare as compare_graphs
+    from graphveil.runs.source import ids_of
 
     screen = Screen(as_json=json)
-    columns = EdgeListOptions(
-        nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed
-    )
     name, columns, other = _select_graphs(graphs, dataset, columns)
-    graph = read_edge_list(name, root, columns)
-    released = _read_released_edges(graph, columns, other)
+    graph = columns.load(name, root)
+    edges = read_edges(
+        other,
+        ids_of(graph),
+        source=columns.source or "source",
+        target=columns.target or "target",
+        directed=graph.directed,
+    )
+    released = graph.replace(adjacency=edges)
     screen.note(f"released graph: {_release_origin(released)}")
     with screen.spinner("comparing"):
         found = compare_graphs(graph, released, seed=seed, sources=sources)
@@ -91,16 +92,6 @@ def _select_graphs(
             f"{graphs[0]} is a file, which needs its nodes: add --nodes, --id, --source and --target"
         )
     return graphs[0], columns, released
-
-
-def _read_released_edges(graph: "Graph", columns: EdgeListOptions, place: Path) -> "Graph":
-    """Return the released edges between the nodes of the true graph."""
-    from graphveil.data.graph_files import read_edges
-    from graphveil.runs.source import ids_of
-
-    source, target = columns.source or "source", columns.target or "target"
-    edges = read_edges(place, ids_of(graph), source=source, target=target, directed=graph.directed)
-    return graph.replace(adjacency=edges)
 
 
 def _release_origin(graph: "Graph") -> str:

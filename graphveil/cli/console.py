@@ -212,7 +212,10 @@ class ProgressBars:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show how far a stage is."""
         if not self._shown:
-            self._print_progress_note(stage, done, total)
+            # A pipe is told in a line now and then how far a stage is.
+            if time.monotonic() - self._last_note > _NOTE_INTERVAL:
+                self._last_note = time.monotonic()
+                self._console.print(terminal(f"{stage}: {done:,} of {total:,}"))
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=total)
@@ -221,12 +224,6 @@ class ProgressBars:
         self._progress.update(self._tasks[stage], completed=done, total=total)
         if time.monotonic() - self._began > _BAR_DELAY:
             self._progress.start()
-
-    def _print_progress_note(self, stage: str, done: int, total: int) -> None:
-        """Say in a line now and then how far a stage is, where there is no screen for a bar."""
-        if time.monotonic() - self._last_note > _NOTE_INTERVAL:
-            self._last_note = time.monotonic()
-            self._console.print(terminal(f"{stage}: {done:,} of {total:,}"))
 
 
 def _table(

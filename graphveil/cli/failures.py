@@ -19,7 +19,6 @@ from graphveil._util import processes
 from graphveil._util.escape import one_line, without_password
 from graphveil._util.files import write_atomic
 from graphveil._util.memory import is_out_of_memory as memory_failed
-from graphveil.cli.suggested_command import suggested_command
 from graphveil.errors import (
     GraphError,
     GraphveilError,
@@ -183,22 +182,21 @@ def _to_command_error(error: Exception) -> CommandError:
     if isinstance(error, GraphveilError):
         return CommandError(FAILED, str(error), kind)
     if hasattr(error, "format_message"):  # what the command-line parser raises
-        return CommandError(MISUSE, _usage_message(error), "UsageError")
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "graphveil"
+        message = error.format_message() or "No command was given."
+        end = "" if message.endswith((".", "?")) else "."
+        return CommandError(MISUSE, f"{message}{end} See `{command} --help`.", "UsageError")
     if isinstance(error, BrokenPipeError):
         return unwritable_output_error(error)
     if isinstance(error, UnicodeEncodeError):  # of words as the system gives them where it knows no UTF-8
         return CommandError(MISUSE, _ENCODING_MESSAGE, kind)
     if isinstance(error, OSError) and error.strerror:
-        return _system_error(error)
+        code = MISUSE if error.errno in _PATH_ERRNOS else FAILED
+        remedy = _REMEDIES.get(error.errno or 0, "check that the place exists and may be used")
+        return CommandError(code, f"{_safe_name(error)}; {remedy}", kind)
     name = _log_to_temporary_file(error)
     return CommandError(FAILED, f"unexpected failure: {_safe_name(error)}{name}", kind)
-
-
-def _system_error(error: OSError) -> CommandError:
-    """Return what the system did not do, and what may help; a name that cannot be used is misuse."""
-    code = MISUSE if error.errno in _PATH_ERRNOS else FAILED
-    remedy = _REMEDIES.get(error.errno or 0, "check that the place exists and may be used")
-    return CommandError(code, f"{_safe_name(error)}; {remedy}", type(error).__name__)
 
 
 def _log_to_temporary_file(error: Exception) -> str:
@@ -210,13 +208,6 @@ def _log_to_temporary_file(error: Exception) -> str:
     os.close(handle)
     _write_log(Path(name), error)
     return f"; details are in {name}"
-
-
-def _usage_message(error: Any) -> str:
-    """Return a usage error with the command whose help explains it."""
-    command = error.ctx.command_path if error.ctx else "graphveil"
-    message = error.format_message() or "No command was given."
-    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{command} --help`."
 
 
 def _safe_name(error: Exception) -> str:
@@ -316,3 +307,30 @@ def _format_traceback(error: BaseException) -> Iterator[str]:
     yield "Traceback (most recent call last):\n"
     yield from traceback.format_tb(error.__traceback__)
     yield f"{type(error).__module__}.{type(error).__qualname__}\n"
+
+
+CHOICE_FLAGS = (
+    *("--features", "--drop", "--categories", "--missing", "--unknown-ids", "--null-values"),
+    *("--delimiter", "--decimal"),
+)
+
+
+def suggested_command(arguments: Sequence[str], flags: Sequence[str]) -> str:
+    """Return a command line with the given choices in place of its own.
+
+    >>> suggested_command(["train", "gap", "--drop", "a", "--json"], ["--drop", "a,b"])
+    'graphveil train gap --json --drop a,b'
+    """
+    return shlex.join(["graphveil", *_without_choices(arguments), *flags])
+
+
+def _without_choices(arguments: Sequence[str]) -> list[str]:
+    kept, skip = list[str](), False
+    for word in arguments:
+        if skip:
+            skip = False
+        elif word in CHOICE_FLAGS:
+            skip = True
+        elif word.partition("=")[0] not in CHOICE_FLAGS:
+            kept.append(word)
+    return kept

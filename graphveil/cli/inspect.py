@@ -1,4 +1,4 @@
-"""``datasets``, ``calibrate`` and ``explain``: they read public things and spend nothing."""
+"""``datasets``, ``calibrate``, ``explain`` and ``report``: they read what is there and spend nothing."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,6 +7,8 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
+from graphveil.cli.options import flag
+from graphveil.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from graphveil.runs.accounts.calibration import Calibration
@@ -77,12 +79,7 @@ def calibrate(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     noise_std: Annotated[
-        float | None,
-        typer.Option(
-            "--noise-std",
-            help="A noise, in place of --epsilon: answers the budget.",
-            rich_help_panel="Privacy",
-        ),
+        float | None, flag("Privacy", "--noise-std", "A noise, in place of --epsilon: answers the budget.")
     ] = None,
     mode: options.Mode = None,
     max_units: options.MaxUnits = None,
@@ -92,37 +89,30 @@ def calibrate(
     private_metrics: options.PrivateMetrics = False,
     theta: options.Theta = None,
     nodes_count: Annotated[
-        int | None,
-        typer.Option("--nodes-count", min=1, help="The number of nodes, if known.", rich_help_panel="Data"),
+        int | None, flag("Data", "--nodes-count", "The number of nodes, if known.", min=1)
     ] = None,
     classes_count: Annotated[
-        int | None,
-        typer.Option(
-            "--classes-count", min=2, help="The number of classes, if known.", rich_help_panel="Data"
-        ),
+        int | None, flag("Data", "--classes-count", "The number of classes, if known.", min=2)
     ] = None,
     features_count: Annotated[
-        int | None,
-        typer.Option(
-            "--features-count", min=1, help="The number of features, if known.", rich_help_panel="Data"
-        ),
+        int | None, flag("Data", "--features-count", "The number of features, if known.", min=1)
     ] = None,
     training_count: Annotated[
         int | None,
-        typer.Option(
+        flag(
+            "Data",
             "--training-count",
+            "Node units: how many nodes are trained on, if known; else three quarters of all.",
             min=1,
-            help="Node units: how many nodes are trained on, if known; else three quarters of all.",
-            rich_help_panel="Data",
         ),
     ] = None,
     labeled_count: Annotated[
         int | None,
-        typer.Option(
+        flag(
+            "Data",
             "--labeled-count",
+            "Edge units: how many nodes have a label, if known; few have a plan of their own.",
             min=1,
-            help="Edge units: how many nodes have a label, if known; few have a plan of their own.",
-            rich_help_panel="Data",
         ),
     ] = None,
     module: options.Module = None,
@@ -187,7 +177,11 @@ def _show_calibration(found: "Calibration", given: float | None, screen: Screen)
     rate = percent_up(found.max_tpr_at_1pct_fpr)
     screen.print_line(f"true-positive rate at 1 % false positives: at most {rate} %")
     if found.assumed:
-        screen.print_line(_assumptions(found.assumed))
+        sizes = ", ".join(f"{count:,} {_SIZES[name][0]}" for name, count in found.assumed.items())
+        flags = ", ".join(_SIZES[name][1] for name in found.assumed)
+        screen.print_line(
+            f"assumed, as it was not given: {sizes}; a fit with other sizes has other noise ({flags})"
+        )
     screen.emit_json(found.as_dict())
 
 
@@ -197,13 +191,6 @@ _SIZES = {
     "features": ("features", "--features-count"),
     "train_records": ("training nodes", "--training-count"),
 }
-
-
-def _assumptions(assumed: dict[str, int]) -> str:
-    """Return which sizes were taken as typical, and how to give them."""
-    sizes = ", ".join(f"{count:,} {_SIZES[name][0]}" for name, count in assumed.items())
-    flags = ", ".join(_SIZES[name][1] for name in assumed)
-    return f"assumed, as it was not given: {sizes}; a fit with other sizes has other noise ({flags})"
 
 
 def _stage_rows(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -283,3 +270,37 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
             "prediction_receipts": prediction_receipts,
         }
     )
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    out: Annotated[Path, flag("Run", "--out", "The page, one HTML file.")] = Path("report.html"),
+    json: options.Json = False,
+) -> None:
+    """Write one page about several runs: accuracy over epsilon, attackers, budgets, guarantees. Internal.
+
+    It reads finished run folders and spends nothing. The page has no script and loads nothing.
+    """
+    from datetime import UTC, datetime
+
+    from graphveil._util.files import write_atomic
+    from graphveil.privacy.formatting import counted
+    from graphveil.runs.html_pages import compared_page
+    from graphveil.runs.results import FinishedRun
+
+    if out.is_dir():
+        raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")
+    if out.is_file() and not out.read_bytes()[:15].lower().startswith(b"<!doctype html"):
+        raise ConfigError(f"--out {out} is there and no report; name a new file, or remove this one")
+    found = [FinishedRun.read(run) for run in {run.resolve(): run for run in runs}.values()]
+    screen = Screen(as_json=json)
+    try:
+        page = compared_page(found, today=datetime.now(UTC).date())
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ArtifactError(
+            "The figures of a run cannot be read, so the page was not written: a run folder is damaged "
+            f"({type(error).__name__}). `graphveil explain` and `graphveil predict` read its release."
+        ) from None
+    write_atomic(out, page.encode())
+    screen.print_line(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
+    screen.emit_json({"page": str(out), "runs": [run.name for run in found]})

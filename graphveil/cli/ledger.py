@@ -3,31 +3,29 @@
 import json as json_text
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphveil.cli import options
-from graphveil.cli.budgets import (
-    account_to_dict,
-    delta_of,
-    epsilon_of,
-    format_bar,
-    format_epsilon,
-    format_limit,
-)
-from graphveil.cli.collect import check_not_existing
 from graphveil.cli.console import Screen
-from graphveil.cli.edge_list import EdgeListOptions as Connections
-from graphveil.cli.edge_list import read_edge_list
-from graphveil.cli.groups import ColumnOptions, SourceOptions, TableOptions, grouped
+from graphveil.cli.options import (
+    ColumnOptions,
+    EdgeListOptions,
+    SourceOptions,
+    TableOptions,
+    check_not_existing,
+    grouped,
+)
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.ledger import Account, IntegrityViolation, Ledger
+    from graphveil.ledger.history import History, HistoryEntry
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", show_default=False)]
 AnyName = Annotated[
@@ -90,6 +88,8 @@ def init(
 
 def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """List the registered data sets, with what is spent of each budget."""
+    from graphveil.privacy.formatting import format_delta
+
     screen = Screen(as_json=json)
     opened_ledger = open_ledger_or_none(ledger)
     if opened_ledger is None:
@@ -98,13 +98,25 @@ def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> Non
         return
     found = opened_ledger.accounts()
     bare = sorted(set(opened_ledger.names()) - {one.data_set for one in found})
-    cells = [(one.data_set, *_cells(one)) for one in found] + [
-        (name, "-", "0", "-", "-", "-", "") for name in bare
+    cells = [
+        (
+            one.data_set,
+            one.unit,
+            f"{one.releases:,}",
+            format_epsilon(epsilon_of(one)),
+            "none" if one.limit is None else str(one.limit.epsilon),
+            format_delta(delta_of(one)),
+            format_bar(one),
+        )
+        for one in found
     ]
+    cells += [(name, "-", "0", "-", "-", "-", "") for name in bare]
     if not cells:
         screen.print_line(NO_LEDGER_MESSAGE)
     else:
-        screen.table(("data set", *_HEAD), cells, right=(2,), spare=(6,))
+        screen.table(
+            ("data set", "unit", "releases", "spent", "limit", "delta", ""), cells, right=(2,), spare=(6,)
+        )
     screen.print_line(f"The ledger is {opened_ledger.location}", style="dim")
     screen.emit_json(
         {
@@ -116,8 +128,6 @@ def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> Non
 
 def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """Compute every hash and every total again; exit 1 where one does not hold."""
-    from dataclasses import asdict
-
     opened_ledger, screen = open_ledger(ledger), Screen(as_json=json)
     names, breaks = [name] if name else opened_ledger.names(), opened_ledger.verify(name)
     if not names:
@@ -148,8 +158,6 @@ def check_runs(
     json: options.Json = False,
 ) -> None:
     """Compare the receipts in run folders with the ledger; exit 1 if it lacks one."""
-    from dataclasses import asdict
-
     from graphveil.runs.accounts.run_receipts import receipts_below
 
     screen = Screen(as_json=json)
@@ -255,9 +263,6 @@ def raise_(
     screen.emit_json({"name": name, "place": opened_ledger.location, **account_to_dict(account)})
 
 
-_HEAD = ("unit", "releases", "spent", "limit", "delta", "")
-
-
 def open_ledger(named: str | None) -> "Ledger":
     """Open the ledger that a flag names, which has to be there."""
     from graphveil.ledger import Ledger
@@ -298,22 +303,240 @@ def _read(tables: TableOptions, columns: ColumnOptions, origin: SourceOptions) -
 
     if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:
         return origin.source(tables, columns).load()
-    ends = {"id": columns.id, "source": columns.source, "target": columns.target}
-    read = Connections(nodes=tables.nodes, edges=tables.edges, directed=columns.directed, **ends)
+    edge_list = EdgeListOptions(
+        nodes=tables.nodes,
+        edges=tables.edges,
+        id=columns.id,
+        source=columns.source,
+        target=columns.target,
+        directed=columns.directed,
+    )
     choices = EncodingOptions.from_arguments(delimiter=columns.delimiter, decimal=columns.decimal)
-    return read_edge_list(None, None, read, choices.csv_format)
+    return edge_list.load(csv_format=choices.csv_format)
 
 
-def _cells(account: "Account") -> tuple[str, ...]:
+# -- accounts, in numbers and text -----------------------------------------------------------------------
+
+_BAR = 24  # characters of a full budget
+
+
+def epsilon_of(account: "Account") -> float | None:
+    """Return what is spent; None if there is no bound."""
+    return finite_or_none(account.total.epsilon(delta_of(account)))
+
+
+def delta_of(account: "Account") -> float:
+    """Return where totals are read off: at the limit's delta, or at the unit's default one."""
+    from graphveil.runs.accounts.ledger_account import unit_delta
+
+    return unit_delta(account.unit) if account.limit is None else float(account.limit.delta)
+
+
+def format_epsilon(epsilon: float | None) -> str:
+    """Return an epsilon as it is printed; None is one that is not bounded."""
+    from graphveil.privacy.formatting import format_upper_bound
+
+    return "no bound" if epsilon is None else format_upper_bound(epsilon)
+
+
+def format_limit(account: "Account") -> str:
+    """Return what may be spent, in words."""
     from graphveil.privacy.formatting import format_delta
 
-    limit = "none" if account.limit is None else str(account.limit.epsilon)
-    delta = format_delta(delta_of(account))
-    return (
-        account.unit,
-        f"{account.releases:,}",
-        format_epsilon(epsilon_of(account)),
-        limit,
-        delta,
-        format_bar(account),
-    )
+    if account.limit is None:
+        return "no limit"
+    return f"at most epsilon {account.limit.epsilon} at delta {format_delta(float(account.limit.delta))}"
+
+
+def format_spent(account: "Account") -> str:
+    """Return what is spent, and of what, in a line."""
+    from graphveil.privacy.formatting import counted, format_delta
+
+    count = counted(account.releases, "release")
+    spent, delta = format_epsilon(epsilon_of(account)), f"at delta {format_delta(delta_of(account))}"
+    if account.limit is None:
+        return f"{count}, epsilon {spent} {delta}, no limit"
+    return f"{count}, epsilon {spent} of {account.limit.epsilon} {delta}"
+
+
+def format_bar(account: "Account", spent: float | None = None) -> str:
+    """Return how much of a budget is spent, as a bar."""
+    if account.limit is None or not account.limit.epsilon:
+        return ""
+    epsilon = epsilon_of(account) if spent is None else spent
+    share = 1.0 if epsilon is None else min(1.0, epsilon / float(account.limit.epsilon))
+    full = round(_BAR * share)
+    return "█" * full + "░" * (_BAR - full)
+
+
+def account_to_dict(account: "Account") -> dict[str, Any]:
+    """Return an account as plain values."""
+    limit = account.limit
+    return {
+        "unit": account.unit,
+        "limit": None if limit is None else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
+        "spent": epsilon_of(account),
+        "delta": delta_of(account),
+        "remaining": None if limit is None else account.total.remaining_epsilon(limit),
+        "releases": account.releases,
+    }
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a figure for JSON, which has no infinity."""
+    return value if value < float("inf") else None
+
+
+# -- show ------------------------------------------------------------------------------------------------
+
+_LAST = 20  # releases of a unit that are listed by default
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def show(
+    name: AnyName = None,
+    unit: options.Unit = None,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help=f"How many releases of a unit to list; by default the last {_LAST}, and as JSON all.",
+            show_default=False,
+        ),
+    ] = None,
+    ledger: options.LedgerPlace = None,
+    json: options.Json = False,
+) -> None:
+    """Show what was spent of a data set, over time and release by release."""
+    from graphveil.ledger import unit_key
+
+    screen = Screen(as_json=json)
+    opened_ledger = open_ledger(ledger) if name is not None else open_ledger_or_none(ledger)
+    if opened_ledger is None:
+        screen.print_line(NO_LEDGER_MESSAGE)
+        screen.emit_json({"place": default_ledger_location(), "data_sets": []})
+        return
+    key = None if unit is None else unit_key(unit)
+    if name is not None:
+        names = [name]
+    elif key is None:
+        names = opened_ledger.names()
+    else:
+        names = [one.data_set for one in opened_ledger.accounts() if one.unit == key]
+    if not names:
+        screen.print_line(NO_LEDGER_MESSAGE)
+    records = [_show(opened_ledger, each, key, last, screen) for each in names]
+    screen.print_line(f"The ledger is {opened_ledger.location}", style="dim")
+    screen.emit_json({"place": opened_ledger.location, **(records[0] if name else {"data_sets": records})})
+
+
+def _show(
+    opened_ledger: "Ledger", name: str, unit: str | None, last: int | None, screen: Screen
+) -> dict[str, Any]:
+    """Print what was spent of a data set, and return it as plain values."""
+    from graphveil.ledger.history import History
+
+    found = [one for one in opened_ledger.accounts(name) if unit in (None, one.unit)]
+    if unit is not None and not found:
+        raise ConfigError(
+            f"data set {name!r} has no budget and no release under this unit; see `graphveil ledger list`"
+        )
+    past = History.from_rows(opened_ledger.export(name))
+    for one in found:
+        _show_account(screen, one, past, _LAST if last is None else last)
+    if len(found) > 1:
+        screen.print_paragraph(
+            "What is spent under different units does not add up: they protect different things.", style="dim"
+        )
+    screen.print_paragraph(f"{name}: {_versions(past)}", style="dim")
+    return _record(name, past, found, last) if screen.as_json else {}
+
+
+def _show_account(screen: Screen, account: "Account", past: "History", most: int) -> None:
+    """Print what is spent under a unit: all of it, how it came to that, and its last releases."""
+    from graphveil.ledger.history import over_time
+    from graphveil.privacy.formatting import counted
+
+    steps = past.of_unit(account.unit)
+    listed = _last(steps, most)
+    left_out = steps[: len(steps) - len(listed)]
+    screen.print_line(f"{account.data_set}, unit {account.unit}", style="bold")
+    screen.print_line(f"  {format_spent(account)}")
+    if account.limit is not None:
+        screen.print_line(f"  {format_bar(account)}")
+    for each in past.raised:
+        if each.unit == account.unit:
+            screen.print_paragraph(f"  limit {each.limit.epsilon} since {each.time[:10]}: {each.reason}")
+    if left_out:
+        # How spending rose in the course of time, as bars that end at full height.
+        totals = [finite_or_none(total.epsilon(delta_of(account))) for total in over_time(steps, _BAR)]
+        shares = [1.0 if part is None or not totals[-1] else part / totals[-1] for part in totals]
+        curve = "".join(_LEVELS[min(len(_LEVELS) - 1, int(share * len(_LEVELS)))] for share in shares)
+        screen.print_line(f"  {curve} from {steps[0].time[:10]} to {steps[-1].time[:10]}")
+    screen.print_line("")
+    if left_out:
+        count = counted(len(left_out), "earlier release")
+        together = format_epsilon(finite_or_none(left_out[-1].total.epsilon(delta_of(account))))
+        screen.print_paragraph(
+            f"Not listed: {count}, together epsilon {together} (--last N, or `graphveil ledger export`)",
+            style="dim",
+        )
+    if listed:
+        head = ("entry", "time (UTC)", "release", "epsilon", "total so far", "")
+        cells = list[tuple[str, ...]]()
+        for step in listed:
+            spent = _epsilon_values(account, step)
+            bar = "" if left_out else format_bar(account, spent["total"])  # not next to the curve
+            time, figures = step.time[:16].replace("T", " "), map(format_epsilon, spent.values())
+            cells.append((str(step.entry), time, step.label, *figures, bar))
+        screen.table(head, cells, right=(0, 3, 4), spare=(5, 1))
+    screen.print_line("")
+
+
+def _last(steps: "list[HistoryEntry]", most: int) -> "list[HistoryEntry]":
+    return steps[max(0, len(steps) - most) :]
+
+
+def _epsilon_values(account: "Account", step: "HistoryEntry") -> dict[str, float | None]:
+    delta = delta_of(account)
+    return {
+        "epsilon": finite_or_none(step.privacy_cost.epsilon(delta)),
+        "total": finite_or_none(step.total.epsilon(delta)),
+    }
+
+
+def _versions(past: "History") -> str:
+    """Say which data the budgets are for."""
+    days = [f"{version.time[:10]} (entry {version.entry})" for version in past.versions]
+    if not days:
+        return "bound to no data yet; the first run that names it binds it"
+    if len(days) == 1:
+        return f"bound to the data of {days[0]}"
+    return f"{len(days)} versions of the data share the budgets, of {', '.join(days)}"
+
+
+def _record(name: str, past: "History", found: "list[Account]", most: int | None) -> dict[str, Any]:
+    """Return everything as plain values; ``most`` is how many releases of a unit, None for all."""
+    entries = [
+        {name: getattr(step, name) for name in ("entry", "reference", "hash", "unit", "time", "label")}
+        | _epsilon_values(account, step)
+        for account in found
+        for steps in [past.of_unit(account.unit)]
+        for step in (steps if most is None else _last(steps, most))
+    ]
+    raised = [
+        {"entry": one.entry, "time": one.time, "unit": one.unit, "reason": one.reason}
+        | {"epsilon": float(one.limit.epsilon), "delta": float(one.limit.delta)}
+        for one in past.raised
+    ]
+    return {
+        "name": name,
+        **(
+            account_to_dict(found[0])
+            if len(found) == 1
+            else {"units": [account_to_dict(one) for one in found]}
+        ),
+        "entries": entries,
+        "raised": raised,
+        "versions": [asdict(version) for version in past.versions],
+    }

@@ -1,21 +1,29 @@
-"""The flags that commands share, each written once."""
+"""The flags that commands share, each written once, and groups of flags that go together."""
 
+import functools
+import inspect
 import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from graphveil.errors import ConfigError
 from graphveil.estimators import METHODS
 
-GRAPH_MECHANISMS = (
-    "edge-rand",
-    "lap-graph",
-    "arr",
-    "priv-hrg",
-    "edge-rr",
-)  # as in graphveil.perturb, which takes a second to import
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+    from graphveil.data.tables.files import CsvFormat
+    from graphveil.runs.source import PublicFlags, Source
+
+Result = TypeVar("Result")
+
+# As in graphveil.perturb, which takes a second to import.
+GRAPH_MECHANISMS = ("edge-rand", "lap-graph", "arr", "priv-hrg", "edge-rr")
 _DATA, _PRIVACY, _RUN = "Data", "Privacy", "Run"
 
 
@@ -40,9 +48,24 @@ def items(flag: str, text: str | None) -> list[str]:
     return found
 
 
-def _name(flag: str, help: str) -> Any:
+def check_not_existing(path: Path, why: str) -> None:
+    """Refuse to write over a file, or where none can be made: what is written may have cost a budget."""
+    from graphveil._util.files import can_create
+
+    if path.exists():
+        raise ConfigError(f"{path} is there already: {why}")
+    if not can_create(path):
+        raise ConfigError(f"{path} cannot be made there; choose another place")
+
+
+def flag(panel: str, name: str, help: str, **more: Any) -> Any:
+    """Return an option that a help screen lists in one of its panels."""
+    return typer.Option(name, help=help, rich_help_panel=panel, **more)
+
+
+def _column(name: str, help: str) -> Any:
     """Return a flag that names something in a file."""
-    return typer.Option(flag, help=help, rich_help_panel=_DATA, callback=_as_typed)
+    return flag(_DATA, name, help, callback=_as_typed)
 
 
 Method = Annotated[
@@ -53,80 +76,61 @@ RunFolderArgument = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
-Dataset = Annotated[
-    str | None, typer.Option("--dataset", help="A name from `graphveil datasets`.", rich_help_panel=_DATA)
-]
-Root = Annotated[
-    Path | None,
-    typer.Option("--root", envvar="GRAPHVEIL_DATA", help="Folder of the data sets.", rich_help_panel=_DATA),
-]
-Graph = Annotated[
-    Path | None,
-    typer.Option("--graph", help="A folder that `graphveil prepare` wrote.", rich_help_panel=_DATA),
-]
-Nodes = Annotated[
-    Path | None, typer.Option("--nodes", help="Table of nodes, parquet or CSV.", rich_help_panel=_DATA)
-]
-Edges = Annotated[
-    Path | None, typer.Option("--edges", help="Table of edges, parquet or CSV.", rich_help_panel=_DATA)
-]
-Id = Annotated[str | None, _name("--id", "Column of the nodes' ids.")]
-Label = Annotated[str | None, _name("--label", "Column of the nodes' labels.")]
-SourceColumn = Annotated[str | None, _name("--source", "Column of the edges' first ends.")]
-TargetColumn = Annotated[str | None, _name("--target", "Column of the edges' second ends.")]
+Dataset = Annotated[str | None, flag(_DATA, "--dataset", "A name from `graphveil datasets`.")]
+Root = Annotated[Path | None, flag(_DATA, "--root", "Folder of the data sets.", envvar="GRAPHVEIL_DATA")]
+PreparedGraph = Annotated[Path | None, flag(_DATA, "--graph", "A folder that `graphveil prepare` wrote.")]
+Nodes = Annotated[Path | None, flag(_DATA, "--nodes", "Table of nodes, parquet or CSV.")]
+Edges = Annotated[Path | None, flag(_DATA, "--edges", "Table of edges, parquet or CSV.")]
+Id = Annotated[str | None, _column("--id", "Column of the nodes' ids.")]
+Label = Annotated[str | None, _column("--label", "Column of the nodes' labels.")]
+SourceColumn = Annotated[str | None, _column("--source", "Column of the edges' first ends.")]
+TargetColumn = Annotated[str | None, _column("--target", "Column of the edges' second ends.")]
 Classes = Annotated[
     str | None,
-    _name(
+    _column(
         "--classes",
         "The labels that there are, a,b,c: a public list, in this order. Without it they are those that "
         "occur, which is public then.",
     ),
 ]
-Weight = Annotated[str | None, _name("--weight", "Column of the edges' weights, if they have any.")]
+Weight = Annotated[str | None, _column("--weight", "Column of the edges' weights, if they have any.")]
 MaxWeight = Annotated[
-    float | None,
-    typer.Option(
-        "--max-weight",
-        help="Public bound of an edge's weight; larger ones are cut to it.",
-        rich_help_panel=_DATA,
-    ),
+    float | None, flag(_DATA, "--max-weight", "Public bound of an edge's weight; larger ones are cut to it.")
 ]
-Directed = Annotated[
-    bool, typer.Option("--directed", help="An edge says nothing about its opposite.", rich_help_panel=_DATA)
-]
+Directed = Annotated[bool, flag(_DATA, "--directed", "An edge says nothing about its opposite.")]
 AssumeDisjointEdges = Annotated[
     bool,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--assume-disjoint-edges",
-        help="You assert that no edge of this graph was trained on or asked before: the larger figure "
+        "You assert that no edge of this graph was trained on or asked before: the larger figure "
         "counts, not the sum.",
-        rich_help_panel=_PRIVACY,
     ),
 ]
 AssumeDisjointNodes = Annotated[
     bool,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--assume-disjoint-nodes",
-        help="Unit local-attributes: you assert that nobody in this graph was trained on or asked before: "
+        "Unit local-attributes: you assert that nobody in this graph was trained on or asked before: "
         "the larger figure counts, not the sum.",
-        rich_help_panel=_PRIVACY,
     ),
 ]
 AllowSpend = Annotated[
     bool,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--allow-spend",
-        help="Ask this graph though it may be the one trained on, which a release without its run's internal "
+        "Ask this graph though it may be the one trained on, which a release without its run's internal "
         "folder cannot tell.",
-        rich_help_panel=_PRIVACY,
     ),
 ]
-Split = Annotated[str | None, _name("--split", "Column of the nodes with train, val or test.")]
-Features = Annotated[str | None, _name("--features", "The feature columns, a,b,c; by default all others.")]
-Drop = Annotated[str | None, _name("--drop", "Columns of the nodes that are no features, a,b,c.")]
+Split = Annotated[str | None, _column("--split", "Column of the nodes with train, val or test.")]
+Features = Annotated[str | None, _column("--features", "The feature columns, a,b,c; by default all others.")]
+Drop = Annotated[str | None, _column("--drop", "Columns of the nodes that are no features, a,b,c.")]
 CategoryColumns = Annotated[
     str | None,
-    _name(
+    _column(
         "--categories",
         "Columns to one-hot: plan='free|pro' from a public list, country=hash:32 hashed into places, or plan "
         "alone with the values that occur (not where records are protected).",
@@ -134,7 +138,7 @@ CategoryColumns = Annotated[
 ]
 Missing = Annotated[
     str | None,
-    _name(
+    _column(
         "--missing",
         "What a missing feature becomes: refuse (the default), indicator (0, and one more column says so), "
         "constant=V, or median (not where records are protected).",
@@ -142,7 +146,7 @@ Missing = Annotated[
 ]
 NullValues = Annotated[
     str | None,
-    _name(
+    _column(
         "--null-values",
         "Words for a missing label or feature, a,b,c, instead of the default list: those of pandas (NA, "
         "NULL, NaN, None, N/A, ...), \\N, ? and -. An empty field is always missing. Ids are not affected.",
@@ -150,20 +154,20 @@ NullValues = Annotated[
 ]
 Delimiter = Annotated[
     str | None,
-    _name(
+    _column(
         "--delimiter",
         "What stands between the columns of CSV files: ; | tab or another one; a comma by default.",
     ),
 ]
 Decimal = Annotated[
     str | None,
-    _name(
+    _column(
         "--decimal", "What stands before the decimals of numbers in CSV files: . (the default) or a comma."
     ),
 ]
 UnknownIds = Annotated[
     str | None,
-    _name(
+    _column(
         "--unknown-ids",
         "Edges to ids that no node has: refuse (the default), drop, or add those nodes (--unit none, or with "
         "--node-ids; `prepare` adds none).",
@@ -171,27 +175,23 @@ UnknownIds = Annotated[
 ]
 NodeIds = Annotated[
     Path | None,
-    typer.Option(
+    flag(
+        _DATA,
         "--node-ids",
-        help="A public list of nodes, a table with the column of ids: each is a node, with a row or not.",
-        rich_help_panel=_DATA,
+        "A public list of nodes, a table with the column of ids: each is a node, with a row or not.",
     ),
 ]
 Recipe = Annotated[
     str | None,
-    typer.Option(
-        "--recipe",
-        help="How to prepare and split: gap (the default), lpgnn, weighted, planetoid.",
-        rich_help_panel=_DATA,
-    ),
+    flag(_DATA, "--recipe", "How to prepare and split: gap (the default), lpgnn, weighted, planetoid."),
 ]
 ExpectEdges = Annotated[
     int | None,
-    typer.Option(
+    flag(
+        _DATA,
         "--expect-edges",
+        "Your guess of the number of edges, for an estimate of memory and time.",
         min=0,
-        help="Your guess of the number of edges, for an estimate of memory and time.",
-        rich_help_panel=_DATA,
     ),
 ]
 
@@ -201,92 +201,86 @@ Mechanism = Annotated[
 ]
 PublicEdges = Annotated[
     Path | None,
-    typer.Option(
+    flag(
+        _DATA,
         "--public-edges",
-        help="Unit edge-subset: table of the edges that are public, with the columns of the edges.",
-        rich_help_panel=_DATA,
+        "Unit edge-subset: table of the edges that are public, with the columns of the edges.",
     ),
 ]
 PrivateNodes = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        _DATA,
         "--private-nodes",
-        metavar="FILE|all",
-        help="Unit edge-subset: the public list of nodes that may have private edges, a table with the "
+        "Unit edge-subset: the public list of nodes that may have private edges, a table with the "
         "column of ids, or all. It is never found out from the edges.",
-        rich_help_panel=_DATA,
+        metavar="FILE|all",
     ),
 ]
 PrivateFraction = Annotated[
     float | None,
-    typer.Option(
+    flag(
+        _DATA,
         "--private-fraction",
+        "For experiments: take each edge as private with this probability (by --seed), the others as public.",
         min=0,
         max=1,
-        help="For experiments: take each edge as private with this probability (by --seed), the others as "
-        "public.",
-        rich_help_panel=_DATA,
     ),
 ]
 PrivateWhere = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        _DATA,
         "--private-where",
-        metavar="COLUMN=VALUE",
-        help="For experiments: edges between nodes with this value in a column of the nodes (of a named data "
+        "For experiments: edges between nodes with this value in a column of the nodes (of a named data "
         "set: label) are private, the others public. Who has it is public.",
-        rich_help_panel=_DATA,
+        metavar="COLUMN=VALUE",
     ),
 ]
 MaxEdges = Annotated[
     int | None,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--max-edges",
+        "The most edges that a released graph may be expected to have; 20 million by default.",
         min=1,
-        help="The most edges that a released graph may be expected to have; 20 million by default.",
-        rich_help_panel=_PRIVACY,
     ),
 ]
 GraphOut = Annotated[
-    Path,
-    typer.Option(
-        "--out", help="A new folder for the released graph, its guarantee and a page.", rich_help_panel=_RUN
-    ),
+    Path, flag(_RUN, "--out", "A new folder for the released graph, its guarantee and a page.")
 ]
 Unit = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--unit",
-        help="What is protected: undirected-edge or directed-edge (who is connected), node-record (a node's "
+        "What is protected: undirected-edge or directed-edge (who is connected), node-record (a node's "
         "features, label and own edges), node-bounded-degree (all its edges, if no degree exceeds an "
         "asserted one), "
         "local-attributes (features and label, which each node randomizes: --set eps_x=.. --set eps_y=..), "
         "edge-subset (of a released graph: each pair on a public list that is no public edge), "
         "or none.",
-        rich_help_panel=_PRIVACY,
     ),
 ]
-Budget = Annotated[
-    str | None, typer.Option("--epsilon", help="What may be spent at most.", rich_help_panel=_PRIVACY)
-]
+Budget = Annotated[str | None, flag(_PRIVACY, "--epsilon", "What may be spent at most.")]
 Ledger = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--ledger",
-        metavar="NAME|URL|URL#NAME",
-        help="The data set whose budget is charged: a name in your own ledger, or a database's URL and a "
+        "The data set whose budget is charged: a name in your own ledger, or a database's URL and a "
         "name in it. Without it your own ledger recognizes the data, and says what they have cost so far.",
-        rich_help_panel=_PRIVACY,
+        metavar="NAME|URL|URL#NAME",
     ),
 ]
 CallersLedger = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--ledger",
-        metavar="NAME|URL|URL#NAME",
-        help="Dataset whose budget is charged for --allow-releases: a name in your ledger, or a database URL "
+        "Dataset whose budget is charged for --allow-releases: a name in your ledger, or a database URL "
         "and a name.",
-        rich_help_panel=_PRIVACY,
+        metavar="NAME|URL|URL#NAME",
     ),
 ]
 LedgerPlace = Annotated[
@@ -299,188 +293,366 @@ LedgerPlace = Annotated[
         "in the data folder.",
     ),
 ]
-Epsilon = Annotated[float | None, typer.Option("--epsilon", help="The budget.", rich_help_panel=_PRIVACY)]
-Delta = Annotated[
-    str | None, typer.Option("--delta", help="A number, or auto (the default).", rich_help_panel=_PRIVACY)
-]
+Epsilon = Annotated[float | None, flag(_PRIVACY, "--epsilon", "The budget.")]
+Delta = Annotated[str | None, flag(_PRIVACY, "--delta", "A number, or auto (the default).")]
 Mode = Annotated[
     Literal["strict", "paper"] | None,
-    typer.Option(
-        "--mode",
-        help="paper reproduces a paper, flaws included, and voids the guarantee.",
-        rich_help_panel=_PRIVACY,
-    ),
+    flag(_PRIVACY, "--mode", "paper reproduces a paper, flaws included, and voids the guarantee."),
 ]
 MaxUnits = Annotated[
     int | None,
-    typer.Option(
-        "--max-units",
-        help="Public bound on the number of protected units, for delta auto.",
-        rich_help_panel=_PRIVACY,
-    ),
+    flag(_PRIVACY, "--max-units", "Public bound on the number of protected units, for delta auto."),
 ]
 OutDegreeBound = Annotated[
     int | None,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--out-degree-bound",
+        "node-record: a node of more than D edges shares the weight of D among them. Any D keeps the "
+        "guarantee.",
         min=1,
         metavar="D",
-        help="node-record: a node of more than D edges shares the weight of D among them. Any D keeps the "
-        "guarantee.",
-        rich_help_panel=_PRIVACY,
     ),
 ]
 MaxDegree = Annotated[
     int | None,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--max-degree",
+        "Largest number of edges of a node, an assumption that you assert. Required for "
+        "node-bounded-degree; a graph that violates it is rejected.",
         min=1,
         metavar="D",
-        help="Largest number of edges of a node, an assumption that you assert. Required for "
-        "node-bounded-degree; a graph that violates it is rejected.",
-        rich_help_panel=_PRIVACY,
     ),
 ]
 ReplaceOne = Annotated[
     bool,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--replace-one",
-        help="Node units: hide which of two records a node has, not only whether it has one. Doubles the "
-        "noise.",
-        rich_help_panel=_PRIVACY,
+        "Node units: hide which of two records a node has, not only whether it has one. Doubles the noise.",
     ),
 ]
 PrivateMetrics = Annotated[
     bool,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--private-metrics",
-        help="Node units: also release accuracies, as noisy counts that the guarantee covers.",
-        rich_help_panel=_PRIVACY,
+        "Node units: also release accuracies, as noisy counts that the guarantee covers.",
     ),
 ]
 UnsafeNoiseSeed = Annotated[
-    int | None,
-    typer.Option(
-        "--unsafe-noise-seed", help="Fix the noise too: voids the guarantee.", rich_help_panel=_PRIVACY
-    ),
+    int | None, flag(_PRIVACY, "--unsafe-noise-seed", "Fix the noise too: voids the guarantee.")
 ]
 
 Theta = Annotated[
     Path | None,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--theta",
-        help="Unit local-attributes: a JSON list of public weights, one a feature, that add up to 1: how a "
+        "Unit local-attributes: a JSON list of public weights, one a feature, that add up to 1: how a "
         "node divides eps_x among its features. Weights computed from its own records depend on them.",
-        rich_help_panel=_PRIVACY,
     ),
 ]
 
 Module = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        _RUN,
         "--module",
-        metavar="FILE.py:NAME",
-        help="Code of your own, which is run: the module that gnn trains, or a method of your own, whose "
+        "Code of your own, which is run: the module that gnn trains, or a method of your own, whose "
         "name is then the METHOD (docs/own_models.md).",
-        rich_help_panel=_RUN,
+        metavar="FILE.py:NAME",
     ),
 ]
 Perturb = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        _PRIVACY,
         "--perturb",
-        metavar="MECHANISM",
-        help=f"sage, gcn, gat: release a noisy graph first ({', '.join(GRAPH_MECHANISMS)}) and train on it; "
+        f"sage, gcn, gat: release a noisy graph first ({', '.join(GRAPH_MECHANISMS)}) and train on it; "
         "settings in brackets: 'edge-rr(structure=lazy_audited)'. Predictions see the released graph, never "
         "the true one.",
-        rich_help_panel=_PRIVACY,
+        metavar="MECHANISM",
     ),
 ]
-Runs = Annotated[
-    int, typer.Option("--runs", help="How many runs, each with its own split.", rich_help_panel=_RUN)
-]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", help="Of splits, weights and batches; never of the noise.", rich_help_panel=_RUN),
-]
+Runs = Annotated[int, flag(_RUN, "--runs", "How many runs, each with its own split.")]
+Seed = Annotated[int, flag(_RUN, "--seed", "Of splits, weights and batches; never of the noise.")]
 FractionSeed = Annotated[
-    int,
-    typer.Option(
-        "--seed", help="Of the edges that --private-fraction takes; never of the noise.", rich_help_panel=_RUN
-    ),
+    int, flag(_RUN, "--seed", "Of the edges that --private-fraction takes; never of the noise.")
 ]
 NoBaseline = Annotated[
     bool,
-    typer.Option(
+    flag(
+        _RUN,
         "--no-baseline",
-        help="Leave out the no-graph baseline (mlp). It learns from the same reports at no further cost.",
-        rich_help_panel=_RUN,
+        "Leave out the no-graph baseline (mlp). It learns from the same reports at no further cost.",
     ),
 ]
 Baseline = Annotated[
     bool | None,
-    typer.Option(
+    flag(
+        _RUN,
         "--baseline/--no-baseline",
-        help="Train the no-graph baseline (mlp). Default: yes, but no under node-level units, where it is a "
+        "Train the no-graph baseline (mlp). Default: yes, but no under node-level units, where it is a "
         "release of its own and adds to the total.",
-        rich_help_panel=_RUN,
     ),
 ]
 DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run",
-        help="Print the plan and its total, and stop. Spends and writes nothing.",
-        rich_help_panel=_RUN,
-    ),
+    bool, flag(_RUN, "--dry-run", "Print the plan and its total, and stop. Spends and writes nothing.")
 ]
 AggregationBackend = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        _RUN,
         "--backend",
-        help="Who sums over edges: memory, disk (--graph), ray, cuda; else where they are. Same result.",
-        rich_help_panel=_RUN,
+        "Who sums over edges: memory, disk (--graph), ray, cuda; else where they are. Same result.",
     ),
 ]
 Address = Annotated[
     str | None,
-    typer.Option(
-        "--address",
-        help="The cluster of --backend ray; by default RAY_ADDRESS, else this machine.",
-        rich_help_panel=_RUN,
-    ),
+    flag(_RUN, "--address", "The cluster of --backend ray; by default RAY_ADDRESS, else this machine."),
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", help="The run folder; by default a new one in runs/.", rich_help_panel=_RUN),
-]
+Out = Annotated[Path | None, flag(_RUN, "--out", "The run folder; by default a new one in runs/.")]
 PredictionsOut = Annotated[
     Path | None,
-    typer.Option(
+    flag(
+        _RUN,
         "--out",
-        help="A table with probabilities, .parquet or .csv; by default predictions are printed without.",
-        rich_help_panel=_RUN,
+        "A table with probabilities, .parquet or .csv; by default predictions are printed without.",
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Any constructor keyword of the method; repeatable.",
-        rich_help_panel=_RUN,
-    ),
+    flag(_RUN, "--set", "Any constructor keyword of the method; repeatable.", metavar="KEY=VALUE"),
 ]
 Track = Annotated[
     list[str] | None,
-    typer.Option(
+    flag(
+        _RUN,
         "--track",
+        "Log the finished run's public figures there; may be given several times.",
         metavar="mlflow[:URI]",
-        help="Log the finished run's public figures there; may be given several times.",
-        rich_help_panel=_RUN,
         show_default=False,
     ),
 ]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Finish the run that --out holds.", rich_help_panel=_RUN)
-]
+Resume = Annotated[bool, flag(_RUN, "--resume", "Finish the run that --out holds.")]
+
+
+# -- groups of flags -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputColumnOptions:
+    """What the columns of a table of nodes and a table of edges are."""
+
+    id: Id = None
+    label: Label = None
+    source: SourceColumn = None
+    target: TargetColumn = None
+    directed: Directed = False
+    features: Features = None
+    drop: Drop = None
+    categories: CategoryColumns = None
+    missing: Missing = None
+    unknown_ids: UnknownIds = None
+    null_values: NullValues = None
+    delimiter: Delimiter = None
+    decimal: Decimal = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions(InputColumnOptions):
+    """The columns of tables to train on, which also have classes and a split."""
+
+    split: Split = None
+    classes: Classes = None
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of ``--classes``, None where they were not given."""
+        from graphveil.runs.parameters import parse_classes
+
+        return None if self.classes is None else parse_classes(self.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """Which two tables, and what is known of them besides their columns."""
+
+    nodes: Nodes = None
+    edges: Edges = None
+    weight: Weight = None
+    max_weight: MaxWeight = None
+    node_ids: NodeIds = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """A data set by name, or a folder that ``prepare`` wrote; neither where there are tables."""
+
+    dataset: Dataset = None
+    root: Root = None
+    graph: PreparedGraph = None
+
+    def source(self, tables: TableOptions, columns: ColumnOptions) -> "Source":
+        """Return where the graph comes from."""
+        from graphveil.runs.source import Source
+
+        named = tables.nodes is None and tables.edges is None and self.graph is None
+        return Source(
+            dataset=self.dataset,
+            root=self.root if named else None,
+            folder=self.graph,
+            **given(tables),
+            **{**given(columns), "classes": columns.class_names},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeListOptions:
+    """Two tables and their columns, for commands that read nothing of a graph but its edges."""
+
+    nodes: Nodes = None
+    edges: Edges = None
+    id: Id = None
+    source: SourceColumn = None
+    target: TargetColumn = None
+    directed: Directed = False
+
+    def load(
+        self, dataset: str | None = None, root: Path | None = None, csv_format: "CsvFormat | None" = None
+    ) -> "Graph":
+        """Read the edges of a data set by name, or of the tables; of a table of nodes, its ids alone."""
+        from graphveil.data import load_dataset
+        from graphveil.data.graph_files import read_topology
+        from graphveil.data.tables.files import COMMAS
+
+        columns = given(self)
+        if dataset is not None:
+            flags = [f"--{name}" for name, value in columns.items() if value not in (None, False)]
+            if flags:
+                raise ConfigError(
+                    f"--dataset and {', '.join(flags)} exclude each other: a named data set knows its own "
+                    "columns; drop the one or the other"
+                )
+            return load_dataset(dataset, root=root, recipe=None)
+        if missing := [f"--{name}" for name, value in columns.items() if value is None]:
+            raise ConfigError(
+                "a graph is a data set by name (--dataset NAME), or two files and the names of their "
+                f"columns: add {', '.join(missing)}"
+            )
+        return read_topology(**columns, csv_format=csv_format or COMMAS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicEdgeOptions:
+    """Under ``edge-subset``: which edges are public, and who may have private ones."""
+
+    public_edges: PublicEdges = None
+    private_nodes: PrivateNodes = None
+    private_fraction: PrivateFraction = None
+    private_where: PrivateWhere = None
+
+    def flags(self) -> "PublicFlags":
+        """Return them, checked against each other."""
+        from graphveil.runs.source import PublicFlags
+
+        return PublicFlags(**given(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyOptions:
+    """What is protected and how, but for the budget, which a sweep has several of."""
+
+    unit: Unit = None
+    delta: Delta = None
+    mode: Mode = None
+    max_units: MaxUnits = None
+    out_degree_bound: OutDegreeBound = None
+    max_degree: MaxDegree = None
+    replace_one: ReplaceOne = False
+    private_metrics: PrivateMetrics = False
+    theta: Theta = None
+    unsafe_noise_seed: UnsafeNoiseSeed = None
+    perturb: Perturb = None
+    max_edges: MaxEdges = None
+
+    def keywords(self) -> dict[str, Any]:
+        """Return as keywords what was given, all but theta, which is a file; a flag left out is no choice."""
+        return {
+            name: value
+            for name, value in given(self).items()
+            if name != "theta" and value is not None and value is not False
+        }
+
+
+def given(group: Any) -> dict[str, Any]:
+    """Return the values of a group's flags by name."""
+    return {part.name: getattr(group, part.name) for part in fields(group)}
+
+
+def grouped(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a command that takes each group's flags one by one, as its signature then says.
+
+    >>> def shown(public: PublicEdgeOptions) -> str | None: return public.private_nodes
+    >>> list(inspect.signature(grouped(shown)).parameters)[:2]
+    ['public_edges', 'private_nodes']
+    >>> grouped(shown)(private_nodes="all")
+    'all'
+    """
+    signature = inspect.signature(command, eval_str=True)
+    groups = dict[str, tuple[type, list[str]]]()
+    flat = list[inspect.Parameter]()
+    for name, parameter in signature.parameters.items():
+        kind = parameter.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            own = inspect.signature(kind, eval_str=True).parameters
+            groups[name] = (kind, list(own))
+            flat += own.values()
+        else:
+            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @functools.wraps(command)
+    def called(**given: Any) -> Result:
+        for name, (group, flags) in groups.items():
+            given[name] = group(**{flag: given.pop(flag) for flag in flags if flag in given})
+        return command(**given)
+
+    called.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+    return called
+
+
+class Command(TyperCommand):
+    """A command that rejects a repeated option and an option in the place of a value.
+
+    Of two budgets, the last one must not just win, and ``--reason --json`` has no reason. Flags that are
+    declared to take several values may be repeated, and so may switches, which then say the same again.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words, once to count them."""
+        self._check_values(ctx, args)
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        for option, count in Counter(order).items():
+            if count == 1 or not isinstance(option, TyperOption) or option.multiple:
+                continue
+            if not option.is_flag or option.secondary_opts:  # a switch without an opposite may be repeated
+                ctx.fail(f"{option.opts[0]} is given more than once; keep one.")
+        return super().parse_args(ctx, args)
+
+    def _check_values(self, ctx: Any, args: list[str]) -> None:
+        """Reject an option whose value is missing, so that the next option would be read as the value."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
+        names = {name for one in options for name in (*one.opts, *one.secondary_opts)}
+        valued = {name for one in options if not one.is_flag and not one.count for name in one.opts}
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                return
+            following = next(words, None) if word in valued else None
+            if following is not None and (following.startswith("--") or following in names):
+                ctx.fail(
+                    f"{word} needs a value, and the next word is {following}. "
+                    f"Write {word}={following} if that is the value."
+                )

@@ -4,10 +4,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.cli import options
-from graphveil.cli.collect import check_not_existing
 from graphveil.cli.console import Screen
-from graphveil.cli.edge_list import EdgeListOptions, read_edge_list
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure
+from graphveil.cli.options import EdgeListOptions, PublicEdgeOptions, check_not_existing, grouped
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,28 +14,26 @@ if TYPE_CHECKING:
     from graphveil.data.node_pairs import Domain
     from graphveil.perturb import GraphMechanism
     from graphveil.perturb.mechanism import ReleaseOptions
-    from graphveil.privacy import Guarantee, Unit
+    from graphveil.privacy import Guarantee
     from graphveil.privacy.guarantee import Mode
-    from graphveil.runs.accounts.ledger_account import RunAccount
 
 _FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
+_PLAN = "Plan, before anything is spent"
+_ALL_DELTA = (
+    "its delta is all of this release's: an account at the same delta has none left for another; "
+    "--set delta=D takes less"
+)
 
 
+@grouped
 def perturb(
     mechanism: options.Mechanism,
     out: options.GraphOut,
+    *,
     dataset: options.Dataset = None,
     root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    id: options.Id = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    directed: options.Directed = False,
-    public_edges: options.PublicEdges = None,
-    private_nodes: options.PrivateNodes = None,
-    private_fraction: options.PrivateFraction = None,
-    private_where: options.PrivateWhere = None,
+    columns: EdgeListOptions,
+    public: PublicEdgeOptions,
     unit: options.Unit = None,
     epsilon: options.Epsilon = None,
     max_edges: options.MaxEdges = None,
@@ -52,50 +49,46 @@ def perturb(
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
     from graphveil.perturb import release_graph
-    from graphveil.privacy import ledger_of
+    from graphveil.perturb.mechanism import domain_of
+    from graphveil.privacy import ledger_of, parse_unit
     from graphveil.privacy.formatting import counted
     from graphveil.release.backends import backend_by_name, backend_for, using
-    from graphveil.runs.source import GraphTableColumns as PublicColumns
-    from graphveil.runs.source import PublicFlags
+    from graphveil.runs.accounts.ledger_account import RunAccount
+    from graphveil.runs.source import GraphTableColumns
 
     backend_chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
     chosen = _mechanism(mechanism, mode or "strict", epsilon, max_edges, set or [])
     check_not_existing(out, "a released graph may have cost a budget; choose another --out")
-    columns = EdgeListOptions(
-        nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed
-    )
-    graph = read_edge_list(dataset, root, columns)
+    graph = columns.load(dataset, root)
     backend_for(backend_chosen, graph.adjacency)  # which may refuse it, before anything is spent
     release_options: ReleaseOptions = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
-    flags = PublicFlags(
-        public_edges=public_edges,
-        private_nodes=private_nodes,
-        private_fraction=private_fraction,
-        private_where=private_where,
-    )
+    flags = public.flags()
     flags.check(unit)
-    part = flags.part(graph, PublicColumns(nodes=nodes, id=id, source=source, target=target), seed=seed)
+    tables = GraphTableColumns(
+        nodes=columns.nodes, id=columns.id, source=columns.source, target=columns.target
+    )
+    part = flags.part(graph, tables, seed=seed)
     if part is not None:
         release_options |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
-    planned_guarantee = _planned_guarantee(chosen, graph, release_options)
+    parsed_unit = parse_unit(unit)
+    domain = domain_of(
+        graph, parsed_unit, release_options.get("public_edges"), release_options.get("private_nodes")
+    )
+    chosen.check(graph, parsed_unit, domain)
+    guarantee = chosen.guarantee(graph, parsed_unit, domain, seeded=unsafe_noise_seed is not None)
+    facts = _facts(chosen, graph, domain, guarantee)
     if dry_run:
-        screen.print_facts(
-            "Plan, before anything is spent", _facts(chosen, graph, release_options, planned_guarantee)
-        )
-        screen.dry_run(planned_guarantee)
+        screen.print_facts(_PLAN, facts)
+        screen.dry_run(guarantee)
         return
-    account = _account(graph, planned_guarantee, ledger)
-    facts = [
-        *_facts(chosen, graph, release_options, planned_guarantee),
-        ("ledger", account.before()),
-        ("folder", str(out)),
-    ]
-    screen.print_facts("Plan, before anything is spent", facts)
+    account = RunAccount.from_graph(graph, guarantee, ledger)
+    account.check_room(guarantee)
+    screen.print_facts(_PLAN, [*facts, ("ledger", account.before()), ("folder", str(out))])
     with report_charge_on_failure(ledger_of(graph.edge_set)):
         with using(backend_chosen):
             perturbed = release_graph(graph, chosen, **release_options)
-        perturbed.save(out, source=source or "source", target=target or "target")
+        perturbed.save(out, source=columns.source or "source", target=columns.target or "target")
         with report_output_failure(out):
             count = perturbed.num_edges
             screen.print_line(f"{counted(count, 'edge')}, their guarantee and a page in words are in {out}")
@@ -106,15 +99,6 @@ def perturb(
             screen.emit_json(
                 about | {"guarantee": perturbed.guarantee.as_dict(), "ledger": account.as_plain()}
             )
-
-
-def _account(graph: "Graph", planned_guarantee: "Guarantee", ledger: str | None) -> "RunAccount":
-    """Return the account of the graph's edges, which has room for the release."""
-    from graphveil.runs.accounts.ledger_account import RunAccount
-
-    account = RunAccount.from_graph(graph, planned_guarantee, ledger)
-    account.check_room(planned_guarantee)
-    return account
 
 
 def _mechanism(
@@ -135,35 +119,8 @@ def _mechanism(
     return kind(**given, **read_settings(settings, own, name))
 
 
-def _planned_guarantee(
-    mechanism: "GraphMechanism", graph: "Graph", release_options: "ReleaseOptions"
-) -> "Guarantee":
-    """Refuse what can be refused; return the release's guarantee, from public numbers alone."""
-    unit, domain = _domain(graph, release_options)
-    mechanism.check(graph, unit, domain)
-    return mechanism.guarantee(
-        graph, unit, domain, seeded=release_options.get("unsafe_noise_seed") is not None
-    )
-
-
-def _domain(graph: "Graph", release_options: "ReleaseOptions") -> "tuple[Unit, Domain]":
-    from graphveil.perturb.mechanism import domain_of
-    from graphveil.privacy import parse_unit
-
-    unit = parse_unit(release_options.get("unit"))
-    return unit, domain_of(
-        graph, unit, release_options.get("public_edges"), release_options.get("private_nodes")
-    )
-
-
-_ALL_DELTA = (
-    "its delta is all of this release's: an account at the same delta has none left for another; "
-    "--set delta=D takes less"
-)
-
-
 def _facts(
-    mechanism: "GraphMechanism", graph: "Graph", release_options: "ReleaseOptions", guarantee: "Guarantee"
+    mechanism: "GraphMechanism", graph: "Graph", domain: "Domain", guarantee: "Guarantee"
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan, from public numbers alone."""
     from graphveil.artifacts.cards import attack_bound_text
@@ -176,7 +133,7 @@ def _facts(
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", format_epsilon_delta(guarantee.epsilon, guarantee.delta)),
         *([("", _ALL_DELTA)] if guarantee.additive_delta > guarantee.delta / 2 else []),
-        *mechanism.facts(_domain(graph, release_options)[1]),
+        *mechanism.facts(domain),
         ("attacker", attack_bound_text(guarantee)),
         *([("warning", REVEALS_WARNING)] if reveals_edges(guarantee) else []),
         *(("deviation", deviation) for deviation in guarantee.deviations),

@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._util.escape import csv_cell
 from graphveil.cli import options
-from graphveil.cli.collect import check_not_existing
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import report_charge_on_failure, report_output_failure
+from graphveil.cli.options import (
+    InputColumnOptions,
+    PublicEdgeOptions,
+    TableOptions,
+    check_not_existing,
+    given,
+    grouped,
+)
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.artifacts.predictions import Table
+    from graphveil.artifacts.release_folder import Table
     from graphveil.data import Graph
     from graphveil.data.tables.encoding import Encoding
     from graphveil.estimators.base import Estimator
@@ -31,30 +38,12 @@ _CHOICES = ("features", "drop", "categories")  # what training decided, unless f
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 
+@grouped
 def predict(
     run: options.RunFolderArgument,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    id: options.Id = None,
-    label: options.Label = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    weight: options.Weight = None,
-    max_weight: options.MaxWeight = None,
-    directed: options.Directed = False,
-    features: options.Features = None,
-    drop: options.Drop = None,
-    categories: options.CategoryColumns = None,
-    missing: options.Missing = None,
-    unknown_ids: options.UnknownIds = None,
-    null_values: options.NullValues = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    node_ids: options.NodeIds = None,
-    public_edges: options.PublicEdges = None,
-    private_nodes: options.PrivateNodes = None,
-    private_fraction: options.PrivateFraction = None,
-    private_where: options.PrivateWhere = None,
+    files: TableOptions,
+    columns: InputColumnOptions,
+    public: PublicEdgeOptions,
     assume_disjoint_edges: options.AssumeDisjointEdges = False,
     assume_disjoint_nodes: options.AssumeDisjointNodes = False,
     allow_spend: options.AllowSpend = False,
@@ -66,14 +55,13 @@ def predict(
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
     from graphveil.artifacts.cards import protected_parts
-    from graphveil.artifacts.predictions import predictions_table
+    from graphveil.artifacts.release_folder import predictions_table, withheld_files
     from graphveil.data import tables
     from graphveil.estimators.saved import load_model
     from graphveil.privacy import ledger_of
     from graphveil.release.backends import backend_by_name, backend_for, using
     from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
     from graphveil.runs.compliance_report import update_compliance_report
-    from graphveil.runs.source import PublicFlags
 
     chosen = backend_by_name(backend, address)
     screen = Screen(as_json=json)
@@ -81,33 +69,26 @@ def predict(
         tables.check_output(out)
         check_not_existing(out, "predictions may have cost a budget; choose another --out")
     model = load_model(run)
-    columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
-    columns |= {"weight": weight, "max_weight": max_weight, "features": features, "drop": drop}
-    columns |= {"categories": categories, "missing": missing}
-    columns |= {"null_values": null_values, "delimiter": delimiter, "decimal": decimal}
-    columns |= {"unknown_ids": unknown_ids, "node_ids": node_ids}
-    public = PublicFlags(
-        public_edges=public_edges,
-        private_nodes=private_nodes,
-        private_fraction=private_fraction,
-        private_where=private_where,
-    )
-    public.check(model.guarantee.unit)
-    if nodes is None and edges is None:
+    flags = public.flags()
+    flags.check(model.guarantee.unit)
+    chosen_columns = {**given(files), **given(columns)}
+    directed = chosen_columns.pop("directed")
+    if files.nodes is None and files.edges is None:
         described = directed or assume_disjoint_edges or assume_disjoint_nodes or allow_spend
-        described = described or ledger is not None or chosen is not None or bool(public.given)
-        if described or any(value is not None for value in columns.values()):
+        described = described or ledger is not None or chosen is not None or bool(flags.given)
+        if described or any(value is not None for value in chosen_columns.values()):
             raise ConfigError(
                 "column flags, --assume-disjoint-nodes, --assume-disjoint-edges, --allow-spend, --ledger and "
-                "--backend "
-                "are about another graph; add its --nodes and --edges, or drop them"
+                "--backend are about another graph; add its --nodes and --edges, or drop them"
             )
         restore_earlier_predictions(run, model)
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
-        screen.note(f"Predictions of {run}: stored with the run, so free{_audience(model)}.")
+        withheld = withheld_files(model.guarantee.unit)
+        audience = "; row v only for someone entitled to v's record" if withheld else ""
+        screen.note(f"Predictions of {run}: stored with the run, so free{audience}.")
         _deliver(model, table, out, screen, privacy_cost=None)
         return
-    graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed, public)
+    graph = _other_graph(run, model, chosen_columns, directed, flags)
     backend_for(chosen, graph.adjacency)  # which may refuse it, before anything is spent
     assumptions: dict[str, Any] = {
         "assume_disjoint_edges": assume_disjoint_edges,
@@ -168,14 +149,6 @@ def _earlier_predictions_note(run: Path) -> str:
         return "; what earlier commands predicted comes on top"
     count = len(earlier_predictions(run))
     return f"; with {count:,} earlier predictions of other graphs" if count else ""
-
-
-def _audience(model: "Estimator") -> str:
-    """Return who may see predictions, if not everybody."""
-    from graphveil.artifacts.release_folder import withheld_files
-
-    is_public = not withheld_files(model.guarantee.unit)
-    return "" if is_public else "; row v only for someone entitled to v's record"
 
 
 def _other_graph(
@@ -280,7 +253,7 @@ def _deliver(
     privacy_cost: "Guarantee | None",
     accounts: "PredictionAccounts | None" = None,
 ) -> None:
-    from graphveil.artifacts.predictions import NODE, PREDICTION
+    from graphveil.artifacts.release_folder import NODE, PREDICTION
     from graphveil.data import tables
     from graphveil.privacy.formatting import format_count_with_verb
 

@@ -10,7 +10,7 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.groups import ColumnOptions, grouped
+from graphveil.cli.options import ColumnOptions, grouped
 from graphveil.errors import ConfigError
 
 _INTERNAL = "Internal: the folder and these figures are as private as the tables."

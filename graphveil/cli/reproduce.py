@@ -15,6 +15,7 @@ from rich.text import Text
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
+from graphveil.cli.options import flag
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from graphveil.lab.papers.target import ReproductionCell, ReproductionOptions, ReproductionTarget
 
 LIST = "list"
-_MAX_JOBS = 4
+_MAX_JOBS = 4  # by default: each cell holds about a gigabyte
 _NOTE_INTERVAL = 30.0  # seconds between two lines where nobody sees a live grid
 
 TargetName = Annotated[
@@ -32,68 +33,43 @@ TargetName = Annotated[
     typer.Argument(metavar="{list,TARGET}", help="`list`, or a target that it lists.", show_default=False),
 ]
 Described = Annotated[
-    str | None,
-    typer.Argument(metavar="[TARGET]", help="With `list`: describe this one.", show_default=False),
+    str | None, typer.Argument(metavar="[TARGET]", help="With `list`: describe this one.", show_default=False)
 ]
-Datasets = Annotated[
-    str | None,
-    typer.Option("--datasets", metavar="NAME,...", help="Other data sets, a,b,c.", rich_help_panel="Data"),
-]
+Datasets = Annotated[str | None, flag("Data", "--datasets", "Other data sets, a,b,c.", metavar="NAME,...")]
 PaperFirst = Annotated[
     str | None,
-    typer.Option(
+    flag(
+        "Privacy",
         "--mode",
-        help="paper (the default, where a target has it): the paper's own algorithm, accounting and search; "
+        "paper (the default, where a target has it): the paper's own algorithm, accounting and search; "
         "strict: ours, with guarantees that hold, and fixed settings.",
-        rich_help_panel="Privacy",
     ),
 ]
-Repeats = Annotated[
-    int,
-    typer.Option("--runs", min=1, max=100, help="Runs a setting, a split each.", rich_help_panel="Run"),
-]
-Quick = Annotated[
-    bool,
-    typer.Option("--quick", help="Fewer places and a smaller search: minutes.", rich_help_panel="Run"),
-]
+Repeats = Annotated[int, flag("Run", "--runs", "Runs a setting, a split each.", min=1, max=100)]
+Quick = Annotated[bool, flag("Run", "--quick", "Fewer places and a smaller search: minutes.")]
 AxisValues = Annotated[
     str | None,
-    typer.Option(
-        "--at",
-        metavar="X,...",
-        help="These places of the axis alone, as `list TARGET` names them.",
-        rich_help_panel="Run",
-    ),
+    flag("Run", "--at", "These places of the axis alone, as `list TARGET` names them.", metavar="X,..."),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        "--jobs",
-        min=1,
-        max=256,
-        help="Cells at a time; by default as many as there are cores, up to four.",
-        rich_help_panel="Run",
+    flag(
+        "Run", "--jobs", "Cells at a time; by default as many as there are cores, up to four.", min=1, max=256
     ),
 ]
 GridOut = Annotated[
     Path | None,
-    typer.Option(
+    flag(
+        "Run",
         "--out",
-        help="Folder of tables, figures and cells; by default reproduce/TARGET-MODE. The same call again "
+        "Folder of tables, figures and cells; by default reproduce/TARGET-MODE. The same call again "
         "goes on where it was.",
-        rich_help_panel="Run",
     ),
 ]
 SharedCells = Annotated[
-    Path | None,
-    typer.Option(
-        "--cells", help="A folder of finished cells that several targets share.", rich_help_panel="Run"
-    ),
+    Path | None, flag("Run", "--cells", "A folder of finished cells that several targets share.")
 ]
-ResumeGrid = Annotated[
-    bool,
-    typer.Option("--resume", help="Only finish what --out holds; begin nothing.", rich_help_panel="Run"),
-]
+ResumeGrid = Annotated[bool, flag("Run", "--resume", "Only finish what --out holds; begin nothing.")]
 
 
 def reproduce(
@@ -133,15 +109,11 @@ def reproduce(
     folder = RunFolder(out or Path("reproduce") / f"{target.replace(':', '-')}-{chosen}")
     if resume and not folder.lock.is_file():
         raise ConfigError(f"{folder.root} holds nothing to resume; correct --out, or drop --resume")
+    jobs = jobs or min(_MAX_JOBS, os.cpu_count() or 1)
     grid = ReproductionGrid(
-        target=named, run_options=run_options, folder=folder, root=root, jobs=jobs or _cores(), cells=cells
+        target=named, run_options=run_options, folder=folder, root=root, jobs=jobs, cells=cells
     )
     _reproduce(grid, screen)
-
-
-def _cores() -> int:
-    """Return how many cells run at a time by default: each of them holds about a gigabyte."""
-    return min(_MAX_JOBS, os.cpu_count() or 1)
 
 
 def _names(datasets: str | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
+from graphveil.cli.options import flag
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,70 +24,44 @@ def serve(
     ],
     keys: Annotated[
         Path | None,
-        typer.Option(
+        flag(
+            _SERVER,
             "--keys",
-            help="File of API keys. Required for node-level privacy units and for --allow-releases.",
-            rich_help_panel=_SERVER,
+            "File of API keys. Required for node-level privacy units and for --allow-releases.",
         ),
     ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on.", rich_help_panel=_SERVER)
-    ] = "127.0.0.1",
+    host: Annotated[str, flag(_SERVER, "--host", "Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int,
-        typer.Option(
-            "--port",
-            min=0,
-            max=65535,
-            help="Port to listen on; 0 for any free port.",
-            rich_help_panel=_SERVER,
-        ),
+        int, flag(_SERVER, "--port", "Port to listen on; 0 for any free port.", min=0, max=65535)
     ] = 8000,
     max_body: Annotated[
-        int,
-        typer.Option(
-            "--max-body", min=1, help="Maximum size of a request body in bytes.", rich_help_panel=_SERVER
-        ),
+        int, flag(_SERVER, "--max-body", "Maximum size of a request body in bytes.", min=1)
     ] = 1 << 20,
     max_under_way: Annotated[
         int,
-        typer.Option(
+        flag(
+            _SERVER,
             "--max-under-way",
+            "Maximum number of requests being answered at a time in each worker.",
             min=1,
-            help="Maximum number of requests being answered at a time in each worker.",
-            rich_help_panel=_SERVER,
         ),
     ] = 64,
     rate: Annotated[
         float | None,
-        typer.Option(
-            "--rate",
-            help="Maximum number of requests per second and key.  [default: no limit]",
-            rich_help_panel=_SERVER,
-        ),
+        flag(_SERVER, "--rate", "Maximum number of requests per second and key.  [default: no limit]"),
     ] = None,
     burst: Annotated[
         int,
-        typer.Option(
-            "--burst",
-            min=1,
-            help="Maximum number of requests that may arrive at once under --rate.",
-            rich_help_panel=_SERVER,
-        ),
+        flag(_SERVER, "--burst", "Maximum number of requests that may arrive at once under --rate.", min=1),
     ] = 50,
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers", min=1, max=256, help="Number of worker processes.", rich_help_panel=_SERVER
-        ),
-    ] = 1,
+    workers: Annotated[int, flag(_SERVER, "--workers", "Number of worker processes.", min=1, max=256)] = 1,
     allow_releases: Annotated[
         str | None,
-        typer.Option(
+        flag(
+            _SERVER,
             "--allow-releases",
+            "Predict new records, for at most this epsilon in total. Requires --ledger and --keys.",
             metavar="EPSILON",
-            help="Predict new records, for at most this epsilon in total. Requires --ledger and --keys.",
-            rich_help_panel=_SERVER,
         ),
     ] = None,
     ledger: options.CallersLedger = None,

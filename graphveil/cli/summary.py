@@ -51,7 +51,7 @@ def plan_facts(
         *_budget(plan),
         *(
             fact
-            for one, all_runs in _additional_pairs(plan)
+            for one, all_runs in zip(guarantee.additional, plan.guarantee_all_runs.additional, strict=True)
             for fact in _additional_facts(one, all_runs, experiment.runs)
         ),
         *(("deviation", deviation) for deviation in all_deviations(guarantee)),
@@ -130,11 +130,6 @@ def _budget(plan: "Preview") -> list[Fact]:
         name = "all runs" if runs > 1 else "both"
         rows.append((name, f"together {_epsilon(total)}; {attack_bound_text(total)}"))
     return rows
-
-
-def _additional_pairs(plan: "Preview") -> list[tuple["Guarantee", "Guarantee"]]:
-    """Return each guarantee that stands beside the first, of one run and of all."""
-    return list(zip(plan.guarantee.additional, plan.guarantee_all_runs.additional, strict=True))
 
 
 def _additional_facts(one: "Guarantee", all_runs: "Guarantee", runs: int) -> list[Fact]:

@@ -9,12 +9,13 @@ from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.groups import (
+from graphveil.cli.options import (
     ColumnOptions,
     PrivacyOptions,
     PublicEdgeOptions,
     SourceOptions,
     TableOptions,
+    flag,
     grouped,
 )
 from graphveil.cli.train import HETERO, SYNTHETIC, load_custom_module
@@ -31,37 +32,27 @@ if TYPE_CHECKING:
 MethodList = Annotated[
     str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the floor.")
 ]
-Epsilons = Annotated[
-    str | None,
-    typer.Option("--epsilon", metavar="E,...", help="The budgets, a,b,c.", rich_help_panel="PrivacyOptions"),
-]
+Epsilons = Annotated[str | None, flag("Privacy", "--epsilon", "The budgets, a,b,c.", metavar="E,...")]
 Grid = Annotated[
     list[str] | None,
-    typer.Option(
+    flag(
+        "Run",
         "--set",
+        "Values of a constructor keyword, for the methods that have it; repeatable.",
         metavar="KEY=V,...",
-        help="Values of a constructor keyword, for the methods that have it; repeatable.",
-        rich_help_panel="Run",
     ),
 ]
 IncludeNonprivate = Annotated[
     bool,
-    typer.Option(
+    flag(
+        "Run",
         "--include-nonprivate",
-        help="Also train the non-private reference of each method that has one. No guarantee covers it.",
-        rich_help_panel="Run",
+        "Also train the non-private reference of each method that has one. No guarantee covers it.",
     ),
 ]
-SweepOut = Annotated[
-    Path, typer.Option("--out", help="A new folder for cells, table and figure.", rich_help_panel="Run")
-]
-Jobs = Annotated[
-    int,
-    typer.Option("--jobs", help="Cells side by side, each with a copy of the graph.", rich_help_panel="Run"),
-]
-Continue = Annotated[
-    bool, typer.Option("--resume", help="Finish the sweep that --out holds.", rich_help_panel="Run")
-]
+SweepOut = Annotated[Path, flag("Run", "--out", "A new folder for cells, table and figure.")]
+Jobs = Annotated[int, flag("Run", "--jobs", "Cells side by side, each with a copy of the graph.")]
+Continue = Annotated[bool, flag("Run", "--resume", "Finish the sweep that --out holds.")]
 
 
 @grouped

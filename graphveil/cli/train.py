@@ -1,14 +1,24 @@
-"""``train`` and ``demo``: the plan, the run, the table, the statement."""
+"""``train`` and ``demo``: the plan, the run, the table, the statement.
 
+`graphveil train METHOD --help` lists the flags of the command, and below them the method's own parameters.
+"""
+
+import dataclasses
+import inspect
+import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from graphveil._util import checks
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import explain_resume_on_failure, report_output_failure
-from graphveil.cli.groups import (
+from graphveil.cli.options import (
     ColumnOptions,
+    Command,
     PrivacyOptions,
     PublicEdgeOptions,
     SourceOptions,
@@ -84,9 +94,8 @@ def train(
     checks.one_of(tuple(METHODS), METHOD=method)
     source = origin.source(tables, columns)
     if not resume:  # a finished run is shown again without its tables
-        source.inspect_tables(
-            unit=privacy.unit, private_records=method == HETERO
-        )  # before anything heavy is imported
+        # Before anything heavy is imported.
+        source.inspect_tables(unit=privacy.unit, private_records=method == HETERO)
     from graphveil.release.backends import backend_by_name
     from graphveil.runs.experiment import Experiment
     from graphveil.runs.tracking import tracker_of
@@ -98,15 +107,16 @@ def train(
     experiment = Experiment(
         method, source, parameters, recipe, runs, seed, compare=compare, public=public.flags()
     )
-    screen, trackers = Screen(as_json=json), [tracker_of(one) for one in track or []]
-    run_arguments: dict[str, Any] = {
-        "resume": resume,
-        "expect_edges": expect_edges,
-        "ledger": ledger,
-        "dry_run": dry_run,
-    }
     _train(
-        experiment, out, screen, **run_arguments, backend=backend_by_name(backend, address), trackers=trackers
+        experiment,
+        out,
+        Screen(as_json=json),
+        resume=resume,
+        expect_edges=expect_edges,
+        ledger=ledger,
+        dry_run=dry_run,
+        backend=backend_by_name(backend, address),
+        trackers=[tracker_of(one) for one in track or []],
     )
 
 
@@ -242,3 +252,68 @@ def _show_again(folder: "RunFolder", screen: Screen) -> None:
             f"{folder.metrics} is damaged; the run is finished all the same: `graphveil explain` and "
             "`graphveil predict` read its release"
         ) from None
+
+
+# -- the help of a method --------------------------------------------------------------------------------
+
+# Keywords that have a flag of their own.
+_FLAGS = {
+    *("unit", "epsilon", "delta", "mode", "seed", "max_units", "out_degree_bound", "max_degree"),
+    *("replace_one", "private_metrics", "unsafe_noise_seed", "perturb", "max_edges"),
+}
+_ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")
+
+
+class MethodCommand(Command):
+    """A command whose help ends with the parameters of the method that it names."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember the words before they are read, since --help is answered first."""
+        ctx.meta["words"] = list(args)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the flags, and the method's parameters if one is named."""
+        super().format_help(ctx, formatter)
+        named = [word for word in ctx.meta.get("words", ()) if word in METHODS]
+        if named:
+            typer.echo(parameters_page(named[0]))
+        else:
+            typer.echo("`graphveil train METHOD --help` lists the parameters of a method for --set.\n")
+
+
+def parameters_page(method: str) -> str:
+    """Return a method's parameters as --set takes them: name, default and what it is.
+
+    >>> "  hops=2  K, the number of aggregations." in parameters_page("gap")
+    True
+    """
+    cls = METHODS[method]
+    descriptions = dict[str, str]()
+    for base in reversed(cls.__mro__):  # a class may describe an argument better than those it derives from
+        descriptions |= _arguments(inspect.cleandoc(base.__doc__ or ""))
+    lines = [f"Parameters of {method}, for --set NAME=VALUE:"]
+    for part in dataclasses.fields(cls):
+        if part.init and part.name not in _FLAGS:
+            default = "?" if part.default is dataclasses.MISSING else str(part.default).lower()
+            text = f"{part.name}={default}  {descriptions.get(part.name, '')}".rstrip()
+            lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="      ")
+    return "\n".join([*lines, ""])
+
+
+def _arguments(page: str) -> dict[str, str]:
+    """Read the part "Args:" of a docstring."""
+    _, found, rest = page.partition("Args:\n")
+    descriptions, names = dict[str, str](), list[str]()
+    for line in rest.splitlines() if found else ():
+        if line and not line.startswith(" "):
+            break
+        entry = _ENTRY.match(line[4:]) if line.startswith("    ") and not line.startswith("     ") else None
+        if entry is not None:
+            names = [name.strip() for name in entry[1].split(",")]
+            descriptions |= dict.fromkeys(names, entry[2])
+        elif names and line.strip():
+            descriptions |= {name: f"{descriptions[name]} {line.strip()}" for name in names}
+        elif not line.strip():
+            names = []
+    return {name: text.replace("``", "").replace(":class:", "") for name, text in descriptions.items()}

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from graphveil.artifacts.cards import Card
 from graphveil.artifacts.release_folder import write_release
-from graphveil.artifacts.rows import ReleaseRow
-from graphveil.artifacts.snapshot import Snapshot, no_predictions_note
+from graphveil.artifacts.snapshot import ReleaseRow, Snapshot, no_predictions_note
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ConfigError
 from graphveil.estimators.features.scaling import FeatureScaling

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor, nn
 
 from graphveil._util.memory import check_room
-from graphveil.artifacts.rows import ReleaseRow, release_rows
+from graphveil.artifacts.snapshot import ReleaseRow, release_rows
 from graphveil.data import Graph
 from graphveil.data.graph import check_kind
 from graphveil.estimators.features.scaling import FeatureScaling

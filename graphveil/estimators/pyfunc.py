@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphveil.artifacts.predictions import NODE, predictions_table
+from graphveil.artifacts.release_folder import NODE, predictions_table
 from graphveil.artifacts.snapshot import no_predictions_note
 from graphveil.errors import ConfigError
 from graphveil.estimators.saved import load_model

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphveil._util.files import as_path
-from graphveil.artifacts.files import INFINITE, MAX_INTEGER, first_complaint, refusing
 from graphveil.artifacts.release_folder import (
     INTERNAL,
     MODEL,
@@ -20,6 +19,7 @@ from graphveil.artifacts.release_folder import (
     find_release,
     read_release,
 )
+from graphveil.artifacts.schemas import INFINITE, MAX_INTEGER, first_complaint, refusing
 from graphveil.artifacts.snapshot import Snapshot
 from graphveil.errors import ArtifactError, GraphveilError
 from graphveil.estimators import METHODS

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import torch
 
-from graphveil.artifacts.rows import ReleaseRow
+from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data import Features, Graph
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.base import Estimator

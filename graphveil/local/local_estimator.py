@@ -13,7 +13,7 @@ import torch
 from scipy import sparse
 
 from graphveil._util.threads import one_thread
-from graphveil.artifacts.rows import ReleaseRow
+from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data import Adjacency, Graph
 from graphveil.data.features import as_features
 from graphveil.data.recipes import random_split

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from graphveil.artifacts.rows import ReleaseRow
+from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data import EdgeSet, Graph, rows
 from graphveil.data.adjacency import GrowthStep
 from graphveil.data.features import stacked

@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil.artifacts.rows import ReleaseRow
+from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data import Features, to_dense
 from graphveil.data.features import unit_interval
 from graphveil.errors import ConfigError

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from graphveil.artifacts.cards import query_kind_text
-from graphveil.artifacts.rows import ReleaseRow, charged_groups, charged_to_text
+from graphveil.artifacts.snapshot import ReleaseRow, charged_groups, charged_to_text
 from graphveil.errors import ArtifactError
 from graphveil.mechanisms.discrete_laplace import sigma_of
 from graphveil.privacy import (

@@ -19,7 +19,7 @@ from graphveil.artifacts.cards import (
     release_cells,
     release_subject,
 )
-from graphveil.artifacts.rows import ReleaseRow
+from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.formatting import counted, format_delta, format_upper_bound, percent_up

@@ -272,8 +272,8 @@ def _stage_release(
     model: "Estimator", experiment: Experiment, record: RunResult, folder: RunFolder, workspace: Path
 ) -> None:
     """Save the release, and what is withheld from it, beside the run's state, replacing earlier attempts."""
-    from graphveil.artifacts.files import write_schema
     from graphveil.artifacts.release_folder import withheld_files
+    from graphveil.artifacts.schemas import write_schema
     from graphveil.estimators.fitted import save_fitted
     from graphveil.estimators.inference import graph_fingerprint
 

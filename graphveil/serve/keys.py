@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from graphveil._util import checks
 from graphveil._util.files import can_create, write_atomic
-from graphveil.artifacts.files import StrictSchema, first_complaint
+from graphveil.artifacts.schemas import StrictSchema, first_complaint
 from graphveil.errors import ConfigError
 
 _MAX_BYTES = 64 << 20

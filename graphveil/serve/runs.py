@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.artifacts.predictions import NODE, PREDICTION
-from graphveil.artifacts.release_folder import find_release, read_release, withheld_files
+from graphveil.artifacts.release_folder import NODE, PREDICTION, find_release, read_release, withheld_files
 from graphveil.artifacts.snapshot import Snapshot
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError

@@ -3238,7 +3238,7 @@ BUGS = [
         name="the_fingerprint_of_the_graph_is_readable",
         edits=[
             (
-                "graphveil.artifacts.files:write_schema",
+                "graphveil.artifacts.schemas:write_schema",
                 'write_atomic(path, (record.model_dump_json(indent=1) + "\\n").encode())',
                 'path.write_text(record.model_dump_json(indent=1) + "\\n", encoding="utf-8")',
             ),

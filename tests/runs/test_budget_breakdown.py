@@ -1,6 +1,6 @@
 import pytest
 
-from graphveil.artifacts.rows import release_rows
+from graphveil.artifacts.snapshot import release_rows
 from graphveil.estimators.classcode.edge_plan import BudgetAllocation
 from graphveil.estimators.gap.attention import AttentionTraining
 from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge

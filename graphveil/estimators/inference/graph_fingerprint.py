@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pydantic import Field
 from scipy import sparse
 
-from graphveil.artifacts.files import StrictSchema, read_schema
+from graphveil.artifacts.schemas import StrictSchema, read_schema
 from graphveil.data import Graph
 
 FILE = "graph_fingerprint.json"

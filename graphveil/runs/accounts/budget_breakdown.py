@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from graphveil.artifacts.rows import charged_groups, charged_to_text
+from graphveil.artifacts.snapshot import charged_groups, charged_to_text
 from graphveil.privacy import ApproximateDP, ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphveil.artifacts.rows import ReleaseRow
+from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import PrivacyError
 from graphveil.privacy import Guarantee, LocalAttributes, NoUnit
