@@ -30,7 +30,7 @@ FRAME = """<meta name="color-scheme" content="light dark"><title>nothing</title>
 <body style="margin:0"><iframe src="{address}" style="border:0;width:{width}px;height:900px"></iframe>"""
 
 
-def said_by(address: str, *, width: int, folder: Path, dark: bool = False) -> str:
+def printed_by(address: str, *, width: int, folder: Path, dark: bool = False) -> str:
     """Open a page in a frame of some width, and return what it posts; ``folder`` is for the profile."""
     assert BROWSER is not None
     outer = folder / "frame.html"
@@ -40,17 +40,17 @@ def said_by(address: str, *, width: int, folder: Path, dark: bool = False) -> st
     flags += [f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--virtual-time-budget=120000"]
     # In one process, or the clock would run while the frame waits for its page.
     flags += ["--disable-features=IsolateOrigins,site-per-process", "--disable-site-isolation-trials"]
-    said = "nothing"
+    stated = "nothing"
     for _ in range(3):  # on a busy machine the clock may run out before the page is there
         done = subprocess.run(
             [BROWSER, *flags, outer.as_uri()], capture_output=True, text=True, timeout=180, check=True
         )
         title = re.search(r"<title>(.*?)</title>", done.stdout)
         assert title is not None
-        said = title[1]
-        if said != "nothing":
+        stated = title[1]
+        if stated != "nothing":
             break
-    return said
+    return stated
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,22 @@ class Window:
         """Load a page."""
         _called("POST", f"{self.address}/url", url=page)
 
-    def says(self, script: str) -> Any:
+    def evaluate(self, script: str) -> Any:
         """Return what a script returns."""
         return _called("POST", f"{self.address}/execute/sync", script=script, args=[])
 
     def serious(self) -> list[str]:
         """Return the rules of axe-core that the page breaks badly."""
         assert AXE is not None
-        self.says(f"{Path(AXE).read_text(encoding='utf-8')}; window.axe = axe;")
+        self.evaluate(f"{Path(AXE).read_text(encoding='utf-8')}; window.axe = axe;")
         passed, broken = _called("POST", f"{self.address}/execute/async", script=RUN_AXE, args=[])
         assert passed > 20  # it looked
         return [words for words in broken if words.startswith(("serious", "critical"))]
 
     def errors(self) -> list[str]:
         """Return what the console calls severe since it was last asked."""
-        said = _called("POST", f"{self.address}/se/log", type="browser")
-        return [entry["message"] for entry in said if entry["level"] == "SEVERE"]
+        stated = _called("POST", f"{self.address}/se/log", type="browser")
+        return [entry["message"] for entry in stated if entry["level"] == "SEVERE"]
 
 
 @contextmanager
@@ -97,14 +97,14 @@ def window(*, width: int, dark: bool) -> Iterator[Window]:
         root = f"http://127.0.0.1:{port}"
         _until_ready(root)
         yield Window(
-            f"{root}/session/{_called('POST', f'{root}/session', **_asked(width, dark))['sessionId']}"
+            f"{root}/session/{_called('POST', f'{root}/session', **_capabilities(width, dark))['sessionId']}"
         )
     finally:
         driver.terminate()  # and its browser with it
         driver.wait()
 
 
-def _asked(width: int, dark: bool) -> dict[str, Any]:
+def _capabilities(width: int, dark: bool) -> dict[str, Any]:
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     flags += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
     metrics = {"width": width, "height": 900, "pixelRatio": 1.0, "mobile": False, "touch": False}
@@ -132,8 +132,8 @@ def _until_ready(root: str) -> None:
 
 def _called(method: str, address: str, **body: object) -> Any:
     data = json.dumps(body).encode() if method == "POST" else None
-    asked = urllib.request.Request(
+    arguments = urllib.request.Request(
         address, data=data, method=method, headers={"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(asked, timeout=300) as answer:
+    with urllib.request.urlopen(arguments, timeout=300) as answer:
         return json.loads(answer.read())["value"]

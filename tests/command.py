@@ -2,7 +2,9 @@
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphveil.ledger import DataSetLedger
-from graphveil.privacy import Entry, MemoryLedger
-
 SECRET = "xyzzy-4711"  # planted in columns that nothing may repeat
 NODES, CLASSES = 60, 3
+PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
+QUICK = ["--set", "epochs=3"]
+RELEASE = {
+    "model.safetensors",
+    "model.json",
+    "aggregates.safetensors",
+    "predictions.parquet",
+    "privacy.json",
+    "PRIVACY.md",
+    "MODEL_CARD.md",
+    "README.md",
+    "MLmodel",
+}
 
 
 @dataclass(frozen=True)
@@ -100,35 +112,58 @@ def changed(words: Sequence[object], *more: object) -> list[object]:
     return [*kept, *more]
 
 
-def spend_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail if a release is booked in any ledger."""
-    for ledger in (MemoryLedger, DataSetLedger):
-        monkeypatch.setattr(ledger, "record", lambda self, entry: pytest.fail("something was spent"))
+def recorded() -> list[dict[str, Any]]:
+    """Return what the ledger of a test says of each release that was recorded, refunded ones too."""
+    from graphveil.ledger import Ledger
+
+    place = Path(os.environ["GRAPHVEIL_LEDGER"])
+    if not place.exists():
+        return []
+    ledger = Ledger(str(place), create=False)
+    rows = [row for name in ledger.names() for row in ledger.export(name) if row["kind"] == "reserve"]
+    ledger.close()
+    return rows
 
 
-def bookings(monkeypatch: pytest.MonkeyPatch, seen: Callable[[Entry], object] | None = None) -> list[Entry]:
-    """Return the list that every booking of any ledger is added to; ``seen`` is told of each before."""
-    booked: list[Entry] = []
-    for ledger in (MemoryLedger, DataSetLedger):
-        _watch(monkeypatch, ledger, booked, seen)
-    return booked
+@contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """Set variables of the environment for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
-def _watch(
-    monkeypatch: pytest.MonkeyPatch,
-    ledger: type[MemoryLedger] | type[DataSetLedger],
-    booked: list[Entry],
-    seen: Callable[[Entry], object] | None,
-) -> None:
-    real = ledger.record
+class Progress:
+    """What a command reports while it runs: each stage with what is done of it, and what happens then."""
 
-    def record(self: Any, entry: Entry) -> None:
-        if seen is not None:
-            seen(entry)
-        booked.append(entry)
-        real(self, entry)
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+        self.then: Callable[[str, int], object] | None = None
 
-    monkeypatch.setattr(ledger, "record", record)
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Note a stage."""
+        self.stages.append(stage)
+        if self.then is not None:
+            self.then(stage, done)
+
+    @contextmanager
+    def stopped_at(self, stage: str, done: int) -> Iterator[None]:
+        """Interrupt each command where so much of a stage, named by its last words, is done."""
+
+        def stop(name: str, position: int) -> None:
+            if name.endswith(stage) and position == done:
+                raise KeyboardInterrupt
+
+        self.then = stop
+        yield
+        self.then = None
 
 
 def write(path: Path, rows: list[list[str]]) -> None:
@@ -141,3 +176,20 @@ def read(path: Path) -> list[list[str]]:
     """Read rows of CSV."""
     with path.open(newline="") as file:
         return list(csv.reader(file))
+
+
+def edit(path: Path, change: Callable[[list[list[str]]], list[list[str]]]) -> None:
+    write(path, change(read(path)))
+
+
+def assert_refused(answer: Answer, words: str) -> None:
+    """One clear line, exit code 2, no traceback, nothing spent or written, nothing secret repeated."""
+    assert answer.code == 2, answer.err
+    assert not recorded()
+    line = answer.err.strip().splitlines()[-1]
+    assert line.startswith("graphveil: ")
+    assert words in answer.err
+    assert "Traceback" not in answer.err
+    assert answer.out == ""
+    assert SECRET not in answer.err
+    assert not list(Path().iterdir())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Files, Invoke, calling
+from command import Files, Invoke, Progress, calling
 from hypothesis import settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -54,8 +54,8 @@ def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def data_root() -> Path:
     """The folder of public data sets, or a skip with the reason."""
-    beside = Path(__file__).parents[1].parent / "shared" / "data"
-    root = Path(os.environ.get("GRAPHVEIL_DATA", beside))
+    neighbor = Path(__file__).parents[1].parent / "shared" / "data"
+    root = Path(os.environ.get("GRAPHVEIL_DATA", neighbor))
     if not root.is_dir():
         pytest.skip("the public data sets are not here; set GRAPHVEIL_DATA to their folder")
     return root
@@ -114,6 +114,16 @@ def invoke(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("GRAPHVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     return calling(capsys)
+
+
+@pytest.fixture
+def progress(monkeypatch: pytest.MonkeyPatch) -> Progress:
+    """Take the place of the progress bars of commands."""
+    from graphveil.cli.console import ProgressBars
+
+    progress = Progress()
+    monkeypatch.setattr(ProgressBars, "__call__", lambda self, *report: progress(*report))
+    return progress
 
 
 @pytest.fixture

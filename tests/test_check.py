@@ -71,7 +71,7 @@ def test_a_near_miss_is_suggested_and_a_far_one_is_not() -> None:
     assert "did you mean" not in str(caught.value)
 
 
-def test_the_first_bad_name_is_the_one_that_is_told() -> None:
+def test_the_first_bad_name_is_the_one_that_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"^delta=0 "):
         checks.positive(epsilon=1, delta=0, mu=-1)
 

@@ -4,10 +4,11 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from command import Answer, Files, Invoke
+from command import Answer, Files, Invoke, environment
 
 from graphveil import errors
 
@@ -29,9 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("run")
     files = Files.written(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRAPHVEIL_LEDGER", str(folder / "ledger.sqlite"))
-        patch.chdir(folder)
+    with environment(GRAPHVEIL_LEDGER=str(folder / "ledger.sqlite")), chdir(folder):
         for words in (
             ["train", "gap", *files.flags, *GAP, "--out", "run"],
             ["predict", "run", "--nodes", str(files.nodes), "--edges", _other(files), "--out", "other.csv"],
@@ -96,10 +95,8 @@ SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ran
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_damaged_run_folder_ends_in_an_error_of_ours(
-    run: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seed: int,
-    kind: Callable[[Path, random.Random], None],
-) -> None:  # fmt: skip
-    monkeypatch.setenv("GRAPHVEIL_LEDGER", str(run / "ledger.sqlite"))
+    run: Path, invoke: Invoke, tmp_path: Path, seed: int, kind: Callable[[Path, random.Random], None]
+) -> None:
     rng = random.Random(f"{kind.__name__} {seed}")
     for number in range(4):
         folder = tmp_path / str(number)
@@ -108,14 +105,15 @@ def test_a_damaged_run_folder_ends_in_an_error_of_ours(
         kind(damaged, rng)
         for command in COMMANDS:
             words = [str(folder / "run") if word == "RUN" else word for word in command]
-            told = invoke(*words, "--json")
+            with environment(GRAPHVEIL_LEDGER=str(run / "ledger.sqlite")):
+                reported = invoke(*words, "--json")
             where = f"{' '.join(command)} with {damaged.relative_to(folder)}: {damaged.read_bytes()[:300]!r}"
-            assert told.code in (0, 1, 2), where
-            if told.code and not _known(told):
-                pytest.fail(f"{told.err} {where}")
+            assert reported.code in (0, 1, 2), where
+            if reported.code and not _known(reported):
+                pytest.fail(f"{reported.err} {where}")
         (Path("report.html")).unlink(missing_ok=True)
 
 
-def _known(told: Answer) -> bool:
-    found = json.loads(told.out.splitlines()[-1])
+def _known(reported: Answer) -> bool:
+    found = json.loads(reported.out.splitlines()[-1])
     return "error" not in found or found["error"]["kind"] in OURS

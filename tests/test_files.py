@@ -39,11 +39,11 @@ def test_what_can_be_made_is_tried_under_its_name_and_leaves_nothing(
     assert names(tmp_path) == ["file"]
 
 
-def test_nothing_is_made_among_processes_whoever_asks() -> None:
+def test_nothing_is_made_among_processes() -> None:
     assert not can_create(Path("/proc/new"))
 
 
-def test_a_full_disk_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -140,7 +140,7 @@ def opens_text(call: ast.Call) -> bool:
     return name in ("open", "fdopen") and not any("b" in mode for mode in modes)
 
 
-def test_every_text_file_is_utf8_whatever_the_machine_speaks() -> None:
+def test_every_text_file_is_utf8_on_any_machine() -> None:
     for path in PACKAGE.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and opens_text(call):
@@ -159,7 +159,7 @@ def test_what_names_no_file_is_refused(given: object) -> None:
     ("error", "words"),
     [(errno.ENOSPC, "make room"), (errno.EDQUOT, "make room"), (errno.EACCES, "choose another folder")],
 )
-def test_what_the_system_refuses_is_said_in_words(tmp_path: Path, error: int, words: str) -> None:
+def test_what_the_system_refuses_is_an_error_with_a_fix(tmp_path: Path, error: int, words: str) -> None:
     with pytest.raises(ConfigError, match=rf"cannot write to .*new \({os.strerror(error)}\); {words}"):  # noqa: SIM117
         with writing_folder(tmp_path / "new"):
             raise OSError(error, os.strerror(error))

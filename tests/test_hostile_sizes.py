@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import torch
-from command import Invoke, spend_nothing
+from command import Invoke, recorded
 from scipy import sparse
 
 import graphveil as gv
@@ -142,32 +142,42 @@ def sparse_graph(nodes: int, features: int) -> Graph:
 SIZES = [(300, 2_000), pytest.param(20_000, 50_000, marks=pytest.mark.slow)]
 
 
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return what makes a number of bytes all that is free."""
+    return lambda size: monkeypatch.setattr(memory, "free", lambda: size)
+
+
+def refuses(model: Estimator, graph: Graph, words: str) -> None:
+    """Fail unless a fit is refused with these words, before anything is spent."""
+    with pytest.raises(GraphError, match=words):
+        model.fit(graph)
+    assert not len(gv.ledger_of(graph.edge_set))
+
+
 @pytest.mark.parametrize(("nodes", "features"), SIZES)
 @pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
 def test_sparse_features_are_trained_on_and_never_made_dense(
-    model: type[Estimator], nodes: int, features: int, monkeypatch: pytest.MonkeyPatch
+    model: type[Estimator], nodes: int, features: int, free: Callable[[int], None]
 ) -> None:
     graph = split(sparse_graph(nodes, features), unit="undirected-edge")
-    with monkeypatch.context() as patch:
-        patch.setattr(memory, "free", lambda: nodes * features * 4 - 1)  # what they take as a dense array
-        assert model(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph).predict().shape == (nodes,)
+    free(nodes * features * 4 - 1)  # less than they take as a dense array
+    assert model(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph).predict().shape == (nodes,)
 
 
 # -- what does not fit ---------------------------------------------------------------------------------------
 
 
 def test_features_that_do_not_fit_are_refused_before_they_are_made(
-    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, tmp_path: Path, free: Callable[[int], None]
 ) -> None:
     tables = written(tmp_path, CASES["features"], False)
-    with monkeypatch.context() as patch:
-        spend_nothing(patch)
-        patch.setattr(memory, "free", lambda: 60 * 1_002 * 4 - 1)
-        answer = invoke(*train_of("gap", "undirected-edge", tables), "--out", "r")
-    assert answer.code == 2 and not Path("r").exists()
+    free(60 * 1_002 * 4 - 1)
+    answer = invoke(*train_of("gap", "undirected-edge", tables), "--out", "r")
+    assert answer.code == 2 and not Path("r").exists() and not recorded()
     assert "1,002 columns of features for 60 nodes take 0.0 GiB of memory" in answer.err
     assert "hash categories into fewer places" in answer.err
-    monkeypatch.setattr(memory, "free", lambda: 60 * 1_002 * 4)
+    free(60 * 1_002 * 4)
     assert invoke(*train_of("gap", "undirected-edge", tables), "--no-baseline", "--out", "r").code == 0
 
 
@@ -179,55 +189,55 @@ def test_features_that_do_not_fit_are_refused_before_they_are_made(
     ],
 )
 def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anything_is_spent(
-    model: type[Estimator], unit: str, size: int, monkeypatch: pytest.MonkeyPatch
+    model: type[Estimator], unit: str, size: int, free: Callable[[int], None]
 ) -> None:
-    spend_nothing(monkeypatch)
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.normal(size=(90, 700)), np.arange(90) % 3, *some(90, rng), directed=False)
     graph = split(graph, unit=unit)
     masks = ("train",) if unit == "undirected-edge" else ("train", "val")
     count = sum(int(graph.mask(name).sum()) for name in masks)
-    monkeypatch.setattr(memory, "free", lambda: count * 700 * size - 1)
-    with pytest.raises(GraphError, match=rf"700 features of the {count} nodes that are learned from take"):
-        model(unit=unit, epsilon=1.0).fit(graph)
+    free(count * 700 * size - 1)
+    refuses(
+        model(unit=unit, epsilon=1.0),
+        graph,
+        rf"700 features of the {count} nodes that are learned from take",
+    )
 
 
 @pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
 def test_predictions_that_do_not_fit_are_refused_before_anything_is_spent(
-    model: type[Estimator], monkeypatch: pytest.MonkeyPatch
+    model: type[Estimator], free: Callable[[int], None]
 ) -> None:
-    spend_nothing(monkeypatch)
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.normal(size=(900, 2)), np.arange(900) % 300, *some(900, rng), directed=False)
     graph = split(graph, unit="undirected-edge")
-    monkeypatch.setattr(memory, "free", lambda: 2 * 8 * 300 * 900 - 1)
-    with pytest.raises(
-        GraphError, match=r"predictions of 300 classes for 900 nodes take .* merge rare classes"
-    ):
-        model(unit="undirected-edge", epsilon=1.0).fit(graph)
+    free(2 * 8 * 300 * 900 - 1)
+    words = r"predictions of 300 classes for 900 nodes take .* merge rare classes"
+    refuses(model(unit="undirected-edge", epsilon=1.0), graph, words)
 
 
 @pytest.mark.parametrize(("classes", "refused"), [(500, True), (50, False)])
 def test_covariances_of_classes_that_do_not_fit_are_refused_before_anything_is_spent(
-    classes: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+    classes: int, refused: bool, free: Callable[[int], None]
 ) -> None:
-    spend_nothing(monkeypatch)
     rng = np.random.default_rng(0)
     y = np.arange(1_000) % classes
     graph = Graph.from_edges(rng.normal(size=(1_000, 2)), y, *some(1_000, rng), directed=True)
     graph = split(graph, unit="node-record")
     model = gv.ClassCode(unit="node-record", epsilon=4.0, delta=1e-4, out_degree_bound=2)
-    monkeypatch.setattr(memory, "free", lambda: 16 << 30)
+    free(16 << 30)
     words = r"predictions of 500 classes for 1,000 nodes take 37\.\d GiB .* merge rare classes"
     with pytest.raises(GraphError, match=words) if refused else nullcontext():
         model.preview(graph)
+    assert not len(gv.ledger_of(graph.edge_set))
 
 
-def test_a_dense_copy_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dense_copy_that_does_not_fit_is_refused(free: Callable[[int], None]) -> None:
     graph = split(sparse_graph(300, 2_000), unit="undirected-edge")
-    monkeypatch.setattr(memory, "free", lambda: 300 * 2_000 * 4 - 1)
+    free(300 * 2_000 * 4 - 1)
+    model = gv.GAP(unit="undirected-edge", epsilon=1.0, use_encoder=False)
     with pytest.raises(GraphError, match="2,000 features of 300 nodes"):
-        gv.GAP(unit="undirected-edge", epsilon=1.0, use_encoder=False).fit(graph)
+        model.fit(graph)
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,9 @@ def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> No
     from graphveil.local.collect import CollectionProtocol
     from graphveil.runs.accounts.collection_account import protocol_guarantee
 
-    asked = ("--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20")
+    request = ("--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20")
     label = ("--eps-y", 2, "--classes", "t0,t1,t2", "--purpose", "pilot")
-    assert invoke("collect", "protocol", *asked, *label, "--out", "s.json").code == 0
+    assert invoke("collect", "protocol", *request, *label, "--out", "s.json").code == 0
     flags = ("--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team")
     done = invoke("collect", "randomize", *flags, "--out", "m.csv", "--json")
     assert done.code == 0, done.err

@@ -52,5 +52,5 @@ def test_it_fits_and_nothing_fails(address: str, width: int, scheme: str) -> Non
     with window(width=width, dark=scheme == "slate") as shown:
         for page in PAGES:
             shown.open(address + page)
-            found[page] = (shown.says(LAYOUT), shown.errors(), shown.serious() if AXE else [])
+            found[page] = (shown.evaluate(LAYOUT), shown.errors(), shown.serious() if AXE else [])
     assert found == dict.fromkeys(PAGES, ([width, 0, scheme], [], []))

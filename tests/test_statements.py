@@ -51,7 +51,6 @@ def test_every_page_and_kind_of_text_is_searched(everything: list[Prose]) -> Non
 REPORTS = (  # where a message would be an LDP report
     "graphveil/local/collect/",
     "graphveil/cli/collect.py",
-    "graphveil/cli/learn.py",
     "graphveil/lab/attacks/poisoning.py",
     "graphveil/runs/accounts/collection_account.py",
     "graphveil/runs/collection.py",
@@ -153,7 +152,7 @@ def test_the_comparison_at_an_equal_attack_bound_is_one() -> None:
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record", "node-bounded-degree"])
-def test_the_home_page_says_which_outputs_are_withheld(unit: str) -> None:
+def test_the_home_page_lists_which_outputs_are_withheld(unit: str) -> None:
     home = " ".join((ROOT / "docs/index.md").read_text(encoding="utf-8").split())
     assert "Under node-level units some outputs (`per_node/`) are not public." in home
     assert bool(withheld_files(unit)) is unit.startswith("node-")

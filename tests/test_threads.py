@@ -130,8 +130,8 @@ def test_every_thread_computes_with_one_and_has_its_own_number_back() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_share_work_out_among_themselves(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+def test_threads_share_work_out_among_themselves(threads: int) -> None:
+    torch.set_num_threads(threads)
     left, done = list(range(500)), list[int]()
 
     def work() -> None:
@@ -143,10 +143,8 @@ def test_threads_share_work_out_among_themselves(threads: int, monkeypatch: pyte
     assert sorted(done) == list(range(500))
 
 
-def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+def test_a_thread_that_begins_late_is_not_waited_for_and_a_failure_is_raised() -> None:
+    torch.set_num_threads(3)
     busy, met = Event(), Barrier(3)
     for _ in range(3):
         sharing.pool(3).submit(busy.wait)  # all of the pool's threads
@@ -163,8 +161,8 @@ def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard
         run_in_all_threads(fails, 3)
 
 
-def test_nobody_is_heard_before_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+def test_a_failure_is_raised_after_all_threads_have_ended() -> None:
+    torch.set_num_threads(3)
     met, turns, ended = Barrier(3), iter(range(3)), list[int]()
 
     def work() -> None:

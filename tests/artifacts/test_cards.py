@@ -48,7 +48,7 @@ def test_every_sentence_has_the_same_figure(mu: float) -> None:
     assert f"at most {figure} in 100" in guarantee.summary()
 
 
-def test_what_deviations_void_is_not_promised_in_any_words() -> None:
+def test_what_deviations_void_is_not_guaranteed_anywhere() -> None:
     kept = Guarantee.from_event(UndirectedEdge(), Gaussian(0.3), delta=1e-7, releases=1)
     void = kept.with_deviations("the noise is reproducible from a seed")
     assert void.summary().startswith("No valid guarantee, because of the deviations")
@@ -76,7 +76,7 @@ def test_a_page_prints_no_delta_below_the_one_accounted_for() -> None:
     assert page.count("1.00001e-05") == 3 and " 1e-05" not in page
 
 
-def test_an_epsilon_that_was_asked_for_is_printed_as_it_was_asked_for() -> None:
+def test_a_requested_epsilon_is_printed_as_requested() -> None:
     for epsilon in (0.1, 0.25, 1.0, 4.0):
         guarantee = Guarantee.from_event(
             UndirectedEdge(), Gaussian(mu_of(epsilon, 1e-7)), delta=1e-7, releases=1
@@ -84,7 +84,7 @@ def test_an_epsilon_that_was_asked_for_is_printed_as_it_was_asked_for() -> None:
         assert f"Epsilon {epsilon:g}, delta" in privacy_page(guarantee, ())
 
 
-def test_a_model_that_asks_nothing_is_caught_as_often_as_blind_guessing() -> None:
+def test_a_model_without_queries_is_as_secure_as_blind_guessing() -> None:
     nothing = Guarantee.from_event(UndirectedEdge(), Composed(()), delta=1e-7, releases=0)
     assert attack_bound_text(nothing).endswith("at most 1.00 %")
 
@@ -97,7 +97,7 @@ def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "asks", "ends"),
+    ("guarantee", "question", "ends"),
     [
         (of_records(NodeRecord()), "whether a particular person's record", "is protected less well."),
         (
@@ -118,14 +118,14 @@ def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
         ),
     ],
 )
-def test_plain_words_about_records(guarantee: Guarantee, asks: str, ends: str) -> None:
+def test_plain_words_about_records(guarantee: Guarantee, question: str, ends: str) -> None:
     words = guarantee.summary()
-    assert asks in words
+    assert question in words
     assert words.endswith(ends)
     assert f"at most {percent_up(guarantee.max_tpr())} in 100" in words
 
 
-def test_pages_about_records_speak_of_records() -> None:
+def test_pages_about_records_describe_records() -> None:
     guarantee = of_records(NodeRecord())
     page = privacy_page(guarantee, ())
     assert "What was released about the records" in page

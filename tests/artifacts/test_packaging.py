@@ -8,8 +8,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import graphveil as gv
-from graphveil.artifacts import packaging
-from graphveil.artifacts.cards import Card
+from graphveil.artifacts.cards import Card, hub_card, mlmodel
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.fitted import snapshot_of
 from graphveil.estimators.pyfunc import ReleasedModel, _load_pyfunc
@@ -47,17 +46,17 @@ def test_mlflow_answers_the_bytes_of_the_release(release: Path) -> None:
     assert sorted(path.name for path in release.iterdir()) == before
 
 
-@pytest.mark.parametrize("asked", [[7, 3], ["7", "3"], {"id": [7, 3]}, np.array([7, 3])], ids=type)
-def test_ids_may_come_in_any_shape(release: Path, asked: object) -> None:
+@pytest.mark.parametrize("request", [[7, 3], ["7", "3"], {"id": [7, 3]}, np.array([7, 3])], ids=type)
+def test_ids_may_come_in_any_shape(release: Path, request: object) -> None:
     pytest.importorskip("pandas")
-    assert list(_load_pyfunc(str(release)).predict(asked)["node"]) == [7, 3]
+    assert list(_load_pyfunc(str(release)).predict(request)["node"]) == [7, 3]
 
 
 def test_questions_that_would_need_a_release_are_refused(release: Path, model: gv.GAP) -> None:
     loaded = _load_pyfunc(str(release))
-    for asked, words in (([99_999], "not in this release"), ({"x": [1]}, "a column 'id' or 'node'")):
+    for request, words in (([99_999], "not in this release"), ({"x": [1]}, "a column 'id' or 'node'")):
         with pytest.raises(ConfigError, match=words):
-            loaded.predict(asked)
+            loaded.predict(request)
     with pytest.raises(ConfigError, match="takes no parameters"):
         loaded.predict([1], {"epsilon": 9})
     withheld_files = gv.GAP(unit="undirected-edge", epsilon=1.0)
@@ -69,7 +68,7 @@ def test_questions_that_would_need_a_release_are_refused(release: Path, model: g
 def test_the_card_is_read_by_the_hub(model: gv.GAP, tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub")
     card = Card(dataset=ESCAPE, accuracies={"test accuracy": 0.7125})
-    (tmp_path / "README.md").write_text(packaging.hub_card(snapshot_of(model.fitted), card), encoding="utf-8")
+    (tmp_path / "README.md").write_text(hub_card(snapshot_of(model.fitted), card), encoding="utf-8")
     read = hub.ModelCard.load(tmp_path / "README.md").data
     assert (read.library_name, read.pipeline_tag) == ("graphveil", "graph-ml")
     assert read.privacy["epsilon"] == pytest.approx(1.0)
@@ -83,7 +82,7 @@ def test_descriptions_of_any_figures_are_yaml(model: gv.GAP) -> None:
     yaml = pytest.importorskip("yaml")
     for delta in (0.0, 1e-07, 2.5e-12, 0.25):
         guarantee = replace(model.guarantee, delta=delta, epsilon=float("inf"))
-        told = yaml.safe_load(packaging.mlmodel(replace(snapshot_of(model.fitted), guarantee=guarantee)))
+        reported = yaml.safe_load(mlmodel(replace(snapshot_of(model.fitted), guarantee=guarantee)))
         figures = {"unit": "undirected-edge", "valid": guarantee.valid, "epsilon": None, "delta": delta}
-        assert told["metadata"] == figures | {"method": "gap"}
-        assert told["flavors"]["python_function"]["loader_module"] == ReleasedModel.__module__
+        assert reported["metadata"] == figures | {"method": "gap"}
+        assert reported["flavors"]["python_function"]["loader_module"] == ReleasedModel.__module__

@@ -46,8 +46,8 @@ def state_of(model: Estimator) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    everybody = torch.ones(graph.num_nodes, dtype=torch.bool)
-    return graph.with_public(graph.adjacency.subgraph(everybody), everybody)
+    all_nodes = torch.ones(graph.num_nodes, dtype=torch.bool)
+    return graph.with_public(graph.adjacency.subgraph(all_nodes), all_nodes)
 
 
 @pytest.fixture(scope="module")

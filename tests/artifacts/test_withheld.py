@@ -20,9 +20,9 @@ from graphveil.privacy import NodeUnit, ledger_of
 from graphveil.privacy.unit import UNITS
 
 OWNER = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5, "out_degree_bound": 5}
-PROMISE = {"unit": "node-bounded-degree", "epsilon": 1.0, "delta": 1e-5, "max_degree": 299}
+BOUNDED = {"unit": "node-bounded-degree", "epsilon": 1.0, "delta": 1e-5, "max_degree": 299}
 BY_UNIT = pytest.mark.parametrize(
-    "configuration", [OWNER, PROMISE], ids=["node-record", "node-bounded-degree"]
+    "configuration", [OWNER, BOUNDED], ids=["node-record", "node-bounded-degree"]
 )
 KEPT_BACK = {
     "node-record": {"predictions.parquet"},
@@ -54,7 +54,7 @@ def test_every_unit_of_records_withholds_predictions() -> None:
 
 
 @BY_UNIT
-def test_rows_that_tell_about_their_own_record_are_no_part_of_the_release(
+def test_rows_that_depend_on_their_own_record_are_no_part_of_the_release(
     run: Path, configuration: dict[str, Any]
 ) -> None:
     kept_back = KEPT_BACK[configuration["unit"]]
@@ -76,19 +76,19 @@ def test_a_run_folder_comes_back_with_its_rows(
 
 
 @BY_UNIT
-def test_a_release_alone_says_that_it_has_no_predictions(
+def test_a_release_alone_states_that_it_has_no_predictions(
     run: Path, tmp_path: Path, configuration: dict[str, Any]
 ) -> None:
     for alone in (run / "release", run):
         loaded = load_model(alone)
-        asked = (
+        request = (
             loaded.predict,
             loaded.predict_proba,
             partial(loaded.save, tmp_path / "again", per_node=tmp_path / "rows"),
         )
-        for ask in asked:
+        for query in request:
             with pytest.raises(ArtifactError, match=r"no predictions.*entitled to its record.*per_node"):
-                ask()
+                query()
         assert loaded.guarantee.valid
         assert loaded.guarantee.formal_statement()
         assert set(loaded.aggregates_) == ({"hop1"} if configuration is OWNER else set())
@@ -113,17 +113,17 @@ def test_the_folder_of_rows_may_be_named(run: Path, tmp_path: Path) -> None:
 
 
 @BY_UNIT
-def test_pages_and_promise_need_the_release_alone(run: Path, configuration: dict[str, Any]) -> None:
+def test_pages_and_guarantee_need_the_release_alone(run: Path, configuration: dict[str, Any]) -> None:
     shutil.rmtree(run / PER_NODE)
-    promise = read_guarantee(run)
-    assert promise.guarantee.unit == configuration["unit"]
+    found_guarantee = read_guarantee(run)
+    assert found_guarantee.guarantee.unit == configuration["unit"]
     card = (run / "release" / "MODEL_CARD.md").read_text()
     assert "Predictions are no part of this release" in card
     assert "model.predict()" not in card
     page = (run / "release" / "PRIVACY.md").read_text()
     assert "What was released about the records" in page
     assert "a particular person's record" in page
-    assert ("rests on the data owner" in page) is (configuration is PROMISE)
+    assert ("rests on the data owner" in page) is (configuration is BOUNDED)
 
 
 # -- misuse and hostile folders ----------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_saving_never_replaces_anything(
 
 @pytest.mark.parametrize(
     ("configuration", "name"),
-    [(unit, name) for unit in (OWNER, PROMISE) for name in sorted(KEPT_BACK[unit["unit"]])],
+    [(unit, name) for unit in (OWNER, BOUNDED) for name in sorted(KEPT_BACK[unit["unit"]])],
 )
 def test_a_release_with_what_its_unit_withholds_is_refused(run: Path, name: str) -> None:
     shutil.copy(run / PER_NODE / name, run / "release")
@@ -159,7 +159,7 @@ def test_a_release_with_what_its_unit_withholds_is_refused(run: Path, name: str)
             read(run)
 
 
-@pytest.mark.parametrize("configuration", [PROMISE])
+@pytest.mark.parametrize("configuration", [BOUNDED])
 def test_hostile_rows_are_refused(run: Path, tmp_path: Path) -> None:
     def linked() -> None:
         (run / PER_NODE / "predictions.parquet").rename(tmp_path / "outside")
@@ -193,10 +193,10 @@ def test_hostile_rows_are_refused(run: Path, tmp_path: Path) -> None:
     [
         (OWNER, {"unit": "node-bounded-degree", "max_degree": 299, "out_degree_bound": None}),
         (OWNER, {"replace_one": True}),
-        (PROMISE, {"max_degree": 298}),
+        (BOUNDED, {"max_degree": 298}),
     ],
 )
-def test_a_folder_whose_files_name_two_units_is_refused(run: Path, changes: dict[str, Any]) -> None:
+def test_a_folder_with_files_of_two_units_is_refused(run: Path, changes: dict[str, Any]) -> None:
     path = run / "release" / "model.json"
     content = json.loads(path.read_text())
     content["parameters"].update(changes)
@@ -213,10 +213,10 @@ def test_a_folder_whose_files_name_two_units_is_refused(run: Path, changes: dict
         (OWNER, "record", {"edge_mu": 1e-9}),
         (OWNER, "record", {"edge_mu": -1.0}),
         (OWNER, "record", {"edge_use": "sometimes"}),
-        (PROMISE, "guarantee", {"max_degree": 1}),
-        (PROMISE, "record", {"max_degree": 1}),
-        (PROMISE, "record", {"max_degree": None}),
-        (PROMISE, "record", {"edge_use": "read"}),
+        (BOUNDED, "guarantee", {"max_degree": 1}),
+        (BOUNDED, "record", {"max_degree": 1}),
+        (BOUNDED, "record", {"max_degree": None}),
+        (BOUNDED, "record", {"edge_use": "read"}),
     ],
 )
 def test_a_record_that_was_changed_is_refused(

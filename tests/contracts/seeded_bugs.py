@@ -3132,7 +3132,7 @@ BUGS = [
                 'dataset=f"{experiment.source.published_name} ({experiment.source.load().num_edges} edges)",',
             )
         ],
-        test="tests/test_cli_transcript.py::test_an_edge_reaches_a_release_through_answers_alone[mlp]",
+        test="tests/cli/test_transcript.py::test_an_edge_reaches_a_release_through_answers_alone[mlp]",
     ),
     dict(
         name="methods_on_edges_train_on_all_labels",
@@ -3144,8 +3144,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[gap]",
-            "tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[mlp]",
+            "tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[gap]",
+            "tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[mlp]",
         ],
     ),
     dict(
@@ -3157,7 +3157,7 @@ BUGS = [
                 "torch.arange(graph.num_nodes)",
             )
         ],
-        test="tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[classcode]",
+        test="tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[classcode]",
     ),
     dict(
         name="methods_on_records_train_on_all_labels",
@@ -3169,8 +3169,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[gap owner]",
-            "tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[mlp owner]",
+            "tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[gap owner]",
+            "tests/cli/test_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[mlp owner]",
         ],
     ),
     dict(
@@ -3187,7 +3187,7 @@ BUGS = [
                 "            screen.print_facts(_RESUMED if resume else _PLAN, facts)\n            show_summary(outcome.metrics, folder, screen)\n",
             ),
         ],
-        test="tests/test_cli_transcript.py::test_what_a_command_will_spend_is_shown_before_it_is_spent",
+        test="tests/cli/test_transcript.py::test_what_a_command_will_spend_is_shown_before_it_is_spent",
     ),
     # -- the command line, and checks of arguments ----------
     dict(
@@ -3210,7 +3210,7 @@ BUGS = [
                 "raise",
             ),
         ],
-        test="tests/test_cli_ends.py::test_a_disk_that_is_full_after_the_charge_is_a_failure[decode]",
+        test="tests/cli/test_endings.py::test_a_disk_that_is_full_after_the_charge_is_a_failure[decode]",
     ),
     dict(
         name="decode_writes_over_files",
@@ -3221,7 +3221,7 @@ BUGS = [
                 "pass",
             ),
         ],
-        test="tests/test_cli_ends.py::test_a_file_that_is_there_is_never_written_over[decode]",
+        test="tests/cli/test_endings.py::test_a_file_that_is_there_is_never_written_over[decode]",
     ),
     dict(
         name="graphs_are_released_at_any_budget",
@@ -3232,7 +3232,7 @@ BUGS = [
                 "if self.epsilon > 1e308:",
             ),
         ],
-        test="tests/test_cli_ends.py::test_a_budget_that_does_not_protect_is_rejected[1e300-edge-rand]",
+        test="tests/cli/test_endings.py::test_a_budget_that_does_not_protect_is_rejected[1e300-edge-rand]",
     ),
     dict(
         name="the_fingerprint_of_the_graph_is_readable",
@@ -3243,18 +3243,18 @@ BUGS = [
                 'path.write_text(record.model_dump_json(indent=1) + "\\n", encoding="utf-8")',
             ),
         ],
-        test="tests/test_cli_ends.py::test_internal_files_are_private_and_none_is_writable_for_others[0]",
+        test="tests/cli/test_endings.py::test_internal_files_are_private_and_none_is_writable_for_others[0]",
     ),
     dict(
         name="a_value_may_be_an_option",
         edits=[
             (
-                "graphveil.cli.command:Command._check_values",
+                "graphveil.cli.options:Command._check_values",
                 'if following is not None and (following.startswith("--") or following in names):',
                 "if following is not None and following is ctx:",
             ),
         ],
-        test="tests/test_cli_ends.py::test_the_value_of_an_option_is_never_another_option[reason]",
+        test="tests/cli/test_endings.py::test_the_value_of_an_option_is_never_another_option[reason]",
     ),
     # -- the ledger ----------
     dict(
@@ -3380,7 +3380,7 @@ BUGS = [
                 "elif False:",
             ),
         ],
-        test="tests/test_cli_ledger_accounts.py::test_changed_data_of_the_same_people_stay_in_their_account[edge and label]",
+        test="tests/cli/test_ledger_accounts.py::test_changed_data_of_the_same_people_stay_in_their_account[edge and label]",
     ),
     dict(
         name="ledger_keeps_a_log_beside_its_file",
@@ -3705,7 +3705,7 @@ BUGS = [
                 "return kind,",
             ),
         ],
-        test="tests/test_cli_release_columns.py::test_a_graph_in_python_is_aligned_by_name[swapped]",
+        test="tests/cli/test_predict_columns.py::test_a_graph_in_python_is_aligned_by_name[swapped]",
     ),
     dict(
         name="baseline_on_records_by_default",
@@ -3716,7 +3716,7 @@ BUGS = [
                 "baseline is not False",
             ),
         ],
-        test="tests/test_cli_dry_run.py::test_a_dry_run_prints_the_total_and_writes_nothing[train on records]",
+        test="tests/cli/test_train.py::test_a_dry_run_prints_the_total_and_writes_nothing[train on records]",
     ),
     dict(
         name="unit_none_is_suggested",

@@ -8,8 +8,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from graphveil.cli.budgets import account_to_dict, format_spent
 
+from graphveil.cli.ledger import account_to_dict, format_spent
 from graphveil.errors import GraphveilError
 from graphveil.ledger import Ledger
 from graphveil.ledger.history import History

@@ -24,7 +24,7 @@ def test_averaging_is_the_formula(weighted: bool) -> None:
     np.testing.assert_allclose(averaging(similar, weighted=weighted).toarray(), expected, rtol=1e-6)
 
 
-def test_averaging_over_nobody_is_the_identity() -> None:
+def test_averaging_over_no_nodes_is_the_identity() -> None:
     found = averaging(sparse.csr_array((4, 4), dtype=np.float32))
     assert (found.toarray() == np.eye(4)).all()
 
@@ -43,7 +43,7 @@ def test_a_union_is_the_formula(directed: bool, entries: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("max_union_degree", [None, 0, 2, 7])
-def test_a_union_with_nobody_is_the_graph(max_union_degree: int | None) -> None:
+def test_a_union_with_no_nodes_is_the_graph(max_union_degree: int | None) -> None:
     edges = random_edges(2)
     joined = union(edges, sparse.csr_array((30, 30)), max_union_degree=max_union_degree)
     assert (joined.indptr == edges.adjacency.indptr).all()
@@ -54,11 +54,11 @@ def test_a_full_row_takes_those_with_the_most_support() -> None:
     edges = public([5, 6, 7, 6, 7, 7, 4], [1, 1, 1, 2, 2, 3, 0], 8)
     similar = sparse.csr_array(([1.0, 1, 1], ([0, 0, 0], [1, 2, 3])), shape=(8, 8))
 
-    def heard(max_union_degree: int | None) -> list[int]:
+    def sources_of(max_union_degree: int | None) -> list[int]:
         joined = union(edges, similar, max_union_degree=max_union_degree)
         return joined.indices[: joined.indptr[1]].tolist()
 
-    assert heard(None) == [4, 5, 6, 7]
-    assert heard(3) == [4, 6, 7]  # 7 is heard by three similar nodes, 6 by two, 5 by one
-    assert heard(2) == [4, 7]
-    assert heard(1) == heard(0) == [4]  # one's own neighbors stay
+    assert sources_of(None) == [4, 5, 6, 7]
+    assert sources_of(3) == [4, 6, 7]  # 7 is heard by three similar nodes, 6 by two, 5 by one
+    assert sources_of(2) == [4, 7]
+    assert sources_of(1) == sources_of(0) == [4]  # one's own neighbors stay

@@ -42,7 +42,7 @@ def test_a_low_resolution_joins_them() -> None:
 
 
 @pytest.mark.parametrize("resolution", [0.5, 1.0, 4.0])
-def test_modularity_is_higher_than_of_everybody_alone_or_together(resolution: float) -> None:
+def test_modularity_is_higher_than_of_single_nodes_or_one_community(resolution: float) -> None:
     ends = np.random.default_rng(0).integers(60, size=(2, 200))
     adjacency = Adjacency.from_edges(ends[0], ends[1], num_nodes=60, directed=True)
     found = communities(public(adjacency), resolution=resolution)
@@ -59,8 +59,8 @@ def test_it_is_found_again_and_is_the_same() -> None:
 
 
 def test_nodes_without_edges_are_alone() -> None:
-    nobody = Adjacency.from_edges([], [], num_nodes=3, directed=False)
-    assert communities(public(nobody)).tolist() == [0, 1, 2]
+    no_edges = Adjacency.from_edges([], [], num_nodes=3, directed=False)
+    assert communities(public(no_edges)).tolist() == [0, 1, 2]
 
 
 def test_what_may_be_secret_does_not_fit() -> None:

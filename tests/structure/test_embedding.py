@@ -36,7 +36,7 @@ def test_similar_nodes_are_of_the_same_clique(law: Embedding, cliques: PublicEdg
     assert (again.data == found.data).all()
 
 
-def test_walks_start_at_every_node_as_often_as_asked() -> None:
+def test_walks_start_at_every_node_as_often_as_requested() -> None:
     paths = DeepWalk(walks=3, length=4).paths(random_edges(1), streams=PublicStreams(0))
     assert (np.bincount(paths[:, 0]) == 3).all()
 

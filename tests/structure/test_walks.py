@@ -39,14 +39,14 @@ def p_value(edges: PublicEdges, walk: RandomWalk, p: float, q: float) -> float:
 @pytest.mark.parametrize("directed", [False, True])
 def test_every_step_is_an_edge_until_a_dead_end(walk: RandomWalk, directed: bool) -> None:
     edges = random_edges(2, edges=40, directed=directed)
-    hears = edges.matrix().toarray() > 0
+    reaches = edges.matrix().toarray() > 0
     paths = walk.paths(edges, np.arange(30, dtype=np.int32), rng=rng())
     assert (paths[:, 0] == np.arange(30)).all()
     for path in paths:
         walked = path[path != ENDED]
         assert (path[len(walked) :] == ENDED).all()
-        assert hears[walked[:-1], walked[1:]].all()
-        assert len(walked) == 9 or not hears[walked[-1]].any()
+        assert reaches[walked[:-1], walked[1:]].all()
+        assert len(walked) == 9 or not reaches[walked[-1]].any()
 
 
 def kite() -> PublicEdges:

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from command import NODES, SECRET, Files, Invoke, read, write
+from command import NODES, SECRET, Files, Invoke, environment, read, write
 
 from graphveil.cli import collect
 from graphveil.errors import ConfigError
 from graphveil.local.collect import MAX_EPS, CollectionProtocol, decode
 from graphveil.mechanisms import LabelRR, MultiBit
 
-ASK = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
+FEATURES = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
 LABEL = ["--eps-y", 2, "--classes", "t0,t1,t2"]
 RECORDS = ["--id", "user", "--label", "team"]
 
@@ -26,7 +26,7 @@ RECORDS = ["--id", "user", "--label", "team"]
 @pytest.fixture
 def collected(invoke: Invoke, files: Files) -> list[str]:
     """Write a survey and messages; the flags that decode them."""
-    invoke("collect", "protocol", *ASK, *LABEL, "--purpose", "pilot", "--out", "survey.json")
+    invoke("collect", "protocol", *FEATURES, *LABEL, "--purpose", "pilot", "--out", "survey.json")
     nodes = ["--nodes", files.nodes, *RECORDS]
     invoke("collect", "randomize", "--protocol", "survey.json", *nodes, "--out", "messages.csv")
     return ["--protocol", "survey.json", "--reports", "messages.csv", "--id", "user", "--out", "nodes.csv"]
@@ -52,9 +52,9 @@ def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
     assert head == ["user", "age", "height", "team"]
     assert [row[0] for row in rows] == sorted(ids(str(files.nodes)))
     assert [row[3] for row in rows] == [f"t{answers[row[0]].label}" for row in rows]
-    said = answers[rows[7][0]].features
-    assert protocol.features is not None and said is not None
-    estimate = protocol.features.estimate(said)[0]
+    stated = answers[rows[7][0]].features
+    assert protocol.features is not None and stated is not None
+    estimate = protocol.features.estimate(stated)[0]
     assert [float(cell) for cell in rows[7][1:3]] == pytest.approx(estimate, rel=1e-6)
     flags = ["--nodes", "nodes.csv", "--edges", files.edges, *files.flags[4:]]
     privacy = ["--unit", "undirected-edge", "--epsilon", 1, "--set", "epochs=3"]
@@ -63,40 +63,37 @@ def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
 
 
 def test_every_command_prints_the_statement_and_one_object(invoke: Invoke, files: Files) -> None:
-    asked = invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json", "--json")
+    request = invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json", "--json")
     nodes = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS]
     answered = invoke("collect", "randomize", *nodes, "--out", "m.parquet", "--json")
     messages = ["--protocol", "s.json", "--reports", "m.parquet", "--id", "user"]
     decoded = invoke("collect", "decode", *messages, "--out", "n.parquet", "--json")
-    for answer in (asked, answered, decoded):
+    for answer in (request, answered, decoded):
         guarantee = answer.json["guarantee"]
         assert guarantee["unit"] == "local-attributes"
         assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (8, 6, 2)
         assert guarantee["valid"] is True
         assert "eps_x = 6 and its label at eps_y = 2 (total 8; inf" in guarantee["statement"]
         assert guarantee["statement"] in answer.err
-        assert answer.json["protocol"] == asked.json["protocol"]
-    assert "own device ran the randomizer" in asked.json["guarantee"]["statement"]
+        assert answer.json["protocol"] == request.json["protocol"]
+    assert "own device ran the randomizer" in request.json["guarantee"]["statement"]
     assert "This process held the raw data" in answered.json["guarantee"]["statement"]
     assert "saw only what had left the randomizer" in decoded.json["guarantee"]["statement"]
-    assert asked.json["report_bytes"] == 42
+    assert request.json["report_bytes"] == 42
     assert parquet.read_table("n.parquet").column_names == ["user", "age", "height", "label"]
 
 
 def test_a_survey_is_for_handing_out_and_a_private_count_is_not(invoke: Invoke, files: Files) -> None:
-    assert invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json").code == 0
+    assert invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json").code == 0
     flags = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
     assert invoke("collect", "randomize", *flags, "--out", "m.csv", "--internal", "i.json").code == 0
     assert Path("s.json").stat().st_mode & 0o777 == 0o644
     assert Path("i.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_statements_break_between_words_on_a_terminal(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of standard output
-    monkeypatch.setenv("COLUMNS", "60")
-    lines = invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json").out.splitlines()
+def test_statements_break_between_words_on_a_terminal(invoke: Invoke) -> None:
+    with environment(FORCE_COLOR="1", COLUMNS="60"):  # the first makes a terminal of standard output
+        lines = invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json").out.splitlines()
     assert len(lines) > 3
     assert max(map(len, lines[1:])) <= 60
 
@@ -109,9 +106,9 @@ def test_without_json_people_read_the_same(invoke: Invoke, files: Files, collect
 
 def test_feature_rr_with_public_weights_and_settings(invoke: Invoke, files: Files) -> None:
     Path("theta.json").write_text("[0.75, 0.25]")
-    ask = [*ASK, "--mechanism", "feature-rr", "--theta", "theta.json"]
+    query = [*FEATURES, "--mechanism", "feature-rr", "--theta", "theta.json"]
     settings = ["--set", "k=10", "--set", "mode=ceil", "--set", "decode=naive"]
-    invoke("collect", "protocol", *ask, *settings, "--out", "s.json")
+    invoke("collect", "protocol", *query, *settings, "--out", "s.json")
     law = CollectionProtocol.from_json(Path("s.json").read_text()).features
     assert [(feature.epsilon, feature.k) for feature in law.features] == [(4.5, 10), (1.5, 10)]
     invoke(
@@ -145,7 +142,7 @@ def test_features_without_names_are_a_list_or_all_columns(invoke: Invoke) -> Non
     assert set(np.unique(np.stack(table.columns[1:]))) <= {0.0, 1.0}
 
 
-def test_who_has_no_label_answers_like_everybody_else(invoke: Invoke, files: Files) -> None:
+def test_a_record_without_label_answers_like_all_others(invoke: Invoke, files: Files) -> None:
     head, *rows = read(files.nodes)
     for row in rows[:40]:
         row[3] = SECRET if row[0] == "u3" else ""  # a class that the survey does not know, and none
@@ -176,9 +173,9 @@ def test_who_has_no_label_answers_like_everybody_else(invoke: Invoke, files: Fil
         "n.csv",
     ]
     assert invoke("collect", "decode", *flags, "--json").json["accepted"] == NODES
-    said = dict(read(Path("n.csv"))[1:])
-    assert set(said.values()) == {"t0", "t1", "t2"}
-    assert len({said[row[0]] for row in rows[:40]}) == 3
+    stated = dict(read(Path("n.csv"))[1:])
+    assert set(stated.values()) == {"t0", "t1", "t2"}
+    assert len({stated[row[0]] for row in rows[:40]}) == 3
     assert json.loads(Path("i.json").read_text())["missing_labels"] == 40
 
 
@@ -187,12 +184,16 @@ def test_who_has_no_label_answers_like_everybody_else(invoke: Invoke, files: Fil
 
 def test_a_survey_is_shown_before_anything_is_answered(invoke: Invoke) -> None:
     Path("theta.json").write_text("[0.9, 0.1]")
-    ask = [*ASK, "--mechanism", "feature-rr", "--theta", "theta.json", *LABEL, "--purpose", "a pilot"]
-    invoke("collect", "protocol", *ask, "--out", "s.json")
+    query = [*FEATURES, "--mechanism", "feature-rr", "--theta", "theta.json", *LABEL, "--purpose", "a pilot"]
+    invoke("collect", "protocol", *query, "--out", "s.json")
     shown = invoke("collect", "show", "s.json")
     assert shown.code == 0
-    told = ("a pilot", "from -10 to 20", "0.9 of that budget is for a single feature", "t0, t1, t2")
-    for words in (*told, "epsilon 8 of a whole record", "Each node's features are randomized on their own"):
+    reported = ("a pilot", "from -10 to 20", "0.9 of that budget is for a single feature", "t0, t1, t2")
+    for words in (
+        *reported,
+        "epsilon 8 of a whole record",
+        "Each node's features are randomized on their own",
+    ):
         assert words in shown.out
     assert [line.split() for line in shown.out.splitlines() if "age " in line] == [
         ["age", "-10", "10", "5.4", "0.5945"]
@@ -214,7 +215,7 @@ def test_a_survey_is_shown_before_anything_is_answered(invoke: Invoke) -> None:
 def test_the_statement_comes_before_the_messages(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    invoke("collect", "protocol", *ASK, *LABEL, "--purpose", "pilot", "--out", "s.json")
+    invoke("collect", "protocol", *FEATURES, *LABEL, "--purpose", "pilot", "--out", "s.json")
 
     def full(*given: object) -> None:
         raise ConfigError("the disk is full")
@@ -227,7 +228,7 @@ def test_the_statement_comes_before_the_messages(
     assert "Each node's features are randomized on their own at eps_x = 6" in answer.out
 
 
-def test_a_greedy_survey_is_answered_by_nobody_who_does_not_agree(invoke: Invoke, files: Files) -> None:
+def test_a_protocol_over_the_limit_is_answered_after_consent_alone(invoke: Invoke, files: Files) -> None:
     greedy = ["--eps-x", "100000", "--columns", "age,height", "--mechanism", "feature-rr", "--set", "k=256"]
     made = invoke("collect", "protocol", *greedy, "--eps-y", 1000, "--classes", "t0,t1,t2", "--out", "s.json")
     assert "It is not answered unless that is agreed to" in made.out
@@ -252,7 +253,7 @@ def test_the_command_and_the_library_have_one_limit() -> None:
     assert inspect.signature(collect.randomize).parameters["max_eps"].default == MAX_EPS == 8
 
 
-def test_what_a_survey_says_is_shown_and_not_obeyed(invoke: Invoke) -> None:
+def test_texts_of_a_protocol_are_shown_and_not_obeyed(invoke: Invoke) -> None:
     wicked = "\x1b[2J[bold]all is well\nNothing is asked"
     protocol = CollectionProtocol(
         label=LabelRR(epsilon=1.0, classes=2), purpose=wicked, class_names=("\x9b1m", "b")
@@ -287,8 +288,8 @@ def test_answering_again_gives_the_same_messages(invoke: Invoke, files: Files, c
     assert (refused.code, "32 random bytes" in refused.err) == (2, True)
 
 
-def test_the_order_of_the_private_table_is_not_told(invoke: Invoke, files: Files) -> None:
-    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
+def test_the_order_of_the_private_table_is_not_reported(invoke: Invoke, files: Files) -> None:
+    invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json")
     head, *rows = read(files.nodes)
     for name, order in (("young", 1), ("old", -1)):
         write(files.nodes, [head, *sorted(rows, key=lambda row: order * float(row[1]))])
@@ -311,11 +312,11 @@ def test_labels_alone_and_classes_by_number(invoke: Invoke) -> None:
     assert read(Path("n.csv")) == [["node", "label"], ["a", "1"], ["b", "0"], ["c", "2"]]
 
 
-def test_several_classes_are_said_and_read_in_columns_of_their_own(invoke: Invoke) -> None:
+def test_several_reported_classes_have_columns_of_their_own(invoke: Invoke) -> None:
     write(Path("nodes.csv"), [["node", "kind"], ["a", "k1"], ["b", "k0"], ["c", ""]])
     names = ",".join(f"k{number}" for number in range(7))
-    asked = ["--eps-y", "1", "--classes", names, "--label-mechanism", "subset", "--out", "s.json"]
-    assert invoke("collect", "protocol", *asked, "--json").json["guarantee"]["eps_y"] == 1
+    request = ["--eps-y", "1", "--classes", names, "--label-mechanism", "subset", "--out", "s.json"]
+    assert invoke("collect", "protocol", *request, "--json").json["guarantee"]["eps_y"] == 1
     shown = invoke("collect", "show", "s.json")
     assert "2 classes are told, the label among them with probability 0.5209" in " ".join(shown.out.split())
     flags = ["--protocol", "s.json", "--id", "node"]
@@ -328,11 +329,11 @@ def test_several_classes_are_said_and_read_in_columns_of_their_own(invoke: Invok
     assert all(first < second and {first, second} <= set(names.split(",")) for _, first, second in rows)
 
 
-def test_a_group_of_classes_is_said_and_a_smaller_one_leaves_a_column_empty(invoke: Invoke) -> None:
+def test_a_group_of_classes_is_reported_and_a_smaller_one_leaves_a_column_empty(invoke: Invoke) -> None:
     write(Path("nodes.csv"), [["node", "kind"], *([f"n{number}", f"k{number % 7}"] for number in range(20))])
     names = ",".join(f"k{number}" for number in range(7))
-    asked = ["--eps-y", "1", "--classes", names, "--label-mechanism", "hashing", "--out", "s.json"]
-    assert invoke("collect", "protocol", *asked, "--json").json["guarantee"]["eps_y"] == 1
+    request = ["--eps-y", "1", "--classes", names, "--label-mechanism", "hashing", "--out", "s.json"]
+    assert invoke("collect", "protocol", *request, "--json").json["guarantee"]["eps_y"] == 1
     shown = " ".join(invoke("collect", "show", "s.json").out.split())
     assert "one of 3 groups of classes, which the survey and your id make, not the answer" in shown
     assert "the label's own group with probability 0.5761" in shown
@@ -347,7 +348,7 @@ def test_a_group_of_classes_is_said_and_a_smaller_one_leaves_a_column_empty(invo
 OPEN = ["--eps-y", "inf", "--classes", "t0,t1,t2"]
 
 
-def test_a_label_in_the_clear_is_said_loudly_wherever_it_goes(invoke: Invoke, files: Files) -> None:
+def test_a_label_without_privacy_is_marked_wherever_it_goes(invoke: Invoke, files: Files) -> None:
     features = ["--eps-x", 8, "--columns", "age,height", "--low", -10, "--high", 20]
     nodes = [
         "--nodes",
@@ -402,7 +403,7 @@ def test_clipped_values_are_counted_in_an_internal_file_only(invoke: Invoke, fil
     for row in rows[:7]:
         row[1] = "-12.5"
     write(files.nodes, [head, *rows])
-    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
+    invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json")
     flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
     answer = invoke("collect", "randomize", *flags, "--internal", "in/ternal.json", "--json")
     assert json.loads(Path("in/ternal.json").read_text()) == {"clipped_values": 7, "missing_labels": 0}
@@ -411,8 +412,8 @@ def test_clipped_values_are_counted_in_an_internal_file_only(invoke: Invoke, fil
 
 
 def test_messages_are_not_drawn_again_over_those_that_are_there(invoke: Invoke, files: Files) -> None:
-    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
-    again = invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
+    invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json")
+    again = invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json")
     assert (again.code, "answers belong to one survey" in again.err) == (2, True)
     flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
     assert invoke("collect", "randomize", *flags).code == 0
@@ -475,7 +476,7 @@ def test_a_message_that_no_device_sends_is_refused_by_its_row(
 
 def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collected: list[str]) -> None:
     rows = read(Path("messages.csv"))
-    whose = [row[0] for row in rows]
+    ids_in_order = [row[0] for row in rows]
     rows[5][1], rows[9][1], rows[11][:] = SECRET, rows[1][1], rows[2]
     write(Path("messages.csv"), rows)
     answer = invoke("collect", "decode", *collected, "--skip-bad", "--json")
@@ -486,9 +487,11 @@ def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collecte
     assert "2 of them have no LDP report" in answer.err
     assert SECRET not in answer.err
     written = {row[0]: row[1:] for row in read(Path("nodes.csv"))[1:]}
-    assert written[whose[5]] == written[whose[9]] == ["0", "5", ""]  # the middle of both ranges, no label
-    assert whose[11] not in written
-    assert ids("nodes.csv")[4] == whose[5]
+    assert (
+        written[ids_in_order[5]] == written[ids_in_order[9]] == ["0", "5", ""]
+    )  # the middle of both ranges, no label
+    assert ids_in_order[11] not in written
+    assert ids("nodes.csv")[4] == ids_in_order[5]
     assert sum(cells[2] == "" for cells in written.values()) == 2
 
 
@@ -554,7 +557,9 @@ def test_a_theta_that_is_not_public_and_normalized_is_refused(invoke: Invoke, th
     assert why in answer.err
 
 
-def test_a_survey_with_bounds_from_data_says_that_it_promises_nothing(invoke: Invoke, files: Files) -> None:
+def test_a_protocol_with_bounds_from_data_states_that_it_guarantees_nothing(
+    invoke: Invoke, files: Files
+) -> None:
     text = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2), columns=("age", "height")).to_json()
     Path("s.json").write_text(text.replace('"from_data":false', '"from_data":true'))
     flags = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"]
@@ -592,7 +597,7 @@ def test_records_that_cannot_answer_are_refused_without_a_value(
     rows = read(files.nodes)
     spoil(rows)
     write(files.nodes, rows)
-    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
+    invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json")
     flags = ["--protocol", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
     answer = invoke("collect", "randomize", *flags)
     assert answer.code == 2
@@ -668,8 +673,8 @@ def test_nothing_that_is_there_is_written_over(invoke: Invoke, files: Files, col
         assert (answer.code, Path("count.json").exists()) == (2, False)
         answer = invoke("collect", "decode", *collected[:-1], path, "--ledger", "people")
         assert (answer.code, "cannot" in answer.err) == (2, True)
-    booked = invoke("ledger", "list", "--json").json["data_sets"]
-    assert {one["name"]: one["releases"] for one in booked}["people"] == 0
+    charges = invoke("ledger", "list", "--json").json["data_sets"]
+    assert {one["name"]: one["releases"] for one in charges}["people"] == 0
     assert before == {path: Path(path).read_bytes() for path in before}
 
 
@@ -703,7 +708,7 @@ def test_help_lists_the_commands(invoke: Invoke) -> None:
 # -- the ledger --------------------------------------------------------------------------------------------
 
 
-def test_answers_are_booked_once_and_records_that_changed_again(invoke: Invoke, files: Files) -> None:
+def test_answers_are_recorded_once_and_records_that_changed_again(invoke: Invoke, files: Files) -> None:
     def answered(protocol: str, *ledger: str) -> dict[str, object]:
         Path("m.csv").unlink(missing_ok=True)
         flags = ["--protocol", protocol, "--nodes", files.nodes, *RECORDS, "--out", "m.csv", "--json"]
@@ -713,7 +718,7 @@ def test_answers_are_booked_once_and_records_that_changed_again(invoke: Invoke, 
         return ledger_of
 
     for name in ("one", "two"):
-        invoke("collect", "protocol", *ASK, *LABEL, "--purpose", name, "--out", f"{name}.json")
+        invoke("collect", "protocol", *FEATURES, *LABEL, "--purpose", name, "--out", f"{name}.json")
     first, again, second = answered("one.json"), answered("one.json"), answered("two.json")
     assert (first["epsilon"], again["epsilon"], second["epsilon"]) == (8.0, 8.0, 16.0)
     assert (first["unit"], second["data_set"], second["releases"]) == (
@@ -734,18 +739,18 @@ def test_answers_are_booked_once_and_records_that_changed_again(invoke: Invoke, 
     assert "asks for epsilon 8, and 8 of 10 at delta 0 are spent" in refused.err
 
 
-def test_whoever_receives_messages_books_a_survey_once(
+def test_receivers_of_reports_record_a_protocol_once(
     invoke: Invoke, files: Files, collected: list[str]
 ) -> None:
     invoke("ledger", "init", "people", "--unit", "local-attributes", "--epsilon", "10", "--delta", "0")
     assert invoke("collect", "decode", *collected, "--json").json["ledger"] is None
-    booked = [
+    charges = [
         invoke("collect", "decode", *collected[:-1], f"{n}.csv", "--ledger", "people", "--json").json[
             "ledger"
         ]
         for n in range(2)
     ]
-    assert [(one["releases"], one["epsilon"]) for one in booked] == [(1, 8.0), (1, 8.0)]
+    assert [(one["releases"], one["epsilon"]) for one in charges] == [(1, 8.0), (1, 8.0)]
     invoke(
         "collect",
         "randomize",

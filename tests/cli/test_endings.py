@@ -6,46 +6,57 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import Files, Invoke, other_of
 
+from cli.conftest import Prepare, inside
 from graphveil.ledger import DataSetLedger
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
 SURVEY = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20", "--eps-y", 2]
 
 
-def prepared(invoke: Invoke, files: Files) -> dict[str, list[object]]:
+@pytest.fixture
+def prepared(invoke: Invoke, prepare: Prepare) -> Iterator[dict[str, list[object]]]:
     """Return commands that charge a ledger and write, and leave what they read."""
-    invoke("collect", "protocol", *SURVEY, "--classes", "t0,t1,t2", "--out", "s.json")
-    nodes = ["--protocol", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
-    invoke("collect", "randomize", *nodes, "--out", "m.csv")
-    invoke("ledger", "init", "people", "--unit", "local-attributes")
-    assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "run").code == 0
+    nodes = ["--protocol", "s.json", "--id", "user", "--label", "team"]
+    folder = prepare(
+        "charging",
+        lambda files: [
+            ["collect", "protocol", *SURVEY, "--classes", "t0,t1,t2", "--out", "s.json"],
+            ["collect", "randomize", *nodes, "--nodes", files.nodes, "--out", "m.csv"],
+            ["ledger", "init", "people", "--unit", "local-attributes"],
+            ["train", "gap", *files.flags, *PRIVATE, "--out", "run"],
+        ],
+    )
+    files = Files(folder / "nodes.csv", folder / "edges.csv")
     received = ["--protocol", "s.json", "--reports", "m.csv", "--id", "user", "--ledger", "people"]
     ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
     columns = ["--id", "user", "--source", "a", "--target", "b"]
     tables = ["--nodes", files.nodes, "--edges", files.edges, *columns]
-    edges = ["--unit", "undirected-edge", "--epsilon", "1"]
-    return {
-        "answer": ["collect", "randomize", *nodes, "--out", "again.csv", "--ledger", "people"],
-        "decode": ["collect", "decode", *received, "--out", "nodes.parquet"],
-        "learn": ["collect", "learn", *received, *ends, "--out", "model", "--set", "epochs=1"],
-        "perturb": ["perturb", "edge-rand", *tables, *edges, "--out", "graph"],
-        "predict": ["predict", "run", *other_of(files), "--out", "p.csv"],
-        "train": ["train", "gap", *files.flags, *PRIVATE, "--out", "second"],
-        "sweep": ["sweep", "gap", *files.flags, *PRIVATE, "--out", "grid"],
-    }
+    answer = ["collect", "randomize", *nodes, "--nodes", files.nodes]
+    with inside(folder):
+        yield {
+            "answer": [*answer, "--out", "again.csv", "--ledger", "people"],
+            "decode": ["collect", "decode", *received, "--out", "nodes.parquet"],
+            "learn": ["collect", "learn", *received, *ends, "--out", "model", "--set", "epochs=1"],
+            "perturb": ["perturb", "edge-rand", *tables, *PRIVATE[:4], "--out", "graph"],
+            "predict": ["predict", "run", *other_of(files), "--out", "p.csv"],
+            "train": ["train", "gap", *files.flags, *PRIVATE, "--out", "second"],
+            "sweep": ["sweep", "gap", *files.flags, *PRIVATE, "--out", "grid"],
+        }
 
 
 @pytest.mark.parametrize("name", ["answer", "decode", "learn", "perturb", "predict", "train", "sweep"])
 def test_a_disk_that_is_full_after_the_charge_is_a_failure(
-    name: str, invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+    name: str, invoke: Invoke, prepared: dict[str, list[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = prepared(invoke, files)[name]
+    command = prepared[name]
     charged: list[str] = []
     commit, fsync = DataSetLedger.commit, os.fsync
 
@@ -63,14 +74,20 @@ def test_a_disk_that_is_full_after_the_charge_is_a_failure(
     answer = invoke(*command, "--json")
     assert charged
     assert answer.code == answer.json["error"]["exit_code"] == 1, answer.err
-    told = answer.err.strip().splitlines()[-1]
-    assert "stays charged" in told or "was spent and cannot be refunded" in told or "--resume" in told
-    assert "nothing was spent" not in told
+    reported = answer.err.strip().splitlines()[-1]
+    assert (
+        "stays charged" in reported
+        or "was spent and cannot be refunded" in reported
+        or "--resume" in reported
+    )
+    assert "nothing was spent" not in reported
 
 
 @pytest.mark.parametrize("name", ["answer", "decode", "learn", "perturb", "predict", "train", "sweep"])
-def test_a_file_that_is_there_is_never_written_over(name: str, invoke: Invoke, files: Files) -> None:
-    command = prepared(invoke, files)[name]
+def test_a_file_that_is_there_is_never_written_over(
+    name: str, invoke: Invoke, prepared: dict[str, list[object]]
+) -> None:
+    command = prepared[name]
     out = Path(str(command[command.index("--out") + 1]))
     out.write_text("precious")
     answer = invoke(*command)
@@ -237,7 +254,7 @@ def test_an_output_that_cannot_be_written_is_a_failure(arguments: list[str], out
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
 )
 def test_a_signal_ends_a_command_with_one_line_and_its_code(
-    number: signal.Signals, code: int, files: Files, tmp_path: Path
+    number: signal.Signals, code: int, files: Files, invoke: Invoke, tmp_path: Path
 ) -> None:
     """The run stops itself once it has trained an epoch, so that no moment depends on the machine."""
     script = (
@@ -256,13 +273,8 @@ def test_a_signal_ends_a_command_with_one_line_and_its_code(
     done: Any = subprocess.run(
         [sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=300, cwd=tmp_path
     )
-    told = [line for line in done.stderr.splitlines() if line.startswith("graphveil: ")]
-    assert (done.returncode, len(told)) == (code, 1), done.stderr
-    assert "stopped" in told[0] and "--resume" in told[0]
-    again = subprocess.run(
-        [sys.executable, "-m", "graphveil", *command, "--resume"],
-        capture_output=True,
-        timeout=300,
-        cwd=tmp_path,
-    )
-    assert again.returncode == 0
+    reported = [line for line in done.stderr.splitlines() if line.startswith("graphveil: ")]
+    assert (done.returncode, len(reported)) == (code, 1), done.stderr
+    assert "stopped" in reported[0] and "--resume" in reported[0]
+    with chdir(tmp_path):
+        assert invoke(*command, "--resume").code == 0

@@ -11,10 +11,9 @@ from types import ModuleType
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from command import SECRET, Answer, Files, Invoke, changed, read, recorded, write
 
-from tests.command import SECRET, Answer, Files, Invoke, calling, changed, read, spend_nothing, write
-
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COLUMNS = ["--id", "customer_id", "--label", "segment", "--source", "from_id", "--target", "to_id"]
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 FIXED = ["--drop", "note", "--categories", "country,plan", "--missing", "indicator", "--unknown-ids", "drop"]
@@ -30,20 +29,13 @@ def company() -> ModuleType:
 
 
 @pytest.fixture
-def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    return calling(capsys)
-
-
-@pytest.fixture
 def small(tmp_path: Path) -> list[str]:
     """The company's tables, small."""
     nodes, edges = company().write(tmp_path, parquet=False, seed=0, customers=300, transfers=900)
     return ["--nodes", str(nodes), "--edges", str(edges)]
 
 
-def test_one_refusal_says_everything_and_its_command_passes(invoke: Invoke, small: list[str]) -> None:
+def test_one_refusal_lists_all_problems_and_its_command_passes(invoke: Invoke, small: list[str]) -> None:
     refused = invoke("train", "gap", *small, *COLUMNS, *PRIVATE, *QUICK, "--out", "run", "--json")
     assert refused.code == 2 and not Path("run").exists()
     error = refused.json["error"]
@@ -59,12 +51,9 @@ def test_one_refusal_says_everything_and_its_command_passes(invoke: Invoke, smal
     assert "edges to ids that no node has are left out" in plan
 
 
-def test_check_says_the_same_without_training(
-    invoke: Invoke, small: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spend_nothing(monkeypatch)
+def test_check_reports_the_same_without_training(invoke: Invoke, small: list[str]) -> None:
     answer = invoke("check", *small, "--json")
-    assert answer.code == 1 and not list(Path().iterdir())
+    assert answer.code == 1 and not list(Path().iterdir()) and not recorded()
     found = answer.json
     assert len(found["problems"]) == 7 and "id = customer_id" in found["guessed"]
     becomes = {(column["table"], column["name"]): column["becomes"] for column in found["columns"]}
@@ -97,7 +86,6 @@ def test_check_says_the_same_without_training(
 )
 def test_check_and_train_agree_on_what_can_be_learned(
     invoke: Invoke,
-    monkeypatch: pytest.MonkeyPatch,
     labels: str,
     parts: str | None,
     unit: str,
@@ -114,13 +102,12 @@ def test_check_and_train_agree_on_what_can_be_learned(
     flags += ["--nodes", "nodes.csv", "--edges", "edges.csv", "--source", "source", "--target", "target"]
     checked = invoke("check", *flags, "--unit", unit, "--json")
     assert checked.code == (words is not None)
-    assert [words in said for said in checked.json["problems"]] == [True] * (words is not None)
+    assert [words in stated for stated in checked.json["problems"]] == [True] * (words is not None)
     private = ["--unit", unit, "--epsilon", 4, "--delta", 1e-3, *QUICK]
     private += ["--directed", "--classes", "a,b", "--out-degree-bound", 2] if unit == "node-record" else []
-    if words is not None:
-        spend_nothing(monkeypatch)
     trained = invoke("train", "gap", *flags, *private, "--out", "run")
     assert trained.code == (0 if words is None else 2), trained.err
+    assert bool(recorded()) == (words is None)
     assert words is None or words in trained.err
 
 
@@ -133,10 +120,7 @@ def without_commas(files: Files, folder: Path) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("table", ["nodes", "edges"])
 @pytest.mark.parametrize("command", ["check", "check with names", "train", "prepare"])
-def test_a_csv_without_commas_is_called_one(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, table: str, command: str
-) -> None:
-    spend_nothing(monkeypatch)
+def test_a_csv_without_commas_is_called_one(invoke: Invoke, files: Files, table: str, command: str) -> None:
     nodes, edges = without_commas(files, Path())
     given = ["--nodes", nodes if table == "nodes" else files.nodes]
     given += ["--edges", edges if table == "edges" else files.edges]
@@ -148,11 +132,12 @@ def test_a_csv_without_commas_is_called_one(
     }
     refused = invoke(*words[command], *given)
     assert refused.code in (1, 2)  # of `check`, something would be refused, or it cannot guess
+    assert not recorded()
     assert table in refused.out + refused.err
     assert "a CSV is read with commas between its columns" in refused.out + refused.err
 
 
-def test_a_table_that_cannot_be_guessed_says_why(invoke: Invoke, files: Files) -> None:
+def test_a_table_that_cannot_be_guessed_states_why(invoke: Invoke, files: Files) -> None:
     rows = read(files.nodes)
     write(files.nodes, [*rows, rows[1]])
     repeats = invoke("check", "--nodes", files.nodes, "--edges", files.edges)
@@ -181,30 +166,25 @@ def test_check_does_not_load_torch(small: list[str]) -> None:
     ],
 )
 def test_units_of_records_learn_nothing_from_the_table(
-    invoke: Invoke, small: list[str], monkeypatch: pytest.MonkeyPatch, unit: str, flags: list[str], words: str
+    invoke: Invoke, small: list[str], unit: str, flags: list[str], words: str
 ) -> None:
-    spend_nothing(monkeypatch)
     budget = ["--unit", unit, "--epsilon", 4, "--max-degree", 9]
     answer = invoke("train", "gap", *small, *COLUMNS, *flags, "--unknown-ids", "drop", *budget)
-    assert answer.code == 2 and words in answer.err
+    assert answer.code == 2 and words in answer.err and not recorded()
 
 
-def test_a_secret_edge_publishes_no_node(
-    invoke: Invoke, small: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_edge_publishes_no_node(invoke: Invoke, small: list[str]) -> None:
     flags = [*FIXED[:-1], "add"]
-    with monkeypatch.context() as patch:
-        spend_nothing(patch)
-        answer = invoke("train", "gap", *small, *COLUMNS, *flags, *PRIVATE)
-    assert answer.code == 2 and "publish a node" in answer.err
+    answer = invoke("train", "gap", *small, *COLUMNS, *flags, *PRIVATE)
+    assert answer.code == 2 and "publish a node" in answer.err and not recorded()
     open_graph = ["--unit", "none", "--set", "epochs=2", "--json"]
     counted = invoke("train", "gcn", *small, *COLUMNS, *flags, *open_graph)
     assert counted.code == 0 and counted.json["nodes"] > 300
 
 
-def test_how_many_edges_were_left_out_is_said_nowhere(invoke: Invoke, files: Files) -> None:
+def test_how_many_edges_were_left_out_is_stated_nowhere(invoke: Invoke, files: Files) -> None:
     """Two tables that differ in edges to unknown ids give the same words and figures, but for their paths."""
-    said = []
+    stated = []
     for number, extra in enumerate((0, 7)):
         rows = read(files.edges)
         edges = files.edges.with_name(f"more{number}.csv")
@@ -215,8 +195,8 @@ def test_how_many_edges_were_left_out_is_said_nowhere(invoke: Invoke, files: Fil
         )
         assert answer.code == 0
         folder = Path(f"r{number}/release")
-        said.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert said[0] == said[1]
+        stated.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert stated[0] == stated[1]
 
 
 def test_another_table_is_read_as_the_training_read_its_own(
@@ -265,8 +245,3 @@ def test_a_command_without_the_only_feature_passes_with_a_constant_one(
     assert again.code == 0 and "constant feature" in again.json["notes"][0]
     named = invoke("check", *tables, "--label", "team", "--features", "when", "--json")
     assert named.code == 1 and named.json["command"] is None  # features were asked for
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files.written(tmp_path)

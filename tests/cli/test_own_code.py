@@ -120,9 +120,9 @@ def test_a_method_of_ones_own_is_trained_by_its_name(invoke: Invoke, own: Path, 
 
 
 def test_a_module_is_calibrated_and_swept(invoke: Invoke, own: Path, tmp_path: Path) -> None:
-    asked = invoke("calibrate", "gnn", *OWNER, "--module", f"{own}:MyGNN", "--json")
-    assert asked.code == 0, asked.err
-    assert 7 < asked.json["epsilon"] <= 8
+    request = invoke("calibrate", "gnn", *OWNER, "--module", f"{own}:MyGNN", "--json")
+    assert request.code == 0, request.err
+    assert 7 < request.json["epsilon"] <= 8
     grid = ["gnn,mlp", *DATA[:2], *OWNER, "--module", f"{own}:MyGNN", "--out", str(tmp_path / "s"), "--json"]
     done = invoke("sweep", *grid)
     assert done.code == 0, done.err
@@ -149,12 +149,12 @@ def test_workers_run_the_file_for_themselves(own: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_trained_exits_two_and_leaves_no_run(
-    invoke: Invoke, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None, why: str
+    invoke: Invoke, own: Path, tmp_path: Path, named: str | None, why: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "broken.py").write_text("1 / 0")
+    own.rename("own.py")
+    Path("broken.py").write_text("1 / 0")
     given = [] if named is None else ["--module", named]
     done = invoke("train", "gnn", *DATA, *OWNER, *given, "--out", "run")
     assert done.code == 2, done.err
     assert why in " ".join(done.err.split())
-    assert not (tmp_path / "run" / "release").exists()
+    assert not Path("run/release").exists()

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_a_run_reports_both_budgets(invoke: Invoke, files: Files) -> None:
     assert len(record["test_accuracy"]["values"]) == 2
 
 
-def test_the_mlp_beside_costs_nothing_more(invoke: Invoke, files: Files) -> None:
+def test_the_baseline_costs_nothing_more(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", *LOCAL, *files.flags, "--out", "run")
     shown = " ".join((answer.out + answer.err).split())
     assert "mlp on the same reports, without edges: nothing more is told or charged" in shown
@@ -56,13 +57,13 @@ def test_a_budget_may_be_infinite(invoke: Invoke, files: Files) -> None:
     assert "label at eps_y = inf" in invoke("explain", "run", "--json").json["statement"]
 
 
-def test_several_runs_say_that_each_reads_test_labels_of_its_own(invoke: Invoke, files: Files) -> None:
+def test_several_runs_state_that_each_reads_test_labels_of_its_own(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", *LOCAL, *files.flags, "--runs", 2, "--out", "run")
     for page in (answer.out + answer.err, *(Path("run", p).read_text() for p in PAGES)):
         assert "over all runs that may be everybody" in " ".join(page.split())
 
 
-def test_what_is_not_randomized_is_not_said_to_be_publishable(invoke: Invoke, files: Files) -> None:
+def test_what_is_not_randomized_is_not_called_publishable(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", *LOCAL[:3], "--set", "eps_x=inf", *LOCAL[5:], *files.flags, "--out", "run")
     shown = " ".join((answer.out + answer.err).split())
     assert "publish it only if that may be known" in shown
@@ -81,7 +82,7 @@ def test_the_folder_explains_and_predicts(invoke: Invoke, files: Files) -> None:
     assert "prediction" in invoke("predict", "run").out
 
 
-def test_another_graph_is_priced_and_asked(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+def test_another_graph_is_priced_and_queried(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     invoke("train", *LOCAL, *files.flags, "--out", "run")
     shutil.copytree("run", "fresh")
     (tmp_path / "other").mkdir()
@@ -115,7 +116,7 @@ def test_a_release_is_plain_json(invoke: Invoke, files: Files, part: str) -> Non
     assert json.loads(Path("run/release", part).read_text(), parse_constant=refuse)
 
 
-def test_calibrate_says_what_a_node_does(invoke: Invoke) -> None:
+def test_calibrate_states_what_a_node_does(invoke: Invoke) -> None:
     sizes = ["--features-count", 500, "--classes-count", 3]
     answer = invoke("calibrate", *LOCAL[:-2], *sizes, "--json").json
     assert answer["epsilon"] == 3.0
@@ -231,3 +232,47 @@ def test_ranges_from_the_data_are_a_listed_deviation(invoke: Invoke, files: File
     record = invoke("train", *LOCAL, *columns, *files.flags, "--out", "run", "--json").json
     assert record["deviations"] == ["bounds taken from the data"]
     assert record["statement"].startswith("NOT A VALID GUARANTEE")
+
+
+SIMGAT = ["simgat", "--unit", "local-attributes", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
+
+
+@pytest.mark.parametrize(
+    "similarity", ["multihop", "multihop(n=3, delta=0.1, transition=True)", "factorized(dim=8)"]
+)
+def test_a_similarity_is_one_flag(invoke: Invoke, files: Files, similarity: str) -> None:
+    answer = invoke(
+        "train", *SIMGAT, "--set", f"similarity={similarity}", *files.flags, "--out", "run", "--json"
+    )
+    record = answer.json
+    assert (record["method"], record["epsilon"], record["guarantee"]["valid"]) == ("simgat", 3.0, True)
+    assert record["seconds"]["similarity"] > 0
+
+
+def test_a_missing_package_is_an_error_before_the_plan(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, planned in (("gensim", False), ("gensim.models", True)):
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, module, None)
+            answer = invoke("train", *SIMGAT, "--set", "similarity=deepwalk", *files.flags, "--out", "run")
+        assert (answer.code, "graphveil[simgat]" in answer.err) == (2, True)
+        assert ("Plan" in answer.err) is planned
+        assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--set", "similarity=deepwalks"], "did you mean 'deepwalk'"),
+        (["--set", "similarity=multihop(3)"], "write name=value pairs"),
+        (["--set", "max_union_degree=10"], "is for combine='union'"),
+    ],
+)
+def test_misuse_of_similarities_is_one_line(
+    invoke: Invoke, files: Files, flags: list[str], message: str
+) -> None:
+    answer = invoke("train", *SIMGAT, *flags, *files.flags)
+    assert answer.code == 2
+    assert message in answer.err
+    assert "Traceback" not in answer.err

@@ -49,16 +49,16 @@ UNIT = "local-attributes"
 def test_every_command_reads_every_event(
     invoke: Invoke, tmp_path: Path, name: str, delta: str | None
 ) -> None:
-    book = Ledger(tmp_path / "ledger.sqlite")
+    own_ledger = Ledger(tmp_path / "ledger.sqlite")
     limit: dict[str, Any] = {} if delta is None else {"epsilon": "2", "delta": delta}
-    book.init("people", UNIT, **limit)
+    own_ledger.init("people", UNIT, **limit)
     if (delta != "0" and name != "none") or delta is None:
-        book.data_set("people").record(Entry("a", "rows", EVENTS[name], unit=parse_unit(UNIT)))
+        own_ledger.data_set("people").record(Entry("a", "rows", EVENTS[name], unit=parse_unit(UNIT)))
     raised = ("raise", "people", "--unit", UNIT, "--epsilon", "3", "--delta", "1e-6", "--reason", "more")
     for words in (["list"], ["show"], ["show", "people"], ["verify"], raised):
         for flags in ([], ["--json"]):
-            told = invoke("ledger", *words, *flags)
-            assert told.code == 0, (words, told.err)
+            reported = invoke("ledger", *words, *flags)
+            assert reported.code == 0, (words, reported.err)
     listed = invoke("ledger", "list", "--json").json["data_sets"][0]
     assert listed["limit"] == {"epsilon": 3.0, "delta": 1e-6}
     if listed["releases"] and name != "none":
@@ -168,9 +168,9 @@ def test_changed_data_of_the_same_people_stay_in_their_account(
 ) -> None:
     more = ["--epsilon", "1", "--json", "--out"]
     assert invoke(*gap, *more, "a").json["ledger"]["releases"] == 1
-    told = invoke("train", "gap", *changed(files, how), *gap[gap.index("--unit") :], *more, "b")
-    assert told.json["ledger"]["releases"] == 2, told.err
-    plan = " ".join(told.err.split())
+    reported = invoke("train", "gap", *changed(files, how), *gap[gap.index("--unit") :], *more, "b")
+    assert reported.json["ledger"]["releases"] == 2, reported.err
+    plan = " ".join(reported.err.split())
     assert "nothing of these" not in plan
     part = "about 98 %" if how == "a node more" else "all"
     assert f"1 release before this one, with {part} of these nodes" in plan
@@ -208,9 +208,9 @@ def test_other_people_have_their_own_account(
 ) -> None:
     more = ["--epsilon", "1", "--json", "--out"]
     assert invoke(*gap, *more, "a").json["ledger"]["releases"] == 1
-    told = invoke("train", "gap", *changed(files, how), *gap[gap.index("--unit") :], *more, "b")
-    assert (told.json["ledger"]["data_set"], told.json["ledger"]["releases"]) == ("data-2", 1)
-    plan = " ".join(told.err.split())
+    reported = invoke("train", "gap", *changed(files, how), *gap[gap.index("--unit") :], *more, "b")
+    assert (reported.json["ledger"]["data_set"], reported.json["ledger"]["releases"]) == ("data-2", 1)
+    plan = " ".join(reported.err.split())
     assert words in plan and ("nothing of these edges was released" in plan) == (how == "others")
 
 
@@ -219,9 +219,9 @@ def test_the_user_states_that_predicted_data_are_disjoint(
 ) -> None:
     assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 0
     flags = changed(files, "an edge more")[:4]
-    told = invoke("predict", "a", *flags, "--assume-disjoint-edges", "--json", "--out", "p.csv").json
-    assert told["ledger"]["data_set"] == "data-2"
-    assert told["training_ledger"]["releases"] == 2  # the ids do not show that the statement is true
+    reported = invoke("predict", "a", *flags, "--assume-disjoint-edges", "--json", "--out", "p.csv").json
+    assert reported["ledger"]["data_set"] == "data-2"
+    assert reported["training_ledger"]["releases"] == 2  # the ids do not show that the statement is true
     again = invoke("predict", "a", *flags, "--json", "--out", "q.csv").json
     assert again["ledger"]["data_set"] == "data-2"
 
@@ -290,13 +290,13 @@ def test_receipts_backups_and_older_copies_by_command(
 
 # -- surveys -----------------------------------------------------------------------------------------------
 
-ASK = ["collect", "protocol", "--eps-y", "0.39", "--classes", "t0,t1,t2", "--out", "s.json"]
+FEATURES = ["collect", "protocol", "--eps-y", "0.39", "--classes", "t0,t1,t2", "--out", "s.json"]
 ANSWER = ["collect", "randomize", "--protocol", "s.json", "--id", "user", "--label", "team", "--nodes"]
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])
 def test_a_survey_account_is_read_by_every_command(invoke: Invoke, files: Files, delta: str) -> None:
-    assert invoke(*ASK).code == 0
+    assert invoke(*FEATURES).code == 0
     limit = ["--unit", UNIT, "--epsilon", "0.5", "--delta", delta]
     assert invoke("ledger", "init", "people", *limit).code == 0
     answer = [*ANSWER, str(files.nodes), "--ledger", "people", "--json", "--out"]
@@ -321,7 +321,7 @@ def test_a_survey_account_is_read_by_every_command(invoke: Invoke, files: Files,
 
 
 def test_a_rejected_survey_binds_no_name(invoke: Invoke, files: Files) -> None:
-    assert invoke(*ASK).code == 0
+    assert invoke(*FEATURES).code == 0
     limit = ["--unit", UNIT, "--epsilon", "0.1", "--delta", "0"]
     assert invoke("ledger", "init", "people", *limit).code == 0
     refused = invoke(*ANSWER, str(files.nodes), "--ledger", "people", "--out", "m.csv")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Answer, Invoke, write
+from command import Answer, Invoke, environment, write
 
 COUNT = 8
 SPLIT = ("train", "train", "train", "train", "train", "train", "val", "test")
@@ -56,19 +56,19 @@ def written(folder: Path, records: tuple[Record, ...]) -> list[str]:
 
 
 OWNER = ["--unit", "node-record", "--epsilon", "8", "--delta", "1e-3"]
-PROMISE = ["--unit", "node-bounded-degree", "--epsilon", "8", "--delta", "1e-3", "--max-degree", "18"]
+BOUNDED = ["--unit", "node-bounded-degree", "--epsilon", "8", "--delta", "1e-3", "--max-degree", "18"]
 BUDGET, SHORT, COUNTED = ["--out-degree-bound", "2"], ["--set", "epochs=1"], ["--private-metrics"]
 FEW = ["--set", "epochs=1", "--set", "batch_size=6"]
 QUICK = {
     "double owner": ["double", *OWNER, *BUDGET],
-    "double promise": ["double", *PROMISE],
+    "double promise": ["double", *BOUNDED],
 }
 SHIPPED = {
     "mlp owner counted": ["mlp", *OWNER, *SHORT, *COUNTED],
-    "mlp promise": ["mlp", *PROMISE, *SHORT],
+    "mlp promise": ["mlp", *BOUNDED, *SHORT],
     "gap owner": ["gap", *OWNER, *BUDGET, *SHORT],
     "gap owner counted, twice": ["gap", *OWNER, *BUDGET, *SHORT, *COUNTED, "--runs", "2"],
-    "gap promise": ["gap", *PROMISE, *SHORT],
+    "gap promise": ["gap", *BOUNDED, *SHORT],
     "classcode owner": ["classcode", *OWNER, *BUDGET],
     "gap owner in paper mode": ["gap", *OWNER, *BUDGET, *FEW, "--mode", "paper"],
     "mlp owner in paper mode": ["mlp", *OWNER, *FEW, "--mode", "paper"],
@@ -98,8 +98,7 @@ def outcome(invoke: Invoke, flags: list[str], records: tuple[Record, ...], name:
     Path(name).mkdir()
     out = Path(name, "run")
     method, *rest = flags
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GRAPHVEIL_LEDGER", str(Path(name, "ledger.sqlite").absolute()))
+    with environment(GRAPHVEIL_LEDGER=str(Path(name, "ledger.sqlite").absolute())):
         answer = invoke("train", method, *written(Path(name), records), *rest, "--out", out, "--json")
     assert answer.code == 0, answer.err
     return shape(Answer(answer.code, answer.out, answer.err.replace(str(out), "OUT")), out)
@@ -133,7 +132,7 @@ def test_no_outcome_of_a_shipped_method_depends_on_any_record(invoke: Invoke, ca
         assert invoke("explain", folder / "run").code == invoke("predict", folder / "run").code == 0
 
 
-def test_an_accuracy_on_nobody_is_absent(invoke: Invoke, double: type[Any]) -> None:
+def test_an_accuracy_on_no_nodes_is_absent(invoke: Invoke, double: type[Any]) -> None:
     *others, last = RECORDS
     Path("r").mkdir()
     method, *rest = QUICK["double owner"]

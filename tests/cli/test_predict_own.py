@@ -1,23 +1,26 @@
 """A run knows the graph that it was trained on: what is stored is answered, and nothing is booked."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command import Files, Invoke
 
 import graphveil as gv
+from cli.conftest import Prepare, inside
 from graphveil.errors import ConfigError
 
 TRAIN = ["train", "gap", "--unit", "undirected-edge", "--epsilon", "4", "--delta", "1e-4", "--seed", "0"]
 
 
 @pytest.fixture
-def trained(invoke: Invoke, files: Files, tmp_path: Path) -> Path:
+def trained(invoke: Invoke, prepare: Prepare) -> Iterator[Path]:
     """Train on the files, quickly."""
-    done = invoke(*TRAIN, *files.flags, "--set", "epochs=2", "--out", tmp_path / "run", "--json")
-    assert done.code == 0, done.err
-    return tmp_path / "run"
+    flags = ["--set", "epochs=2", "--out", "run"]
+    folder = prepare("own graph", lambda files: [[*TRAIN, *files.flags, *flags]])
+    with inside(folder):
+        yield folder / "here" / "run"
 
 
 def again(files: Files) -> gv.Graph:
@@ -35,7 +38,7 @@ def test_a_loaded_run_scores_its_own_graph_for_nothing(trained: Path, files: Fil
     assert model.guarantee_with_predictions.epsilon == model.guarantee.epsilon
 
 
-def test_the_command_says_that_the_own_graph_has_no_price(
+def test_the_command_states_that_the_own_graph_has_no_price(
     trained: Path, files: Files, invoke: Invoke
 ) -> None:
     done = invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--json")
@@ -50,11 +53,11 @@ def test_a_copied_release_refuses_until_the_price_is_accepted(
     shutil.copytree(trained / "release", tmp_path / "copy")
     with pytest.raises(ConfigError, match="allow_spend=True"):
         gv.load_model(tmp_path / "copy").score(again(files))
-    asked = ["predict", tmp_path / "copy", *files.flags, "--json"]
-    refused = invoke(*asked)
+    request = ["predict", tmp_path / "copy", *files.flags, "--json"]
+    refused = invoke(*request)
     assert refused.code == 2
     assert "--allow-spend" in refused.err
-    accepted = invoke(*asked, "--allow-spend")
+    accepted = invoke(*request, "--allow-spend")
     assert accepted.code == 0, accepted.err
     assert accepted.json["charged"]["epsilon"] > 0
 

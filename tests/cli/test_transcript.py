@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import CLASSES, Files, Invoke, bookings, read, write
+from command import CLASSES, Files, Invoke, read, write
 
 import graphveil as gv
+from graphveil.ledger import DataSetLedger
+from graphveil.privacy import Entry
 from graphveil.release import Release
 
 EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 OWNER = ["--unit", "node-record", "--epsilon", "4", "--delta", "1e-5"]
-PROMISE = ["--unit", "node-bounded-degree", "--epsilon", "4", "--delta", "1e-5", "--max-degree", "59"]
+BOUNDED = ["--unit", "node-bounded-degree", "--epsilon", "4", "--delta", "1e-5", "--max-degree", "59"]
 LOCAL = ["--unit", "local-attributes", "--set", "eps_x=2", "--set", "eps_y=2"]
 BUDGET, SHORT = ["--out-degree-bound", "5"], ["--set", "epochs=3"]
 PARTS = ("test", "train", "val")
@@ -33,20 +35,20 @@ class Transcript:
     handed_out: int | None = None
 
     @contextmanager
-    def in_place(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    def in_place(self) -> Iterator[None]:
         """Take the place of all answers."""
-        ask = Release.answer
+        query = Release.answer
 
         def instead(release: Release, data: Any) -> Any:
-            fresh = ask(release, data)  # which has to be possible, whatever it says
+            fresh = query(release, data)  # which has to be possible, whatever it says
             if self.handed_out is None:
                 self.answers.append(fresh)
                 return fresh
             self.handed_out += 1
             return self.answers[self.handed_out - 1]
 
-        with patch.context() as here:
-            here.setattr(Release, "answer", instead)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Release, "answer", instead)
             yield
 
     def again(self) -> "Transcript":
@@ -75,40 +77,36 @@ OF_EDGES: dict[str, list[Any]] = {
 }
 OF_RECORDS: dict[str, list[Any]] = {
     "double owner": ["double", *OWNER, *BUDGET],
-    "double promise": ["double", *PROMISE],
+    "double promise": ["double", *BOUNDED],
     "gap owner": ["gap", *OWNER, *BUDGET, *SHORT, "--private-metrics"],
 }
 
 
 @pytest.mark.parametrize("case", OF_EDGES)
-def test_an_edge_reaches_a_release_through_answers_alone(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
+def test_an_edge_reaches_a_release_through_answers_alone(invoke: Invoke, files: Files, case: str) -> None:
     first, flags = Transcript(), [*OF_EDGES[case], *files.flags]
-    with first.in_place(monkeypatch):
+    with first.in_place():
         before = published(invoke, flags, "before")
     with_edges(files, lambda rows: rows[:-1])
-    with first.again().in_place(monkeypatch):
+    with first.again().in_place():
         after = published(invoke, flags, "after")
     assert before == after
 
 
 @pytest.mark.parametrize("case", OF_RECORDS)
 @pytest.mark.usefixtures("double")
-def test_a_record_reaches_a_release_through_answers_alone(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
+def test_a_record_reaches_a_release_through_answers_alone(invoke: Invoke, files: Files, case: str) -> None:
     head, *rows = read(files.nodes)
     split = [[*head, "fold"], *([*row, PARTS[n % 3]] for n, row in enumerate(rows))]
     write(files.nodes, split)
     columns = [*files.flags, "--directed", "--split", "fold", "--classes", "t0,t1,t2", "--no-baseline"]
     first, flags = Transcript(), [*OF_RECORDS[case], *columns]
-    with first.in_place(monkeypatch):
+    with first.in_place():
         before, _ = published(invoke, flags, "before")
     with_edges(files, lambda rows: [row for row in rows if row[0] != "u7"])  # what u7 declares
     if "double" in flags:  # which trains on nothing, so that the whole record may be another
         write(files.nodes, [*split[:8], ["u7", "9.5", "-2", "", split[8][-1]], *split[9:]])
-    with first.again().in_place(monkeypatch):
+    with first.again().in_place():
         after, _ = published(invoke, flags, "after")
     assert before == after
 
@@ -177,7 +175,13 @@ def test_what_a_command_will_spend_is_shown_before_it_is_spent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown: list[str] = []
-    bookings(monkeypatch, lambda entry: shown.append(capsys.readouterr().err))
+    record = DataSetLedger.record
+
+    def recording(self: DataSetLedger, entry: Entry) -> None:
+        shown.append(capsys.readouterr().err)
+        record(self, entry)
+
+    monkeypatch.setattr(DataSetLedger, "record", recording)
     invoke("train", "gap", *EDGE, *SHORT, *files.flags, "--out", "r")
     with_edges(files, lambda rows: rows[:-1])  # its own graph would cost nothing
     invoke("predict", "r", "--nodes", files.nodes, "--edges", files.edges)

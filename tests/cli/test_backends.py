@@ -24,8 +24,8 @@ def answers(invoke: Invoke, files: Files, folder: Path, *backend: object) -> lis
     other = Files.written(_made(folder / "other"), seed=1)
     train = invoke(*TRAIN, *files.flags, *backend, "--out", folder / "run", "--json")
     assert train.code == 0, train.err
-    asked = ("--assume-disjoint-edges", *backend, "--out", folder / "predictions.csv")
-    predict = invoke("predict", folder / "run", *without_label(other), *asked)
+    request = ("--assume-disjoint-edges", *backend, "--out", folder / "predictions.csv")
+    predict = invoke("predict", folder / "run", *without_label(other), *request)
     assert predict.code == 0, predict.err
     sweep = invoke(*SWEEP, *files.flags, *backend, "--out", folder / "sweep", "--json")
     assert sweep.code == 0, sweep.err
@@ -76,8 +76,8 @@ def test_what_does_not_go_is_refused_before_anything_is_spent(
         assert not (tmp_path / out).exists()
     assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
     other = Files.written(_made(tmp_path / "other"), seed=1)
-    asked = ("--assume-disjoint-edges", *given, "--out", tmp_path / "predictions.csv")
-    done = invoke("predict", tmp_path / "run", *without_label(other), *asked)
+    request = ("--assume-disjoint-edges", *given, "--out", tmp_path / "predictions.csv")
+    done = invoke("predict", tmp_path / "run", *without_label(other), *request)
     assert done.code == 2 and words in " ".join(done.err.split()), done.err
     assert not (tmp_path / "predictions.csv").exists()
 

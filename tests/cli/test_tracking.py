@@ -52,8 +52,8 @@ def test_what_is_logged_is_public(
     flags = [str(folder) if word == str(files.nodes) else word for word in files.flags]
     answer = invoke("train", "gap", *flags, *GAP, "--out", SECRET, "--track", "any", "--json")
     (record,) = logged
-    said = json.dumps([record.name, dict(record.parameters), dict(record.figures), dict(record.series)])
-    assert SECRET not in said and str(PLANTED) not in said
+    stated = json.dumps([record.name, dict(record.parameters), dict(record.figures), dict(record.series)])
+    assert SECRET not in stated and str(PLANTED) not in stated
     assert record.parameters["dataset"] == "a private graph, read from files"
     assert record.parameters["set.epochs"] == "2"
     assert record.figures["epsilon"] == 1.0
@@ -62,7 +62,7 @@ def test_what_is_logged_is_public(
 
 
 @pytest.mark.usefixtures("double")
-def test_records_are_told_of_by_booked_counts_alone(
+def test_records_are_logged_by_recorded_counts_alone(
     invoke: Invoke, files: Files, logged: list[PublicRecord]
 ) -> None:
     records = ["--unit", "node-record", "--out-degree-bound", "5", "--epsilon", "4", "--delta", "1e-5"]

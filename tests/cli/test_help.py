@@ -1,18 +1,90 @@
-"""Help that lists a method's parameters, tables on narrow screens, and lines in a pipe."""
+"""Help of commands: what it names, and that it is instant."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from command import Invoke
-from graphveil.cli.method_help import parameters_page
+from command import Invoke, environment
 
+import graphveil as gv
 from graphveil.cli import app, console
 from graphveil.cli.console import ProgressBars, Screen
+from graphveil.cli.train import parameters_page
 from graphveil.data import datasets
 from graphveil.estimators import METHODS
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "demo",
+        "datasets",
+        "train",
+        "sweep",
+        "predict",
+        "perturb",
+        "compare",
+        "calibrate",
+        "explain",
+        "prepare",
+    ],
+)
+def test_help_finds_every_command(invoke: Invoke, command: str) -> None:
+    assert command in invoke("--help").out
+    answer = invoke(command, "--help")
+    assert answer.code == 0
+    assert "--json" in answer.out
+
+
+def test_help_is_instant_because_nothing_heavy_is_imported() -> None:
+    code = "import sys, graphveil.cli; sys.exit(any(m in sys.modules for m in ('torch', 'scipy', 'pyarrow')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_help_names_every_recipe_and_method(invoke: Invoke) -> None:
+    from graphveil.data.recipes import RECIPES
+
+    text = invoke("train", "--help").out
+    for name in [*RECIPES, *gv.METHODS]:
+        assert name in text
+
+
+def test_help_names_every_unit_and_what_units_of_records_need(invoke: Invoke) -> None:
+    from graphveil.privacy.unit import UNITS
+
+    for command in ("train", "calibrate"):
+        text = " ".join(invoke(command, "--help").out.split())
+        for name in UNITS:
+            assert name in text
+        for flag in ("--out-degree-bound", "--max-degree", "--replace-one", "--private-metrics"):
+            assert flag in text
+
+
+def test_help_states_what_out_is_of_each_command(invoke: Invoke) -> None:
+    assert "run folder; by default" in " ".join(invoke("train", "--help").out.split())
+    text = " ".join(invoke("predict", "--help").out.replace("│", " ").split())
+    assert "A table with probabilities, .parquet or .csv" in text
+    assert "by default a new one" not in text
+
+
+def test_version(invoke: Invoke) -> None:
+    assert invoke("--version").out.strip() == f"graphveil {gv.__version__}"
+
+
+def test_sentences_break_between_words_on_a_terminal_and_nowhere_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sentence = "Features and labels are treated as public."
+    Screen(as_json=False).print_paragraph(sentence)
+    assert capsys.readouterr().out == f"{sentence}\n"
+    with environment(FORCE_COLOR="1", COLUMNS="20"):  # the first makes a terminal of standard output
+        Screen(as_json=False).print_paragraph(sentence)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["Features and labels", "are treated as", "public."]
 
 
 def test_the_help_of_a_method_lists_its_parameters(invoke: Invoke) -> None:
@@ -30,30 +102,24 @@ def test_every_parameter_is_described(method: str) -> None:
     assert listed and not [line for line in listed if "  " not in line.strip()]
 
 
-def test_tables_hold_on_a_narrow_screen(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_hold_on_a_narrow_screen(capsys: pytest.CaptureFixture[str]) -> None:
     head = ("method", "test accuracy, % [95 % CI]", "epsilon", "delta", "TPR at 1 % FPR")
     row = ("classcode", "71.23 [70.99, 71.47]", "1.0000", "1e-07", "at most 1.74 %")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("COLUMNS", "60")
-    Screen(as_json=False).table(head, [row])
+    with environment(FORCE_COLOR="1", TERM="dumb", COLUMNS="60"):
+        Screen(as_json=False).table(head, [row])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 70  # the codes of colors
     for cell in (*head[1:], *row):
         assert any(cell in line for line in lines), cell  # none is broken
 
 
-def test_a_table_in_a_pipe_is_as_wide_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    Screen(as_json=False).table(("a" * 30, "b" * 30, "c" * 30), [("x", "y", "z")])
+def test_a_table_in_a_pipe_is_as_wide_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with environment(COLUMNS="40"):
+        Screen(as_json=False).table(("a" * 30, "b" * 30, "c" * 30), [("x", "y", "z")])
     assert capsys.readouterr().out.splitlines()[0].split() == ["a" * 30, "b" * 30, "c" * 30]
 
 
-def test_a_pipe_is_told_now_and_then(
+def test_a_pipe_gets_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]

@@ -47,7 +47,7 @@ def test_two_runs_on_one_file_add_up_without_a_word(invoke: Invoke, gap: list[st
     assert (third["data_set"], third["releases"]) == (first["data_set"], 3)  # whatever the order of the rows
 
 
-def test_a_second_name_for_the_same_data_is_said_to_begin_at_nothing(
+def test_a_second_name_for_the_same_data_begins_at_nothing(
     invoke: Invoke, gap: list[str], files: Files
 ) -> None:
     assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 0
@@ -56,8 +56,8 @@ def test_a_second_name_for_the_same_data_is_said_to_begin_at_nothing(
     assert "registered as data-1, too" in made.out + made.err
     assert invoke("ledger", "init", "later", *unit).code == 0  # bound by the first run that names it
     for name in ("friends", "later"):
-        told = invoke(*gap, "--epsilon", "1", "--out", name, "--ledger", name)
-        words = " ".join((told.out + told.err).split())
+        reported = invoke(*gap, "--epsilon", "1", "--out", name, "--ledger", name)
+        words = " ".join((reported.out + reported.err).split())
         assert "nothing of these edges was released under this name before" in words
         assert "what the same data spent as 'data-1'" in words and "does not count here" in words
     raised = invoke("ledger", "raise", "data-1", *unit, "--reason", "a study")
@@ -113,7 +113,7 @@ def _turned(lines: list[str]) -> list[str]:
     return [lines[0], *reversed(lines[1:])]
 
 
-def test_a_budget_refuses_and_says_what_would_fit(invoke: Invoke, gap: list[str]) -> None:
+def test_a_budget_refuses_and_states_what_would_fit(invoke: Invoke, gap: list[str]) -> None:
     made = invoke(
         "ledger", "init", "friends", "--unit", "undirected-edge", "--epsilon", "1.5", "--delta", "1e-7"
     )
@@ -151,13 +151,13 @@ def test_a_resumed_run_is_paid_once(invoke: Invoke, gap: list[str], monkeypatch:
     assert resumed["releases"] == 1
     (receipt,) = resumed["receipts"]
     assert json.loads(Path("a/internal/receipts.json").read_text())["receipts"] == [receipt]
-    told = invoke("explain", "a", "--json").json["receipts"]
-    assert told == [receipt]
+    reported = invoke("explain", "a", "--json").json["receipts"]
+    assert reported == [receipt]
     rows = invoke("ledger", "show", receipt["data_set"], "--json").json["entries"]
     assert [(row["entry"], row["hash"]) for row in rows] == [(receipt["entry"], receipt["head"])]
 
 
-def test_what_was_booked_and_never_drawn_is_given_back(
+def test_what_was_recorded_and_never_drawn_is_refunded(
     invoke: Invoke, gap: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from graphveil.errors import ConfigError
@@ -174,14 +174,14 @@ def test_what_was_booked_and_never_drawn_is_given_back(
     assert again["releases"] == 1
 
 
-def test_predictions_of_other_graphs_and_released_graphs_are_booked(
+def test_predictions_of_other_graphs_and_released_graphs_are_recorded(
     invoke: Invoke, gap: list[str], files: Files
 ) -> None:
     assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 0
     other = other_of(files)
-    asked = invoke("predict", "a", *other, "--json").json["ledger"]  # of the same people: one account
-    assert (asked["releases"], len(asked["receipts"])) == (2, 1)
-    assert asked["receipts"][0]["unit"] == "undirected-edge"
+    request = invoke("predict", "a", *other, "--json").json["ledger"]  # of the same people: one account
+    assert (request["releases"], len(request["receipts"])) == (2, 1)
+    assert request["receipts"][0]["unit"] == "undirected-edge"
     ends = ["--nodes", other[1], "--edges", other[3], "--id", "user", "--source", "a", "--target", "b"]
     noisy = [
         "perturb",
@@ -196,7 +196,7 @@ def test_predictions_of_other_graphs_and_released_graphs_are_booked(
         "--json",
     ]
     perturbed = invoke(*noisy).json["ledger"]
-    assert (perturbed["data_set"], perturbed["releases"]) == (asked["data_set"], 3)
+    assert (perturbed["data_set"], perturbed["releases"]) == (request["data_set"], 3)
     assert (perturbed["epsilon"] or 0) > 1  # read off at delta 0, as this one is sold, the first has no bound
     assert invoke("predict", "a", "--ledger", "friends").code == 2
 
@@ -228,7 +228,7 @@ def test_a_ledger_knows_its_data(invoke: Invoke, gap: list[str], files: Files, t
     assert (several.code, "has 2 (foes, friends)" in several.err) == (2, True)
 
 
-def test_the_book_is_listed_exported_and_verified(invoke: Invoke, gap: list[str]) -> None:
+def test_the_ledger_is_listed_exported_and_verified(invoke: Invoke, gap: list[str]) -> None:
     assert "No data set is registered" in invoke("ledger", "list").out
     invoke("ledger", "init", "friends", "--unit", "undirected-edge", "--epsilon", "2", "--delta", "1e-7")
     invoke(*gap, "--epsilon", "1", "--ledger", "friends", "--out", "a")
@@ -242,7 +242,7 @@ def test_the_book_is_listed_exported_and_verified(invoke: Invoke, gap: list[str]
     assert invoke("ledger", "verify", "--json").json["breaks"] == []
 
 
-def test_a_long_book_is_shown_by_its_end(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_long_ledger_is_shown_by_its_end(invoke: Invoke, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     budget: dict[str, Any] = {"epsilon": "2", "delta": "1e-7"}
     ledger.init("friends", "undirected-edge", **budget, tags={"edges": "e" * 64})
@@ -335,7 +335,7 @@ def test_an_empty_ledger_has_no_data_set(
     assert words in refused.err
 
 
-def test_embedded_and_unprotected_graphs_enter_no_book(invoke: Invoke, gap: list[str]) -> None:
+def test_embedded_and_unprotected_graphs_enter_no_ledger(invoke: Invoke, gap: list[str]) -> None:
     plain = [*gap, "--epsilon", "1", "--out", "a", "--json"]
     plain[plain.index("undirected-edge")] = "none"
     assert "ledger" not in invoke(*plain).json
@@ -371,8 +371,8 @@ def test_no_line_shows_a_password(invoke: Invoke, files: Files, words: str, plac
     if words.startswith("train"):  # its tables pass with other choices
         files.nodes.write_text(files.nodes.read_text().replace("\n", ",word\n").replace(",word", ",note", 1))
         flags = files.flags
-    said = invoke(*words.split(), *flags, "--json", "--ledger", place)
-    assert said.code in (1, 2)
-    assert "xyzzy" not in said.out + said.err
+    stated = invoke(*words.split(), *flags, "--json", "--ledger", place)
+    assert stated.code in (1, 2)
+    assert "xyzzy" not in stated.out + stated.err
     extra = invoke("ledger", "list", place, "--json")
     assert (extra.code, "xyzzy" in extra.out + extra.err) == (2, False)

@@ -1,12 +1,14 @@
 """``train heterorr`` and unit ``edge-subset``: two guarantees, and flags of what is public."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Files, Invoke, read, spend_nothing, write
+from command import Files, Invoke, read, recorded, write
 
+from cli.conftest import Prepare, inside
 from graphveil.errors import BudgetError
 from graphveil.release import Release
 
@@ -17,9 +19,11 @@ GCN = ("gcn", *UNIT, "--perturb", "edge-rr(structure=lazy_audited, rounds=2)", "
 
 
 @pytest.fixture
-def trained(invoke: Invoke, files: Files) -> dict[str, Any]:
+def trained(invoke: Invoke, prepare: Prepare) -> Iterator[dict[str, Any]]:
     """Two runs in ``run``."""
-    return invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--out", "run", "--json").json
+    train = ["--runs", 2, "--out", "run"]
+    with inside(prepare("heterorr", lambda files: [["train", *HETERO, *ALL, *files.flags, *train]])):
+        yield json.loads(Path("run/internal/metrics.json").read_text())
 
 
 def test_both_budgets_stand_apart_in_the_json(trained: dict[str, Any]) -> None:
@@ -32,14 +36,14 @@ def test_both_budgets_stand_apart_in_the_json(trained: dict[str, Any]) -> None:
     assert trained["baseline_guarantee"] is None and trained["mlp_test_accuracy"] is not None
 
 
-def test_pages_and_explain_tell_of_both(trained: dict[str, Any], invoke: Invoke) -> None:
+def test_pages_and_explain_describe_both(trained: dict[str, Any], invoke: Invoke) -> None:
     explained = invoke("explain", "run")
     for text in (explained.out, Path("run/release/PRIVACY.md").read_text()):
-        said = " ".join(text.split())
-        assert "What was released about the edges and features" in said
-        assert "which of two lists of features a particular person has" in said
-        assert "they are not added" in said and "at eps_x = 3" in said
-        assert "the list of nodes that may have private ones" in said
+        stated = " ".join(text.split())
+        assert "What was released about the edges and features" in stated
+        assert "which of two lists of features a particular person has" in stated
+        assert "they are not added" in stated and "at eps_x = 3" in stated
+        assert "the list of nodes that may have private ones" in stated
     report = " ".join(Path("run/internal/report.html").read_text().split())
     assert "about edges" in report and "about records" in report
     assert "randomized on their own at eps_x = 3" in Path("run/release/MODEL_CARD.md").read_text()
@@ -57,9 +61,9 @@ def test_the_plan_shows_both_and_what_predictions_read(invoke: Invoke, files: Fi
     assert "learns from the very features that were told for the method" in shown
 
 
-def test_a_finished_run_resumes_and_predicts_for_nothing(
-    trained: dict[str, Any], invoke: Invoke, files: Files
-) -> None:
+def test_a_finished_run_resumes_and_predicts_for_nothing(trained: dict[str, Any], invoke: Invoke) -> None:
+    folder = Path.cwd().parent
+    files = Files(folder / "nodes.csv", folder / "edges.csv")
     again = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--out", "run", "--resume", "--json")
     assert again.json["test_accuracy"] == trained["test_accuracy"]
     assert "stored with the run, so free" in invoke("predict", "run").err
@@ -72,7 +76,7 @@ def test_a_finished_run_resumes_and_predicts_for_nothing(
     assert other["guarantee_with_predictions"]["additional"][0]["epsilon"] == 6.0
 
 
-def test_networks_on_released_graphs_tell_public_edges_from_private_ones(
+def test_networks_on_released_graphs_distinguish_public_edges_from_private_ones(
     invoke: Invoke, files: Files
 ) -> None:
     head, *rows = read(files.edges)
@@ -85,7 +89,7 @@ def test_networks_on_released_graphs_tell_public_edges_from_private_ones(
     assert (locked["public.public_edges"], locked["public.private_nodes"]) == ("public.csv", "all")
 
 
-def test_an_attribute_may_say_who_has_private_edges(invoke: Invoke, files: Files) -> None:
+def test_an_attribute_may_select_nodes_with_private_edges(invoke: Invoke, files: Files) -> None:
     done = invoke("train", *GCN, "--private-where", "team=t1", *files.flags, "--out", "run", "--json")
     assert done.code == 0, done.err
     members = sum(row[3] == "t1" for row in read(files.nodes)[1:])
@@ -115,20 +119,16 @@ def test_misuse_is_refused_before_anything_is_spent(invoke: Invoke, files: Files
     assert not Path("run").exists()
 
 
-def test_a_limit_on_features_is_looked_at_for_all_runs_before_anything_is_asked(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_on_features_is_checked_for_all_runs_before_any_query(invoke: Invoke, files: Files) -> None:
     for unit, epsilon in (("edge-subset", 9), ("local-attributes", 4)):
         budget = ("--unit", unit, "--epsilon", epsilon, "--delta", "0")
         assert invoke("ledger", "init", "friends", *budget).code == 0
-    with monkeypatch.context() as patch:
-        spend_nothing(patch)
-        done = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--ledger", "friends")
-    assert (done.code, Path("runs").exists()) == (2, False)
+    done = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--ledger", "friends")
+    assert (done.code, Path("runs").exists(), recorded()) == (2, False, [])
     assert "it asks for epsilon 6, and 0 of 4" in " ".join(done.err.split())
 
 
-def test_features_that_were_told_are_not_given_back(
+def test_features_that_were_reported_are_not_refunded(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusing(*given: object, **named: object) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command import Files, Invoke, spend_nothing
+from command import Files, Invoke, recorded
 
 SWEEP = ["--unit", "undirected-edge", "--delta", "1e-7", "--set", "epochs=2"]
 
@@ -45,15 +45,11 @@ def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, swee
     assert again.json == found
 
 
-def test_a_ledger_without_room_for_the_whole_grid_refuses_it(
-    invoke: Invoke, sweep: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_without_room_for_the_whole_grid_refuses_it(invoke: Invoke, sweep: list[str]) -> None:
     budget = ("--unit", "undirected-edge", "--epsilon", "1.3", "--delta", "1e-7")
     assert invoke("ledger", "init", "friends", *budget).code == 0
-    with monkeypatch.context() as patch:
-        spend_nothing(patch)
-        refused = invoke(*sweep, "--epsilon", "1,1.2", "--ledger", "friends", "--out", "s")
-    assert (refused.code, Path("s").exists()) == (2, False)
+    refused = invoke(*sweep, "--epsilon", "1,1.2", "--ledger", "friends", "--out", "s")
+    assert (refused.code, Path("s").exists(), recorded()) == (2, False, [])
     assert "of 1.3" in refused.err
     assert invoke(*sweep, "--epsilon", "1.2", "--ledger", "friends", "--out", "s").code == 0
     resumed = invoke(*sweep, "--epsilon", "1.2", "--ledger", "friends", "--out", "s", "--resume")
@@ -85,7 +81,7 @@ def test_misuse_is_refused_before_anything_is_read(case: str, invoke: Invoke, fi
     assert words in done.err
 
 
-def test_methods_on_released_graphs_are_swept_beside_a_floor(invoke: Invoke, files: Files) -> None:
+def test_methods_on_released_graphs_are_swept_with_a_baseline(invoke: Invoke, files: Files) -> None:
     grid = [
         "sweep",
         "gcn,mlp",
@@ -133,5 +129,5 @@ def test_public_weights_of_features_reach_every_cell(invoke: Invoke, files: File
     done = invoke(*grid, *more, "--out", "s", "--json")
     assert done.code == 0, done.err
     assert len(done.json["cells"]) == 2
-    told = [path.read_text() for path in Path("s/cells").glob("*/**/*.json")]
-    assert sum("0.75" in text for text in told) >= 2
+    reported = [path.read_text() for path in Path("s/cells").glob("*/**/*.json")]
+    assert sum("0.75" in text for text in reported) >= 2

@@ -5,9 +5,9 @@ import shlex
 import numpy as np
 import pandas as pd
 import pytest
+from command import Answer, Invoke
 
 import graphveil as gv
-from graphveil.cli import main
 from graphveil.errors import GraphError
 
 N = 300
@@ -33,34 +33,24 @@ TABLES = {
 }
 
 
-def ended(*words):
-    with pytest.raises(SystemExit) as end:
-        main([*map(str, words)])
-    return end.value.code
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    here = tmp_path_factory.mktemp("release")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(here)
-        NODES.to_parquet("n.parquet")
-        EDGES.to_parquet("e.parquet")
-        train = ["train", "mlp", *ROLES, "--label", "team", "--unit", "undirected-edge", "--epsilon", 1]
-        assert ended(*train, "--out", "run") == 0
-    return here
+    graph = gv.Graph.from_frames(NODES, EDGES, id="id", label="team", source="a", target="b", directed=False)
+    model = gv.MLP(unit="undirected-edge", epsilon=1.0)
+    folder = tmp_path_factory.mktemp("release") / "release"
+    model.fit(gv.data.split(graph, unit="undirected-edge")).save(folder)
+    return folder
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_release_matches_columns_by_name(name, folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_release_matches_columns_by_name(name, folder, invoke: Invoke) -> None:
     TABLES[name].to_parquet("n.parquet")
     EDGES.to_parquet("e.parquet")
-    command = ["predict", folder / "run" / "release", *ROLES, "--allow-spend", "--out", "out.csv"]
-    if ended(*command) != 0:
-        words = capsys.readouterr().err.strip().splitlines()[-1]
+    answer: Answer = invoke("predict", folder, *ROLES, "--allow-spend", "--out", "out.csv")
+    if answer.code != 0:
+        words = answer.err.strip().splitlines()[-1]
         assert "missing values" in words
-        assert ended(*shlex.split(words.split("this passes: graphveil ")[1])) == 0
+        assert invoke(*shlex.split(words.split("this passes: graphveil ")[1])).code == 0
     assert (pd.read_csv("out.csv").prediction.values == NODES.team.values).mean() > 0.98
 
 
@@ -70,13 +60,13 @@ def _graph(table, **more):
 
 @pytest.mark.parametrize("name", ["same", "swapped", "with a number"])
 def test_a_graph_in_python_is_aligned_by_name(name, folder):
-    model = gv.load_model(folder / "run" / "release")
+    model = gv.load_model(folder)
     table = {**TABLES, "with a number": NODES[["id", "q", "p"]].assign(r=7.0)}[name]
     expected = model.predict_proba(_graph(TABLES["same"]), allow_spend=True)
     assert (model.predict_proba(_graph(table), allow_spend=True) == expected).all()
 
 
 def test_a_missing_column_is_an_error(folder):
-    model = gv.load_model(folder / "run" / "release")
+    model = gv.load_model(folder)
     with pytest.raises(GraphError, match=r"lacks the feature column 'p'.*No privacy budget was spent"):
         model.predict_proba(_graph(NODES[["id", "q"]].assign(z=1.0)), allow_spend=True)

@@ -1,20 +1,22 @@
 """``graphveil attack``: a finished run in, figures under ``internal/`` out."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command import SECRET, Files, Invoke
 
+from cli.conftest import Prepare, inside
+
 
 @pytest.fixture
-def run(invoke: Invoke, files: Files, tmp_path: Path) -> Path:
+def run(invoke: Invoke, prepare: Prepare) -> Iterator[Path]:
     """A finished run of a plain GCN on two tables."""
-    out = tmp_path / "run"
-    budget = ["--unit", "none", "--set", "epochs=10", "--no-baseline"]
-    done = invoke("train", "gcn", *files.flags, *budget, "--out", out)
-    assert done.code == 0, done.err
-    return out
+    flags = ["--unit", "none", "--set", "epochs=10", "--no-baseline", "--out", "run"]
+    folder = prepare("attacked", lambda files: [["train", "gcn", *files.flags, *flags]])
+    with inside(folder):
+        yield folder / "here" / "run"
 
 
 def test_linkteller_on_a_run(invoke: Invoke, run: Path) -> None:
@@ -77,7 +79,7 @@ def test_records_of_a_collection(invoke: Invoke, files: Files, tmp_path: Path) -
     assert json.loads((out / "internal" / "attacks" / "poisoning.json").read_text())["share"] == 0.1
 
 
-def test_what_is_sent_by_nobody_cannot_be_reconstructed(invoke: Invoke, run: Path) -> None:
+def test_exact_features_cannot_be_reconstructed(invoke: Invoke, run: Path) -> None:
     for attack in ("reconstruction", "poisoning"):
         done = invoke("attack", attack, run)
         assert (done.code, done.out) == (2, "")

@@ -1,12 +1,14 @@
 """``graphveil audit``: a finished run in, what canaries certify under ``internal/`` out."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command import SECRET, Files, Invoke
 from drawn import draw_otherwise
 
+from cli.conftest import Prepare, inside
 from graphveil.mechanisms import DiscreteGaussian
 
 
@@ -17,9 +19,12 @@ def trained(invoke: Invoke, files: Files, out: Path, *flags: object) -> Path:
 
 
 @pytest.fixture
-def run(invoke: Invoke, files: Files, tmp_path: Path) -> Path:
+def run(invoke: Invoke, prepare: Prepare) -> Iterator[Path]:
     budget = ["--unit", "undirected-edge", "--epsilon", 2, "--delta", 1e-6]
-    return trained(invoke, files, tmp_path / "run", "gap", *budget, "--set", "epochs=5")
+    flags = [*budget, "--set", "epochs=5", "--no-baseline", "--out", "run"]
+    folder = prepare("audited", lambda files: [["train", "gap", *files.flags, *flags]])
+    with inside(folder):
+        yield folder / "here" / "run"
 
 
 def test_a_sound_run_is_certified_and_nothing_is_found(invoke: Invoke, run: Path) -> None:
@@ -56,8 +61,8 @@ def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: F
     assert stage["stage"] == "counts of blocks" and 0.8 < found["canaries"]["share"] <= 1
     (report,) = found["replays"]
     assert report["unit"] == "edge-subset" and report["attained"]["0-0"] > 0.99
-    (told,) = found["reports"]
-    assert told["part"] == "features" and 0.5 < told["epsilon_at_least"] / told["claimed"] <= 1
+    (reported,) = found["reports"]
+    assert reported["part"] == "features" and 0.5 < reported["epsilon_at_least"] / reported["claimed"] <= 1
 
 
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
@@ -97,7 +102,7 @@ def test_reports_of_records_are_audited(invoke: Invoke, files: Files, tmp_path: 
     )
 
 
-def test_what_promises_nothing_is_refused(invoke: Invoke, files: Files, run: Path, tmp_path: Path) -> None:
+def test_a_run_without_guarantee_is_refused(invoke: Invoke, files: Files, run: Path, tmp_path: Path) -> None:
     plain = trained(invoke, files, tmp_path / "plain", "gcn", "--unit", "none", "--set", "epochs=3")
     done = invoke("audit", plain)
     assert done.code == 2 and "has no guarantee" in done.err

@@ -8,21 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
-from tests.command import Invoke, calling, write
+from command import Invoke, write
 
 PEOPLE = 240
 WORDS = ["NULL", "N/A", ""]
 
 
 @pytest.fixture
-def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
-    monkeypatch.chdir(tmp_path)
-    return calling(capsys)
-
-
-@pytest.fixture
-def ids(tmp_path: Path) -> list[str]:
+def ids(invoke: Invoke) -> list[str]:
     """Write two tables of people who know others of their own team, mostly."""
     rng = np.random.default_rng(0)
     team = rng.integers(0, 2, PEOPLE)
@@ -33,10 +26,10 @@ def ids(tmp_path: Path) -> list[str]:
         income = "NULL" if number % 17 == 0 else f"{20_000 + 9_000 * own + rng.integers(0, 4_000)}"
         day = f"20{10 + number % 14}-0{1 + number % 9}-1{number % 9}"
         rows.append([str(number), one, label, income, day, "DE", "", f"likes tea {number}"])
-    write(tmp_path / "people.csv", rows)
+    write(Path("people.csv"), rows)
     ends = [(rng.integers(PEOPLE), rng.integers(PEOPLE)) for _ in range(4 * PEOPLE)]
     same = [(u, v) for u, v in ends if team[u] == team[v]]
-    write(tmp_path / "knows.csv", [["from", "to"], *([ids[u], ids[v]] for u, v in same)])
+    write(Path("knows.csv"), [["from", "to"], *([ids[u], ids[v]] for u, v in same)])
     return ids
 
 

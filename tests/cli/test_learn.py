@@ -10,7 +10,7 @@ import graphveil as gv
 from graphveil.mechanisms import LabelRR, LocalNoise
 from graphveil.runs.results import SAME_REPORTS
 
-ASK = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
+FEATURES = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
 LABEL = ["--eps-y", 2, "--classes", "t0,t1,t2"]
 QUICK = ["--set", "epochs=3", "--set", "x_steps=2"]
 
@@ -18,7 +18,7 @@ QUICK = ["--set", "epochs=3", "--set", "x_steps=2"]
 @pytest.fixture
 def flags(invoke: Invoke, files: Files) -> list[object]:
     """Write a survey and messages; the flags that learn from them."""
-    invoke("collect", "protocol", *ASK, *LABEL, "--out", "s.json")
+    invoke("collect", "protocol", *FEATURES, *LABEL, "--out", "s.json")
     nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
     invoke("collect", "randomize", "--protocol", "s.json", *nodes, "--out", "m.csv")
     ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
@@ -45,9 +45,9 @@ def test_messages_and_edges_to_a_model_and_its_predictions(
     assert guarantee["statement"] in answer.err
     assert SAME_REPORTS in answer.err
     assert record["label_kept"] == LabelRR(epsilon=2.0, classes=3).keep
-    asked = NODES // 3  # are validation nodes
+    request = NODES // 3  # are validation nodes
     for share in (record["val_agreement"], record["mlp_val_agreement"]):
-        assert share * asked == pytest.approx(round(share * asked))
+        assert share * request == pytest.approx(round(share * request))
     assert "mlp (no graph)" in answer.err
     model = gv.load_model("model")
     assert (model.method, model.class_names_, model.epochs) == (method, ("t0", "t1", "t2"), 3)
@@ -62,7 +62,7 @@ def test_messages_and_edges_to_a_model_and_its_predictions(
     assert (refused.code, "have the nodes of the other graph answer the survey" in refused.err) == (2, True)
 
 
-def test_the_mlp_beside_may_be_left_out(invoke: Invoke, flags: list[object]) -> None:
+def test_the_baseline_may_be_left_out(invoke: Invoke, flags: list[object]) -> None:
     answer = invoke("collect", "learn", *flags, *QUICK, "--no-baseline", "--json")
     assert answer.json["mlp_val_agreement"] is None
     assert "mlp" not in answer.err
@@ -128,7 +128,7 @@ def test_misuse_is_one_line_and_writes_nothing(invoke: Invoke, flags: list[objec
 def test_a_survey_without_labels_has_nothing_to_learn_from(
     invoke: Invoke, files: Files, flags: list[object]
 ) -> None:
-    invoke("collect", "protocol", *ASK, "--out", "x.json")
+    invoke("collect", "protocol", *FEATURES, "--out", "x.json")
     answer = invoke("collect", "learn", *changed(flags, "--protocol", "x.json"))
     assert (answer.code, "collects no labels" in answer.err) == (2, True)
 
@@ -158,7 +158,7 @@ def test_labels_alone_are_learned_from_with_public_features(
     assert (twice.code, "drop --nodes" in twice.err) == (2, True)
 
 
-def test_public_features_go_to_the_nodes_whose_ids_they_have(
+def test_public_features_go_to_the_nodes_with_their_ids(
     invoke: Invoke, files: Files, flags: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     invoke("collect", "protocol", *LABEL, "--out", "y.json")
@@ -201,8 +201,8 @@ def test_edges_that_cannot_be_used(
 @pytest.mark.parametrize("mechanism", ["rr", "subset", "hashing"])
 def test_labels_alone_and_edges_to_a_posterior(invoke: Invoke, files: Files, mechanism: str) -> None:
     names = ",".join(f"t{number}" for number in range(9))
-    asked = ["--eps-y", 0.5, "--classes", names, "--label-mechanism", mechanism]
-    invoke("collect", "protocol", *asked, "--out", "s.json")
+    request = ["--eps-y", 0.5, "--classes", names, "--label-mechanism", mechanism]
+    invoke("collect", "protocol", *request, "--out", "s.json")
     nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
     invoke("collect", "randomize", "--protocol", "s.json", *nodes, "--out", "m.csv")
     ends = ["--edges", files.edges, "--source", "a", "--target", "b"]

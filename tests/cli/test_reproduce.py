@@ -8,7 +8,7 @@ from command import Invoke
 TABLE = ["reproduce", "gap:table1", "--datasets", "synthetic/tiny", "--runs", "1", "--out", "r"]
 
 
-def test_the_list_says_what_is_needed_and_how_long(invoke: Invoke) -> None:
+def test_the_list_states_what_is_needed_and_how_long(invoke: Invoke) -> None:
     listed = invoke("reproduce", "list", "--json")
     assert listed.code == 0, listed.err
     rows = {row["target"]: row for row in listed.json["targets"]}
@@ -48,7 +48,7 @@ def test_misuse_computes_nothing(case: str, invoke: Invoke) -> None:
     assert words in done.err
 
 
-def test_data_that_nobody_published_are_said_to_be_missing(invoke: Invoke) -> None:
+def test_unpublished_data_are_reported_missing(invoke: Invoke) -> None:
     listed = invoke("reproduce", "list", "heterorr:flickr-mir")
     assert "not here" in listed.out and "nodes.parquet" in listed.out
     done = invoke("reproduce", "heterorr:flickr-mir", "--runs", "1", "--jobs", "1", "--out", "r")

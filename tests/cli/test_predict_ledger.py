@@ -1,6 +1,7 @@
 """Predictions of other graphs are paid by the graph that is asked, the training data, and earlier graphs."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,18 @@ import numpy as np
 import pytest
 from command import NODES, Files, Invoke, read, write
 
+from cli.conftest import Prepare, inside
 from graphveil.release import Release
 
 GAP = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--no-baseline", "--set", "epochs=2"]
 
 
 @pytest.fixture
-def run(invoke: Invoke, files: Files) -> dict[str, Any]:
-    """A run in ``a``, and what it says of the ledger."""
-    found: dict[str, Any] = invoke("train", "gap", *files.flags, *GAP, "--out", "a", "--json").json["ledger"]
-    return found
+def run(invoke: Invoke, prepare: Prepare) -> Iterator[dict[str, Any]]:
+    """A run in ``a``, and what it reports of the ledger."""
+    out = ["--out", "a"]
+    with inside(prepare("charged", lambda files: [["train", "gap", *files.flags, *GAP, *out]])):
+        yield json.loads(Path("a/internal/metrics.json").read_text())["ledger"]
 
 
 def other(files: Files, name: str, seed: int, *, first: int = 40) -> list[str]:
@@ -43,15 +46,19 @@ def test_every_graph_that_may_share_an_edge_is_charged(
     invoke: Invoke, files: Files, run: dict[str, Any]
 ) -> None:
     first = invoke("predict", "a", *other(files, "first", 1), "--json")
-    told = first.json
-    assert (told["ledger"]["releases"], told["training_ledger"]["releases"]) == (1, 2)
-    assert told["training_ledger"]["data_set"] == run["data_set"]
-    assert told["training_ledger"]["epsilon"] == pytest.approx(told["guarantee_with_predictions"]["epsilon"])
+    found = first.json
+    assert (found["ledger"]["releases"], found["training_ledger"]["releases"]) == (1, 2)
+    assert found["training_ledger"]["data_set"] == run["data_set"]
+    assert found["training_ledger"]["epsilon"] == pytest.approx(
+        found["guarantee_with_predictions"]["epsilon"]
+    )
     assert first.err.count("In the ledger:") == 2
     second = invoke("predict", "a", *other(files, "second", 2, first=80), "--json")
     assert "with 1 earlier predictions of other graphs" in " ".join(second.err.split())
-    told = second.json
-    assert told["guarantee_with_predictions"]["epsilon"] == pytest.approx(told["training_ledger"]["epsilon"])
+    found = second.json
+    assert found["guarantee_with_predictions"]["epsilon"] == pytest.approx(
+        found["training_ledger"]["epsilon"]
+    )
     assert releases(invoke) == {"data-1": 3, "data-2": 2, "data-3": 1}
     explained = invoke("explain", "a", "--json").json
     assert [one["data_set"] for one in explained["prediction_receipts"]] == [
@@ -61,7 +68,7 @@ def test_every_graph_that_may_share_an_edge_is_charged(
         "data-1",
     ]
     free = invoke("predict", "a", "--json").json
-    assert free["guarantee_with_predictions"] == told["guarantee_with_predictions"]
+    assert free["guarantee_with_predictions"] == found["guarantee_with_predictions"]
     assert invoke("ledger", "verify", "--json").json["breaks"] == []
 
 
@@ -90,14 +97,14 @@ def test_the_limit_of_the_training_data_holds(invoke: Invoke, files: Files, tmp_
     assert invoke("train", "gap", *files.flags, *GAP, "--out", "a", "--ledger", f"{place}#friends").code == 0
     refused = invoke("predict", "a", *other(files, "first", 1))
     assert (refused.code, "data set 'friends' refuses" in refused.err) == (2, True)
-    assert not list(Path("a/internal").glob("asked/*"))
+    assert not list(Path("a/internal").glob("prediction_charges/*"))
     (tmp_path / "team.sqlite").rename(tmp_path / "elsewhere.sqlite")
     lost = invoke("predict", "a", *other(files, "first", 1))
     assert (lost.code, "is not there; bring it back" in lost.err) == (2, True)
     assert releases(invoke) == {}
 
 
-def test_a_prediction_that_is_never_booked_is_not_remembered(
+def test_a_prediction_that_is_never_recorded_is_not_remembered(
     invoke: Invoke, files: Files, run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -117,6 +124,6 @@ def _stop(*given: object, **named: object) -> None:
 
 def test_a_release_alone_knows_no_training_data(invoke: Invoke, files: Files, run: dict[str, Any]) -> None:
     columns = ["--id", "user", "--source", "a", "--target", "b", "--label", "team", "--allow-spend"]
-    told = invoke("predict", "a/release", *other(files, "first", 1), *columns, "--json")
-    assert "what earlier commands predicted comes on top" in " ".join(told.err.split())
-    assert (told.json["training_ledger"], releases(invoke)) == (None, {"data-1": 1, "data-2": 1})
+    found = invoke("predict", "a/release", *other(files, "first", 1), *columns, "--json")
+    assert "what earlier commands predicted comes on top" in " ".join(found.err.split())
+    assert (found.json["training_ledger"], releases(invoke)) == (None, {"data-1": 1, "data-2": 1})

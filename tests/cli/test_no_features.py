@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from tests.command import Invoke, calling, read, write
+from command import Invoke, read, write
 
 NODES = 150
 COLUMNS = ["--id", "id", "--source", "a", "--target", "b"]
@@ -15,9 +14,9 @@ PRIVATE = ["--unit", "undirected-edge", "--epsilon", 2, "--delta", 1e-6]
 QUICK = ["--set", "epochs=2", "--set", "encoder_epochs=2"]
 
 
-@pytest.fixture
-def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def tables(invoke: Invoke) -> None:
+    """Write two tables whose nodes have an id and a label alone."""
     rng = np.random.default_rng(0)
     team = rng.integers(0, 3, NODES)
     ids = [f"{number:04d}" for number in range(NODES)]
@@ -25,10 +24,9 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     write(Path("people.csv"), [["id", "team"], *rows])
     pairs = [(u, v) for u, v in rng.integers(0, NODES, (1200, 2)) if team[u] == team[v]]
     write(Path("knows.csv"), [["a", "b"], *([ids[u], ids[v]] for u, v in pairs)])
-    return calling(capsys)
 
 
-def test_check_says_so_and_its_command_trains(invoke: Invoke) -> None:
+def test_check_notes_it_and_its_command_trains(invoke: Invoke) -> None:
     checked = invoke("check", *TABLES, "--label", "team", "--json")
     assert checked.code == 0
     assert any("every node gets one constant feature" in note for note in checked.json["notes"])
@@ -76,11 +74,11 @@ def test_a_sweep_takes_them(invoke: Invoke) -> None:
     assert swept.code == 0, swept.err
 
 
-def test_a_survey_of_features_says_why_it_needs_columns(invoke: Invoke) -> None:
+def test_a_survey_of_features_states_why_it_needs_columns(invoke: Invoke) -> None:
     made = invoke("collect", "protocol", "--dim", 1, "--eps-x", 2, "--out", "survey.json")
     assert made.code == 0, made.err
-    asked = ["--protocol", "survey.json", "--nodes", "people.csv", "--id", "id"]
+    request = ["--protocol", "survey.json", "--nodes", "people.csv", "--id", "id"]
     write(Path("people.csv"), [["id"], *([row[0]] for row in read(Path("people.csv"))[1:])])
-    refused = invoke("collect", "randomize", *asked, "--out", "messages.csv")
+    refused = invoke("collect", "randomize", *request, "--out", "messages.csv")
     assert refused.code == 2
     assert "has no feature column, and the survey asks for 1 feature" in " ".join(refused.err.split())

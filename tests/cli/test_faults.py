@@ -6,15 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import NODES, SECRET, Answer, Files, Invoke, read, spend_nothing, write
+from command import NODES, SECRET, Answer, Files, Invoke, Progress, read, recorded, write
 
-from graphveil.cli.console import ProgressBars
+from cli.conftest import Prepare, inside
 from graphveil.data import tables
 from graphveil.errors import ConfigError
 from graphveil.release import KeyStore
@@ -90,16 +92,14 @@ def test_of_many_writers_at_one_moment_one_has_the_folder(tmp_path: Path) -> Non
     RunFolder(tmp_path / "r").check({"seed": had[0]}, resume=True)
 
 
-def test_a_run_under_way_is_not_resumed_beside_it(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_under_way_is_not_resumed_by_another(invoke: Invoke, files: Files, progress: Progress) -> None:
     base, answers = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"], []
 
-    def meanwhile(self: ProgressBars, name: str, done: int, total: int) -> None:
-        if name == "aggregate" and not answers:
+    def meanwhile(stage: str, done: int) -> None:
+        if stage == "aggregate" and not answers:
             answers.append(invoke(*base, "--resume"))
 
-    monkeypatch.setattr(ProgressBars, "__call__", meanwhile)
+    progress.then = meanwhile
     assert invoke(*base).code == 0
     one_line(answers[0], 2, "another process is at work in r")
 
@@ -136,12 +136,11 @@ class Filling(io.StringIO):
 
 @pytest.mark.parametrize("stream", [None, Filling(0, errno.ENOSPC), Filling(0, errno.EPIPE)])
 def test_an_output_that_takes_no_json_is_found_out_before_anything_is_spent(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None
+    invoke: Invoke, files: Files, stream: io.StringIO | None
 ) -> None:
-    spend_nothing(monkeypatch)
-    monkeypatch.setattr(sys, "stdout", stream)
-    answer = invoke("train", "gap", *files.flags, *PRIVATE, "--json")
-    assert answer.code == 2
+    with redirect_stdout(stream):
+        answer = invoke("train", "gap", *files.flags, *PRIVATE, "--json")
+    assert (answer.code, recorded()) == (2, [])
     assert "Traceback" not in answer.err
     assert not Path("runs").exists()
 
@@ -149,11 +148,10 @@ def test_an_output_that_takes_no_json_is_found_out_before_anything_is_spent(
 @pytest.mark.parametrize(("takes", "flags"), [(1, ["--json"]), (0, [])])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE])
 def test_a_published_run_that_cannot_be_shown_is_a_failure_and_stays(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, takes: int, flags: list[str], error: int
+    invoke: Invoke, files: Files, takes: int, flags: list[str], error: int
 ) -> None:
     base = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", Filling(takes, error))
+    with redirect_stdout(Filling(takes, error)):
         answer = invoke(*base, *flags)
     one_line(answer, 1, f"standard output cannot be written: {os.strerror(error)}; what came out is finished")
     assert "lies in r: --resume shows it again" in answer.err
@@ -174,46 +172,38 @@ def commands_that_save(files: Files) -> dict[str, list[Any]]:
     }
 
 
-def test_what_was_saved_stays_where_it_cannot_be_said(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_saved_stays_where_it_cannot_be_shown(invoke: Invoke, files: Files) -> None:
     assert invoke("collect", "protocol", "--eps-x", 1, "--columns", "age,height", "--out", "s.json").code == 0
     assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
     for name, command in commands_that_save(files).items():
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", Filling(1, errno.ENOSPC))  # which JSON tries before
+        with redirect_stdout(Filling(1, errno.ENOSPC)):  # which JSON tries before
             one_line(invoke(*command, "--json"), 1, "standard output cannot be written: No space left")
         assert Path(name).exists(), name
 
 
 @pytest.mark.parametrize("stream", [None, Filling(0, errno.ENOSPC)])
-def test_no_command_writes_or_registers_what_its_output_could_not_say(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None
+def test_no_command_writes_or_registers_what_its_output_could_not_show(
+    invoke: Invoke, files: Files, stream: io.StringIO | None
 ) -> None:
     assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
     protocol = ["collect", "protocol", "--eps-x", 1, "--columns", "age", "--out", "s.json"]
     data_set = ["ledger", "init", "people", "--unit", "undirected-edge"]
     for command in (["report", "r"], protocol, data_set):
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", stream)
+        with redirect_stdout(stream):
             one_line(invoke(*command, "--json"), 2, "nothing was spent")
     assert not Path("report.html").exists() and not Path("s.json").exists()
     assert invoke("ledger", "list", "--json").json["data_sets"] == []
 
 
-def test_results_without_a_place_are_a_failure_of_one_line(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_without_a_place_are_a_failure_of_one_line(invoke: Invoke) -> None:
     for stream, why in ((Filling(0, errno.ENOSPC), "No space left on device"), (None, "it is closed")):
-        monkeypatch.setattr(sys, "stdout", stream)
-        one_line(invoke("datasets"), 1, f"standard output cannot be written: {why}")
+        with redirect_stdout(stream):
+            one_line(invoke("datasets"), 1, f"standard output cannot be written: {why}")
 
 
-def test_what_goes_on_is_never_worth_a_run(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stderr", Filling(0, errno.EPIPE))
-    assert invoke("train", "gap", *files.flags, *PRIVATE, "--json").json["runs"] == 1
+def test_what_goes_on_is_never_worth_a_run(invoke: Invoke, files: Files) -> None:
+    with redirect_stderr(Filling(0, errno.EPIPE)):
+        assert invoke("train", "gap", *files.flags, *PRIVATE, "--json").json["runs"] == 1
 
 
 def test_closed_streams_do_not_give_their_numbers_to_files() -> None:
@@ -237,7 +227,7 @@ def test_few_file_descriptors_are_called_that(
     assert "unexpected" not in answer.err
 
 
-def test_no_home_directory_is_told_with_a_way_on(
+def test_no_home_directory_is_an_error_with_a_fix(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def homeless(*_: object) -> Path:
@@ -304,13 +294,12 @@ EDITS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 
 @pytest.mark.parametrize("case", EDITS)
-def test_what_explain_shows_follows_from_the_events(invoke: Invoke, files: Files, case: str) -> None:
-    assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r").code == 0
-    assert [line["relative_noise"] for line in invoke("explain", "r", "--json").json["releases"]] == [
+def test_what_explain_shows_follows_from_the_events(invoke: Invoke, trained: Path, case: str) -> None:
+    assert [line["relative_noise"] for line in invoke("explain", trained, "--json").json["releases"]] == [
         pytest.approx(6.6166, rel=1e-4)
     ] * 2
-    edited(Path("r/release/privacy.json"), EDITS[case])
-    one_line(invoke("explain", "r"), 2, "does not follow from the events")
+    edited(trained / "release/privacy.json", EDITS[case])
+    one_line(invoke("explain", trained), 2, "does not follow from the events")
 
 
 # -- letters -----------------------------------------------------------------------------------------------
@@ -382,8 +371,8 @@ def test_a_name_that_is_no_text_is_refused_as_such(invoke: Invoke, files: Files)
 # -- logs --------------------------------------------------------------------------------------------------
 
 
-def test_no_log_holds_what_an_error_says(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_no_log_holds_what_an_error_states(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, progress: Progress
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         try:
@@ -391,15 +380,15 @@ def test_no_log_holds_what_an_error_says(
         except ValueError as error:
             raise TypeError(f"{SECRET} is no number") from error
 
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    temporary = Path(tempfile.gettempdir())
+    before = set(temporary.glob("graphveil-error-*.log"))
     with monkeypatch.context() as patch:
         patch.setattr(Source, "load", fail)
         one_line(invoke("train", "gap", *files.flags, *PRIVATE), 1, "TypeError; details are in")
-    monkeypatch.setattr(ProgressBars, "__call__", fail)
+        (found,) = set(temporary.glob("graphveil-error-*.log")) - before
+    progress.then = fail
     one_line(invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r"), 1, "TypeError; details are in")
-    logs = [*tmp_path.glob("graphveil-error-*.log"), Path("r/internal/error.log")]
-    assert len(logs) == 2
-    for log in logs:
+    for log in (found, Path("r/internal/error.log")):
         assert SECRET not in log.read_text()
         assert "builtins.ValueError\n\nthen:\n\nTraceback" in log.read_text()
         assert "in fail" in log.read_text()
@@ -411,22 +400,25 @@ HUGE = 10**400
 
 
 @pytest.mark.parametrize("place", ["privacy.json", "model.json"])
-def test_a_number_beyond_all_floats_is_refused(invoke: Invoke, files: Files, place: str) -> None:
-    assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r").code == 0
+def test_a_number_beyond_all_floats_is_refused(invoke: Invoke, trained: Path, place: str) -> None:
     part = "guarantee" if place == "privacy.json" else "parameters"
-    edited(Path("r/release", place), lambda record: record[part].update(epsilon=HUGE))
+    edited(trained / "release" / place, lambda record: record[part].update(epsilon=HUGE))
     for command in ("explain", "predict")[place == "model.json" :]:
-        one_line(invoke(command, "r"), 2, place)
+        one_line(invoke(command, trained), 2, place)
 
 
 @pytest.fixture
-def halted(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def halted(invoke: Invoke, prepare: Prepare) -> Iterator[list[Any]]:
     """Flags of a run that was stopped when all but publishing was done."""
-    flags = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
-    with monkeypatch.context() as patch:
+
+    def train(files: Files) -> list[Any]:
+        return ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
+
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "_summarize", stop)
-        assert invoke(*flags).code == 130
-    yield [*flags, "--resume"]
+        folder = prepare("halted", lambda files: [train(files)], code=130)
+    with inside(folder):
+        yield [*train(Files(folder / "nodes.csv", folder / "edges.csv")), "--resume"]
 
 
 @pytest.mark.parametrize(
@@ -460,15 +452,10 @@ def test_damaged_internal_files_are_called_that(
 
 
 def test_tensors_of_which_a_bit_flipped_are_not_trained_on(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, files: Files, progress: Progress
 ) -> None:
-    def stop_training(self: ProgressBars, name: str, done: int, total: int) -> None:
-        if (name, done) == ("classifier", 12):
-            raise KeyboardInterrupt
-
     flags = ["train", "gap", *files.flags, *PRIVATE[:-1], "epochs=20", "--out", "r"]
-    with monkeypatch.context() as patch:
-        patch.setattr(ProgressBars, "__call__", stop_training)
+    with progress.stopped_at("classifier", 12):
         assert invoke(*flags).code == 130
     method = Path("r", "internal", "work", "run-0", "method")
     for name in ("encoder.safetensors", "release/answer-1.safetensors", "classifier.checkpoint.safetensors"):
@@ -493,7 +480,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("moment", ["before saving", "after saving", "before erasing", "after erasing"])
-def test_a_kill_leaves_no_key_that_nobody_erases(
+def test_a_kill_leaves_no_key_behind(
     invoke: Invoke,
     files: Files,
     monkeypatch: pytest.MonkeyPatch,

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Files, Invoke, changed, spend_nothing
+from command import Files, Invoke, changed, environment, recorded
 
 UNIT = ("--unit", "undirected-edge")
 
 
-def asked(files: Files, out: Path, *more: object, epsilon: object = 5) -> list[object]:
+def request(files: Files, out: Path, *more: object, epsilon: object = 5) -> list[object]:
     columns = ["--id", "user", "--source", "a", "--target", "b"]
     data = ["--nodes", files.nodes, "--edges", files.edges, *columns]
     return changed(["perturb", "edge-rand", *data, *UNIT, "--epsilon", epsilon, "--out", out], *more)
@@ -18,7 +18,7 @@ def asked(files: Files, out: Path, *more: object, epsilon: object = 5) -> list[o
 def test_the_plan_is_shown_before_and_the_statement_after(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
-    done = invoke(*asked(files, tmp_path / "out"))
+    done = invoke(*request(files, tmp_path / "out"))
     assert done.code == 0, done.err
     assert "Plan, before anything is spent" in done.err
     assert "each of 1,770 slots is flipped with probability 0.00669285" in done.err
@@ -31,19 +31,19 @@ def test_the_plan_is_shown_before_and_the_statement_after(
     ]
 
 
-def test_a_release_that_takes_a_whole_delta_says_so(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    tree = asked(files, tmp_path / "out")
+def test_a_release_that_takes_a_whole_delta_is_marked(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    tree = request(files, tmp_path / "out")
     tree[1] = "priv-hrg"
     done = invoke(*tree)
     assert done.code == 0, done.err
     assert "its delta is all of this release's" in " ".join(done.err.split())
     assert "r times the epsilon, at r times the delta." in " ".join(done.out.split())
-    other = invoke(*asked(files, tmp_path / "other"))
+    other = invoke(*request(files, tmp_path / "other"))
     assert "all of this release" not in other.err and "times the delta" not in other.out
 
 
-def test_json_has_the_promised_keys(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    done = invoke(*asked(files, tmp_path / "out", "--json"))
+def test_json_has_the_documented_keys(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    done = invoke(*request(files, tmp_path / "out", "--json"))
     assert done.json["path"] == str(tmp_path / "out")
     assert done.json["guarantee"]["epsilon"] == 5.0
     assert done.json["guarantee"]["delta"] == 0.0
@@ -53,7 +53,7 @@ def test_json_has_the_promised_keys(invoke: Invoke, files: Files, tmp_path: Path
 
 def test_the_same_seed_writes_the_same_edges(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        assert invoke(*asked(files, tmp_path / name, "--unsafe-noise-seed", 1)).code == 0
+        assert invoke(*request(files, tmp_path / name, "--unsafe-noise-seed", 1)).code == 0
     first, second = (json.loads((tmp_path / name / "guarantee.json").read_text()) for name in ("a", "b"))
     assert first["edges"] == second["edges"] and not first["valid"]
     import pyarrow.parquet as pq
@@ -78,7 +78,7 @@ def test_misuse_is_refused_before_anything_is_spent(
     invoke: Invoke, files: Files, tmp_path: Path, case: str
 ) -> None:
     flags, words = REFUSED[case]
-    done = invoke(*asked(files, tmp_path / "out", *flags))
+    done = invoke(*request(files, tmp_path / "out", *flags))
     assert (done.code, done.out) == (2, "")
     assert words in done.err
     assert not (tmp_path / "out").exists()
@@ -92,15 +92,14 @@ def test_an_unknown_mechanism_is_refused(invoke: Invoke, tmp_path: Path) -> None
 
 
 def test_a_folder_in_use_or_in_no_place_is_refused_before_anything_is_spent(
-    invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
-    spend_nothing(monkeypatch)
     (tmp_path / "out").mkdir()
     refused = [("out", "is there already")]
     refused += [(str(place), "cannot be made there") for place in (files.nodes / "out", "o" * 250)]
     for out, words in refused:
-        done = invoke(*asked(files, tmp_path / out))
-        assert done.code == 2 and words in done.err
+        done = invoke(*request(files, tmp_path / out))
+        assert done.code == 2 and words in done.err and not recorded()
 
 
 def test_the_list_of_mechanisms_is_that_of_the_package() -> None:
@@ -111,14 +110,12 @@ def test_the_list_of_mechanisms_is_that_of_the_package() -> None:
 
 
 def test_neighboring_graphs_are_planned_in_the_same_words(
-    invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     plans = []
     for name in ("a", "b"):
-        monkeypatch.setenv(
-            "GRAPHVEIL_LEDGER", str(tmp_path / f"{name}.sqlite")
-        )  # each its owner's first data
-        done = invoke(*asked(files, tmp_path / name))
+        with environment(GRAPHVEIL_LEDGER=str(tmp_path / f"{name}.sqlite")):  # each its owner's first data
+            done = invoke(*request(files, tmp_path / name))
         plans.append(done.err.replace(str(tmp_path / name), "OUT"))
         files.edges.write_text("a,b\n", encoding="utf-8")  # all edges are gone
     assert plans[0] == plans[1]
@@ -139,8 +136,10 @@ def test_train_on_a_released_graph_prints_its_plan_and_statement(
     assert "no prediction reads a true edge" in explained.out
 
 
-def test_paper_mode_says_what_is_wrong_before_and_after(invoke: Invoke, files: Files, tmp_path: Path) -> None:
-    command = asked(files, tmp_path / "out", "--mode", "paper", "--set", "chunk=30", "--json")
+def test_paper_mode_states_what_is_wrong_before_and_after(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    command = request(files, tmp_path / "out", "--mode", "paper", "--set", "chunk=30", "--json")
     command[1] = "arr"
     done = invoke(*command)
     assert done.code == 0, done.err
@@ -148,7 +147,7 @@ def test_paper_mode_says_what_is_wrong_before_and_after(invoke: Invoke, files: F
     assert "the source calls this epsilon 5" in done.err
     assert done.json["guarantee"]["epsilon"] == pytest.approx(1.8 * 5 + 2 * 2 * 0.5)  # two chunks of 60 nodes
     assert not done.json["guarantee"]["valid"] and done.json["guarantee"]["mode"] == "paper"
-    strict = [*asked(files, tmp_path / "strict", "--set", "chunk=30")]
+    strict = [*request(files, tmp_path / "strict", "--set", "chunk=30")]
     assert "has no such parameter" in invoke(*strict).err
 
 
@@ -169,7 +168,7 @@ def test_methods_with_noise_of_their_own_take_no_released_graph(invoke: Invoke, 
 def test_training_on_the_folder_of_a_released_graph_spends_nothing_more(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
-    assert invoke(*asked(files, tmp_path / "out")).code == 0
+    assert invoke(*request(files, tmp_path / "out")).code == 0
     flags = ["--nodes", files.nodes, "--edges", tmp_path / "out", *files.flags[4:], "--unit", "none"]
     done = invoke("train", "gcn", *flags, "--set", "epochs=3", "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err

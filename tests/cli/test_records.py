@@ -8,13 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import SECRET, Answer, Files, Invoke, bookings, changed, other_of, read, spend_nothing, write
+from command import (
+    SECRET,
+    Answer,
+    Files,
+    Invoke,
+    Progress,
+    changed,
+    environment,
+    other_of,
+    read,
+    recorded,
+    write,
+)
 from drawn import draw_otherwise
 
-from graphveil.cli.console import ProgressBars
-
 OWNER = ["--unit", "node-record", "--epsilon", "1", "--delta", "1e-5", "--out-degree-bound", "5"]
-PROMISE = ["--unit", "node-bounded-degree", "--epsilon", "1", "--delta", "1e-5", "--max-degree", "59"]
+BOUNDED = ["--unit", "node-bounded-degree", "--epsilon", "1", "--delta", "1e-5", "--max-degree", "59"]
 ALONE = ["--no-baseline"]
 RELEASE = {
     "model.safetensors",
@@ -39,9 +49,9 @@ def names(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     ("flags", "released", "withheld_files"),
-    [(OWNER, {AGGREGATES}, {PREDICTIONS}), (PROMISE, set(), {AGGREGATES, PREDICTIONS})],
+    [(OWNER, {AGGREGATES}, {PREDICTIONS}), (BOUNDED, set(), {AGGREGATES, PREDICTIONS})],
 )
-def test_what_tells_about_its_own_record_is_not_released(
+def test_what_depends_on_its_own_record_is_not_released(
     invoke: Invoke, files: Files, flags: list[str], released: set[str], withheld_files: set[str]
 ) -> None:
     answer = invoke("train", "double", *files.flags, *flags, *ALONE, "--out", "first")
@@ -63,7 +73,7 @@ def test_what_tells_about_its_own_record_is_not_released(
     }
 
 
-def test_a_card_has_no_accuracy_but_a_booked_noisy_count(invoke: Invoke, files: Files) -> None:
+def test_a_card_has_no_accuracy_but_a_recorded_noisy_count(invoke: Invoke, files: Files) -> None:
     base = ["train", "double", *files.flags, *OWNER, *ALONE]
     invoke(*base, "--out", "plain")
     invoke(*base, "--private-metrics", "--out", "counted")
@@ -73,7 +83,7 @@ def test_a_card_has_no_accuracy_but_a_booked_noisy_count(invoke: Invoke, files: 
     assert "* test accuracy of labeled nodes, from noisy counts: 50.0 %" in counted
 
 
-def test_predictions_come_from_the_rows_beside_the_release(
+def test_predictions_come_from_the_rows_next_to_the_release(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:
     invoke("train", "double", *files.flags, *OWNER, *ALONE, "--out", "first")
@@ -91,7 +101,7 @@ def test_predictions_come_from_the_rows_beside_the_release(
     assert invoke("explain", "first").code == 0
 
 
-def test_explain_speaks_of_records(invoke: Invoke, files: Files) -> None:
+def test_explain_describes_records(invoke: Invoke, files: Files) -> None:
     invoke("train", "double", *files.flags, *OWNER, *ALONE, "--out", "first")
     answer = invoke("explain", "first")
     for words in (
@@ -107,24 +117,17 @@ def test_nothing_secret_reaches_the_release(invoke: Invoke, files: Files) -> Non
     secretive = files.nodes.with_name(f"{SECRET}.csv")
     files.nodes.rename(secretive)
     moved = Files(secretive, files.edges)
-    assert invoke("train", "double", *moved.flags, *PROMISE, *ALONE, "--out", "first").code == 0
+    assert invoke("train", "double", *moved.flags, *BOUNDED, *ALONE, "--out", "first").code == 0
     for part in ("release", "per_node"):
         for path in Path("first", part).iterdir():
             assert SECRET.encode() not in path.read_bytes()
             assert part == "per_node" or b"u17" not in path.read_bytes()  # a node's id
 
 
-def test_a_stopped_run_resumes_to_the_same_bytes(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(self: ProgressBars, name: str, done: int, total: int) -> None:
-        if (name, done) == ("aggregate", 1):
-            raise KeyboardInterrupt
-
-    base = ["train", "double", *files.flags, *PROMISE, *ALONE, "--unsafe-noise-seed", 3]
+def test_a_stopped_run_resumes_to_the_same_bytes(invoke: Invoke, files: Files, progress: Progress) -> None:
+    base = ["train", "double", *files.flags, *BOUNDED, *ALONE, "--unsafe-noise-seed", 3]
     invoke(*base, "--out", "whole")
-    with monkeypatch.context() as patch:
-        patch.setattr(ProgressBars, "__call__", stop)
+    with progress.stopped_at("aggregate", 1):
         assert invoke(*base, "--out", "parts").code == 130
     assert names(Path("parts")) == {"internal"}
     assert invoke(*base, "--out", "parts", "--resume").code == 0
@@ -136,11 +139,11 @@ def test_a_stopped_run_resumes_to_the_same_bytes(
 
 
 def test_the_figures_of_a_void_table_stay_on_one_line_of_a_narrow_screen(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, files: Files
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
     flags = [*OWNER, "--unsafe-noise-seed", 1, "--runs", 2, "--baseline"]
-    lines = invoke("train", "double", *files.flags, *flags, "--out", "r").out.splitlines()
+    with environment(COLUMNS="80"):
+        lines = invoke("train", "double", *files.flags, *flags, "--out", "r").out.splitlines()
     for name in ("double", r"mlp \(no graph\)"):
         row = rf"{name} +[\d.]+ \[[-\d.]+, [\d.]+\] +[\d.]+ \(not valid\) +1e-05 +at most [\d.]+ %"
         assert any(re.fullmatch(row, line.rstrip()) for line in lines)
@@ -172,7 +175,7 @@ def test_noisy_counts_are_covered(invoke: Invoke, files: Files) -> None:
     assert "Exact accuracies are in internal/metrics.json: not covered" in answer.err
 
 
-def test_the_statement_says_what_is_treated_as_public(invoke: Invoke, files: Files) -> None:
+def test_the_statement_states_what_is_treated_as_public(invoke: Invoke, files: Files) -> None:
     record = invoke("train", "double", *files.flags, *OWNER, *ALONE, "--json").json
     assert "classes, vocabulary and split are treated as public" in record["statement"]
     assert record["edges_stored"] is None
@@ -188,8 +191,8 @@ def test_the_plan_lists_each_release_and_who_pays(invoke: Invoke, files: Files) 
     assert (stage["kind"], stage["pays"], stage["share"]) == ("push", ["all"], 1.0)
 
 
-@pytest.mark.parametrize("flags", [OWNER, PROMISE])
-def test_delta_auto_says_which_bound_decided(invoke: Invoke, files: Files, flags: list[str]) -> None:
+@pytest.mark.parametrize("flags", [OWNER, BOUNDED])
+def test_delta_auto_states_which_bound_decided(invoke: Invoke, files: Files, flags: list[str]) -> None:
     auto = [flag for flag in flags if flag not in ("--delta", "1e-5")]
     answer = invoke("train", "double", *files.flags, *auto, *ALONE)
     assert answer.code == 0, answer.err
@@ -247,13 +250,13 @@ REFUSED = {
         ["--unit", "undirected-edge", "--epsilon", 1, "--out-degree-bound", 5],
         "drop it (--out-degree-bound)",
     ),
-    "no promise": (PROMISE[:-2], "--max-degree"),
+    "no promise": (BOUNDED[:-2], "--max-degree"),
     "a promise for edges": (
         ["--unit", "undirected-edge", "--epsilon", 1, "--max-degree", 5],
         "drop it (--max-degree)",
     ),
     "a promise to owners": ([*OWNER, "--max-degree", 5], "drop it (--max-degree)"),
-    "a broken promise": ([*PROMISE[:-1], 2], "violates the assumption that no node has a degree above 2,"),
+    "a broken promise": ([*BOUNDED[:-1], 2], "violates the assumption that no node has a degree above 2,"),
     "replacing edges": (["--unit", "undirected-edge", "--epsilon", 1, "--replace-one"], "drop it"),
     "counts for edges": (
         ["--unit", "undirected-edge", "--epsilon", 1, "--private-metrics"],
@@ -269,19 +272,18 @@ REFUSED = {
 
 
 def assert_refused(answer: Answer, words: str) -> None:
-    """One clear line, exit code 2, nothing printed, nothing written."""
+    """One clear line, exit code 2, nothing printed, nothing spent or written."""
     assert answer.code == 2, answer.err
     (line,) = answer.err.strip().splitlines()
     assert line.startswith("graphveil: ")
     assert words in line
-    assert (answer.out, list(Path().iterdir())) == ("", [])
+    assert (answer.out, recorded(), list(Path().iterdir())) == ("", [], [])
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_does_not_fit_is_refused_before_anything_is_spent(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
+    invoke: Invoke, files: Files, case: str
 ) -> None:
-    spend_nothing(monkeypatch)
     flags, words = REFUSED[case]
     assert_refused(invoke("train", "double", *files.flags, *flags, *ALONE), words)
 
@@ -292,15 +294,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(
 SHORT = ["--set", "epochs=3"]
 
 
-def test_the_baseline_is_a_release_of_its_own(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    booked = bookings(monkeypatch)
+def test_the_baseline_is_a_release_of_its_own(invoke: Invoke, files: Files) -> None:
     answer = invoke(
         "train", "gap", *files.flags, *OWNER, *SHORT, "--runs", 2, "--baseline", "--out", "first", "--json"
     )
     assert answer.code == 0, answer.err
-    assert [entry.label for entry in booked] == ["gap", "mlp"] * 2
+    assert [row["label"] for row in recorded()] == ["gap", "mlp"] * 2
     record = answer.json
     one, every = record["guarantee"], record["guarantee_all_runs"]
     assert record["baseline_guarantee"]["epsilon"] == pytest.approx(1, rel=1e-3)
@@ -317,17 +316,12 @@ def test_the_baseline_is_a_release_of_its_own(
 
 @pytest.mark.parametrize(("stage", "done"), [("classifier", 12), ("baseline classifier", 12)])
 def test_a_run_that_was_stopped_while_training_resumes_to_the_same_bytes(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stage: str, done: int
+    invoke: Invoke, files: Files, progress: Progress, stage: str, done: int
 ) -> None:
-    def stop(self: ProgressBars, name: str, position: int, total: int) -> None:
-        if (name, position) == (stage, done):
-            raise KeyboardInterrupt
-
     flags = [*OWNER, "--private-metrics", "--set", "epochs=20", "--unsafe-noise-seed", 3]
     base = ["train", "gap", *files.flags, *flags, "--baseline"]
     whole = invoke(*base, "--out", "whole", "--json").json
-    with monkeypatch.context() as patch:
-        patch.setattr(ProgressBars, "__call__", stop)
+    with progress.stopped_at(stage, done):
         assert invoke(*base, "--out", "parts").code == 130
     parts = invoke(*base, "--out", "parts", "--resume", "--json").json
     assert parts["private_accuracy"] is not None
@@ -354,10 +348,8 @@ def test_at_edge_level_the_baseline_stays_free(invoke: Invoke, files: Files) -> 
     assert "mlp (no graph)" not in alone
 
 
-def test_a_method_that_reads_no_edge_does_not_look_whether_a_promise_is_kept(
-    invoke: Invoke, files: Files
-) -> None:
-    broken = [*PROMISE[:-1], 1, *SHORT]
+def test_a_method_that_reads_no_edge_does_not_check_the_assumption(invoke: Invoke, files: Files) -> None:
+    broken = [*BOUNDED[:-1], 1, *SHORT]
     assert invoke("train", "mlp", *files.flags, *broken, "--out", "blind").code == 0
     assert "violates the assumption" in invoke("train", "gap", *files.flags, *broken, "--out", "read").err
 
@@ -387,19 +379,17 @@ def test_private_metrics_cost_the_training_records_nothing(invoke: Invoke, files
     assert 0 <= private["test"]["mean"] <= 1
 
 
-@pytest.mark.parametrize("flags", [OWNER, PROMISE])
-def test_another_graph_is_priced_and_booked(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, flags: list[str]
-) -> None:
+@pytest.mark.parametrize("flags", [OWNER, BOUNDED])
+def test_another_graph_is_priced_and_recorded(invoke: Invoke, files: Files, flags: list[str]) -> None:
     base = ["train", "gap", *files.flags, *flags, *SHORT, *ALONE, "--set", "hops=1"]
     assert invoke(*base, "--out", "first").code == 0
-    booked = bookings(monkeypatch)
+    before = recorded()
     shutil.rmtree("first/per_node")  # nobody needs the old rows for new ones
     another = [*other_of(files), "--out", "p.csv", "--json"]
     answer = invoke("predict", "first", *another)
     assert answer.code == 0, answer.err
-    assert len(booked) == 1  # the same people are in both graphs, so one account is charged
-    assert len({entry.release_id for entry in booked}) == 1
+    # The same people are in both graphs, so one account is charged.
+    assert len(recorded()) == len(before) + 1
     assert len(read(Path("p.csv"))) == 61
     assert "The price of asking another graph's records" in answer.err
     assert "as somebody may be in both graphs" in " ".join(answer.err.split())
@@ -423,10 +413,7 @@ SHIPPED_REFUSED = {
 
 
 @pytest.mark.parametrize("case", SHIPPED_REFUSED)
-def test_the_shipped_methods_refuse_before_anything_is_spent(
-    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
-    spend_nothing(monkeypatch)
+def test_the_shipped_methods_refuse_before_anything_is_spent(invoke: Invoke, files: Files, case: str) -> None:
     (method, *flags), words = SHIPPED_REFUSED[case]
     assert_refused(invoke("train", method, *files.flags, *flags), words)
 

@@ -1,0 +1,117 @@
+"""``explain``, ``calibrate`` and ``datasets``."""
+
+import re
+from pathlib import Path
+
+import pytest
+from command import PRIVATE, QUICK, Files, Invoke, assert_refused, other_of
+
+from graphveil.estimators.classcode.edge_plan import EdgeReleaseConfig
+
+
+def test_explain_needs_the_release_alone(invoke: Invoke, trained: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "published"
+    (trained / "release").rename(alone)
+    answer = invoke("explain", alone)
+    assert answer.code == 0
+    for words in ("1.74 in 100", "at most 1.74 %", "rows", "Not covered", "add up"):
+        assert words in answer.out
+    record = invoke("explain", alone, "--json").json
+    assert record["guarantee"]["epsilon"] <= 1
+    assert len(record["releases"]) == 2
+
+
+def test_releases_that_cost_more_than_the_budget_when_added_up_are_explained(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        EdgeReleaseConfig, "counts_neighbors", lambda *sizes: False
+    )  # sums, and counts beside them
+    calibrated = invoke("calibrate", "classcode", *PRIVATE).out
+    planned = invoke("train", "classcode", *files.flags, *PRIVATE, "--expect-edges", 1, "--out", "r").err
+    other = invoke("calibrate", "gap", *PRIVATE).out
+    assert ["o edge pays for all of these in full" in text for text in (calibrated, planned, other)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_explain_refuses_anything_else(invoke: Invoke) -> None:
+    assert_refused(invoke("explain", "nowhere"), "holds no saved model")
+
+
+def test_a_budget_that_a_plan_does_not_use_up_is_stated_to_be_left(invoke: Invoke, files: Files) -> None:
+    flags = ["--unit", "undirected-edge", "--delta", 1e-5]
+    planned = ["train", "classcode", *files.flags, *flags, "--expect-edges", 1, "--out", "r"]
+    for epsilon, left in ((20, True), (8, False)):
+        for call in (["calibrate", "classcode", *flags], planned):
+            answer = invoke(*call, "--epsilon", epsilon)
+            words = " ".join((answer.out + answer.err).split())
+            assert ("no use for all of the epsilon 20 that was given" in words) == left
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "hops", "sigma"),
+    [
+        (1, 1e-5, 2, 5.2759),
+        (1, 1e-7, 1, 4.6787),
+        (4, 1e-7, 3, 2.2479),
+        (8, 1e-6, 5, 1.4600),
+        (0.5, 1e-5, 1, 7.0318),
+    ],
+)
+def test_calibrate_prints_the_golden_noise(
+    invoke: Invoke, epsilon: float, delta: float, hops: int, sigma: float
+) -> None:
+    base = ["calibrate", "gap", "--epsilon", epsilon, "--delta", delta, "--set", f"hops={hops}", "--json"]
+    directed = invoke(*base, "--unit", "directed-edge").json
+    undirected = invoke(*base, "--unit", "undirected-edge").json
+    assert directed["noise_std"] == pytest.approx([sigma] * hops, rel=1e-4)
+    assert undirected["noise_std"] == pytest.approx([sigma * 2**0.5] * hops, rel=1e-4)
+    assert directed["sensitivity"] == 1
+    assert directed["epsilon"] <= epsilon
+    printed = re.search(r"at most ([\d.]+) %", invoke(*base[:-1], "--unit", "directed-edge").out)
+    assert printed is not None
+    assert 0 <= float(printed[1]) - 100 * directed["max_tpr_at_1pct_fpr"] <= 0.01
+    assert {"mu", "delta", "max_tpr_at_1pct_fpr", "releases"} <= set(directed)
+
+
+def test_calibrate_answers_the_budget_of_a_noise(invoke: Invoke) -> None:
+    base = ["calibrate", "gap", "--unit", "directed-edge", "--delta", 1e-5, "--set", "hops=2"]
+    assert invoke(*base, "--noise-std", 5.2760, "--json").json["epsilon"] == pytest.approx(1, rel=1e-3)
+
+
+def test_no_other_command_prints_an_epsilon_below_the_proved_one(invoke: Invoke, files: Files) -> None:
+    base = ["calibrate", "gap", "--unit", "directed-edge", "--delta", 1e-5, "--set", "hops=2"]
+    printed = invoke(*base, "--noise-std", 5.2760).out  # mu 0.26804654, epsilon 1.0000473
+    assert "epsilon 1.001 at delta 1e-05, mu 0.268047" in printed
+    flags = ["--unit", "undirected-edge", "--epsilon", 5.99241, "--delta", 1e-5, *QUICK]
+    answer = invoke("train", "gap", *files.flags, *flags, "--out", "first")
+    assert "epsilon 5.993 at delta" in answer.err
+    assert re.search(r"^gap .* 5\.993 ", answer.out, re.MULTILINE)
+    assert "epsilon 5.993, delta 1e-05" in invoke("explain", "first").out
+    another = [*other_of(files)]
+    assert "epsilon 5.993 at delta 1e-05" in invoke("predict", "first", *another).err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--epsilon", 1, "--delta", 1e-5], "--unit"),
+        (["--unit", "undirected-edge", "--delta", 1e-5], "--noise-std"),
+        (["--unit", "undirected-edge", "--epsilon", 1], "--max-units"),
+        (["--unit", "none"], "nothing to calibrate"),
+        (["--unit", "undirected-edge", "--noise-std", 1e-9, "--delta", 1e-5], "choose another noise"),
+    ],
+)
+def test_calibrate_refuses(invoke: Invoke, flags: list[str], words: str) -> None:
+    assert_refused(invoke("calibrate", "gap", *flags), words)
+
+
+def test_datasets_lists_and_describes(invoke: Invoke) -> None:
+    listed = invoke("datasets", "--json").json["datasets"]
+    assert {"name", "nodes", "features", "classes", "local"} <= set(listed[0])
+    assert "synthetic/demo" in invoke("datasets").out
+    assert invoke("datasets", "synthetic/tiny", "--json").json["nodes"] == 300
+    assert_refused(invoke("datasets", "synthetic/tony"), "did you mean")
