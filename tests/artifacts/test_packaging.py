@@ -46,17 +46,17 @@ def test_mlflow_answers_the_bytes_of_the_release(release: Path) -> None:
     assert sorted(path.name for path in release.iterdir()) == before
 
 
-@pytest.mark.parametrize("request", [[7, 3], ["7", "3"], {"id": [7, 3]}, np.array([7, 3])], ids=type)
-def test_ids_may_come_in_any_shape(release: Path, request: object) -> None:
+@pytest.mark.parametrize("given", [[7, 3], ["7", "3"], {"id": [7, 3]}, np.array([7, 3])], ids=type)
+def test_ids_may_come_in_any_shape(release: Path, given: object) -> None:
     pytest.importorskip("pandas")
-    assert list(_load_pyfunc(str(release)).predict(request)["node"]) == [7, 3]
+    assert list(_load_pyfunc(str(release)).predict(given)["node"]) == [7, 3]
 
 
 def test_questions_that_would_need_a_release_are_refused(release: Path, model: gv.GAP) -> None:
     loaded = _load_pyfunc(str(release))
-    for request, words in (([99_999], "not in this release"), ({"x": [1]}, "a column 'id' or 'node'")):
+    for given, words in (([99_999], "not in this release"), ({"x": [1]}, "a column 'id' or 'node'")):
         with pytest.raises(ConfigError, match=words):
-            loaded.predict(request)
+            loaded.predict(given)
     with pytest.raises(ConfigError, match="takes no parameters"):
         loaded.predict([1], {"epsilon": 9})
     withheld_files = gv.GAP(unit="undirected-edge", epsilon=1.0)
