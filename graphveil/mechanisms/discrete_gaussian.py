@@ -178,7 +178,8 @@ class _Strips:
             first, rest = int(words[i]) >> (_WORD - self.bits), int(more[i]) >> _WIDE_BITS
             high = (first << (64 - _WIDE_BITS)) | rest
             exact = source.refine(i, high, self.bits + 64 - _WIDE_BITS)
-            accepted[i] = exact < self._probability(int(n[i]), self._slot(int(words[i])))
+            slot = (int(words[i]) >> self.place_bits) & ((1 << _SLOT_BITS) - 1)
+            accepted[i] = exact < self._probability(int(n[i]), slot)
         return n, accepted
 
     def _compared(self, words: Halves, more: Words) -> tuple[Integers, Flags, Integers]:
@@ -193,9 +194,6 @@ class _Strips:
         u = (first + rest * 2.0 ** (_WIDE_BITS - 64)) * 2.0**-self.bits
         p = self.share[slot] * np.exp(_exponent(n, self.numerator))
         return n, u < p, np.flatnonzero(np.abs(u - p) < self.ambiguous)
-
-    def _slot(self, word: int) -> int:
-        return (word >> self.place_bits) & ((1 << _SLOT_BITS) - 1)
 
     def _probability(self, n: int, slot: int) -> decimal.Decimal:
         """Return the chance to accept the candidate n of a slot, to 80 digits."""

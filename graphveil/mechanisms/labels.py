@@ -302,14 +302,12 @@ class LabelRR(LabelMechanism):
         return 1, 1
 
     def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
-        words = words[:, 0]
-        outcomes = (labels + self._shifts(words)) % self.classes
-        return np.where(labels == MISSING, uniform_below(words, self.classes), outcomes)
-
-    def _shifts(self, words: Words) -> Integers:
-        _, change = self.counts
+        words, (_, change) = words[:, 0], self.counts
+        # The first words move a label on by one class, the next ones by two, and so forth; most keep it.
         moved = words < np.uint64((self.classes - 1) * change)
-        return np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)
+        shifts = np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)
+        outcomes = (labels + shifts) % self.classes
+        return np.where(labels == MISSING, uniform_below(words, self.classes), outcomes)
 
 
 @dataclass(frozen=True, kw_only=True)

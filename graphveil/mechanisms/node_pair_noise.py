@@ -55,7 +55,9 @@ def bernoulli_positions(stream: RowStream, threshold: int, start: int, stop: int
     if threshold <= 0 or start >= stop:
         return np.empty(0, dtype=np.int64)
     if 2 * threshold > TOTAL:
-        return _all_but(bernoulli_positions(stream, TOTAL - threshold, start, stop), start, stop)
+        marked = np.ones(stop - start, dtype=bool)  # all but the places that the rarer event marks
+        marked[bernoulli_positions(stream, TOTAL - threshold, start, stop) - start] = False
+        return np.flatnonzero(marked) + start
     if _OFTEN * threshold >= TOTAL:
         return _one_by_one(stream, threshold, start, stop)
     counts = _counts(threshold)
@@ -82,13 +84,6 @@ def _runs(first: int, last: int, at_most: int) -> Iterator[Integers]:
         stop = min(last, first - first % at_most + at_most)
         yield np.arange(first, stop)
         first = stop
-
-
-def _all_but(places: Integers, start: int, stop: int) -> Integers:
-    """Return the other places of a range."""
-    marked = np.ones(stop - start, dtype=bool)
-    marked[places - start] = False
-    return np.flatnonzero(marked) + start
 
 
 def _of_blocks(stream: RowStream, counts: "_Counts", rows: Integers) -> Integers:

@@ -6,6 +6,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
+from graphveil._util.random import RowStream
 from graphveil.errors import ConfigError, GraphError
 from graphveil.mechanisms import LabelRR
 
@@ -83,7 +84,15 @@ def test_the_first_and_the_last_words_of_each_shift() -> None:
     law = LabelRR(epsilon=1.0, classes=4)
     _, change = law.counts
     words = [0, change - 1, change, 2 * change, 3 * change - 1, 3 * change, (1 << 64) - 1]
-    assert law._shifts(np.array(words, dtype=np.uint64)).tolist() == [1, 1, 2, 3, 3, 0, 0]
+
+    class Given(RowStream):
+        def reserve_rows(self, rows: np.ndarray) -> None: ...
+
+        def words(self, rows: np.ndarray, *, words_per_row: int) -> np.ndarray:
+            return np.array(words, dtype=np.uint64)[rows, None]
+
+    shifts = law.perturb(np.zeros(len(words), dtype=np.int64), stream=Given(bytes(32)))
+    assert shifts.tolist() == [1, 1, 2, 3, 3, 0, 0]
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])

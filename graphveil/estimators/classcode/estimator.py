@@ -14,14 +14,9 @@ from graphveil.estimators.classcode.edge_plan import EdgeReleaseConfig, Noise
 from graphveil.estimators.classcode.edge_rows import Homophily
 from graphveil.estimators.classcode.node_method import NodeLevelClassCode
 from graphveil.estimators.edge_weighting import EdgeWeighting
-from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
+from graphveil.estimators.fitted import FittedAttribute, none_before_fit
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.release.weights import GivenWeight
-
-
-def _gate_of(fit: FittedModel) -> tuple[float, ...]:
-    """Return the gate of a fit at edge level, from a file or not; records have none."""
-    return fit.trained.gate if isinstance(fit.trained, TrainedEdgeLevelClassCode) else ()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -108,7 +103,10 @@ class ClassCode(Estimator):
     unlabeled_send: bool = True
     encoder_share: float | None = None
 
-    gate_ = FittedAttribute[tuple[float, ...]](_gate_of, tuple)
+    # The gate of a fit at edge level, from a file or not; records have none.
+    gate_ = FittedAttribute[tuple[float, ...]](
+        lambda fit: fit.trained.gate if isinstance(fit.trained, TrainedEdgeLevelClassCode) else (), tuple
+    )
     homophily_ = FittedAttribute[Homophily | None](lambda fit: fit.learned.get("homophily"), none_before_fit)
 
     def _check_config(self) -> None:
@@ -200,13 +198,8 @@ def check_options(
             )
     if privacy_config.on_records:
         _check_node_level(given)
-    if given["noise"] == "laplace":
-        _check_counting(given, defaults)
-
-
-def _check_counting(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Refuse what belongs to sums of codes."""
-    for name in ("few_labels", "count_share", "target_to_labeled_weight", "weights", "weight_rows"):
+    of_sums = ("few_labels", "count_share", "target_to_labeled_weight", "weights", "weight_rows")
+    for name in of_sums if given["noise"] == "laplace" else ():
         if given[name] != defaults[name]:
             raise ConfigError(
                 f"{name}={given[name]!r} is for sums of codes and has no effect where neighbors are counted "
