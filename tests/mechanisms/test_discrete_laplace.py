@@ -59,11 +59,14 @@ def test_undecided_words_read_on() -> None:
     assert law.value_of(WORD - 1, itertools.chain([WORD - 1] * 2, itertools.repeat(WORD - 8))) == -tail
 
 
-def test_a_tie_is_resolved_with_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tie_is_resolved_with_words_of_its_own() -> None:
     law, table = DiscreteLaplace(1.0), discrete_laplace._boundaries(1.0)
-    same = np.full((500, 2), table[20])
-    monkeypatch.setattr(RowStream, "words", lambda self, rows, words_per_row: same)
-    drawn = law.draw(RowStream(bytes(32)), np.arange(500), 2)
+
+    class Tied(RowStream):
+        def words(self, rows: np.ndarray, *, words_per_row: int) -> np.ndarray:
+            return np.full((len(rows), words_per_row), table[20])
+
+    drawn = law.draw(Tied(bytes(32)), np.arange(500), 2)
     assert set(np.unique(drawn)) == {20 - len(table) // 2, 21 - len(table) // 2}
 
 

@@ -193,8 +193,11 @@ def test_more_cells_than_numbers_with_levels_are_refused() -> None:
         NoisyCells(8.0, MAX_CELLS + 1, 10)
 
 
-def test_a_graph_of_more_slots_is_refused_before_anything_is_booked(monkeypatch: pytest.MonkeyPatch) -> None:
-    domain = Domain.whole(9, directed=False)
-    monkeypatch.setattr(Domain, "size", MAX_CELLS + 1)
+def test_a_graph_of_more_slots_is_refused_before_anything_is_booked() -> None:
+    class Large(Domain):
+        @property
+        def size(self) -> int:
+            return MAX_CELLS + 1
+
     with pytest.raises(ConfigError, match="cells="):
-        LapGraph(epsilon=4.0).queries(domain)
+        LapGraph(epsilon=4.0).queries(Large.whole(9, directed=False))

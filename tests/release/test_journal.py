@@ -7,8 +7,9 @@ import torch
 from contracts.checks import DiesOnStore, Killed, path, plan_of
 
 from graphveil.errors import ArtifactError, BudgetError, ReleaseError
-from graphveil.privacy import MemoryLedger
-from graphveil.release import FolderJournal, KeyStore, MemoryJournal, NeighborSumData, Release
+from graphveil.privacy import Entry, MemoryLedger
+from graphveil.release import FolderJournal, KeyStore, MemoryJournal, NeighborSumData, Release, ReleaseKey
+from graphveil.release.journal import Record
 
 ROWS = torch.eye(5, 2)
 WRONG_TABLES = dict.fromkeys(["release_id", "nonce", "reproducible", "closed", "plan"], "a") | {
@@ -28,9 +29,11 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def opened(run: Path, keys: Path, hops: int = 1, **more: object) -> Release:
+def opened(
+    run: Path, keys: Path, hops: int = 1, journal: FolderJournal | None = None, **more: object
+) -> Release:
     budget = more.pop("budget", None) or MemoryLedger()
-    journal = FolderJournal(run, KeyStore(keys))
+    journal = journal or FolderJournal(run, KeyStore(keys))
     return Release.open(plan_of(hops), path(), budget=budget, journal=journal, **more)  # type: ignore[arg-type]
 
 
@@ -99,19 +102,16 @@ def test_a_lost_key_is_a_clear_error(run: Path, keys: Path) -> None:
         opened(run, keys)
 
 
-def test_a_key_left_by_a_run_killed_while_closing_is_erased(
-    run: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    release = opened(run, keys)
-    answer = release.answer(NeighborSumData(ROWS))
-
-    def die(*_: object) -> None:
+class DiesOnErase(KeyStore):
+    def erase(self, release_id: str) -> None:
         raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr(KeyStore, "erase", die)
-        with pytest.raises(Killed):
-            release.close()
+
+def test_a_key_left_by_a_run_killed_while_closing_is_erased(run: Path, keys: Path) -> None:
+    release = opened(run, keys, journal=FolderJournal(run, DiesOnErase(keys)))
+    answer = release.answer(NeighborSumData(ROWS))
+    with pytest.raises(Killed):
+        release.close()
     assert len(list(keys.iterdir())) == 1
     assert torch.equal(opened(run, keys).answer(NeighborSumData(ROWS)), answer)
     assert not list(keys.iterdir())
@@ -203,23 +203,37 @@ def test_a_journals_repr_shows_no_descriptor() -> None:
     assert repr(journal) == "MemoryJournal()"
 
 
+class DyingJournal(FolderJournal):
+    when = ""
+
+    def begin(self, key: ReleaseKey, plan: Record) -> None:
+        if self.when != "before":
+            super().begin(key, plan)
+        if self.when:
+            raise Killed
+
+
+class DyingLedger(MemoryLedger):
+    when = ""
+
+    def record(self, entry: Entry) -> None:
+        if self.when != "before":
+            super().record(entry)
+        if self.when:
+            raise Killed
+
+
 @pytest.mark.parametrize("step", ["begin", "record"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_release_that_is_killed_while_it_is_booked_pays_once(
-    run: Path, keys: Path, monkeypatch: pytest.MonkeyPatch, step: str, when: str
+    run: Path, keys: Path, step: str, when: str
 ) -> None:
-    budget = MemoryLedger()
-    owner = FolderJournal if step == "begin" else MemoryLedger
-    does = getattr(owner, step)
-
-    def dies(*given: object) -> None:
-        if when == "after":
-            does(*given)
-        raise Killed
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(owner, step, dies)
-        opened(run, keys, budget=budget)
+    budget, journal = DyingLedger(), DyingJournal(run, KeyStore(keys))
+    dying = journal if step == "begin" else budget
+    dying.when = when
+    with pytest.raises(Killed):
+        opened(run, keys, journal=journal, budget=budget)
+    dying.when = ""
     opened(run, keys, budget=budget).answer(NeighborSumData(ROWS))
     assert len(budget.entries) == 1
 
