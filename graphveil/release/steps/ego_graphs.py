@@ -1,6 +1,6 @@
 """Each node's own star: itself, and at most so many nodes of its own list, chosen by its own coins.
 
-An exact read beside the release path, like the sums of ``out_neighbors.py``, and with the same rule: the star
+An exact read beside the release path, like the sums of ``out_edge_sums.py``, and with the same rule: the star
 of v is a function of v's own record and of public coins, so what is computed from it and from published
 values concerns v's own audience, unless a mechanism that pays for v's record publishes it.
 """
