@@ -37,7 +37,7 @@ from graphveil.nn.inputs import FeatureEstimates, PropagatedInputs, propagated
 from graphveil.nn.layers import ACTIVATIONS
 from graphveil.privacy import Guarantee
 from graphveil.propagation import KProp, Propagation
-from graphveil.propagation.kprop import AGGREGATORS, ISOLATED, Aggregator, Isolated
+from graphveil.propagation.linear import AGGREGATORS, ISOLATED, Aggregator, Isolated
 from graphveil.training import EpochRecord, TrainingSchedule
 
 PosteriorUse = Literal["product", "evidence"]

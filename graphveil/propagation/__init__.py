@@ -1,7 +1,6 @@
 """Public linear maps of rows, and rows of bounded norm: nothing here reads a protected edge."""
 
-from graphveil.propagation.kprop import KProp
-from graphveil.propagation.linear import ComposedPropagation, Propagation, SparseMap, propagate
+from graphveil.propagation.linear import ComposedPropagation, KProp, Propagation, SparseMap, propagate
 from graphveil.propagation.normalize import plain_unit, safe_unit, shrink_unit
 
 __all__ = [

@@ -25,7 +25,7 @@ READERS = {  # by part and file
     "estimators/inference/graph_fingerprint.py": "a keyed digest, internal",
     "runs/run_folder.py": "a keyed digest, internal",
     "runs/run.py": "a count where edges are public",
-    "propagation/kprop.py": "public edges",
+    "propagation/linear.py": "public edges",
     "lab/attacks/secret_edges.py": "in the clear, internal",
     "audit/training_canaries.py": "made graphs, or the owner's own: internal",
     "lab/fidelity/simple_graph.py": "in the clear, internal",
