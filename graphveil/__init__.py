@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from graphveil.estimators import METHODS, register
     from graphveil.estimators.base import Estimator
     from graphveil.estimators.classcode import ClassCode
+    from graphveil.estimators.full_graph import GAT, GCN
     from graphveil.estimators.gap import GAP
     from graphveil.estimators.gnn import PrivateGNN
     from graphveil.estimators.mlp import MLP
     from graphveil.estimators.own.private_module import PrivateModule
     from graphveil.estimators.private_hops import ReleasedRows, private_hops
-    from graphveil.estimators.reference_networks import GAT, GCN
     from graphveil.estimators.sage import SAGE
     from graphveil.estimators.saved import load_model
     from graphveil.lab import attacks
@@ -48,8 +48,8 @@ _LAZY_IMPORTS = {
     "ClassCode": "graphveil.estimators.classcode",
     "Estimator": "graphveil.estimators.base",
     "GAP": "graphveil.estimators.gap",
-    "GAT": "graphveil.estimators.reference_networks",
-    "GCN": "graphveil.estimators.reference_networks",
+    "GAT": "graphveil.estimators.full_graph",
+    "GCN": "graphveil.estimators.full_graph",
     "Graph": "graphveil.data",
     "Guarantee": "graphveil.privacy",
     "HeteroRR": "graphveil.local.heterorr",

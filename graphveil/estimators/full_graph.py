@@ -1,7 +1,7 @@
 """Networks that send messages along edges in every training step, without privacy or on a released graph.
 
-:class:`NonPrivateFullGraph` reads the exact edges. :class:`PerturbedFullGraph` releases a noisy graph first,
-and reads no other edges.
+:class:`GCN` and :class:`GAT` are references without privacy. On a released graph (``perturb``) they read no
+other edges.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,16 +20,19 @@ from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
-from graphveil.estimators.requirements import check_local
+from graphveil.estimators.requirements import check_local, check_on_cpu
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.nonprivate import fit_nonprivate
+from graphveil.nn.attention import HEADS
+from graphveil.nn.gat import GatArchitecture
+from graphveil.nn.gcn import GcnArchitecture
 from graphveil.nn.layers import ACTIVATIONS, batch_of
 from graphveil.perturb import MECHANISMS, GraphMechanism, parse_mechanism
 from graphveil.perturb.mechanism import MAX_EDGES, domain_of, public_edges_of
 from graphveil.privacy import DirectedEdge, EdgeSubset, Guarantee, NoUnit, UndirectedEdge, Unit, parse_unit
 from graphveil.release import ReleasePlan
 from graphveil.training import TrainingSchedule
-from graphveil.training.heads import MULTICLASS, TaskHead
+from graphveil.training.heads import MULTICLASS, MULTILABEL, TaskHead
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -119,33 +122,71 @@ class NetworkArchitecture(Protocol):
         """Return an untrained network that maps a batch of all nodes and an adjacency to logits."""
 
 
+GRAPH_INPUT_NOTE = (
+    "the model was trained on a released graph, drawn once by {mechanism}, and predicts on it alone: no "
+    "prediction reads a true edge"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
-class NonPrivateFullGraph(Method):
-    """A network over the exact edges, in the clear.
+class FullGraphMethod(Method):
+    """A network over the exact edges, without privacy, or over the edges of one released graph.
 
     Args:
         shape: what is trained.
         schedule: epochs, rates.
+        mechanism: releases the graph; None for the exact edges.
     """
+
+    input_note: ClassVar[str] = GRAPH_INPUT_NOTE  # what it is that a prediction reads
 
     shape: NetworkArchitecture
     schedule: TrainingSchedule
+    mechanism: GraphMechanism | None = None
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph without the labels that are learned."""
+        """Reject a graph that cannot be released or learned from, before anything is spent."""
         super().check(graph)
         self.head.labels(graph)
+        if self.mechanism is not None:
+            self.mechanism.check(graph, self.privacy_config.unit, domain_of(graph, self.privacy_config.unit))
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
-        """Return what a plan for this graph depends on, with as many classes as there are logits."""
-        return replace(super().sizes_of(graph), classes=self.head.width(graph))
+        """Return what a plan for this graph depends on: logits for classes, and the protected node pairs."""
+        sizes = replace(super().sizes_of(graph), classes=self.head.width(graph))
+        if self.mechanism is None:
+            return sizes
+        return with_protected_pairs(sizes, graph, self.privacy_config.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing is protected."""
-        return None
+        """Return the release of the graph; None where nothing is protected."""
+        return None if self.mechanism is None else plan_of(self.mechanism, self.privacy_config.unit, sizes)
+
+    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+        """Return the guarantee of the released graph, with all that follows from it."""
+        guarantee = super().guarantee(plan, graph)
+        return guarantee if self.mechanism is None else replace(guarantee, graph=True)
+
+    def deviations(self, graph: Graph) -> tuple[str, ...]:
+        """Return why the release has no valid guarantee."""
+        own = super().deviations(graph)
+        if self.mechanism is None:
+            return own
+        return (*self.mechanism.deviations(domain_of(graph, self.privacy_config.unit)), *own)
+
+    def notes(self, graph: Graph) -> tuple[str, ...]:
+        """Return what the statement adds about the data, and what the model reads."""
+        notes = super().notes(graph)
+        if self.mechanism is None:
+            return notes
+        return (*notes, self.input_note.format(mechanism=self.mechanism.name))
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Train in full batches, and keep the best epoch."""
+        """Release the graph if need be, train in full batches, and keep the best epoch."""
+        published: State = {}
+        if self.mechanism is not None:
+            slots, graph = released(graph, self.mechanism, self.privacy_config.unit, session)
+            published = {"graph": slots}
         generator = session.streams.torch(self.name)
         network = self.shape.build(graph.num_features, self.head.width(graph), generator=generator)
         everything = batch_of(graph.x)
@@ -161,12 +202,13 @@ class NonPrivateFullGraph(Method):
                 head=self.head,
                 every=True,
             )
-        trained = TrainedFullGraph(network, head=self.head)
-        return FitResult(trained=trained, proba=trained.proba(graph))
+        trained = TrainedFullGraph(network, self.mechanism, self.privacy_config.unit, head=self.head)
+        return FitResult(trained=trained, proba=trained.proba(graph), released=published)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
         """Return the network with these weights."""
-        return TrainedFullGraph(restored(self.shape, state, sizes), head=self.head)
+        network = restored(self.shape, state, sizes)
+        return TrainedFullGraph(network, self.mechanism, self.privacy_config.unit, head=self.head)
 
 
 def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn.Module:
@@ -179,9 +221,11 @@ def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn
 
 @dataclass(frozen=True, eq=False)
 class TrainedFullGraph(TrainedModel):
-    """A trained network: a prediction reads the exact edges."""
+    """A trained network: a prediction reads the exact edges, or those that a mechanism releases for it."""
 
     network: nn.Module
+    mechanism: GraphMechanism | None
+    unit: Unit
     head: TaskHead = field(default=MULTICLASS, kw_only=True)
 
     @torch.no_grad()
@@ -190,13 +234,21 @@ class TrainedFullGraph(TrainedModel):
         logits: Tensor = self.network(batch_of(graph.x), graph.adjacency)
         return self.head.proba(logits)
 
+    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+        """Return what the plan for another graph depends on: its own protected node pairs."""
+        sizes = super().sizes_for(graph, fitted)
+        return sizes if self.mechanism is None else with_protected_pairs(sizes, graph, self.unit)
+
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing is protected."""
-        return None
+        """Return the release of the other graph; None where nothing is protected."""
+        return None if self.mechanism is None else plan_of(self.mechanism, self.unit, sizes)
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict from the exact edges."""
-        return CachedPrediction(None, (), self.proba(graph))
+        """Predict from the exact edges, or release the other graph and predict from that."""
+        if self.mechanism is None:
+            return CachedPrediction(None, (), self.proba(graph))
+        slots, noisy = released(graph, self.mechanism, self.unit, session)
+        return CachedPrediction(session.plan, (slots,), self.proba(noisy))
 
     def state(self) -> State:
         """Return the weights."""
@@ -204,10 +256,6 @@ class TrainedFullGraph(TrainedModel):
 
 
 _UNITS = (UndirectedEdge.name, DirectedEdge.name, EdgeSubset.name)
-GRAPH_INPUT_NOTE = (
-    "the model was trained on a released graph, drawn once by {mechanism}, and predicts on it alone: no "
-    "prediction reads a true edge"
-)
 
 
 def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
@@ -238,20 +286,19 @@ def build_full_graph_method(
     head: TaskHead = MULTICLASS,
 ) -> Method:
     """Return the frozen method: over the exact edges, or over those that a mechanism releases."""
-    privacy_config = model.privacy_config
-    nonprivate = NonPrivateFullGraph(
+    privacy_config, mechanism = model.privacy_config, None
+    if given.perturb is not None:
+        mechanism = build_graph_mechanism(privacy_config, given.perturb, given.max_edges)
+        privacy_config = replace(privacy_config, paper_deviations=())  # the mechanism states its own
+    return FullGraphMethod(
         name=model.method,
         privacy_config=privacy_config,
         device=model.device,
         shape=shape,
         schedule=schedule,
+        mechanism=mechanism,
         head=head,
     )
-    if given.perturb is None:
-        return nonprivate
-    mechanism = build_graph_mechanism(privacy_config, given.perturb, given.max_edges)
-    privacy_config = replace(privacy_config, paper_deviations=())  # the mechanism's own are said instead
-    return PerturbedFullGraph(**vars(nonprivate) | {"privacy_config": privacy_config}, mechanism=mechanism)
 
 
 def build_graph_mechanism(privacy_config: PrivacyConfig, name: str, max_edges: int | None) -> GraphMechanism:
@@ -264,84 +311,6 @@ def build_graph_mechanism(privacy_config: PrivacyConfig, name: str, max_edges: i
         max_edges=MAX_EDGES if max_edges is None else max_edges,
         seed=0 if privacy_config.seed is None else privacy_config.seed,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerturbedFullGraph(NonPrivateFullGraph):
-    """A network over the edges of one released graph.
-
-    Args:
-        mechanism: what releases it.
-    """
-
-    input_note: ClassVar[str] = GRAPH_INPUT_NOTE  # what it is that a prediction reads
-
-    mechanism: GraphMechanism
-
-    def check(self, graph: Graph) -> None:
-        """Refuse a graph that cannot be released or learned from, before anything is spent."""
-        super().check(graph)
-        self.mechanism.check(graph, self.privacy_config.unit, domain_of(graph, self.privacy_config.unit))
-
-    def sizes_of(self, graph: Graph) -> PublicSizes:
-        """Return what a plan for this graph depends on, which slots there are included."""
-        return with_protected_pairs(super().sizes_of(graph), graph, self.privacy_config.unit)
-
-    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the graph."""
-        return plan_of(self.mechanism, self.privacy_config.unit, sizes)
-
-    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return the guarantee of the released graph, with all that follows from it."""
-        return replace(super().guarantee(plan, graph), graph=True)
-
-    def deviations(self, graph: Graph) -> tuple[str, ...]:
-        """Return why the release has no valid guarantee."""
-        return (
-            *self.mechanism.deviations(domain_of(graph, self.privacy_config.unit)),
-            *super().deviations(graph),
-        )
-
-    def notes(self, graph: Graph) -> tuple[str, ...]:
-        """Return what is said besides: what the model sees."""
-        return (*super().notes(graph), self.input_note.format(mechanism=self.mechanism.name))
-
-    def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Release the graph, and train on what came out."""
-        slots, noisy = released(graph, self.mechanism, self.privacy_config.unit, session)
-        outcome = super().fit(noisy, session)
-        assert isinstance(outcome.trained, TrainedFullGraph)
-        trained = TrainedPerturbed(
-            outcome.trained.network, self.mechanism, self.privacy_config.unit, head=self.head
-        )
-        return FitResult(trained=trained, proba=outcome.proba, released={"graph": slots})
-
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedPerturbed":
-        """Return the network with these weights."""
-        network = restored(self.shape, state, sizes)
-        return TrainedPerturbed(network, self.mechanism, self.privacy_config.unit, head=self.head)
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedPerturbed(TrainedFullGraph):
-    """A trained network, which another graph has to be released for."""
-
-    network: nn.Module
-    mechanism: GraphMechanism
-    unit: Unit
-
-    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return what the plan for another graph depends on: its own slots."""
-        return with_protected_pairs(super().sizes_for(graph, fitted), graph, self.unit)
-
-    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the other graph."""
-        return plan_of(self.mechanism, self.unit, sizes)
-
-    def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Release the other graph, and predict from what came out."""
-        slots, noisy = released(graph, self.mechanism, self.unit, session)
-        return CachedPrediction(session.plan, (slots,), self.proba(noisy))
 
 
 def released(graph: Graph, mechanism: GraphMechanism, unit: Unit, session: Session) -> tuple[Tensor, Graph]:
@@ -366,3 +335,95 @@ def plan_of(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> Releas
     """Return the release; where slots are not known, every pair is taken to be one."""
     directed = isinstance(unit, DirectedEdge)
     return mechanism.plan(unit, sizes.domain or Domain.whole(sizes.nodes, directed=directed))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GCN(FullGraphKeywords, Estimator):
+    """Graph convolutional network (Kipf, Welling: Semi-supervised classification with GCNs, 2017).
+
+    Every node gets a self-loop, and an edge weighs by the degrees of its two ends:
+
+        H <- act(norm(D^-1/2 (A + I)^T D^-1/2 H W + b)),   D = 1 + in-degree;   the last layer is plain.
+
+    With ``multi_label`` a node has any number of the L labels of ``Graph.label_sets``: logits go through a
+    sigmoid each, the loss is binary cross entropy, ``predict`` returns those likelier than not, and ``score``
+    is micro F1.
+
+    Guarantee: none, but on a released graph (``perturb``). Degrees and sums are exact.
+
+    Shapes: features (N, d) to probabilities (N, C), or (N, L).
+
+    Args:
+        multi_label: learn label sets instead of one class a node.
+
+    Raises:
+        GraphError: ``multi_label`` on a graph without label sets.
+        NotImplementedGuaranteeError: the unit is not ``"none"``, and no graph is released first.
+
+    >>> from graphveil.data.recipes import RECIPES
+    >>> from graphveil.data import synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> GCN(unit="none", seed=0, epochs=5).fit(graph).predict_proba().shape[0] == graph.num_nodes
+    True
+    """
+
+    method: ClassVar[str] = "gcn"
+
+    multi_label: bool = False
+
+    def _check_config(self) -> None:
+        check_perturbed(self, self)
+        super()._check_config()
+
+    def _build_method(self) -> Method:
+        check_on_cpu(self.method, self.device)
+        shape = GcnArchitecture(hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self))
+        head = MULTILABEL if self.multi_label else MULTICLASS
+        return build_full_graph_method(self, self, shape, resolve_schedule(self), head)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GAT(FullGraphKeywords, Estimator):
+    """Graph attention network (Veličković et al.: Graph attention networks, 2018).
+
+    Every node hears its in-neighbors and itself, and each head weighs them by what it learned:
+
+        h_v <- act(norm(b + sum_u a_uv W h_u)),   a_uv = softmax over u of leaky_relu(s . W h_u + g . W h_v).
+
+    The heads of a hidden layer stand side by side; the last layer has one head and is plain. Unlike in the
+    paper, ``dropout`` drops entries of hidden rows and no attention weights. Time grows with edges, heads and
+    width, memory with edges times heads.
+
+    Guarantee: none, but on a released graph (``perturb``). Weights and sums are exact.
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Args:
+        heads: heads of the hidden layers, each of width ``hidden``.
+
+    Raises:
+        NotImplementedGuaranteeError: the unit is not ``"none"``, and no graph is released first.
+        ConfigError: ``heads`` is no whole number above 0, or hidden layers are too wide with so many.
+
+    >>> from graphveil.data.recipes import RECIPES
+    >>> from graphveil.data import synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> GAT(unit="none", seed=0, epochs=5).fit(graph).predict_proba().shape[0] == graph.num_nodes
+    True
+    """
+
+    method: ClassVar[str] = "gat"
+
+    heads: int = HEADS
+
+    def _check_config(self) -> None:
+        check_perturbed(self, self)
+        super()._check_config()
+
+    def _build_method(self) -> Method:
+        check_on_cpu(self.method, self.device)
+        style = layer_options(self)
+        checks.width(heads=self.heads)
+        checks.width(**{"heads * hidden": self.heads * self.hidden})
+        shape = GatArchitecture(hidden=self.hidden, heads=self.heads, depth=resolve_depth(self), style=style)
+        return build_full_graph_method(self, self, shape, resolve_schedule(self))

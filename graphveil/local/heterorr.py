@@ -16,8 +16,8 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, none_before_fit
 from graphveil.estimators.full_graph import (
     FullGraphKeywords,
-    PerturbedFullGraph,
-    TrainedPerturbed,
+    FullGraphMethod,
+    TrainedFullGraph,
     build_graph_mechanism,
     layer_options,
     resolve_depth,
@@ -340,7 +340,7 @@ def _released(found: State) -> State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeteroFullGraph(PerturbedFullGraph):
+class HeteroFullGraph(FullGraphMethod):
     """A network over one released graph and features that their own nodes randomized.
 
     Args:
@@ -369,7 +369,7 @@ class HeteroFullGraph(PerturbedFullGraph):
         """Have features told, release the graph, and train on what came out of both."""
         randomized_features = self.feature_randomizer.randomize(graph, session)
         outcome = super().fit(graph.replace(x=randomized_features.x), session)
-        assert isinstance(outcome.trained, TrainedPerturbed)
+        assert isinstance(outcome.trained, TrainedFullGraph)
         return replace(
             outcome,
             trained=self._with_feature_randomizer(outcome.trained),
@@ -381,12 +381,12 @@ class HeteroFullGraph(PerturbedFullGraph):
         """Return the network with these weights."""
         return self._with_feature_randomizer(super().restore(state, sizes, released))
 
-    def _with_feature_randomizer(self, trained: TrainedPerturbed) -> "TrainedHetero":
+    def _with_feature_randomizer(self, trained: TrainedFullGraph) -> "TrainedHetero":
         return TrainedHetero(trained.network, trained.mechanism, trained.unit, self.feature_randomizer)
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedHetero(TrainedPerturbed):
+class TrainedHetero(TrainedFullGraph):
     """A trained network; another graph is released, and its nodes tell their features, before it predicts."""
 
     feature_randomizer: FeatureRandomizer

@@ -1455,9 +1455,9 @@ BUGS = [
         name="a_network_sees_true_edges",
         edits=[
             (
-                "graphveil.estimators.full_graph:PerturbedFullGraph.fit",
-                "slots, noisy = released(graph, self.mechanism, self.privacy_config.unit, session)",
-                "slots, noisy = released(graph, self.mechanism, self.privacy_config.unit, session)[0], graph",
+                "graphveil.estimators.full_graph:FullGraphMethod.fit",
+                "slots, graph = released(graph, self.mechanism, self.privacy_config.unit, session)",
+                "slots, graph = released(graph, self.mechanism, self.privacy_config.unit, session)[0], graph",
             )
         ],
         test="tests/estimators/test_heterorr.py::test_predictions_know_what_was_released_alone",

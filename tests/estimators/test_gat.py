@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
-from graphveil.estimators.reference_networks import GAT
+from graphveil.estimators.full_graph import GAT
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-record"])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphveil.errors import NotImplementedGuaranteeError
-from graphveil.estimators.reference_networks import GCN
+from graphveil.estimators.full_graph import GCN
 
 
 @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge"])

@@ -12,7 +12,7 @@ import graphveil as gv
 from graphveil.data import Graph
 from graphveil.data.recipes import split
 from graphveil.errors import ConfigError, GraphError
-from graphveil.estimators.reference_networks import GCN
+from graphveil.estimators.full_graph import GCN
 from graphveil.training.heads import MULTICLASS, MULTILABEL
 
 LABELS = 5

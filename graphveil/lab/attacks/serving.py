@@ -15,7 +15,7 @@ from graphveil.data import Adjacency, Graph
 from graphveil.data.node_pairs import Domain
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.full_graph import TrainedFullGraph, TrainedPerturbed
+from graphveil.estimators.full_graph import TrainedFullGraph
 from graphveil.estimators.session import Session
 from graphveil.lab.attacks.influence import Predict
 from graphveil.lab.attacks.matrices import Matrix, float64_batch, is_sparse
@@ -68,7 +68,7 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
     proba = fitted.own_proba.to(torch.float64).numpy()
     trained = fitted.trained
     if isinstance(trained, TrainedFullGraph):
-        noisy = isinstance(trained, TrainedPerturbed)
+        noisy = trained.mechanism is not None
         edges = released_adjacency(fitted.released["graph"], graph) if noisy else graph.adjacency
         answered = network_predict(trained.network, edges)
 
