@@ -78,9 +78,9 @@ from graphveil.lab.attacks.poisoning import (
 )
 from graphveil.lab.attacks.posteriors import confidence, select_evaluated_nodes, standardized
 from graphveil.lab.attacks.serving import network_predict
+from graphveil.ledger import ledger_of
 from graphveil.local.local_method import ReceivedReports
 from graphveil.mechanisms import FeatureRR, MultiBit
-from graphveil.privacy import ledger_of
 from graphveil.propagation.normalize import safe_unit
 from graphveil.release import NeighborSumData, Release
 

@@ -25,8 +25,9 @@ from graphveil import _kernels
 from graphveil._util.random import RowStream
 from graphveil.data import Adjacency, EdgeSet
 from graphveil.data.blocks import blocks
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import MemoryLedger, NodeRecord, UndirectedEdge, calibrate_mu
+from graphveil.privacy import NodeRecord, UndirectedEdge, calibrate_mu
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import (
     NeighborSumData,

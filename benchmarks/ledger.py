@@ -23,11 +23,10 @@ from itertools import pairwise
 
 import sqlalchemy as sa
 
-from graphveil.ledger import Ledger, PrivacyCost
-from graphveil.ledger.chain import canonical, link
-from graphveil.ledger.rows import COMMIT, RESERVE, HashChain, account_in, update_account
-from graphveil.ledger.store import data_sets, entries
-from graphveil.privacy import Entry, UndirectedEdge
+from graphveil.ledger import Entry, Ledger, PrivacyCost
+from graphveil.ledger.chain import COMMIT, RESERVE, HashChain, account_in, canonical, link, update_account
+from graphveil.ledger.database import data_sets, entries
+from graphveil.privacy import UndirectedEdge
 from graphveil.privacy.events import ApproximateDP, Event, Gaussian, PoissonGaussian
 from graphveil.privacy.serialization import events_from_plain, events_to_plain
 

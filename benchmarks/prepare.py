@@ -43,7 +43,8 @@ from _measure import medians
 
 from graphveil.data import Adjacency, open_graph, prepare
 from graphveil.data.stored_graph import MANIFEST, SOURCES
-from graphveil.privacy import DirectedEdge, MemoryLedger
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import DirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import (
     AggregationBackend,

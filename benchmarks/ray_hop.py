@@ -25,8 +25,9 @@ from hop import DIM, SIZES, random_graph
 
 from graphveil.cluster.backend import RayBackend
 from graphveil.data import Adjacency, load_dataset, open_graph
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.privacy import UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleasePlan
 from graphveil.release.backends import AggregationBackend

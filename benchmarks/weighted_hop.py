@@ -21,7 +21,8 @@ from scipy import sparse
 
 from graphveil import _kernels
 from graphveil.data import Adjacency, Features
-from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import NeighborSumData, Release, ReleasePlan
 from graphveil.release.plan import hops

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from graphveil.estimators.saved import load_model
     from graphveil.lab import attacks
     from graphveil.lab.fidelity.comparison import compare
+    from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
     from graphveil.local.heterorr import HeteroRR
     from graphveil.local.label_posterior import LabelPosterior
     from graphveil.local.lpgnn import LPGNN
     from graphveil.local.simgat import SimGAT
-    from graphveil.privacy import Guarantee, MemoryLedger, attach_ledger, ledger_of
-    from graphveil.runs.accounts.calibration import calibrate
+    from graphveil.privacy import Guarantee
+    from graphveil.runs.calibration import calibrate
     from graphveil.runs.sweep import sweep
 
 __version__ = "0.1.0"
@@ -64,7 +65,7 @@ _LAZY_IMPORTS = {
     "SAGE": "graphveil.estimators.sage",
     "SimGAT": "graphveil.local.simgat",
     "attach_ledger": "graphveil.privacy",
-    "calibrate": "graphveil.runs.accounts.calibration",
+    "calibrate": "graphveil.runs.calibration",
     "compare": "graphveil.lab.fidelity",
     "ledger_of": "graphveil.privacy",
     "list_datasets": "graphveil.data",

@@ -9,10 +9,11 @@ import pytest
 import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.estimators.spectral import Spectral
-from graphveil.ledger.rows import limit_of
+from graphveil.ledger import MemoryLedger
+from graphveil.ledger.chain import limit_of
 from graphveil.mechanisms.analytic_gaussian import AnalyticGaussian
 from graphveil.perturb.edge_rr import EdgeRR
-from graphveil.privacy import MemoryLedger, UndirectedEdge, check_delta
+from graphveil.privacy import UndirectedEdge, check_delta
 from graphveil.release import ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops
 

@@ -105,7 +105,6 @@ def test_a_released_graph_states_one_release(invoke: Invoke, files: Files, mecha
 
 def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> None:
     from graphveil.local.collect import CollectionProtocol
-    from graphveil.runs.accounts.collection_account import protocol_guarantee
 
     request = ("--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20")
     label = ("--eps-y", 2, "--classes", "t0,t1,t2", "--purpose", "pilot")
@@ -114,4 +113,4 @@ def test_answers_of_a_survey_are_one_release(invoke: Invoke, files: Files) -> No
     done = invoke("collect", "randomize", *flags, "--out", "m.csv", "--json")
     assert done.code == 0, done.err
     assert listed(invoke) == {"local-attributes": 1}
-    assert protocol_guarantee(CollectionProtocol.from_json(Path("s.json").read_text())).releases == 1
+    assert CollectionProtocol.from_json(Path("s.json").read_text()).guarantee.releases == 1

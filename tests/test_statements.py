@@ -11,7 +11,7 @@ from prose import ROOT, Prose, pages, sources
 import graphveil as gv
 from graphveil.artifacts.release_folder import withheld_files
 from graphveil.privacy import Gaussian, Guarantee, NodeRecord, UndirectedEdge
-from graphveil.privacy.formatting import percent_up
+from graphveil.privacy.statements import percent_up
 from graphveil.runs.results import FinishedRun
 
 MISLEADING = (
@@ -52,7 +52,7 @@ REPORTS = (  # where a message would be an LDP report
     "graphveil/local/collect/",
     "graphveil/cli/collect.py",
     "graphveil/lab/attacks/poisoning.py",
-    "graphveil/runs/accounts/collection_account.py",
+    "graphveil/ledger/accounts.py",
     "graphveil/runs/collection.py",
     "docs/local.md",
     "docs/ledger.md",

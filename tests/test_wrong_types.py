@@ -11,7 +11,7 @@ import wrong_types
 import graphveil as gv
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, GraphveilError
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 TABLES: dict[str, Callable[[], dict[str, Any]]] = {
     "attacks": wrong_types.attacks_cases,

@@ -20,7 +20,7 @@ from graphveil.privacy import (
     NodeRecord,
     NoUnit,
 )
-from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
+from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
 
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot

@@ -10,8 +10,8 @@ from graphveil._util.checks import checked
 from graphveil.audit.laws import LossLowerBound
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.errors import ConfigError
-from graphveil.privacy.formatting import counted
 from graphveil.privacy.gaussian import epsilon_of
+from graphveil.privacy.statements import counted
 
 TOLERANCE = 1e-7  # relative; rounding is below it
 _OF_MU = 1e-6  # at which delta a claim of mu is compared with what is no Gaussian

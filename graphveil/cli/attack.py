@@ -126,7 +126,7 @@ def membership(
     """Infer who was trained on: a shadow model and an attack model, LiRA and Bayes posterior; internal."""
     from graphveil.lab.attack_target import INTERNAL
     from graphveil.lab.attacks import MembershipSettings, attack_membership
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
 
     screen = Screen(as_json=json)
     settings = MembershipSettings(
@@ -245,7 +245,7 @@ def _finish(
 
 def _show_links(report: "LinkReport", screen: Screen) -> None:
     from graphveil.lab.attack_target import INTERNAL
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
 
     screen.print_line(INTERNAL, style="bold")
     size = f"{counted(len(report.pairs.nodes), 'node')}, {counted(len(report.pairs.joined), 'pair')}"

@@ -38,7 +38,7 @@ def audit(
 
 
 def _show(found: "RunAudit", screen: Screen) -> None:
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
     from graphveil.runs.run_audit import INTERNAL
 
     screen.print_line(INTERNAL, style="bold")

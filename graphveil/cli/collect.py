@@ -17,11 +17,11 @@ from graphveil.cli.options import check_not_existing, flag
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.ledger.accounts import RunAccount
     from graphveil.local.collect import CollectionProtocol
     from graphveil.local.collect.report_tables import ReceivedReports
     from graphveil.local.local_estimator import LocalEstimator
     from graphveil.mechanisms import LocalDPClaim
-    from graphveil.runs.accounts.ledger_account import RunAccount
 
 _SURVEY, _PRIVACY, _FILES, _DATA, _RUN = "Collection", "Privacy", "Files", "Data", "Run"
 _MAX_SHOWN_REJECTIONS = 20  # refused rows that are told one by one
@@ -207,10 +207,10 @@ def randomize(
 ) -> None:
     """Randomize each record of a table of nodes on its own: a row with its id and its LDP report."""
     from graphveil.data import tables
+    from graphveil.ledger.accounts import CollectionAccount
     from graphveil.local.collect import check_limits, client_secret
     from graphveil.local.collect.report_tables import REPORT_COLUMN, read_records
-    from graphveil.privacy.formatting import format_count_with_verb
-    from graphveil.runs.accounts.collection_account import CollectionAccount
+    from graphveil.privacy.statements import format_count_with_verb
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)
     _show_protocol(screen, loaded_protocol, on_clients=False)
@@ -222,7 +222,9 @@ def randomize(
     if internal is not None:
         check_not_existing(internal, "--internal writes a file of its own; choose another one")
     records = read_records(nodes, loaded_protocol, id=id, label=label)
-    known = CollectionAccount.from_records(loaded_protocol, records.ids.to_pylist(), ledger)
+    known = CollectionAccount.from_records(
+        records.ids.to_pylist(), loaded_protocol.guarantee, loaded_protocol.digest, ledger
+    )
     encoded_reports = records.encoded_reports(
         loaded_protocol,
         id,
@@ -288,12 +290,12 @@ def decode(
 @contextmanager
 def charge_clients(protocol: "CollectionProtocol", named: str | None) -> "Iterator[RunAccount | None]":
     """Charge named people for a survey, once, and report the charge if the block fails."""
-    from graphveil.runs.accounts.collection_account import CollectionAccount
+    from graphveil.ledger.accounts import CollectionAccount
 
     if named is None:
         yield None
         return
-    known = CollectionAccount.from_name(protocol, named)
+    known = CollectionAccount.from_name(named, protocol.guarantee, protocol.digest)
     with report_charge_on_failure(known.account.ledger, charged_message(protocol)):
         known.charge_received()
         yield known.account
@@ -316,7 +318,7 @@ def print_account(screen: Screen, account: "RunAccount | None") -> None:
 
 def print_received(screen: Screen, received: "ReceivedReports", where: str) -> None:
     """Say what was accepted, the rows of what was not, and where the nodes are."""
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
 
     for row, reason in list(received.refused.items())[:_MAX_SHOWN_REJECTIONS]:
         screen.note(f"refused, row {row}: {reason}")
@@ -431,7 +433,7 @@ def learn(
 ) -> None:
     """Check LDP reports and learn from them over public edges; nothing is randomized a second time."""
     from graphveil.data.tables import id_array
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
     from graphveil.runs.collection import receive_on_edges
 
     loaded_protocol, screen = read_protocol(protocol), Screen(as_json=json)

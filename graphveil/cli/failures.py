@@ -29,7 +29,7 @@ from graphveil.errors import (
 )
 
 if TYPE_CHECKING:
-    from graphveil.privacy import PrivacyLedger
+    from graphveil.ledger import PrivacyLedger
 
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
 _CHARGED_MESSAGE = "the release on this graph's edges was recorded and stays charged"

@@ -11,7 +11,7 @@ from graphveil.cli.options import flag
 from graphveil.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.runs.accounts.calibration import Calibration
+    from graphveil.runs.calibration import Calibration
 
 
 def datasets(
@@ -122,7 +122,7 @@ def calibrate(
     """Answer the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
     from graphveil.cli.train import configuration, load_custom_module
     from graphveil.privacy import parse_unit
-    from graphveil.runs.accounts import calibration
+    from graphveil.runs import calibration
 
     parse_unit(unit, max_degree=max_degree)
     own = None if module is None else load_custom_module(module)
@@ -153,8 +153,8 @@ def calibrate(
 
 
 def _show_calibration(found: "Calibration", given: float | None, screen: Screen) -> None:
-    from graphveil.privacy.formatting import format_epsilon_delta, format_upper_bound, percent_up
-    from graphveil.runs.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
+    from graphveil.privacy.statements import format_epsilon_delta, format_upper_bound, percent_up
+    from graphveil.runs.calibration import unequal_shares_note, unspent_budget_note
 
     mu = "" if found.mu is None else f", mu {format_upper_bound(found.mu, 6)}"
     screen.print_line(
@@ -195,7 +195,7 @@ _SIZES = {
 
 def _stage_rows(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return who spends what: a head, and a line a stage."""
-    from graphveil.privacy.formatting import format_upper_bound
+    from graphveil.privacy.statements import format_upper_bound
 
     head = ("stage", "noise", "steps", "paid by", "share", "epsilon", "Rényi")
     lines: list[tuple[str, ...]] = [
@@ -217,9 +217,8 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_guarantee
-    from graphveil.privacy.formatting import format_delta, format_upper_bound
-    from graphveil.runs.accounts.earlier_predictions import earlier_predictions
-    from graphveil.runs.accounts.ledger_account import receipts_in
+    from graphveil.privacy.statements import format_delta, format_upper_bound
+    from graphveil.runs.charges import earlier_predictions, receipts_in
     from graphveil.runs.event_table import event_cells, event_lines
     from graphveil.runs.run_folder import RunFolder
 
@@ -284,7 +283,7 @@ def report(
     from datetime import UTC, datetime
 
     from graphveil._util.files import write_atomic
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
     from graphveil.runs.html_pages import compared_page
     from graphveil.runs.results import FinishedRun
 

@@ -25,7 +25,7 @@ from graphveil.errors import ConfigError
 if TYPE_CHECKING:
     from graphveil.data import Graph
     from graphveil.ledger import Account, IntegrityViolation, Ledger
-    from graphveil.ledger.history import History, HistoryEntry
+    from graphveil.ledger.verify import History, HistoryEntry
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", show_default=False)]
 AnyName = Annotated[
@@ -55,7 +55,7 @@ def init(
     budget.
     """
     from graphveil.ledger import Ledger, unit_key
-    from graphveil.runs.accounts.graph_tags import fingerprint_parts
+    from graphveil.ledger.tags import fingerprint_parts
 
     if unit is None:
         raise ConfigError("a budget protects something: pass --unit (undirected-edge, node-record, ...)")
@@ -88,7 +88,7 @@ def init(
 
 def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """List the registered data sets, with what is spent of each budget."""
-    from graphveil.privacy.formatting import format_delta
+    from graphveil.privacy.statements import format_delta
 
     screen = Screen(as_json=json)
     opened_ledger = open_ledger_or_none(ledger)
@@ -158,7 +158,7 @@ def check_runs(
     json: options.Json = False,
 ) -> None:
     """Compare the receipts in run folders with the ledger; exit 1 if it lacks one."""
-    from graphveil.runs.accounts.run_receipts import receipts_below
+    from graphveil.runs.charges import receipts_below
 
     screen = Screen(as_json=json)
     found = [receipt for folder in folders for receipt in receipts_below(folder)]
@@ -216,7 +216,7 @@ def restore(
 ) -> None:
     """Verify a backup and put it in the place of the ledger, which is kept next to it."""
     from graphveil.ledger import restore as restored
-    from graphveil.runs.accounts.run_receipts import receipts_below
+    from graphveil.runs.charges import receipts_below
 
     receipts = [receipt for folder in runs or [] for receipt in receipts_below(folder)]
     opened_ledger = restored(path, ledger_location(ledger), receipts=receipts, force=force)
@@ -327,21 +327,21 @@ def epsilon_of(account: "Account") -> float | None:
 
 def delta_of(account: "Account") -> float:
     """Return where totals are read off: at the limit's delta, or at the unit's default one."""
-    from graphveil.runs.accounts.ledger_account import unit_delta
+    from graphveil.ledger.chain import unit_delta
 
     return unit_delta(account.unit) if account.limit is None else float(account.limit.delta)
 
 
 def format_epsilon(epsilon: float | None) -> str:
     """Return an epsilon as it is printed; None is one that is not bounded."""
-    from graphveil.privacy.formatting import format_upper_bound
+    from graphveil.privacy.statements import format_upper_bound
 
     return "no bound" if epsilon is None else format_upper_bound(epsilon)
 
 
 def format_limit(account: "Account") -> str:
     """Return what may be spent, in words."""
-    from graphveil.privacy.formatting import format_delta
+    from graphveil.privacy.statements import format_delta
 
     if account.limit is None:
         return "no limit"
@@ -350,7 +350,7 @@ def format_limit(account: "Account") -> str:
 
 def format_spent(account: "Account") -> str:
     """Return what is spent, and of what, in a line."""
-    from graphveil.privacy.formatting import counted, format_delta
+    from graphveil.privacy.statements import counted, format_delta
 
     count = counted(account.releases, "release")
     spent, delta = format_epsilon(epsilon_of(account)), f"at delta {format_delta(delta_of(account))}"
@@ -434,7 +434,7 @@ def _show(
     opened_ledger: "Ledger", name: str, unit: str | None, last: int | None, screen: Screen
 ) -> dict[str, Any]:
     """Print what was spent of a data set, and return it as plain values."""
-    from graphveil.ledger.history import History
+    from graphveil.ledger.verify import History
 
     found = [one for one in opened_ledger.accounts(name) if unit in (None, one.unit)]
     if unit is not None and not found:
@@ -454,8 +454,8 @@ def _show(
 
 def _show_account(screen: Screen, account: "Account", past: "History", most: int) -> None:
     """Print what is spent under a unit: all of it, how it came to that, and its last releases."""
-    from graphveil.ledger.history import over_time
-    from graphveil.privacy.formatting import counted
+    from graphveil.ledger.verify import over_time
+    from graphveil.privacy.statements import counted
 
     steps = past.of_unit(account.unit)
     listed = _last(steps, most)

@@ -48,12 +48,13 @@ def perturb(
     json: options.Json = False,
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
+    from graphveil.ledger import ledger_of
+    from graphveil.ledger.accounts import RunAccount
     from graphveil.perturb import release_graph
     from graphveil.perturb.mechanism import domain_of
-    from graphveil.privacy import ledger_of, parse_unit
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy import parse_unit
+    from graphveil.privacy.statements import counted
     from graphveil.release.backends import backend_by_name, backend_for, using
-    from graphveil.runs.accounts.ledger_account import RunAccount
     from graphveil.runs.source import GraphTableColumns
 
     backend_chosen = backend_by_name(backend, address)
@@ -125,7 +126,7 @@ def _facts(
     """Return names and values of the plan, from public numbers alone."""
     from graphveil.artifacts.cards import attack_bound_text
     from graphveil.perturb.folder import REVEALS_WARNING, reveals_edges
-    from graphveil.privacy.formatting import counted, format_epsilon_delta
+    from graphveil.privacy.statements import counted, format_epsilon_delta
 
     return [
         ("data", f"{graph.name}: {counted(graph.num_nodes, 'node')}"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from graphveil.data.tables.encoding import Encoding
     from graphveil.estimators.base import Estimator
     from graphveil.privacy import Guarantee
-    from graphveil.runs.accounts.prediction_accounts import PredictionAccounts
+    from graphveil.runs.charges import PredictionAccounts
     from graphveil.runs.source import PublicFlags
 
 _TOTAL_ADDS_UP = {
@@ -58,9 +58,9 @@ def predict(
     from graphveil.artifacts.release_folder import predictions_table, withheld_files
     from graphveil.data import tables
     from graphveil.estimators.saved import load_model
-    from graphveil.privacy import ledger_of
+    from graphveil.ledger import ledger_of
     from graphveil.release.backends import backend_by_name, backend_for, using
-    from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
+    from graphveil.runs.charges import restore_earlier_predictions
     from graphveil.runs.compliance_report import update_compliance_report
 
     chosen = backend_by_name(backend, address)
@@ -127,8 +127,7 @@ def _accounts(
     assumed_disjoint: bool,
 ) -> "PredictionAccounts | None":
     """Return the accounts that pay for the other graph, if it is asked at a price."""
-    from graphveil.runs.accounts.earlier_predictions import restore_earlier_predictions
-    from graphveil.runs.accounts.prediction_accounts import PredictionAccounts
+    from graphveil.runs.charges import PredictionAccounts, restore_earlier_predictions
 
     if privacy_cost is None or graph.edge_set.released:
         restore_earlier_predictions(run, model)
@@ -142,7 +141,7 @@ def _accounts(
 
 def _earlier_predictions_note(run: Path) -> str:
     """Say what the figure holds of earlier commands."""
-    from graphveil.runs.accounts.earlier_predictions import earlier_predictions
+    from graphveil.runs.charges import earlier_predictions
     from graphveil.runs.run_folder import RunFolder
 
     if not RunFolder(run).lock.is_file():
@@ -213,7 +212,7 @@ def _facts(
     no_cost_note: str,
 ) -> list[tuple[str, str]]:
     from graphveil.artifacts.cards import attack_bound_text
-    from graphveil.privacy.formatting import counted, format_epsilon_delta
+    from graphveil.privacy.statements import counted, format_epsilon_delta
 
     rows = [("data", f"{counted(graph.num_nodes, 'node')}, {counted(graph.num_features, 'feature')}")]
     if privacy_cost is None:
@@ -255,7 +254,7 @@ def _deliver(
 ) -> None:
     from graphveil.artifacts.release_folder import NODE, PREDICTION
     from graphveil.data import tables
-    from graphveil.privacy.formatting import format_count_with_verb
+    from graphveil.privacy.statements import format_count_with_verb
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if privacy_cost is None else privacy_cost.as_dict()

@@ -73,7 +73,7 @@ def prepare(
 
 def show(screen: Screen, path: Path, nodes: int, edges: int, seconds: float) -> None:
     """Say what was written."""
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     print_facts = {

@@ -175,7 +175,7 @@ def _reproduce(grid: "ReproductionGrid", screen: Screen) -> None:
 
 def _facts(grid: "ReproductionGrid") -> list[tuple[str, str]]:
     from graphveil.lab.papers.target import cells_of
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
 
     target, run_options = grid.target, grid.run_options
     cells = len({cell.work.name for cell in cells_of(target, run_options)})
@@ -240,7 +240,7 @@ class LiveProgress:
 
     def begin(self, cells: "Sequence[ReproductionCell]", done: "Mapping[str, Measurement]") -> None:
         """Take all cells, and what was found before."""
-        from graphveil.privacy.formatting import counted
+        from graphveil.privacy.statements import counted
 
         self._cells, self._found = cells, dict(done)
         self._began = self._last_note = time.monotonic()
@@ -261,7 +261,7 @@ class LiveProgress:
             self._screen.note(self._status_text())
 
     def _status_text(self) -> str:
-        from graphveil.privacy.formatting import counted
+        from graphveil.privacy.statements import counted
 
         names = {cell.work.name for cell in self._cells}
         done = sum(name in self._found for name in names)

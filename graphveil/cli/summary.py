@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
+    from graphveil.ledger.accounts import RunAccount
     from graphveil.privacy import Guarantee
-    from graphveil.runs.accounts.budget_breakdown import Stage
-    from graphveil.runs.accounts.ledger_account import RunAccount
-    from graphveil.runs.accounts.preview import Preview
+    from graphveil.runs.calibration import Stage
+    from graphveil.runs.preview import Preview
     from graphveil.runs.results import Cost
     from graphveil.runs.run_folder import RunFolder
 
@@ -32,7 +32,7 @@ def plan_facts(
 ) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
     from graphveil.artifacts.cards import all_deviations
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
 
     experiment, guarantee = plan.experiment, plan.guarantee
     classes = counted(plan.classes, "class", "classes")
@@ -90,7 +90,7 @@ def _columns(plan: "Preview") -> list[Fact]:
 
 def _budget(plan: "Preview") -> list[Fact]:
     from graphveil.artifacts.cards import attack_bound_text
-    from graphveil.runs.accounts.budget_breakdown import unequal_shares_note, unspent_budget_note
+    from graphveil.runs.calibration import unequal_shares_note, unspent_budget_note
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
     reports = [(row.kind, row.words) for row in plan.releases if row.words]
@@ -147,13 +147,13 @@ def _additional_facts(one: "Guarantee", all_runs: "Guarantee", runs: int) -> lis
 
 
 def _epsilon(guarantee: "Guarantee") -> str:
-    from graphveil.privacy.formatting import format_epsilon_delta
+    from graphveil.privacy.statements import format_epsilon_delta
 
     return format_epsilon_delta(guarantee.epsilon, guarantee.delta)
 
 
 def _stage(stage: "Stage") -> str:
-    from graphveil.privacy.formatting import format_upper_bound
+    from graphveil.privacy.statements import format_upper_bound
 
     noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
     times = "" if stage.count == 1 else f", {stage.count} times"
@@ -223,7 +223,7 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
 
 
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
-    from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
+    from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
 
     delta = format_delta(metrics["delta"]) if cost.epsilon else "0"
     none = "inf" if metrics["unit"] == "local-attributes" else "none"
@@ -248,7 +248,7 @@ def _accuracy_depends_on_records(metrics: dict[str, Any]) -> bool:
 
 def _remarks(metrics: dict[str, Any]) -> list[str]:
     from graphveil.artifacts.cards import protected_things
-    from graphveil.privacy.formatting import percent_up
+    from graphveil.privacy.statements import percent_up
     from graphveil.runs.results import Cost, cost_remarks
 
     about, cost = protected_things(metrics["unit"])[:-1], Cost.from_guarantee(metrics["guarantee"])
@@ -286,7 +286,7 @@ def _homophily_remark(metrics: dict[str, Any]) -> list[str]:
 
 def _additional_cost(metrics: dict[str, Any]) -> list[str]:
     """Return what is told about something else, under a guarantee of its own."""
-    from graphveil.privacy.formatting import format_upper_bound, percent_up
+    from graphveil.privacy.statements import format_upper_bound, percent_up
     from graphveil.runs.results import Cost
 
     lines = []
@@ -316,7 +316,7 @@ def _additional_cost(metrics: dict[str, Any]) -> list[str]:
 def _total_cost(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
     from graphveil.artifacts.cards import TEST_LABELS, protected_things
-    from graphveil.privacy.formatting import format_delta, format_upper_bound, percent_up
+    from graphveil.privacy.statements import format_delta, format_upper_bound, percent_up
     from graphveil.runs.results import Cost
 
     total, runs, baseline_guarantee = (

@@ -22,9 +22,9 @@ from graphveil.cli.train import HETERO, SYNTHETIC, load_custom_module
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.ledger.accounts import RunAccount
     from graphveil.privacy import Guarantee
     from graphveil.release import AggregationBackend
-    from graphveil.runs.accounts.ledger_account import RunAccount
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.sweep import SweepPlan, SweepResult
     from graphveil.runs.sweep_cells import Sweep
@@ -199,7 +199,7 @@ def _sweep(
 def _facts(
     plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None", *, resumed: bool
 ) -> list[tuple[str, str]]:
-    from graphveil.privacy.formatting import counted
+    from graphveil.privacy.statements import counted
     from graphveil.runs.sweep_cells import format_setting
 
     grid, first = plan.sweep, plan.previews[0]
@@ -230,7 +230,7 @@ def _has_nonprivate_reference(grid: "Sweep", method: str) -> bool:
 
 def _format_total(total: "Guarantee | None") -> str:
     from graphveil.artifacts.cards import attack_bound_text, invalid_mark
-    from graphveil.privacy.formatting import format_epsilon_delta
+    from graphveil.privacy.statements import format_epsilon_delta
 
     if total is None:
         return "nothing: no cell asks protected data"

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from graphveil.data import Graph
+    from graphveil.ledger.accounts import RunAccount
     from graphveil.release import AggregationBackend
-    from graphveil.runs.accounts.ledger_account import RunAccount
-    from graphveil.runs.accounts.preview import Preview
     from graphveil.runs.experiment import Experiment
+    from graphveil.runs.preview import Preview
     from graphveil.runs.run import ExperimentResult
     from graphveil.runs.run_folder import RunFolder
     from graphveil.runs.tracking import MLflow
@@ -185,9 +185,9 @@ def _train(
     dry_run: bool = False,
     trackers: "Sequence[MLflow]" = (),
 ) -> None:
-    from graphveil.privacy import ledger_of
+    from graphveil.ledger import ledger_of
     from graphveil.release.backends import backend_for
-    from graphveil.runs.accounts.preview import preview
+    from graphveil.runs.preview import preview
     from graphveil.runs.run import run
     from graphveil.runs.run_folder import RunFolder, default_folder
 
@@ -233,7 +233,7 @@ def _track(
 
 def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) -> "RunAccount | None":
     """Return the account of the graph's data, if anything is to be released of them that is secret."""
-    from graphveil.runs.accounts.ledger_account import RunAccount
+    from graphveil.ledger.accounts import RunAccount
 
     made_up = (plan.experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
     if made_up or not plan.guarantee_all_runs.releases or graph.edge_set.released:

@@ -33,11 +33,14 @@ from graphveil.estimators.features.scaling import (
     ranges_of,
 )
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit, save_fitted
-from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.inference.prediction_manager import PredictionManager
-from graphveil.estimators.inference.requests import PredictionOptions, RequestFactory, graph_requests
+from graphveil.estimators.inference import (
+    PredictionManager,
+    PredictionOptions,
+    RequestFactory,
+    graph_requests,
+)
 from graphveil.estimators.method import FitPreview, Method, PreparedFit, State
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import (
@@ -48,6 +51,7 @@ from graphveil.estimators.requirements import (
 )
 from graphveil.estimators.session import OnProgress, Session, configuration_text, no_progress, pick_device
 from graphveil.estimators.training.sample import training_sample_description
+from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy import (
     DirectedEdge,
     Guarantee,
@@ -57,8 +61,8 @@ from graphveil.privacy import (
     Unit,
     parse_unit,
 )
-from graphveil.privacy.formatting import counted, format_epsilon_delta
 from graphveil.privacy.guarantee import Mode
+from graphveil.privacy.statements import counted, format_epsilon_delta
 from graphveil.release import AggregationBackend, ReleasePlan
 from graphveil.release.backends import backend_for, check_backend, using
 from graphveil.training import EpochRecord

@@ -16,8 +16,8 @@ from graphveil.data import Graph
 from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_local, check_on_cpu

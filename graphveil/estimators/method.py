@@ -17,7 +17,7 @@ from graphveil.artifacts.snapshot import ReleaseRow, release_rows
 from graphveil.data import Graph
 from graphveil.data.graph import check_kind
 from graphveil.estimators.features.scaling import FeatureScaling
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import (
     SEEDED,
     PrivacyConfig,

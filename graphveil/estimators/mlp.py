@@ -20,9 +20,9 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
 from graphveil.estimators.features.noisy_softmax import STEPS, NoisySoftmax, fit_softmax, softmax_schedule
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.keywords import NetworkKeywords, TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import OTHER, PARTITION, VAL, PublicSizes, check_members, record_groups
 from graphveil.estimators.session import Session

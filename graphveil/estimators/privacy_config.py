@@ -7,8 +7,8 @@ from graphveil.data import Graph
 from graphveil.data.recipes import CLASSES_PUBLIC, about_edges
 from graphveil.errors import ConfigError
 from graphveil.privacy import DirectedEdge, Guarantee, NodeUnit, NoUnit, Unit, check_delta
-from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.guarantee import Mode
+from graphveil.privacy.statements import format_upper_bound
 from graphveil.release import OutEdgeSumQuery, ReleasePlan
 
 

@@ -25,10 +25,9 @@ from graphveil.privacy import (
     Unit,
     check_delta,
 )
-from graphveil.privacy.calibration import auto_delta
-from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
-from graphveil.privacy.gaussian import epsilon_of, mu_of
+from graphveil.privacy.gaussian import auto_delta, epsilon_of, mu_of
 from graphveil.privacy.guarantee import Mode
+from graphveil.privacy.statements import counted, format_delta, format_upper_bound
 
 MAX_MAGNITUDE = 2.0**63  # of public features: whole numbers of 64 bits are at most that
 _SHOWN = 5  # columns that a refusal names

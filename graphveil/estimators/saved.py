@@ -26,7 +26,7 @@ from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.fitted import FittedModel
-from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
+from graphveil.estimators.inference import read_graph_fingerprint
 from graphveil.estimators.public_sizes import PublicSizes
 
 _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
@@ -53,7 +53,7 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
     model = _unfitted(snapshot, release / MODEL)
     if snapshot.guarantee.protected != model.protected_unit:
         raise ArtifactError(f"{MODEL} and {PRIVACY} name two units; take the folder from the original run")
-    own = GraphFingerprint.read(root / INTERNAL) if release != root else None
+    own = read_graph_fingerprint(root / INTERNAL) if release != root else None
     return model._set_fit(_fitted(snapshot, model, release / WEIGHTS), own=own)
 
 

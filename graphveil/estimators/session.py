@@ -14,7 +14,8 @@ from graphveil._util.files import load_checked, save_checked
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError
-from graphveil.privacy import Guarantee, PrivacyLedger, ledger_of
+from graphveil.ledger import PrivacyLedger, ledger_of
+from graphveil.privacy import Guarantee
 from graphveil.release import (
     AggregationBackend,
     FolderJournal,

@@ -15,8 +15,8 @@ from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.crossfit import fits, mean_posterior, public_posteriors, restore_networks
 from graphveil.estimators.full_graph import GRAPH_INPUT_NOTE, plan_of, released, with_protected_pairs
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.requirements import check_local, check_on_cpu
 from graphveil.estimators.session import Session

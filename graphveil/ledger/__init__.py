@@ -1,28 +1,74 @@
-"""The durable privacy ledger: everything released of a data set, with limits, in a database.
+"""The privacy ledger: what was released of each data set, how much more may be, and who is charged.
 
-It knows events and limits, no graph and no torch; releases charge it through :class:`DataSetLedger`, which is
-a ``PrivacyLedger`` of :mod:`graphveil.privacy`. Docs: ``docs/ledger.md``.
+Start with ``interface.py``: a release calls ``record``, ``check``, ``commit`` and ``refund`` of a
+``PrivacyLedger``. ``MemoryLedger`` lives in one process; ``Ledger`` is a database of data sets, each of them
+a ``DataSetLedger``. Docs: ``docs/ledger.md``.
 """
 
-from graphveil.ledger.costs import Limit, PrivacyCost, exact
-from graphveil.ledger.locations import default_location, split_name
-from graphveil.ledger.reservations import DataSetLedger, Receipt
-from graphveil.ledger.rows import NODE_IDS, Account, unit_key
-from graphveil.ledger.sql_ledger import Ledger, restore
-from graphveil.ledger.verify import IntegrityViolation
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from graphveil.ledger.interface import (
+    Entry,
+    JointLedger,
+    MemoryLedger,
+    PrivacyLedger,
+    attach_ledger,
+    joint_ledger,
+    ledger_of,
+)
+
+if TYPE_CHECKING:
+    from graphveil.ledger.chain import NODE_IDS, Account, unit_key
+    from graphveil.ledger.costs import Limit, PrivacyCost, exact
+    from graphveil.ledger.locations import default_location, split_name
+    from graphveil.ledger.reservations import DataSetLedger, Receipt
+    from graphveil.ledger.sql_ledger import Ledger, restore
+    from graphveil.ledger.verify import IntegrityViolation
+
+_LAZY_IMPORTS = {  # a fit needs no database, and SQLAlchemy takes a while to import
+    "Account": "chain",
+    "DataSetLedger": "reservations",
+    "IntegrityViolation": "verify",
+    "Ledger": "sql_ledger",
+    "Limit": "costs",
+    "NODE_IDS": "chain",
+    "PrivacyCost": "costs",
+    "Receipt": "reservations",
+    "default_location": "locations",
+    "exact": "costs",
+    "restore": "sql_ledger",
+    "split_name": "locations",
+    "unit_key": "chain",
+}
 
 __all__ = [
     "NODE_IDS",
     "Account",
     "DataSetLedger",
+    "Entry",
     "IntegrityViolation",
+    "JointLedger",
     "Ledger",
     "Limit",
+    "MemoryLedger",
     "PrivacyCost",
+    "PrivacyLedger",
     "Receipt",
+    "attach_ledger",
     "default_location",
     "exact",
+    "joint_ledger",
+    "ledger_of",
     "restore",
     "split_name",
     "unit_key",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _LAZY_IMPORTS:
+        raise AttributeError(f"module 'graphveil.ledger' has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(f"graphveil.ledger.{_LAZY_IMPORTS[name]}"), name)
+    return found

@@ -1,11 +1,45 @@
-"""The chain of a data set's entries: each holds the hash of the one before, so that no past is rewritten."""
+"""The rows of a ledger: the locked chain of a data set, its entries, and its accounts.
+
+Each entry holds the hash of the one before, so that no past is rewritten.
+"""
 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from shlex import quote
 from typing import Any
 
-START = "0" * 64
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from graphveil._util import checks
+from graphveil.errors import ConfigError
+from graphveil.ledger.costs import Limit, PrivacyCost, limit_plain, stored_limit
+from graphveil.ledger.database import accounts, data_sets, entries, lock_names, now
+from graphveil.ledger.interface import Entry
+from graphveil.privacy import parse_unit
+from graphveil.privacy.serialization import events_from_plain
+from graphveil.privacy.unit import Unit
+
+_REPLACE = "/replace-one"
+NODE_IDS = "people"  # the part of data that says who is in them, and nothing of what they are like
+SKETCH = "sketch"  # keyed hashes of some of the people: how many of them two data sets share
+INIT, BIND, UNBIND, RAISE_LIMIT = "init", "bind", "unbind", "raise"
+RESERVE, COMMIT, REFUND = "reserve", "commit", "refund"
+_TEXTS = {  # what entries of each kind hold as text
+    INIT: ("unit",),
+    BIND: (),
+    UNBIND: (),
+    RAISE_LIMIT: ("unit", "reason"),
+    RESERVE: ("unit", "label", "reference"),
+    COMMIT: ("reference",),
+    REFUND: ("reference",),
+}
+START = "0" * 64  # what the first entry names in place of an entry before it
+Tags = Mapping[str, str]
+Row = sa.Row[Any]
 
 
 def canonical(record: Mapping[str, Any]) -> str:
@@ -24,3 +58,172 @@ def link(previous: str, body: str) -> str:
     (True, False)
     """
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is spent of a data set under one unit, and what may be."""
+
+    data_set: str
+    unit: str
+    limit: Limit | None
+    releases: int
+    total: PrivacyCost
+
+
+@dataclass
+class HashChain:
+    """The chain of one data set, locked by the transaction that adds to it."""
+
+    connection: sa.Connection
+    name: str
+    length: int
+    head: str
+
+    @classmethod
+    def read(cls, connection: sa.Connection, name: str, *, lock: bool = False) -> "HashChain":
+        """Return the chain of a registered data set; whoever adds to it locks it."""
+        checks.letters(name=name)
+        query = sa.select(data_sets).where(data_sets.c.name == name)
+        known = name.isprintable()  # others are never registered, and no database takes some of them
+        row = connection.execute(query.with_for_update() if lock else query).one_or_none() if known else None
+        if row is None:
+            names = connection.execute(
+                sa.select(data_sets.c.name).order_by(data_sets.c.name).limit(20)
+            ).scalars()
+            listed = ", ".join(names) or "none yet"
+            raise ConfigError(
+                f"the ledger has no data set {name!r} (registered: {listed}); register it with `graphveil "
+                f"ledger init {quote(name)} --unit UNIT --epsilon E --delta D`"
+            )
+        return cls(connection, name, row.length, row.head)
+
+    @classmethod
+    def locked(cls, connection: sa.Connection, name: str, *, make: bool = False) -> "HashChain":
+        """Return the chain, locked until the transaction ends; ``make`` registers a new data set."""
+        if make:
+            lock_names(connection)
+            insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+            new = insert(data_sets).values(name=name, length=0, head=START)
+            connection.execute(new.on_conflict_do_nothing())
+        return cls.read(connection, name, lock=True)
+
+    def add(self, kind: str, body: Mapping[str, Any]) -> tuple[int, str]:
+        """Add an entry; its number and the new head."""
+        number = self.length + 1
+        text = canonical({**body, "data_set": self.name, "number": number, "kind": kind, "time": now()})
+        head = link(self.head, text)
+        reference = body.get("reference", f"#{number}")
+        values = {"number": number, "kind": kind, "reference": reference, "body": text, "hash": head}
+        self.connection.execute(entries.insert().values(data_set=self.name, **values))
+        where = data_sets.c.name == self.name
+        self.connection.execute(data_sets.update().where(where).values(length=number, head=head))
+        self.length, self.head = number, head
+        return number, head
+
+
+def unit_key(unit: Unit | str) -> str:
+    """Return what an account is called: the unit's name, and whether records replace each other.
+
+    >>> unit_key("undirected-edge")
+    'undirected-edge'
+    """
+    if isinstance(unit, str):
+        name, _, relation = unit.partition("/")
+        unit = parse_unit(name, max_degree=1, replace_one=bool(relation))  # whatever degree is asserted
+    return unit.name + _REPLACE if getattr(unit, "replace_one", False) else unit.name
+
+
+def account_in(connection: sa.Connection, name: str, unit: str) -> Account | None:
+    """Return the account of a data set under a unit, if it has one."""
+    query = sa.select(accounts).where(accounts.c.data_set == name, accounts.c.unit == unit)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else account_of(row)
+
+
+def account_of(row: Row) -> Account:
+    """Return an account from its row."""
+    limit = stored_limit(row.epsilon, row.delta)
+    texts = isinstance(row.data_set, str) and isinstance(row.unit, str) and isinstance(row.total, str)
+    if not texts or type(row.releases) is not int or row.releases < 0:
+        raise ValueError("an account has a name, a unit, and a number of releases")
+    unit_delta(row.unit)
+    return Account(row.data_set, row.unit, limit, row.releases, PrivacyCost.from_plain(json.loads(row.total)))
+
+
+def unit_delta(key: str) -> float:
+    """Return the largest delta that a unit is sold at: where a total is read off if nobody says where.
+
+    >>> unit_delta("undirected-edge"), unit_delta("node-record/replace-one")
+    (1e-07, 1e-05)
+    """
+    return parse_unit(key.partition("/")[0], max_degree=1).delta_cap
+
+
+def open_account_in(chain: HashChain, unit: str, limit: Limit | None) -> None:
+    """Open an account under a unit, with a limit or without."""
+    plain = limit_plain(limit)
+    chain.add(INIT, plain | {"unit": unit})
+    empty = canonical(PrivacyCost().as_plain())
+    values = {"data_set": chain.name, "unit": unit, "releases": 0, "total": empty, **plain}
+    chain.connection.execute(accounts.insert().values(values))
+
+
+def update_account(connection: sa.Connection, name: str, unit: str, **values: object) -> None:
+    """Change what is kept of an account."""
+    where = (accounts.c.data_set == name) & (accounts.c.unit == unit)
+    connection.execute(accounts.update().where(where).values(**values))
+
+
+def tags_in(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fingerprints in an entry's text; ValueError if they are none."""
+    tags = body["fingerprints"]
+    if not isinstance(tags, dict) or not all(isinstance(tag, str) for tag in tags.values()):
+        raise ValueError("fingerprints are texts by name")
+    return tags
+
+
+def reservation(connection: sa.Connection, name: str, reference: str) -> Row | None:
+    """Return the entry that booked a release, if there is one."""
+    query = sa.select(entries).where(
+        entries.c.data_set == name, entries.c.reference == reference, entries.c.kind == RESERVE
+    )
+    return connection.execute(query).one_or_none()
+
+
+def states_of(connection: sa.Connection, name: str, reference: str) -> set[str]:
+    """Return what has happened to a release: reserved, committed, withdrawn."""
+    query = sa.select(entries.c.kind).where(entries.c.data_set == name, entries.c.reference == reference)
+    return set(connection.execute(query).scalars())
+
+
+def rows_of(connection: sa.Connection, name: str) -> list[Row]:
+    """Return the entries of a data set in order."""
+    query = sa.select(entries).where(entries.c.data_set == name).order_by(entries.c.number)
+    return list(connection.execute(query))
+
+
+def body_of(row: Row) -> dict[str, Any]:
+    """Return what an entry says; raises one of ``UNREADABLE`` or an error of ours if no ledger wrote it."""
+    body = json.loads(row.body)
+    if (body["number"], body["kind"], body["data_set"]) != (row.number, row.kind, row.data_set):
+        raise ValueError("an entry's columns and its text differ")
+    datetime.fromisoformat(body["time"])
+    texts = [body[name] for name in _TEXTS[body["kind"]]]
+    if not all(isinstance(text, str) for text in (*texts, row.hash, body["time"])):
+        raise TypeError("a text is not one")
+    if body["kind"] in (INIT, RAISE_LIMIT):
+        stored_limit(body["epsilon"], body["delta"])
+    elif body["kind"] == BIND:
+        tags_in(body)
+    elif body["kind"] == RESERVE:
+        entry_of(body)
+    return dict(body)
+
+
+def entry_of(body: Mapping[str, Any]) -> Entry:
+    """Return what a reservation booked."""
+    event = events_from_plain(body["events"])
+    name = body["unit"].removesuffix(_REPLACE)
+    unit = parse_unit(name, replace_one=name != body["unit"], max_degree=body["max_degree"])
+    return Entry(body["reference"], body["label"], event, body["slack"], unit)

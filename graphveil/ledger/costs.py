@@ -1,4 +1,4 @@
-"""What a data set has spent, kept so that neither its size nor its price grows with the number of releases.
+"""What a data set has spent, and what may be, kept so that no size grows with the number of releases.
 
 Gaussian releases add up in mu squared, equal ones of any other kind are counted, and both sums are exact:
 fractions, never floats that are compared with floats. A figure that was given as a decimal counts as that
@@ -9,12 +9,14 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
-from graphveil.privacy import Entry, compose, privacy_curve
+from graphveil.errors import ConfigError
+from graphveil.ledger.interface import Entry
+from graphveil.privacy import compose, privacy_curve
 from graphveil.privacy.events import (
     ApproximateDP,
     ByGroup,
@@ -28,6 +30,7 @@ from graphveil.privacy.events import (
     PoissonRoots,
     PureDP,
 )
+from graphveil.privacy.gaussian import check_proved_delta
 from graphveil.privacy.serialization import events_from_plain, events_to_plain
 
 _HALVINGS = 80  # of a release, until it fits or counts as none
@@ -115,7 +118,11 @@ class PrivacyCost:
         if self.fits_basic_composition(limit):
             return True
         epsilon = exact(limit.epsilon)
-        larger = _epsilon_of_larger(*self._rounded_up, _rounded(left, up=False))
+        # Squares and counts, each rounded up to four bits, change a few times in a doubling.
+        counts = sorted((kind, math.ceil(_rounded(Fraction(n), up=True))) for kind, n in self.others.items())
+        larger = _epsilon_of_larger(
+            _rounded(self.mu_squared, up=True), tuple(counts), _rounded(left, up=False)
+        )
         return larger <= epsilon or self._composed(left) <= epsilon
 
     def fits_basic_composition(self, limit: Limit) -> bool:
@@ -157,7 +164,7 @@ class PrivacyCost:
     def _remaining_bounded_epsilon(self, limit: Limit, one: "PrivacyCost") -> float:
         """Return the room for releases whose epsilons add up: for one whose epsilon is their sum."""
         lost = sum(getattr(_parsed(kind), "delta", 0.0) * n for kind, n in one.others.items())
-        pure = all(map(_is_pure, one.others))
+        pure = all(isinstance(_parsed(kind), PureDP) for kind in one.others)
 
         def bounded(epsilon: float) -> PrivacyCost:
             event = PureDP(epsilon) if pure else ApproximateDP(epsilon, min(lost, 1.0))
@@ -223,22 +230,23 @@ class PrivacyCost:
     def event(self) -> Event:
         """All releases as one event that costs the same."""
         mu = math.sqrt(self.mu_squared)
-        gaussian = [Gaussian(mu)] if mu else []
-        parts = [part for kind, n in self.others.items() for part in _repeated(kind, n)]
-        if gaussian or not all(isinstance(part, LocalReport) for part in parts):
-            parts = [_bounded(part) if isinstance(part, LocalReport) else part for part in parts]
-        return compose(*gaussian, *parts)
+        parts: list[Event] = [Gaussian(mu)] if mu else []
+        others = [part for kind, n in self.others.items() for part in _repeated(kind, n)]
+        reports_alone = not parts and all(isinstance(part, LocalReport) for part in others)
+        for part in others:
+            # An LDP report does not compose with events of other kinds; these cost the same.
+            if reports_alone or not isinstance(part, LocalReport):
+                parts.append(part)
+            elif part.epsilon < math.inf:
+                parts.append(ApproximateDP(part.epsilon, part.delta))
+            else:
+                parts.append(NonPrivate())
+        return compose(*parts)
 
     @cached_property
     def _known(self) -> dict[Fraction, float]:
         """Results of :meth:`epsilon` by what was left of delta: to compose many kinds takes seconds."""
         return {}
-
-    @property
-    def _rounded_up(self) -> tuple[Fraction, tuple[tuple[str, int], ...]]:
-        """Squares and counts, each rounded up to four bits: they change a few times in a doubling."""
-        counts = sorted((kind, math.ceil(_rounded(Fraction(n), up=True))) for kind, n in self.others.items())
-        return _rounded(self.mu_squared, up=True), tuple(counts)
 
     @property
     def _has_pure_epsilon(self) -> bool:
@@ -314,15 +322,6 @@ def _kind(part: Event) -> str:
     return json.dumps(events_to_plain(part), sort_keys=True)
 
 
-def _is_pure(kind: str) -> bool:
-    return isinstance(_parsed(kind), PureDP)
-
-
-def _bounded(report: LocalReport) -> Event:
-    """Return an event that composes with events of other kinds and costs what a report does."""
-    return ApproximateDP(report.epsilon, report.delta) if report.epsilon < math.inf else NonPrivate()
-
-
 def _scale_loss(event: Event, share: float) -> Event:
     """Return an event of the same kind whose loss is about this share: its noise is divided by the share."""
     if isinstance(event, Gaussian):
@@ -384,3 +383,69 @@ def _repeat_event(event: Event, count: int) -> Event:
 
 def _repeat_steps(part: PoissonGaussian | PoissonRoots, count: int) -> Event:
     return replace(part, steps=part.steps * count)
+
+
+_MAX_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # of the figures of a limit
+
+
+def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal | None) -> Limit | None:
+    """Return a limit from figures that are given, or none.
+
+    Raises:
+        ConfigError: they are no figures, or none that a double can be compared with.
+    """
+    if (epsilon is None) != (delta is None):
+        raise ConfigError(
+            "a limit needs both epsilon and delta (--epsilon, --delta); give both, or neither for none"
+        )
+    try:
+        limit = limit_from_plain(epsilon, delta)
+    except InvalidOperation:
+        raise ConfigError(f"epsilon={epsilon!r} and delta={delta!r} must be numbers") from None
+    # No double is too small for a figure, and no column of the database.
+    fits = limit is None or all(
+        figure.is_finite()
+        and not figure.is_signed()
+        and len(str(figure)) <= _LETTERS
+        and (not figure or (figure >= _LEAST and float(figure) < most))
+        for figure, most in ((limit.epsilon, _MAX_EPSILON), (limit.delta, 1))
+    )
+    if limit is not None and not fits:
+        raise ConfigError(
+            f"a limit has an epsilon of at least 0 and below {_MAX_EPSILON:,} and a delta in [0, 1), each 0 "
+            f"or at least {_LEAST} and in up to {_LETTERS} letters, not {limit_words(limit)[:100]}"
+        )
+    if limit is not None and limit.delta:
+        check_proved_delta(float(limit.delta))
+    return limit
+
+
+def stored_limit(epsilon: object, delta: object) -> Limit | None:
+    """Return a limit as it was taken once; ValueError if it never was."""
+    if not all(part is None or isinstance(part, str) for part in (epsilon, delta)):
+        raise TypeError("figures are kept as text")
+    try:
+        return limit_of(cast(str | None, epsilon), cast(str | None, delta))
+    except ConfigError:
+        raise ValueError("a limit is two figures") from None
+
+
+def limit_from_plain(
+    epsilon: str | float | Decimal | None, delta: str | float | Decimal | None
+) -> Limit | None:
+    """Return a limit from figures that were taken once, or none."""
+    if epsilon is None or delta is None:
+        return None
+    return Limit(Decimal(str(epsilon)), Decimal(str(delta)))
+
+
+def limit_plain(limit: Limit | None) -> dict[str, str | None]:
+    """Return a limit as text, as it was given."""
+    if limit is None:
+        return {"epsilon": None, "delta": None}
+    return {"epsilon": str(limit.epsilon), "delta": str(limit.delta)}
+
+
+def limit_words(limit: Limit | None) -> str:
+    """Return a limit in words."""
+    return "no limit" if limit is None else f"epsilon {limit.epsilon} at delta {limit.delta}"

@@ -5,6 +5,7 @@ import os
 import struct
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -38,26 +39,20 @@ def url_of(location: str | Path) -> str:
     if "://" not in text and not text.startswith(_MISSPELT):
         return f"{_FILE}{Path(text).expanduser().absolute()}"
     if text.startswith(_FILE):
-        return f"{_FILE}{_named_file(text.removeprefix(_FILE))}"
+        path = text.removeprefix(_FILE)
+        if not path or path == ":memory:" or "?" in path:
+            # A ledger in memory forgets, and options can switch off its locks or name another file.
+            raise ConfigError(
+                "a ledger in SQLite lies in a file, and its URL takes no options; give "
+                "sqlite:////path/to/file, or a path"
+            )
+        return f"{_FILE}{Path(unquote(path)).absolute()}"
     if not text.startswith(_SCHEMES):
         raise ConfigError(
             "a ledger lies in SQLite or PostgreSQL: give sqlite:////path/to/file, "
             f"postgresql+psycopg://user@host/database, or a path, and not {text.partition(':')[0]}:..."
         )
     return text.replace("postgresql://", "postgresql+psycopg://", 1)
-
-
-def _named_file(text: str) -> Path:
-    """Return the file that a URL of SQLite names.
-
-    A book in memory forgets, and options can switch off its locks or name another file: neither is one.
-    """
-    if not text or text == ":memory:" or "?" in text:
-        raise ConfigError(
-            "a ledger in SQLite lies in a file, and its URL takes no options; give sqlite:////path/to/file, "
-            "or a path"
-        )
-    return Path(unquote(text)).absolute()
 
 
 def split_name(text: str) -> tuple[str | None, str | None]:
@@ -157,3 +152,60 @@ def _data_folder() -> Path:
         raise ConfigError(
             f"there is no home directory to keep the ledger in; let {VARIABLE} name a file or a database"
         ) from None
+
+
+_DIGITS, _LETTERS = 20, 16  # of a fixed width: a mark is overwritten in place
+
+
+class HighWaterMark:
+    """The mark of a ledger's file.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> mark = HighWaterMark(Path(folder.name) / "ledger.sqlite")
+    >>> mark.set("a" * 16, 3); mark.read()
+    ('aaaaaaaaaaaaaaaa', 3)
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Take the ledger's file."""
+        self.path = file.with_name(f"{file.name}-mark")
+
+    def read(self) -> tuple[str, int] | None:
+        """Return which ledger was seen, and with how many entries; None if nothing readable is there."""
+        try:
+            ident, count = self.path.read_bytes().decode("ascii").split()
+            return (ident, int(count)) if len(ident) == _LETTERS and count.isdecimal() else None
+        except (OSError, ValueError):
+            return None
+
+    def check(self, ident: str, count: int) -> None:
+        """Refuse a ledger that has fewer entries than were seen, or that is another one.
+
+        Raises:
+            LedgerError: it is older than the mark, or another ledger.
+        """
+        seen = self.read()
+        if seen is None or (seen[0] == ident[:_LETTERS] and seen[1] <= count):
+            return
+        file = self.path.name.removesuffix("-mark")
+        what = (
+            f"the ledger {file} is another one than was used there before"
+            if seen[0] != ident[:_LETTERS]
+            else f"the ledger {file} has {count} entries and had {seen[1]}: an older copy was put back, or "
+            "entries were lost"
+        )
+        raise LedgerError(
+            f"{what}. Restore the newest backup (graphveil ledger restore), or delete {self.path} to "
+            "continue with this one. No privacy budget was spent."
+        )
+
+    def set(self, ident: str, count: int) -> None:
+        """Note so many entries. Of two processes the slower one may note fewer: a mark is never ahead."""
+        with suppress(OSError):
+            held = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.pwrite(held, f"{ident[:_LETTERS]} {count:0{_DIGITS}d}\n".encode("ascii"), 0)
+            finally:
+                os.close(held)

@@ -9,52 +9,50 @@ Every transaction locks one data set, reads its head and its account, and adds o
 same whether it is the first or the hundred-thousandth.
 """
 
-import hmac
 import json
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from shlex import quote
 from typing import Any
 
 import sqlalchemy as sa
 
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.ledger.chain import canonical
-from graphveil.ledger.costs import PrivacyCost
-from graphveil.ledger.rows import (
+from graphveil.ledger.bindings import (
+    add_version,
+    check_binding,
+    fingerprints_of,
+    name_of,
+    next_unnamed_data_set,
+)
+from graphveil.ledger.chain import (
     COMMIT,
-    NODE_IDS,
     REFUND,
     RESERVE,
-    SKETCH,
     Account,
     HashChain,
     Row,
     Tags,
     account_in,
     account_of,
-    add_version,
     body_of,
+    canonical,
     entry_of,
-    is_bound_to,
-    name_of,
     open_account_in,
     reservation,
     rows_of,
     states_of,
     unit_key,
     update_account,
-    versions,
 )
-from graphveil.ledger.sketch import sketch_of
-from graphveil.ledger.store import Store, accounts, data_sets, lock_names
-from graphveil.privacy import Entry
-from graphveil.privacy.formatting import format_delta, format_upper_bound
+from graphveil.ledger.costs import Limit, PrivacyCost
+from graphveil.ledger.database import Store, accounts, lock_names
+from graphveil.ledger.interface import Entry
 from graphveil.privacy.serialization import events_to_plain
+from graphveil.privacy.statements import format_delta, format_upper_bound
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,14 @@ class DataSetLedger:
     """
 
     def __init__(
-        self, store: Store, name: str, data: Tags | None = None, *, named: bool = True, apart: bool = False
+        self,
+        store: Store,
+        name: str,
+        data: Tags | None = None,
+        *,
+        named: bool = True,
+        apart: bool = False,
+        limit: Limit | None = None,
     ) -> None:
         """Take the database, and the name of a data set.
 
@@ -85,11 +90,12 @@ class DataSetLedger:
             data: fingerprints of data that the data set is bound to with the first release, not before.
             named: whether the name was given; otherwise the data are recognized, or get a name of their own.
             apart: whether the user states that the data share nothing with others but equal parts.
+            limit: a limit of this object under every unit that is registered without one.
         """
         self._store, self.name = store, name
         self._lock = threading.Lock()
         self._receipts: dict[str, Receipt] = {}
-        self._data, self._named, self._apart = data, named, apart
+        self._data, self._named, self._apart, self._limit = data, named, apart, limit
 
     def __repr__(self) -> str:
         """Show the name and the place."""
@@ -97,23 +103,25 @@ class DataSetLedger:
 
     def record(self, entry: Entry) -> None:
         """Reserve the entry, or raise :class:`BudgetError` and record nothing; the same one costs once."""
-        receipt = reserve(self._store, self._bind_in_transaction, entry)
+        receipt = _attempt(
+            self._store.write, self._bind_in_transaction, entry, recording=True, limit=self._limit
+        )
+        assert receipt is not None
         self.name, self._data = receipt.data_set, None
         self._keep(receipt)
 
     def check(self, entry: Entry) -> None:
         """Raise what :meth:`record` would, and record nothing."""
-        if not self._new:
-            check_reservation(self._store, self.name, entry)
+        # Data that would be registered with the first release have no limit yet.
+        new = self._data is not None and not self._named and self._store.read(self._known) is None
+        if not new:
+            _attempt(
+                self._store.read, lambda connection: self.name, entry, recording=False, limit=self._limit
+            )
 
     def bind_data(self) -> None:
         """Bind the data set to its data, or register them, before anything is released."""
         self.name, self._data = self._store.write(self._bind_in_transaction), None
-
-    @property
-    def _new(self) -> bool:
-        """Whether the data would be registered with the first release."""
-        return self._data is not None and not self._named and self._store.read(self._known) is None
 
     def _known(self, connection: sa.Connection) -> str | None:
         assert self._data is not None
@@ -134,18 +142,58 @@ class DataSetLedger:
 
     def contains(self, release_id: str) -> bool:
         """Whether a release is booked here, and was not given back."""
-        receipt = self._store.read(lambda connection: _live(connection, self.name, release_id))
+
+        def task(connection: sa.Connection) -> Receipt | None:
+            if REFUND in states_of(connection, self.name, release_id):
+                return None
+            row = reservation(connection, self.name, release_id)
+            if row is None:
+                return None
+            return Receipt(self.name, body_of(row)["unit"], release_id, row.number, row.hash)
+
+        receipt = self._store.read(task)
         if receipt is not None:
             self._keep(receipt)
         return receipt is not None
 
     def commit(self, release_id: str) -> None:
         """Note that noise is about to be drawn: from now on the release cannot be given back."""
-        commit(self._store, self.name, release_id)
+
+        def task(connection: sa.Connection) -> None:
+            chain = HashChain.locked(connection, self.name)
+            states = states_of(connection, self.name, release_id)
+            if REFUND in states or RESERVE not in states:
+                raise BudgetError(
+                    f"release {release_id} is not recorded any more, so no noise may be drawn; start a new "
+                    "run"
+                )
+            if COMMIT not in states:
+                chain.add(COMMIT, {"reference": release_id})
+
+        self._store.write(task)
 
     def refund(self, release_id: str) -> bool:
         """Give a release back for which nothing was drawn; whether that could be done."""
-        refunded = refund(self._store, self.name, release_id)
+
+        def task(connection: sa.Connection) -> bool:
+            chain = HashChain.locked(connection, self.name)
+            states = states_of(connection, self.name, release_id)
+            if COMMIT in states or RESERVE not in states:
+                return False
+            if REFUND in states:
+                return True
+            known = reservation(connection, self.name, release_id)
+            body = None if known is None else body_of(known)
+            account = None if body is None else account_in(connection, self.name, body["unit"])
+            if body is None or account is None:
+                raise LookupError("an account is lost")  # of a damaged ledger
+            chain.add(REFUND, {"reference": release_id})
+            left = account.total.minus(PrivacyCost.from_entry(entry_of(body)))
+            changed = {"releases": account.releases - 1, "total": canonical(left.as_plain())}
+            update_account(connection, self.name, body["unit"], **changed)
+            return True
+
+        refunded = self._store.write(task)
         if refunded:
             with self._lock:
                 self._receipts.pop(release_id, None)
@@ -196,43 +244,6 @@ class DataSetLedger:
             self._receipts[receipt.release] = receipt
 
 
-def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
-    """Return fingerprints of data under the ledger's key, which does not leave it."""
-    key = store.read(store.key)
-    found = {}
-    for part, chunks in parts.items():
-        mac, people = hmac.new(key, part.encode(), "sha256"), []
-        for chunk in chunks:
-            mac.update(chunk)
-            if part == NODE_IDS:
-                people.append(chunk)
-        found[part] = mac.hexdigest()
-        if part == NODE_IDS:
-            found[SKETCH] = sketch_of(b"".join(people), key)
-    return found
-
-
-def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
-    """Refuse data that are not those of a data set.
-
-    Raises:
-        ConfigError: the data set is bound to other data.
-    """
-    known = versions(connection, name)
-    if known and not is_bound_to(data, known):
-        raise ConfigError(
-            f"these are not the data that {name!r} was registered with, so its budget is not theirs; give "
-            "the files as they were, or, if the data have grown, register the new version: graphveil "
-            f"ledger init {quote(name)} --unit UNIT --nodes FILE --edges FILE ..."
-        )
-
-
-def next_unnamed_data_set(connection: sa.Connection) -> str:
-    """Return the next name for data that nobody has named."""
-    taken = set(connection.execute(sa.select(data_sets.c.name)).scalars())
-    return next(name for number in count(1) if (name := f"data-{number}") not in taken)
-
-
 def accounts_of(store: Store, name: str | None = None) -> list[Account]:
     """Return what is spent, for each data set and unit, or for those of one data set."""
     query = sa.select(accounts).order_by(accounts.c.data_set, accounts.c.unit)
@@ -249,24 +260,13 @@ class _NeedsCompositionError(Exception):
         self.account = account
 
 
-def reserve(store: Store, settled: Callable[[sa.Connection], str], entry: Entry) -> Receipt:
-    """Book a release in the data set that ``settled`` returns, in one transaction with what it does."""
-    found = _attempt(store.write, settled, entry, recording=True)
-    assert found is not None
-    return found
-
-
-def check_reservation(store: Store, name: str, entry: Entry) -> None:
-    """Raise what booking a release would raise."""
-    _attempt(store.read, lambda connection: name, entry, recording=False)
-
-
 def _attempt(
     run: Callable[[Callable[[sa.Connection], Receipt | None]], Receipt | None],
     settled: Callable[[sa.Connection], str],
     entry: Entry,
     *,
     recording: bool,
+    limit: Limit | None,
 ) -> Receipt | None:
     """Book a release, or only see whether it could be."""
     if entry.unit is None:
@@ -298,6 +298,8 @@ def _attempt(
             account = Account(name, unit, None, 0, PrivacyCost())
             if recording:
                 open_account_in(chain, unit, None)
+        if account.limit is None:
+            account = replace(account, limit=limit)
         after = account.total.plus(cost)
         fits = account.limit is None or after.fits_basic_composition(account.limit)
         if not fits and not (composing and account.limit is not None and after.fits(account.limit)):
@@ -316,61 +318,12 @@ def _attempt(
         except (
             _NeedsCompositionError
         ) as near:  # composed while nobody is locked out, and kept for the next try
-            limit = near.account.limit
-            if limit is None or not near.account.total.plus(cost).fits(limit):
+            allowed = near.account.limit
+            if allowed is None or not near.account.total.plus(cost).fits(allowed):
                 raise
             return run(partial(task, composing=True))
     except _NeedsCompositionError as near:
         raise BudgetError(_budget_error(near.account, entry, cost)) from None
-
-
-def commit(store: Store, name: str, reference: str) -> None:
-    """Note that noise is about to be drawn."""
-
-    def task(connection: sa.Connection) -> None:
-        chain = HashChain.locked(connection, name)
-        states = states_of(connection, name, reference)
-        if REFUND in states or RESERVE not in states:
-            raise BudgetError(
-                f"release {reference} is not recorded any more, so no noise may be drawn; start a new run"
-            )
-        if COMMIT not in states:
-            chain.add(COMMIT, {"reference": reference})
-
-    store.write(task)
-
-
-def refund(store: Store, name: str, reference: str) -> bool:
-    """Give back a release that was never committed; whether that could be done."""
-
-    def task(connection: sa.Connection) -> bool:
-        chain = HashChain.locked(connection, name)
-        states = states_of(connection, name, reference)
-        if COMMIT in states or RESERVE not in states:
-            return False
-        if REFUND in states:
-            return True
-        known = reservation(connection, name, reference)
-        if (
-            known is None
-            or (account := account_in(connection, name, (body := body_of(known))["unit"])) is None
-        ):
-            raise LookupError("an account is lost")  # of a damaged ledger
-        chain.add(REFUND, {"reference": reference})
-        left = account.total.minus(PrivacyCost.from_entry(entry_of(body)))
-        update_account(
-            connection, name, body["unit"], releases=account.releases - 1, total=canonical(left.as_plain())
-        )
-        return True
-
-    return store.write(task)
-
-
-def _live(connection: sa.Connection, name: str, reference: str) -> Receipt | None:
-    row = (
-        None if REFUND in states_of(connection, name, reference) else reservation(connection, name, reference)
-    )
-    return None if row is None else Receipt(name, body_of(row)["unit"], reference, row.number, row.hash)
 
 
 def _repeated_receipt(known: Row, body: Mapping[str, Any], name: str) -> Receipt:

@@ -11,17 +11,18 @@ from typing import Any
 import sqlalchemy as sa
 
 from graphveil.errors import ArtifactError, ConfigError, LedgerError
-from graphveil.ledger.high_water_mark import HighWaterMark
-from graphveil.ledger.locations import default_location, file_of, url_of
-from graphveil.ledger.reservations import (
-    DataSetLedger,
-    Receipt,
-    accounts_of,
+from graphveil.ledger.bindings import (
+    add_version,
     check_binding,
     fingerprints_of,
+    name_of,
+    names_of,
     next_unnamed_data_set,
+    overlap,
+    shared_with,
+    versions,
 )
-from graphveil.ledger.rows import (
+from graphveil.ledger.chain import (
     NODE_IDS,
     RAISE_LIMIT,
     REFUND,
@@ -32,22 +33,16 @@ from graphveil.ledger.rows import (
     HashChain,
     Tags,
     account_in,
-    add_version,
     body_of,
-    limit_of,
-    limit_plain,
-    limit_words,
-    name_of,
-    names_of,
     open_account_in,
     rows_of,
-    shared_with,
     unit_key,
     update_account,
-    versions,
 )
-from graphveil.ledger.sketch import overlap
-from graphveil.ledger.store import Store, copy_file, data_sets, entries, move_aside
+from graphveil.ledger.costs import Limit, limit_of, limit_plain, limit_words
+from graphveil.ledger.database import Store, copy_file, data_sets, entries, move_aside
+from graphveil.ledger.locations import HighWaterMark, default_location, file_of, url_of
+from graphveil.ledger.reservations import DataSetLedger, Receipt, accounts_of
 from graphveil.ledger.verify import (
     IntegrityViolation,
     find_key_violations,
@@ -69,7 +64,8 @@ class Ledger:
         LedgerError: the database cannot be used.
 
     >>> import tempfile
-    >>> from graphveil.privacy import Entry, UndirectedEdge
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> from graphveil.ledger import Entry
     >>> from graphveil.privacy.events import PureDP
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(folder.name + "/ledger.sqlite")
@@ -125,7 +121,9 @@ class Ledger:
             ConfigError: the unit is registered already with another limit or protects nothing, or the figures
                 are no budget.
         """
-        _check_name(name)
+        printable = name.isprintable() and name == name.strip() and 0 < len(name) <= 100
+        if not printable or "#" in name or "://" in name:
+            raise ConfigError("a data set's name is 1 to 100 printable characters, without '#' and '://'")
         unit, limit = unit_key(unit), limit_of(epsilon, delta)
         if unit == NoUnit.name:
             raise ConfigError(
@@ -172,12 +170,14 @@ class Ledger:
 
         return self._store.read(task)
 
-    def data_set(self, name: str, data: Tags | None = None) -> DataSetLedger:
+    def data_set(self, name: str, data: Tags | None = None, *, limit: Limit | None = None) -> DataSetLedger:
         """Return the ledger of a registered data set, to attach to a graph.
 
         Args:
             name: of the data set.
             data: fingerprints of the data, which it is bound to with the first release.
+            limit: what may be spent through the returned object, under units that are registered without a
+                limit.
 
         Raises:
             ConfigError: there is none of that name, or it is bound to other data.
@@ -189,7 +189,7 @@ class Ledger:
                 check_binding(connection, name, data)
 
         self._store.read(task)
-        return DataSetLedger(self._store, name, data)
+        return DataSetLedger(self._store, name, data, limit=limit)
 
     def find_or_create(self, fingerprints: Tags, *, apart: bool = False) -> DataSetLedger:
         """Return the ledger of the data set that these are data of, or a new one for them.
@@ -277,7 +277,10 @@ class Ledger:
             chain = HashChain.locked(connection, name)
             known = account_in(connection, name, key)
             if known is None:
-                raise _no_account(name, key)
+                raise ConfigError(
+                    f"data set {name!r} has no budget under unit {key!r}; register one: graphveil ledger "
+                    f"init {quote(name)} --unit {key} --epsilon E --delta D"
+                )
             if known.limit is not None and (
                 limit.epsilon < known.limit.epsilon or limit.delta < known.limit.delta
             ):
@@ -325,7 +328,11 @@ class Ledger:
                 fits = False
             if not fits:
                 raise ArtifactError("a receipt is damaged: it has no data set, entry, release and head")
-            row = self._store.read(partial(_entry_at, name=receipt.data_set, number=receipt.entry))
+            # No database takes other names and numbers.
+            known = receipt.data_set.isprintable() and 0 < receipt.entry < 1 << 31
+            here = (entries.c.data_set == receipt.data_set) & (entries.c.number == receipt.entry)
+            query = sa.select(entries).where(here)
+            row = self._store.read(partial(_first, query=query)) if known else None
             if row is None:
                 found.append(
                     IntegrityViolation(receipt.data_set, receipt.entry, "the ledger has no such entry")
@@ -347,14 +354,6 @@ class Ledger:
         return found + [
             each for one in names for each in self._store.read(partial(find_violations, name=one))
         ]
-
-
-def _entry_at(connection: sa.Connection, *, name: str, number: int) -> sa.Row[Any] | None:
-    if not name.isprintable() or not 0 < number < 1 << 31:
-        return None  # no database takes some of them
-    return connection.execute(
-        sa.select(entries).where(entries.c.data_set == name, entries.c.number == number)
-    ).one_or_none()
 
 
 def restore(
@@ -422,20 +421,5 @@ def _older(kept: Ledger, file: Path, missing_receipts: list[IntegrityViolation])
     return ""
 
 
-def _check_name(name: str) -> None:
-    if (
-        not name
-        or len(name) > 100
-        or name != name.strip()
-        or "#" in name
-        or "://" in name
-        or not name.isprintable()
-    ):
-        raise ConfigError("a data set's name is 1 to 100 printable characters, without '#' and '://'")
-
-
-def _no_account(name: str, unit: str) -> ConfigError:
-    return ConfigError(
-        f"data set {name!r} has no budget under unit {unit!r}; register one: graphveil ledger init "
-        f"{quote(name)} --unit {unit} --epsilon E --delta D"
-    )
+def _first(connection: sa.Connection, *, query: "sa.Select[Any]") -> sa.Row[Any] | None:
+    return connection.execute(query).one_or_none()

@@ -1,32 +1,35 @@
 """Whether a ledger is whole: every hash, every total and every limit, computed again from the entries."""
 
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from graphveil.errors import GraphveilError
-from graphveil.ledger.chain import START, link
-from graphveil.ledger.costs import Limit, PrivacyCost
-from graphveil.ledger.rows import (
+from graphveil.ledger.bindings import same_data
+from graphveil.ledger.chain import (
     BIND,
     COMMIT,
     INIT,
     RAISE_LIMIT,
     REFUND,
     RESERVE,
+    START,
     UNBIND,
     Account,
     HashChain,
     Row,
     account_of,
     entry_of,
-    limit_from_plain,
+    link,
     rows_of,
     tags_in,
 )
-from graphveil.ledger.store import UNREADABLE, accounts, data_sets, entries, key_fault, state_of
+from graphveil.ledger.costs import Limit, PrivacyCost, limit_from_plain
+from graphveil.ledger.database import UNREADABLE, accounts, data_sets, entries, key_fault, state_of
 
 _UNREADABLE = (*UNREADABLE, GraphveilError)
 
@@ -61,7 +64,12 @@ def find_violations(connection: sa.Connection, name: str) -> list[IntegrityViola
     )
     for number, row in enumerate(rows_of(connection, name), 1):
         head = link(head, row.body)
-        why = _fault(row, number, head) or replay.add(row)
+        if row.number != number:
+            why: str | None = "an entry is missing"
+        elif row.hash != head:
+            why = "the entry was changed: its hash does not follow from its text and the entry before"
+        else:
+            why = replay.add(row)
         if why:
             return [IntegrityViolation(name, number, why)]
     if (replay.length, head) != (chain.length, chain.head):
@@ -81,14 +89,6 @@ def find_key_violations(connection: sa.Connection) -> list[IntegrityViolation]:
     """Return that the key of the fingerprints is not the ledger's, if so."""
     fault = key_fault(state_of(connection))
     return [] if fault is None else [IntegrityViolation("", 0, fault)]
-
-
-def _fault(row: Row, number: int, head: str) -> str | None:
-    if row.number != number:
-        return "an entry is missing"
-    if row.hash != head:
-        return "the entry was changed: its hash does not follow from its text and the entry before"
-    return None
 
 
 def _account(row: Row) -> Account | None:
@@ -170,3 +170,111 @@ class _AccountReplay:
             one = found[unit]
             found[unit] = Account(self.name, unit, one.limit, one.releases + 1, one.total.plus(privacy_cost))
         return found
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One release that was not given back: what it cost, and everything under its unit with it."""
+
+    entry: int
+    time: str
+    unit: str
+    label: str
+    reference: str
+    hash: str
+    privacy_cost: PrivacyCost
+    total: PrivacyCost
+
+
+@dataclass(frozen=True)
+class LimitChange:
+    """A limit that was raised, and why."""
+
+    entry: int
+    time: str
+    unit: str
+    limit: Limit
+    reason: str
+
+
+@dataclass(frozen=True)
+class DataVersion:
+    """A version of the data that was registered, or bound by the first run."""
+
+    entry: int
+    time: str
+
+
+@dataclass(frozen=True)
+class History:
+    """What :meth:`graphveil.ledger.Ledger.export` yields, read.
+
+    >>> import tempfile
+    >>> from graphveil.ledger import Ledger
+    >>> from graphveil.privacy import PureDP, UndirectedEdge
+    >>> from graphveil.ledger import Entry
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger(folder.name + "/ledger.sqlite")
+    >>> ledger.init("friends", "undirected-edge")
+    >>> for name in "ab":
+    ...     ledger.data_set("friends").record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
+    >>> history = History.from_rows(ledger.export("friends"))
+    >>> [step.total.epsilon(0.0) for step in history.of_unit("undirected-edge")]
+    [0.1, 0.2]
+    >>> ledger.close(); folder.cleanup()
+    """
+
+    steps: tuple[HistoryEntry, ...]
+    raised: tuple[LimitChange, ...]
+    versions: tuple[DataVersion, ...]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "History":
+        """Read the entries of a data set, in order."""
+        rows = list(rows)
+        raised = [
+            LimitChange(*_when(row), row["unit"], limit, row["reason"])
+            for row in rows
+            if row["kind"] == RAISE_LIMIT
+            and (limit := limit_from_plain(row["epsilon"], row["delta"])) is not None
+        ]
+        return cls(tuple(_steps(rows)), tuple(raised), tuple(_versions(rows)))
+
+    def of_unit(self, unit: str) -> list[HistoryEntry]:
+        """Return the releases under a unit."""
+        return [step for step in self.steps if step.unit == unit]
+
+
+def over_time(steps: Sequence[HistoryEntry], parts: int) -> list[PrivacyCost]:
+    """Return what was spent by the end of each of so many equal parts of the time from first to last."""
+    times = [datetime.fromisoformat(step.time) for step in steps]
+    first, last = min(times), max(times)
+    ends = [first + (last - first) * (part / parts) for part in range(1, parts)]
+    reached = [sum(time <= end for time in times) for end in ends]
+    return [steps[count - 1].total for count in (*reached, len(steps))]
+
+
+def _when(row: Mapping[str, Any]) -> tuple[int, str]:
+    return row["number"], row["time"]
+
+
+def _steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[HistoryEntry]:
+    gone = {row["reference"] for row in rows if row["kind"] == REFUND}
+    totals = dict[str, PrivacyCost]()
+    for row in rows:
+        if row["kind"] == RESERVE and row["reference"] not in gone:
+            unit, privacy_cost = row["unit"], PrivacyCost.from_entry(entry_of(row))
+            totals[unit] = totals.get(unit, PrivacyCost()).plus(privacy_cost)
+            about = unit, row["label"], row["reference"], row["hash"]
+            yield HistoryEntry(*_when(row), *about, privacy_cost, totals[unit])
+
+
+def _versions(rows: Sequence[Mapping[str, Any]]) -> Iterator[DataVersion]:
+    """Yield versions; an entry that tells more of one that is known, its people say, is none."""
+    unbound = max((row["number"] for row in rows if row["kind"] == UNBIND), default=0)
+    known = list[Mapping[str, str]]()
+    for row in rows:
+        if row["kind"] == BIND and row["number"] > unbound:
+            if not any(same_data(row["fingerprints"], one) for one in known):
+                yield DataVersion(*_when(row))
+            known.append(row["fingerprints"])

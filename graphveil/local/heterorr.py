@@ -23,13 +23,14 @@ from graphveil.estimators.full_graph import (
     resolve_depth,
     resolve_schedule,
 )
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.mlp import MLP
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import SEEDED, PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.requirements import check_on_cpu
 from graphveil.estimators.session import Session
+from graphveil.ledger import Entry
 from graphveil.local.local_method import record_deviations
 from graphveil.local.randomized_records import (
     ReportFile,
@@ -50,7 +51,7 @@ from graphveil.local.report_config import (
 from graphveil.mechanisms import LocalNoise
 from graphveil.mechanisms.claim import check_budget
 from graphveil.nn.gcn import GcnArchitecture
-from graphveil.privacy import Composed, EdgeSubset, Entry, Guarantee, LocalAttributes, LocalReport, compose
+from graphveil.privacy import Composed, EdgeSubset, Guarantee, LocalAttributes, LocalReport, compose
 from graphveil.release import ReleasePlan
 from graphveil.training import TrainingSchedule
 

@@ -14,14 +14,14 @@ from graphveil.data import Graph
 from graphveil.data.adjacency import AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.estimators.fitted import FittedAttribute
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.inference.requests import (
+from graphveil.estimators.inference import (
     PredictionOptions,
     PredictionRequest,
     PredictionState,
     RequestFactory,
 )
 from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.collect import CollectionProtocol, Collector

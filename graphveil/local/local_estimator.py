@@ -20,8 +20,8 @@ from graphveil.data.recipes import random_split
 from graphveil.errors import ConfigError, GraphError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.fitted import FittedAttribute, FittedModel, none_before_fit
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.inference.requests import RequestFactory
+from graphveil.estimators.inference import RequestFactory
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.requirements import check_on_cpu
 from graphveil.estimators.session import OnProgress, no_progress
 from graphveil.local.collect import CollectionProtocol, Collector

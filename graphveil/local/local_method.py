@@ -16,19 +16,20 @@ from graphveil.data.features import stacked
 from graphveil.data.recipes import RANGES_PUBLIC
 from graphveil.data.tables.labels import empty_part_message
 from graphveil.errors import ConfigError, GraphError
-from graphveil.estimators.inference.ledger import PredictionLedger
-from graphveil.estimators.inference.prediction_cache import CachedPrediction, PredictionCache
-from graphveil.estimators.inference.requests import (
+from graphveil.estimators.inference import (
     PredictionOptions,
     PredictionRequest,
     PredictionState,
     prediction_session,
 )
 from graphveil.estimators.method import Method, State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
 from graphveil.estimators.privacy_config import SEEDED
 from graphveil.estimators.public_sizes import PublicSizes, check_members
 from graphveil.estimators.requirements import check_unit
 from graphveil.estimators.session import Session
+from graphveil.ledger import Entry
+from graphveil.ledger.predictions import PredictionComposition
 from graphveil.local.randomized_records import (
     RandomizedRecords,
     ReportFile,
@@ -40,7 +41,7 @@ from graphveil.local.report_config import ROW_SCALED, ReportConfig, scaled
 from graphveil.mechanisms.claim import LocalDPClaim
 from graphveil.mechanisms.features import FROM_DATA
 from graphveil.nn.inputs import FeatureEstimates
-from graphveil.privacy import Entry, Guarantee, LocalAttributes, LocalReport, compose
+from graphveil.privacy import Guarantee, LocalAttributes, LocalReport, compose
 from graphveil.release import ReleasePlan
 
 LABEL_PRESENCE_NOTE = (
@@ -284,7 +285,7 @@ class CollectionRequest:
         """The edge sets of those who are asked."""
         return EdgeSet(parts=[step.added.edge_set for step in self.steps] or [self.graph.edge_set])
 
-    def record_in(self, ledger: PredictionLedger) -> PredictionLedger:
+    def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
         """Enter the collection into a model's ledger, and return it."""
         for step in self.steps:
             ledger.apart(step.added.edge_set, step.apart)

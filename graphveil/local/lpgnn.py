@@ -12,8 +12,8 @@ from graphveil._util import checks
 from graphveil._util.random import PublicStreams
 from graphveil.data import Adjacency, Graph, rows
 from graphveil.errors import ConfigError
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, State
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.local.local_estimator import RecordEstimator

@@ -21,9 +21,9 @@ from graphveil.data import Features, Graph, rows, to_dense
 from graphveil.estimators.method import State
 from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session
+from graphveil.ledger import Entry, ledger_of
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism, LDPReports, LocalNoise
 from graphveil.nn.inputs import FeatureEstimates
-from graphveil.privacy import Entry, ledger_of
 from graphveil.training import snapshot
 
 UNKNOWN = -1  # a label that nobody told

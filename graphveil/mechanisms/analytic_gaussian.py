@@ -14,8 +14,7 @@ from graphveil.mechanisms.claim import REAL_VALUED, LocalDPClaim, check_budget
 from graphveil.mechanisms.discrete_gaussian import MAX_SIGMA, DiscreteGaussian
 from graphveil.mechanisms.features import FeatureMechanism, LDPReports, Single
 from graphveil.mechanisms.sampling import Draws, Floats, Integers, Real
-from graphveil.privacy.calibration import check_proved_delta, require_delta
-from graphveil.privacy.gaussian import mu_of
+from graphveil.privacy.gaussian import check_proved_delta, mu_of, require_delta
 
 _MAX_STEPS = 1 << 20
 _PROVED_MU, _PROVED_DELTA, _PROVED_STEPS = 4.0, 1e-12, 128  # docs/guarantees.md, section 6: proposition 9

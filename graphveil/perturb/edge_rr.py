@@ -15,7 +15,7 @@ from graphveil.perturb.block_edges import draw_edges
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.privacy import Unit
-from graphveil.privacy.calibration import check_proved_delta, require_delta
+from graphveil.privacy.gaussian import check_proved_delta, require_delta
 from graphveil.release import (
     BlockCountData,
     BlockCountQuery,

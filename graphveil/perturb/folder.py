@@ -9,7 +9,7 @@ from graphveil.data.graph_files import EDGES_FILE
 from graphveil.errors import ConfigError
 from graphveil.perturb.provenance import mechanism_of
 from graphveil.privacy import Guarantee
-from graphveil.privacy.formatting import counted
+from graphveil.privacy.statements import counted
 
 REVEALS_WARNING = (
     "at this budget the released graph reveals almost every true edge: it is not protected in practice"

@@ -1,7 +1,6 @@
 """What is protected, what it costs, and the words for it."""
 
 from graphveil.privacy.accountant import Curve, privacy_curve
-from graphveil.privacy.calibration import auto_delta, calibrate_mu, check_delta
 from graphveil.privacy.events import (
     ApproximateDP,
     ByGroup,
@@ -16,15 +15,8 @@ from graphveil.privacy.events import (
     compose,
     within_partition,
 )
+from graphveil.privacy.gaussian import auto_delta, calibrate_mu, check_delta
 from graphveil.privacy.guarantee import Guarantee
-from graphveil.privacy.ledger import (
-    Entry,
-    MemoryLedger,
-    PrivacyLedger,
-    attach_ledger,
-    joint_ledger,
-    ledger_of,
-)
 from graphveil.privacy.unit import (
     DirectedEdge,
     EdgeSubset,
@@ -45,13 +37,11 @@ __all__ = [
     "Curve",
     "DirectedEdge",
     "EdgeSubset",
-    "Entry",
     "Event",
     "Gaussian",
     "Guarantee",
     "LocalAttributes",
     "LocalReport",
-    "MemoryLedger",
     "NoUnit",
     "NodeBoundedDegree",
     "NodeRecord",
@@ -59,17 +49,13 @@ __all__ = [
     "PairwiseGaussian",
     "PoissonGaussian",
     "PoissonRoots",
-    "PrivacyLedger",
     "PureDP",
     "UndirectedEdge",
     "Unit",
-    "attach_ledger",
     "auto_delta",
     "calibrate_mu",
     "check_delta",
     "compose",
-    "joint_ledger",
-    "ledger_of",
     "parse_unit",
     "privacy_curve",
     "within_partition",

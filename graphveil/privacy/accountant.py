@@ -7,7 +7,7 @@ papers' own accounting. Docs: ``docs/guarantees.md``, section 3.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from types import ModuleType
@@ -36,6 +36,7 @@ from graphveil.privacy.events import (
     cases_of,
     compose,
 )
+from graphveil.privacy.gaussian import epsilon_of
 
 SEARCH_INTERVAL = 1e-3  # discretization of the privacy loss while searching
 _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured
@@ -421,7 +422,13 @@ def worst_case_compositions(event: Event) -> list[CanonicalComposition]:
     A record has a group in every partition, in any combination; an edge is in one of several data sets. Where
     these are too many, a bound on all of them takes their place.
     """
-    return _limit_cases([total for case in cases_of(event) for total in _combined(case)])
+    found: list[CanonicalComposition] = []
+    for case in cases_of(event):
+        totals = [CanonicalComposition()]
+        for groups in _by_partition(case):
+            totals = _limit_cases([total + group for total in totals for group in groups])
+        found += totals
+    return _limit_cases(found)
 
 
 def dominating_composition(totals: list[CanonicalComposition]) -> CanonicalComposition:
@@ -432,24 +439,13 @@ def dominating_composition(totals: list[CanonicalComposition]) -> CanonicalCompo
     return bound
 
 
-def _combined(event: Event) -> list[CanonicalComposition]:
-    totals = [CanonicalComposition()]
-    for cases in _by_partition(event):
-        totals = _limit_cases([total + case for total in totals for case in cases])
-    return totals
-
-
 def _limit_cases(totals: list[CanonicalComposition]) -> list[CanonicalComposition]:
-    kept = _remove_dominated(totals)
-    return [dominating_composition(kept)] if len(kept) > MAX_CASES else kept
-
-
-def _remove_dominated(totals: list[CanonicalComposition]) -> list[CanonicalComposition]:
+    """Return the totals that no other one covers, or a bound on all of them where these are too many."""
     kept: list[CanonicalComposition] = []
     for total in totals:
         if not any(other.covers(total) for other in kept):
             kept = [other for other in kept if not total.covers(other)] + [total]
-    return kept
+    return [dominating_composition(kept)] if len(kept) > MAX_CASES else kept
 
 
 def _by_partition(event: Event) -> list[list[CanonicalComposition]]:
@@ -628,3 +624,70 @@ def _loss(kind: PoissonGaussian | PoissonRoots | PureDP, interval: float) -> Any
     if isinstance(kind, PoissonRoots):
         return root_loss.step_loss(kind, interval)
     return loss.step_loss(kind, interval)
+
+
+_LARGE = 500.0  # of a loss: beyond, no delta is left
+
+
+def node_group_epsilon(
+    event: Event, num_edges: int, delta: float, *, directed: bool, linear_group_scaling: bool
+) -> float:
+    """Return epsilon for all of one person's k friendships together.
+
+    Shifts add up at worst in length: k mu. Rows of equal weight and noise (``linear_group_scaling`` False)
+    leave less: k edges meet in one row only, and k other rows move by one edge each.
+
+    >>> round(node_group_epsilon(Gaussian(0.2), 2, 1e-7, directed=False, linear_group_scaling=True), 3)
+    1.956
+    """
+    edges = num_edges * (2 if directed else 1)  # stored edges that differ in so many friendships
+    squared = edges**2 if linear_group_scaling else edges * (num_edges + 1) / 2
+    return multi_edge_epsilon(event, edges, math.sqrt(squared), delta)
+
+
+def multi_edge_epsilon(event: Event, edges: int, longest: float, delta: float) -> float:
+    """Return epsilon for several edges, whose shifts together are that many times one edge's.
+
+    In sampled steps k edges change k sampled gradients. Their sum with noise z tells no more than each of
+    them with noise z / sqrt k of its own, which adds up to z.
+
+    Edges may lie in different data sets, where different steps read them: every edge is then charged for
+    what costs at least as much as any of its cases.
+    """
+    total = dominating_composition(worst_case_compositions(event))
+    pure = not total.mu_squared and all(isinstance(part, ApproximateDP | PureDP) for part in total.rest)
+    if delta <= 0 and not (pure and delta == 0):
+        return math.inf
+    mu = longest * math.sqrt(total.mu_squared)
+    if not total.rest:
+        return epsilon_of(mu, delta)
+    return privacy_curve(compose(Gaussian(mu), *_repeated(total, edges))).epsilon(delta)
+
+
+def _repeated(total: CanonicalComposition, edges: int) -> Iterator[Event]:
+    """Yield what is no Gaussian, when so many edges differ in it."""
+    for part, count in total.rest.items():
+        if isinstance(part, ApproximateDP):
+            yield from [_group(part, edges)] * count
+            continue
+        if isinstance(part, PureDP):  # one edge after the other: each costs epsilon once more
+            yield PureDP(edges * count * part.epsilon)
+            continue
+        if not isinstance(part, PoissonGaussian):
+            yield NonPrivate()  # no bound is proved for several edges of any other kind of event
+            continue
+        noise = part.noise_multiplier / math.sqrt(edges)
+        yield replace(part, noise_multiplier=noise, steps=part.steps * count * edges)
+
+
+def _group(part: ApproximateDP, edges: int) -> ApproximateDP:
+    """Return what a release tells about k edges: k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1).
+
+    One edge after the other is changed, and the deltas on the way add up with the factors of what follows.
+    """
+    if not part.delta:
+        return ApproximateDP(edges * part.epsilon)
+    if edges * part.epsilon > _LARGE:
+        return ApproximateDP(edges * part.epsilon, 1.0)
+    factor = math.expm1(edges * part.epsilon) / math.expm1(part.epsilon) if part.epsilon else edges
+    return ApproximateDP(edges * part.epsilon, min(1.0, factor * part.delta))

@@ -14,13 +14,27 @@ from graphveil._util.checks import checked
 from graphveil._util.ldp_statements import exact_sum, ldp_statement
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import statements
-from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
-from graphveil.privacy.events import ApproximateDP, Event, OneOf, PureDP, cases_of, compose, within_partition
-from graphveil.privacy.formatting import format_upper_bound, percent_up
+from graphveil.privacy.accountant import (
+    Curve,
+    NoPrivacyCurve,
+    multi_edge_epsilon,
+    node_group_epsilon,
+    privacy_curve,
+    total_mu,
+)
+from graphveil.privacy.events import (
+    ApproximateDP,
+    Composed,
+    Event,
+    LocalReport,
+    OneOf,
+    PureDP,
+    cases_of,
+    compose,
+    within_partition,
+)
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.group_privacy import multi_edge_epsilon, node_group_epsilon
-from graphveil.privacy.ldp_reports import budgets_of, ldp_reports_of, worst_case_ldp_reports
-from graphveil.privacy.statements import EDGE_USES, EdgeUse
+from graphveil.privacy.statements import EDGE_USES, EdgeUse, format_upper_bound, percent_up
 from graphveil.privacy.unit import (
     DirectedEdge,
     EdgeSubset,
@@ -123,7 +137,7 @@ class Guarantee:
             UnitError: a prediction reads edges that the unit protects as somebody else's.
 
         >>> from graphveil.privacy import ByGroup, Gaussian, NodeRecord, PoissonGaussian
-        >>> from graphveil.privacy.formatting import format_upper_bound, percent_up
+        >>> from graphveil.privacy.statements import format_upper_bound, percent_up
         >>> event = ByGroup("train/val", (PoissonGaussian(2.0, 0.0128, 781), Gaussian(0.2)))
         >>> owner = Guarantee.from_event(NodeRecord(), event, delta=1e-5, releases=2, edge_mu=0.1)
         >>> format_upper_bound(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.formal_statement()
@@ -179,13 +193,19 @@ class Guarantee:
         event = compose(*numbered)
         local = isinstance(first.protected, LocalAttributes)  # whose reports have a delta of their own each
         delta = float(exact_sum([guarantee.delta for guarantee in guarantees])) if local else first.delta
+        # The mu of one mutual edge over all of these: None if any has no bound.
+        squares = [
+            0.0 if one.edge_use == "never" else None if one.edge_mu is None else one.edge_mu**2
+            for one in guarantees
+        ]
+        known = [square for square in squares if square is not None]
         whole = replace(
             _common(guarantees),
             event=event,
             delta=delta,
             slack=sum(guarantee.slack for guarantee in guarantees),
             edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
-            edge_mu=_mutual_mu(guarantees),
+            edge_mu=math.sqrt(sum(known)) if len(known) == len(squares) else None,
             additional=_merge_additional(guarantees),
         )
         return replace(whole, epsilon=whole._at(whole.curve))
@@ -497,16 +517,6 @@ def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: b
     return unit.not_covered if alone else statements.SLOTS_NOT_COVERED
 
 
-def _mutual_mu(guarantees: Sequence[Guarantee]) -> float | None:
-    """Return the mu of one mutual edge over all of these, None if any has no bound."""
-    squares = [
-        0.0 if guarantee.edge_use == "never" else None if guarantee.edge_mu is None else guarantee.edge_mu**2
-        for guarantee in guarantees
-    ]
-    known = [square for square in squares if square is not None]
-    return math.sqrt(sum(known)) if len(known) == len(squares) else None
-
-
 _PROTECTED_EDGE = {
     "undirected-edge": "whether two particular people are connected",
     EdgeSubset.name: "whether two particular people of the list have a private edge",
@@ -600,3 +610,38 @@ def _proviso(guarantee: Guarantee) -> str:
             " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
         )
     return " A friendship that both friends declare stands in two records and is protected less well."
+
+
+Part = Literal["features", "label"]
+PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomizes
+
+
+def ldp_reports_of(event: Event) -> list[LocalReport]:
+    """Return the reports of an event, in order."""
+    return [part for part in compose(event).events if isinstance(part, LocalReport)]
+
+
+def budgets_of(event: Event, part: Part) -> list[float]:
+    """Return the budgets of all reports on one part of a record."""
+    return [report.epsilon for report in ldp_reports_of(event) if report.part == part]
+
+
+def worst_case_ldp_reports(events: Sequence[Event]) -> Composed:
+    """Return what costs each part as much as the one of these events that costs it most.
+
+    A person who made one event's reports only has told no more about its features than the largest sum over
+    one of them, nor about its label.
+
+    >>> one = compose(LocalReport("features", 1.0), LocalReport("label", 0.5))
+    >>> [report.epsilon for report in ldp_reports_of(worst_case_ldp_reports([one, LocalReport("label",
+    ...     2.0)]))]
+    [1.0, 2.0]
+    """
+    worst = []
+    for part in PARTS:
+        own = [[report for report in ldp_reports_of(event) if report.part == part] for event in events]
+        if any(own):
+            epsilon = max(exact_sum([report.epsilon for report in reports]) for reports in own)
+            delta = max(exact_sum([report.delta for report in reports]) for reports in own)
+            worst.append(LocalReport(part, float(epsilon), float(delta)))
+    return compose(*worst)

@@ -110,20 +110,16 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     known = {name: record[name] for name in _GUARANTEE_FIELDS}
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
     known |= {name: record[name] for name in _RECORD_UNIT_FIELDS if name in record}  # older records lack some
-    known["additional"] = tuple(map(_additional_guarantee, record.get("additional", ())))
+    additional = record.get("additional", ())
+    if any(one.get("additional") for one in additional):
+        raise ArtifactError("a guarantee beside another has one beside it in turn, which none has")
+    known["additional"] = tuple(map(guarantee_from_plain, additional))
     events = events_from_plain(record["events"])
     try:
         unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
         return Guarantee.from_event(unit, events, **known)
     except ConfigError as error:
         raise ArtifactError(f"the record of a guarantee is damaged: {error}") from None
-
-
-def _additional_guarantee(record: dict[str, Any]) -> Guarantee:
-    """Return a guarantee that stands beside another; nothing stands beside it in turn."""
-    if record.get("additional"):
-        raise ArtifactError("a guarantee beside another has one beside it in turn, which none has")
-    return guarantee_from_plain(record)
 
 
 def _share(value: object) -> bool:
@@ -183,12 +179,8 @@ def _event(record: object) -> Event:
 
 
 def _case(record: object) -> Event:
-    if isinstance(record, dict) and record.get("kind") == _GROUPS:
-        return _by_group(record)
-    return _plain_event(record)
-
-
-def _by_group(record: dict[str, Any]) -> ByGroup:
+    if not isinstance(record, dict) or record.get("kind") != _GROUPS:
+        return _plain_event(record)
     groups, partition = _several(record, "partition"), record["partition"]
     if not isinstance(partition, str):
         raise ArtifactError(f"an event of kind {_GROUPS!r} has a partition that is no text")

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 from graphveil._util.ldp_statements import RAW_DATA_HELD, exact_sum_text
-from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
 from graphveil.privacy.unit import DirectedEdge, NodeBoundedDegree, NodeUnit, Unit
 
 EdgeUse = Literal["never", "queried", "read", "neighbors"]
@@ -247,3 +246,69 @@ def record_statement(
         first = [NODE_RECORD[edge_use].format(edge=words, **bound)]
     changes = REPLACED if unit.replace_one else NULLED
     return " ".join([*first, changes, *([SAMPLED] if sampled else [])])
+
+
+def format_upper_bound(value: float, digits: int = 4) -> str:
+    """Return an epsilon (or a mu) with so many digits, rounded up.
+
+    >>> format_upper_bound(5.99201), format_upper_bound(4.0), format_upper_bound(0.1 + 0.2)
+    ('5.993', '4', '0.3')
+    """
+    return _up(value, digits, excess=1e-9)  # an excess that small is a figure's own rounding
+
+
+def format_delta(value: float) -> str:
+    """Return a delta with six digits, rounded up. None is rounded away: a delta is given, not computed.
+
+    >>> format_delta(1e-7), format_delta(0.0), format_delta(1.23456789e-7)
+    ('1e-07', '0', '1.23457e-07')
+    >>> format_delta(1.2345611e-7)
+    '1.23457e-07'
+    """
+    return _up(value, 6, excess=0.0)
+
+
+def format_epsilon_delta(epsilon: float, delta: float) -> str:
+    """Return both figures of a guarantee in words.
+
+    >>> format_epsilon_delta(5.99201, 1e-7)
+    'epsilon 5.993 at delta 1e-07'
+    """
+    return f"epsilon {format_upper_bound(epsilon)} at delta {format_delta(delta)}"
+
+
+def counted(count: int, what: str, several: str = "") -> str:
+    """Return how many there are of something, in words.
+
+    >>> counted(1, "release"), counted(2000, "release")
+    ('1 release', '2,000 releases')
+    >>> counted(3, "class", "classes")
+    '3 classes'
+    """
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
+def format_count_with_verb(count: int, what: str) -> str:
+    """Return how many there are of something, with its verb.
+
+    >>> format_count_with_verb(1, "prediction"), format_count_with_verb(2, "prediction")
+    ('1 prediction is', '2 predictions are')
+    """
+    return f"{counted(count, what)} {'is' if count == 1 else 'are'}"
+
+
+def _up(value: float, digits: int, *, excess: float) -> str:
+    nearest = float(f"{value:.{digits}g}")
+    if nearest < value * (1 - excess):
+        nearest += 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return f"{nearest:.{digits}g}"
+
+
+def percent_up(rate: float) -> str:
+    """Return a rate in percent with two decimals, rounded up: what stands after "at most" has to be true.
+
+    >>> percent_up(0.01732), percent_up(0.01)
+    ('1.74', '1.00')
+    """
+    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which a figure's own rounding may exceed
+    return f"{hundredths / 100:.2f}"

@@ -13,7 +13,7 @@ from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian, choose_sampler
 from graphveil.privacy import Event, UndirectedEdge, Unit, calibrate_mu, compose, privacy_curve
 from graphveil.privacy.accountant import NoPrivacyCurve, search_interval, total_mu
-from graphveil.privacy.calibration import DELTA_RANGE, check_proved_delta, require_delta
+from graphveil.privacy.gaussian import DELTA_RANGE, check_proved_delta, require_delta
 from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS, GroupWeights, NeighborSumQuery
 from graphveil.release.query import GRID_BITS
 from graphveil.release.query import Query as Query  # a plan's word, too

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from graphveil.data import Adjacency
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.privacy import Entry, PrivacyLedger, within_partition
+from graphveil.ledger import Entry, PrivacyLedger
+from graphveil.privacy import within_partition
 from graphveil.privacy.unit import NodeBoundedDegree
 from graphveil.release.backends import AggregationBackend
 from graphveil.release.journal import Journal, MemoryJournal
@@ -39,7 +40,8 @@ class Release:
     >>> import torch
     >>> from graphveil.release import NeighborSumData
     >>> from graphveil.release.plan import hops
-    >>> from graphveil.privacy import MemoryLedger, UndirectedEdge
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> from graphveil.ledger import MemoryLedger
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 2), delta=1e-5)
     >>> release = Release.open(plan, path, budget=MemoryLedger())

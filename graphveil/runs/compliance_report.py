@@ -17,12 +17,11 @@ from graphveil._util.files import write_atomic
 from graphveil.artifacts.cards import all_deviations, invalid_mark, not_covered
 from graphveil.artifacts.release_folder import read_guarantee, withheld_files
 from graphveil.ledger import unit_key
+from graphveil.ledger.accounts import RunAccount, open_ledger_at
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
-from graphveil.runs.accounts.earlier_predictions import earlier_predictions
-from graphveil.runs.accounts.ledger_account import RunAccount, receipts_in
-from graphveil.runs.accounts.prediction_accounts import open_ledger_at
-from graphveil.runs.accounts.preview import combined_guarantee
+from graphveil.privacy.statements import counted, format_delta, format_upper_bound
+from graphveil.runs.charges import earlier_predictions, receipts_in
+from graphveil.runs.preview import combined_guarantee
 from graphveil.runs.run_folder import RunFolder, read_json
 
 FILE = "PRIVACY.md"

@@ -22,8 +22,8 @@ from graphveil.artifacts.cards import (
 from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data.tables.encoding import NO_FEATURES
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.formatting import counted, format_delta, format_upper_bound, percent_up
 from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
+from graphveil.privacy.statements import counted, format_delta, format_upper_bound, percent_up
 from graphveil.runs.charts import (
     PlotLine,
     Point,

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from graphveil.errors import ConfigError
-from graphveil.ledger import Account, Receipt
-from graphveil.privacy import Entry, PrivacyLedger
+from graphveil.ledger import Account, Entry, PrivacyLedger, Receipt
 from graphveil.runs.grid import Answer
 
 _METHODS = (
     *("record", "check", "contains", "commit", "refund", "entries"),
-    *("receipts", "accounts", "name", "place"),  # of a data set's ledger
+    *("receipts", "accounts", "name", "location"),  # of a data set's ledger
 )
 
 
@@ -115,6 +114,6 @@ class RemoteLedger:
         return str(self._call("name"))
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the ledger lies, without a password."""
-        return str(self._call("place"))
+        return str(self._call("location"))

@@ -10,8 +10,8 @@ from typing import Any
 from graphveil.artifacts.cards import invalid_mark
 from graphveil.errors import ArtifactError
 from graphveil.privacy import Guarantee, LocalAttributes
-from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.guarantee import FALSE_POSITIVE_RATE
+from graphveil.privacy.statements import format_upper_bound
 from graphveil.runs.run_folder import RunFolder
 
 CONFIDENCE = 0.95

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from graphveil._util.files import write_atomic
 from graphveil.artifacts.cards import Card, other_runs, protected_parts
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
-from graphveil.privacy import Guarantee, LocalAttributes, NodeUnit, NoUnit, ledger_of
+from graphveil.ledger import ledger_of
+from graphveil.ledger.accounts import RunAccount
+from graphveil.privacy import Guarantee, LocalAttributes, NodeUnit, NoUnit
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.runs.accounts.ledger_account import RunAccount, receipts_in
-from graphveil.runs.accounts.preview import Preview, charged_guarantee, combined_guarantee
+from graphveil.runs.charges import add_receipts, receipts_in
 from graphveil.runs.experiment import Experiment
+from graphveil.runs.preview import Preview, charged_guarantee, combined_guarantee
 from graphveil.runs.results import Summary
 from graphveil.runs.run_folder import (
     RunFolder,
@@ -166,7 +168,7 @@ def _run(
         _stage_release(model, experiment, record, folder, workspace)
         record = replace(record, staged=folder.staged(workspace))
     if account is not None:
-        account.keep_receipts(folder.receipts)
+        add_receipts(folder.receipts, account)
     write_checked(path, asdict(record))
     return record
 
@@ -273,9 +275,8 @@ def _stage_release(
 ) -> None:
     """Save the release, and what is withheld from it, beside the run's state, replacing earlier attempts."""
     from graphveil.artifacts.release_folder import withheld_files
-    from graphveil.artifacts.schemas import write_schema
     from graphveil.estimators.fitted import save_fitted
-    from graphveil.estimators.inference import graph_fingerprint
+    from graphveil.estimators.inference import write_graph_fingerprint
 
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):
@@ -295,7 +296,7 @@ def _stage_release(
     kept_back = per_node if withheld_files(model.guarantee.unit) and model.proba_ is not None else None
     save_fitted(model.fitted, release, card, per_node=kept_back)
     if model.graph_fingerprint is not None:
-        write_schema(workspace / graph_fingerprint.FILE, model.graph_fingerprint.as_record())
+        write_graph_fingerprint(workspace, model.graph_fingerprint)
 
 
 def _published_accuracies(model: "Estimator", record: RunResult) -> dict[str, float]:

@@ -36,7 +36,7 @@ from torch import Tensor
 from graphveil._util.files import make_folder, write_atomic
 from graphveil.artifacts.release_folder import PER_NODE
 from graphveil.errors import ArtifactError, ConfigError, ReleaseError
-from graphveil.estimators.inference.graph_fingerprint import FILE as OWN_GRAPH
+from graphveil.ledger.tags import GRAPH_FINGERPRINT_FILE
 from graphveil.release import KeyStore, ReleaseKey
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class RunFolder:
         Raises:
             ArtifactError: a staged file has changed since; nothing more is published.
         """
-        for place in (self.internal / OWN_GRAPH, self.per_node, self.release):
+        for place in (self.internal / GRAPH_FINGERPRINT_FILE, self.per_node, self.release):
             staged = workspace / place.name
             if staged.exists() and not place.exists():
                 self._check_staged(workspace, place.name, digests)

@@ -24,15 +24,15 @@ from graphveil._util.files import as_path, write_atomic
 from graphveil.data import EdgeSet, Graph
 from graphveil.data.stored_graph import SerializedGraph
 from graphveil.errors import ConfigError
-from graphveil.ledger import DataSetLedger
-from graphveil.privacy import Guarantee, NoUnit, attach_ledger, ledger_of
+from graphveil.ledger import DataSetLedger, attach_ledger, ledger_of
+from graphveil.ledger.accounts import RunAccount
+from graphveil.ledger.tags import fingerprint_parts
+from graphveil.privacy import Guarantee, NoUnit
 from graphveil.release import AggregationBackend
-from graphveil.runs.accounts.graph_tags import fingerprint_parts
-from graphveil.runs.accounts.ledger_account import RunAccount
-from graphveil.runs.accounts.preview import Preview, combined_guarantee, preview
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
 from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
 from graphveil.runs.parameters import load_custom_code
+from graphveil.runs.preview import Preview, combined_guarantee, preview
 from graphveil.runs.remote_ledger import RemoteLedger, WorkerProgress, request_handler
 from graphveil.runs.results import Summary
 from graphveil.runs.run import OnProgress, run

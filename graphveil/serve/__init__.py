@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from graphveil._util.memory import check_room
-from graphveil.serve.keys import Keys
-from graphveil.serve.limits import Limits, ReleaseBudget
+from graphveil.serve.access import Keys, Limits, ReleaseBudget
 from graphveil.serve.runs import ServedRun, read_runs
 from graphveil.serve.service import Service, make_app, missing_extra
 

@@ -1,19 +1,24 @@
-"""Keys, limits, counters and the log of every endpoint."""
+"""Keys, limits, counters and the log of every endpoint.
+
+Requests are counted by endpoint and status, never by caller or id.
+"""
 
 import asyncio
 import logging
 import math
+import os
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from graphveil.serve.error_responses import RequestError
-from graphveil.serve.keys import Key, Keys
-from graphveil.serve.limits import Limits
-from graphveil.serve.metrics import CLIENT_CLOSED_REQUEST, OTHER, PATHS, PREDICTION_PATHS, Metrics
-from graphveil.serve.rate_limiter import RateLimiter
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from graphveil.serve.access import Key, Keys, Limits, RateLimiter
+from graphveil.serve.schemas import RequestError
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -22,6 +27,11 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # of prometheus_client: the folder of all workers
+OTHER = "other"
+PREDICTION_PATHS = ("/v1/predict", "/invocations")
+PATHS = (*PREDICTION_PATHS, "/v1/privacy", "/healthz", "/metrics", "/docs", "/openapi.json", OTHER)
+CLIENT_CLOSED_REQUEST = 499  # the caller went before the answer
 LOG = logging.getLogger("graphveil.serve")
 _JSON = re.compile(rb"\s*application/json\s*(;|$)", re.IGNORECASE)
 _TWO_LENGTHS = {b"content-length", b"transfer-encoding"}
@@ -29,6 +39,78 @@ _HEAD_BYTES = 16 << 10  # of a request's first line and headers; the parser boun
 # Times the limit of a body: read and dropped above it, as a client that still writes may miss the answer.
 _DRAIN_FACTOR = 8
 _SMALL_ANSWER = 64 << 10  # bytes that fit into the buffers of a connection, whether or not the client reads
+
+
+class Metrics:
+    """Counters of one worker. With several workers, ``text`` returns the sums of all."""
+
+    def __init__(self) -> None:
+        """Start to count."""
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "graphveil_requests",
+            "Answered requests, by endpoint and status.",
+            ["page", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Counter(
+            "graphveil_request_seconds",
+            "Seconds to answer requests, by endpoint.",
+            ["page"],
+            registry=self._registry,
+        )
+        self._under_way = Gauge(
+            "graphveil_requests_under_way",
+            "Requests for predictions that are being answered.",
+            multiprocess_mode="livesum",
+            registry=self._registry,
+        )
+        Gauge(
+            "graphveil_workers", "Worker processes.", multiprocess_mode="livesum", registry=self._registry
+        ).set(1)
+        self.under_way = 0
+
+    def record_request(self, page: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(page, status).inc()
+        self._seconds.labels(page).inc(seconds)
+
+    def begin_request(self, most: int) -> bool:
+        """Count a request as being answered, unless this worker has reached the limit."""
+        if self.under_way >= most:
+            return False
+        self.under_way += 1
+        self._under_way.set(self.under_way)
+        return True
+
+    def end_request(self) -> None:
+        """Count a request as no longer being answered."""
+        self.under_way -= 1
+        self._under_way.set(self.under_way)
+
+    def text(self) -> bytes:
+        """Return the counters of all workers.
+
+        >>> metrics = Metrics()
+        >>> metrics.record_request("/healthz", 200, 0.5)
+        >>> print(metrics.text().decode().splitlines()[2])
+        graphveil_requests_total{page="/healthz",status="200"} 1.0
+        """
+        registry = self._registry
+        if SHARED_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+
+def forget_dead_workers(folder: Path) -> None:
+    """Remove what killed workers were doing, which would be counted as under way without end."""
+    for file in folder.glob("gauge_livesum_*.db"):
+        process = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            mark_process_dead(process, str(folder))  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,7 +188,9 @@ class RequestMiddleware:
         try:
             if {name for name, _ in scope["headers"]} >= _TWO_LENGTHS:
                 raise RequestError("malformed_request")  # a proxy may have used the other one
-            if _head_bytes(scope) > _HEAD_BYTES:
+            line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") + 16
+            head = line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+            if head > _HEAD_BYTES:
                 raise RequestError("malformed_request")
             if page in PREDICTION_PATHS:
                 await self._answer_prediction(scope, receive, send_recorded)
@@ -200,12 +284,6 @@ class RequestMiddleware:
         if size > most:
             raise RequestError("body_too_large", most=most)
         return bytes(body)
-
-
-def _head_bytes(scope: Scope) -> int:
-    """Return the size of a request's first line and headers, with their separators."""
-    line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") + 16
-    return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
 
 
 async def _send_error(error: RequestError, send: Send) -> None:

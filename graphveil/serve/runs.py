@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.artifacts.release_folder import NODE, PREDICTION, find_release, read_release, withheld_files
-from graphveil.artifacts.snapshot import Snapshot
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee
@@ -85,7 +84,7 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun, ...]:
         ArtifactError: a folder has no run, is damaged, or its ``per_node/`` is missing.
         ConfigError: two folders have the same name.
     """
-    runs = tuple(_read(Path(folder)) for folder in folders)
+    runs = tuple(map(_read, map(Path, folders)))
     if len({run.name for run in runs}) < len(runs):
         raise ConfigError("Two of the runs have one name, so requests cannot select one. Rename a folder.")
     return runs
@@ -94,6 +93,11 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun, ...]:
 def _read(folder: Path) -> ServedRun:
     snapshot = read_release(folder, find_release(folder))
     proba = snapshot.own_proba.float().numpy()
+    # Without ids, nodes are numbered from 0.
+    ids: list[Id] = list(range(len(proba))) if snapshot.ids is None else snapshot.ids.tolist()
+    places = {one: place for place, one in enumerate(ids)}
+    if len(places) < len(proba):
+        raise ArtifactError("The predictions name a node twice. Use the folder of the original run.")
     whole = folder.resolve()
     return ServedRun(
         name=whole.parent.name if whole.name == "release" else whole.name,
@@ -102,14 +106,5 @@ def _read(folder: Path) -> ServedRun:
         features=snapshot.features,
         encoding=snapshot.encoding,
         proba=proba,
-        places=_places(snapshot, len(proba)),
+        places=places,
     )
-
-
-def _places(snapshot: Snapshot, count: int) -> dict[Id, int]:
-    """Return the row of each id; without ids, nodes are numbered from 0."""
-    ids: list[Id] = list(range(count)) if snapshot.ids is None else snapshot.ids.tolist()
-    places = {one: place for place, one in enumerate(ids)}
-    if len(places) < count:
-        raise ArtifactError("The predictions name a node twice. Use the folder of the original run.")
-    return places

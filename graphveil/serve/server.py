@@ -28,9 +28,8 @@ from uvicorn.server import ServerState
 from uvicorn.supervisors import Multiprocess
 
 from graphveil.errors import ConfigError, GraphveilError
-from graphveil.serve.limits import Limits
-from graphveil.serve.metrics import SHARED_FOLDER, forget_dead_workers
-from graphveil.serve.middleware import LOG
+from graphveil.serve.access import Limits
+from graphveil.serve.middleware import LOG, SHARED_FOLDER, forget_dead_workers
 from graphveil.serve.service import Service
 
 _BACKLOG = 256

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphveil.errors import ConfigError, MissingDependencyError
-from graphveil.serve.keys import Keys
-from graphveil.serve.limits import Limits, ReleaseBudget
+from graphveil.serve.access import Keys, Limits, ReleaseBudget
 from graphveil.serve.runs import ServedRun, read_runs
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from graphveil.serve.releases.release_service import ReleaseService
+    from graphveil.serve.releases import ReleaseService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ class Service:
                 "--allow-releases needs API keys, because each caller is charged for its own requests. Make "
                 "one with `graphveil keys FILE --releases` and pass --keys FILE."
             )
-        from graphveil.serve.releases.release_service import ReleaseService
+        from graphveil.serve.releases import ReleaseService
 
         return ReleaseService(self.runs[0], runs[0], self.release_budget, self.limits.releases)
 
@@ -77,9 +76,9 @@ def make_app(
         MissingDependencyError: the extra ``serve`` is not installed.
     """
     try:
+        from graphveil.serve.access import RateLimiter
         from graphveil.serve.app import application
         from graphveil.serve.middleware import AdmissionControl
-        from graphveil.serve.rate_limiter import RateLimiter
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
     rate_limiter = None

@@ -22,8 +22,8 @@ from graphveil.privacy import (
     NodeUnit,
     UndirectedEdge,
 )
-from graphveil.privacy.formatting import percent_up
 from graphveil.privacy.gaussian import mu_of
+from graphveil.privacy.statements import percent_up
 
 
 @given(st.floats(0, 1))

@@ -21,7 +21,7 @@ from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.saved import load_model
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"unit": "undirected-edge", "epochs": 2},

@@ -16,7 +16,8 @@ from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.saved import load_model
-from graphveil.privacy import NodeUnit, ledger_of
+from graphveil.ledger import ledger_of
+from graphveil.privacy import NodeUnit
 from graphveil.privacy.unit import UNITS
 
 OWNER = {"unit": "node-record", "epsilon": 1.0, "delta": 1e-5, "out_degree_bound": 5}

@@ -20,8 +20,7 @@ from cli.conftest import Prepare, inside
 from graphveil.data import tables
 from graphveil.errors import ConfigError
 from graphveil.release import KeyStore
-from graphveil.runs import run
-from graphveil.runs.accounts import preview
+from graphveil.runs import preview, run
 from graphveil.runs.run_folder import RunFolder, default_folder
 from graphveil.runs.source import Source
 

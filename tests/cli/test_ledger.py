@@ -10,8 +10,8 @@ from command import Files, Invoke, other_of
 from rich.console import Console
 
 from graphveil.cli.console import Screen
-from graphveil.ledger import Ledger
-from graphveil.privacy import Entry, PureDP, UndirectedEdge
+from graphveil.ledger import Entry, Ledger
+from graphveil.privacy import PureDP, UndirectedEdge
 
 GAP = [
     "train",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from command import NODES, Files, Invoke, read, write
 
-from graphveil.ledger import Ledger
-from graphveil.privacy import Entry, parse_unit
+from graphveil.ledger import Entry, Ledger
+from graphveil.privacy import parse_unit
 from graphveil.privacy.events import (
     ApproximateDP,
     ByGroup,

@@ -21,7 +21,7 @@ from command import (
 )
 
 from graphveil.data.tables.labels import CLASSES_FROM_LABELS
-from graphveil.privacy.formatting import format_upper_bound
+from graphveil.privacy.statements import format_upper_bound
 
 
 def test_train_prints_plan_table_statement_and_folder(invoke: Invoke, files: Files) -> None:

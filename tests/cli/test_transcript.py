@@ -14,8 +14,7 @@ import pytest
 from command import CLASSES, Files, Invoke, read, write
 
 import graphveil as gv
-from graphveil.ledger import DataSetLedger
-from graphveil.privacy import Entry
+from graphveil.ledger import DataSetLedger, Entry
 from graphveil.release import Release
 
 EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]

@@ -21,15 +21,9 @@ from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency, EdgeSet, Graph
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
-from graphveil.privacy import (
-    DirectedEdge,
-    MemoryLedger,
-    NodeBoundedDegree,
-    NodeRecord,
-    UndirectedEdge,
-    privacy_curve,
-)
+from graphveil.ledger import MemoryLedger
+from graphveil.ledger.tags import GraphFingerprint
+from graphveil.privacy import DirectedEdge, NodeBoundedDegree, NodeRecord, UndirectedEdge, privacy_curve
 from graphveil.privacy.accountant import GaussianCurve, total_mu
 from graphveil.privacy.gaussian import delta_of
 from graphveil.propagation import safe_unit, shrink_unit

@@ -14,7 +14,8 @@ from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency, EdgeSet
 from graphveil.data.blocks import blocks
-from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
 from graphveil.release.weights import (

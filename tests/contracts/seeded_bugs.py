@@ -762,7 +762,7 @@ BUGS = [
         name="a_graph_is_known_by_two_bytes_of_its_tag",
         edits=[
             (
-                "graphveil.estimators.inference.graph_fingerprint:GraphFingerprint.matches",
+                "graphveil.ledger.tags:GraphFingerprint.matches",
                 "hmac.compare_digest(self.tag, _tag(self.key, graph))",
                 "hmac.compare_digest(self.tag[:2], _tag(self.key, graph)[:2])",
             )
@@ -791,9 +791,9 @@ BUGS = [
                 "if False:",
             ),
             (
-                "graphveil.privacy.calibration:calibrate_mu",
-                "return gaussian.mu_of(epsilon, delta - slack)",
-                "return gaussian.mu_of(epsilon, delta - slack) * 1.001",
+                "graphveil.privacy.gaussian:calibrate_mu",
+                "return mu_of(epsilon, delta - slack)",
+                "return mu_of(epsilon, delta - slack) * 1.001",
             ),
         ],
         test="tests/contracts/test_checks.py::test_a_release[calibrated_plans_cost_at_most_their_target]",
@@ -806,7 +806,7 @@ BUGS = [
                 "if not plan.epsilon <= epsilon * (1 + 1e-12):",
                 "if False:",
             ),
-            ("graphveil.privacy.calibration:calibrate_mu", "delta - slack)", "delta)"),
+            ("graphveil.privacy.gaussian:calibrate_mu", "delta - slack)", "delta)"),
         ],
         test="tests/contracts/test_checks.py::test_a_release[calibrated_plans_cost_at_most_their_target]",
     ),
@@ -849,7 +849,7 @@ BUGS = [
         name="a_refusal_is_ignored",
         edits=[
             (
-                "graphveil.privacy.ledger:MemoryLedger._check_limit",
+                "graphveil.ledger.interface:MemoryLedger._check",
                 "if not after <= self._epsilon:",
                 "if False:",
             )
@@ -1920,7 +1920,7 @@ BUGS = [
         name="a_key_reads_any_row",
         edits=[
             (
-                "graphveil.serve.keys:Key.authorizes",
+                "graphveil.serve.access:Key.authorizes",
                 "return {str(one) for one in ids} <= set(self.subjects)",
                 "return True",
             )
@@ -1934,7 +1934,7 @@ BUGS = [
         name="one_row_of_its_own_lets_a_key_read_the_rest",
         edits=[
             (
-                "graphveil.serve.keys:Key.authorizes",
+                "graphveil.serve.access:Key.authorizes",
                 "return {str(one) for one in ids} <= set(self.subjects)",
                 "return bool({str(one) for one in ids} & set(self.subjects))",
             )
@@ -1948,7 +1948,7 @@ BUGS = [
         name="any_key_is_a_key",
         edits=[
             (
-                "graphveil.serve.keys:Keys.find",
+                "graphveil.serve.access:Keys.find",
                 "return self._by_hash.get(_hash(text))",
                 "return next(iter(self._by_hash.values()))",
             )
@@ -1981,7 +1981,7 @@ BUGS = [
         name="each_asking_is_booked_under_a_new_name",
         edits=[
             (
-                "graphveil.serve.releases.server_ledger:ServerLedger.reference",
+                "graphveil.serve.releases:ServerLedger.reference",
                 'return self._ledger.fingerprints({"question": parts})["question"]',
                 "import secrets\n\n        return secrets.token_hex(16)",
             )
@@ -1992,7 +1992,7 @@ BUGS = [
         name="graphs_of_the_same_fit_are_one_question",
         edits=[
             (
-                "graphveil.serve.releases.server_ledger:ServerLedger.reference",
+                "graphveil.serve.releases:ServerLedger.reference",
                 '{"question": parts}',
                 '{"question": parts[:1]}',
             )
@@ -2003,9 +2003,9 @@ BUGS = [
         name="what_the_operator_allowed_is_not_asked",
         edits=[
             (
-                "graphveil.serve.releases.server_ledger:RequestLedger.check",
-                "if not self._own.contains(self._reference):",
-                "if False:",
+                "graphveil.serve.releases:ServerLedger.__init__",
+                "own.data_set(_OWN, limit=self._limit)",
+                "own.data_set(_OWN)",
             )
         ],
         test="tests/serve/test_releases.py::test_what_does_not_fit_is_refused_before_anything_is_read[1.4-9]",
@@ -2014,13 +2014,13 @@ BUGS = [
         name="the_server_asks_its_own_book_alone",
         edits=[
             (
-                "graphveil.serve.releases.server_ledger:RequestLedger.record",
-                "self.check(entry)",
-                "self._shared = ()\n        self.check(entry)",
+                "graphveil.serve.releases:ServerLedger.for_request",
+                "(self._data_set, *others, self._own)",
+                "(self._own,)",
             ),
             (
-                "graphveil.serve.releases.server_ledger:RequestLedger.is_recorded",
-                "self._shared[0].contains",
+                "graphveil.serve.releases:ServerLedger.is_recorded",
+                "self._data_set.contains",
                 "self._own.contains",
             ),
         ],
@@ -2030,7 +2030,7 @@ BUGS = [
         name="the_training_data_pay_nothing",
         edits=[
             (
-                "graphveil.serve.releases.release_service:ReleaseService._other_charged_ledgers",
+                "graphveil.serve.releases:ReleaseService._other_charged_ledgers",
                 "return also_charged_ledgers(self._folder, self._server_ledger.account.ledger, self._run.guarantee)",
                 "return []",
             )
@@ -2041,7 +2041,7 @@ BUGS = [
         name="any_key_spends",
         edits=[
             (
-                "graphveil.serve.keys:Keys.find",
+                "graphveil.serve.access:Keys.find",
                 "return self._by_hash.get(_hash(text))",
                 'found = self._by_hash.get(_hash(text))\n        return found and found.model_copy(update={"releases": True})',
             )
@@ -2210,7 +2210,7 @@ BUGS = [
         name="what_was_drawn_is_given_back",
         edits=[
             (
-                "graphveil.ledger.reservations:refund",
+                "graphveil.ledger.reservations:DataSetLedger.refund",
                 "if COMMIT in states or RESERVE not in states:",
                 "if RESERVE not in states:",
             )
@@ -2221,7 +2221,7 @@ BUGS = [
         name="what_was_given_back_is_drawn",
         edits=[
             (
-                "graphveil.ledger.reservations:commit",
+                "graphveil.ledger.reservations:DataSetLedger.commit",
                 "if REFUND in states or RESERVE not in states:",
                 "if RESERVE not in states:",
             )
@@ -2241,20 +2241,22 @@ BUGS = [
     ),
     dict(
         name="nobody_notes_that_noise_is_drawn",
-        edits=[("graphveil.ledger.reservations:commit", "if COMMIT not in states:", "if False:")],
+        edits=[
+            ("graphveil.ledger.reservations:DataSetLedger.commit", "if COMMIT not in states:", "if False:")
+        ],
         test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
     ),
     dict(
         name="what_a_second_book_refuses_is_released",
         edits=[
             (
-                "graphveil.privacy.ledger:JointLedger.record",
+                "graphveil.ledger.interface:JointLedger.record",
                 "self.check(entry)\n            recorded",
                 "recorded",
             ),
             (
-                "graphveil.privacy.ledger:JointLedger.record",
-                "                for ledger in recorded:\n                    ledger.refund(entry.release_id)\n                raise",
+                "graphveil.ledger.interface:JointLedger.record",
+                "                for ledger in recorded:\n                    self._refund(ledger, entry.release_id)\n                raise",
                 "                if not recorded:\n                    raise",
             ),
         ],
@@ -2286,7 +2288,7 @@ BUGS = [
         name="nobody_asks_whether_a_grid_fits",
         edits=[
             (
-                "graphveil.runs.accounts.ledger_account:RunAccount.check_room",
+                "graphveil.ledger.accounts:RunAccount.check_room",
                 "for one in (guarantee, *guarantee.additional):",
                 "for one in ():",
             )
@@ -3284,8 +3286,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.costs:PrivacyCost.event",
-                "[_bounded(part) if isinstance(part, LocalReport) else part for part in parts]",
-                "[part for part in parts if not isinstance(part, LocalReport)]",
+                "parts.append(ApproximateDP(part.epsilon, part.delta))",
+                "pass",
             ),
         ],
         test="tests/ledger/test_totals.py::test_reports_mix_with_every_other_event",
@@ -3295,8 +3297,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.reservations:DataSetLedger.check",
-                "if not self._new:",
-                "self.bind_data()\n        if not self._new:",
+                "if not new:",
+                "self.bind_data()\n        if not new:",
             ),
         ],
         test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
@@ -3307,8 +3309,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.reservations:DataSetLedger.record",
-                "receipt = reserve(",
-                "self.bind_data()\n        receipt = reserve(",
+                "receipt = _attempt(",
+                "self.bind_data()\n        receipt = _attempt(",
             ),
         ],
         test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
@@ -3318,7 +3320,7 @@ BUGS = [
         name="key_of_the_ledger_is_not_checked",
         edits=[
             (
-                "graphveil.ledger.store:key_fault",
+                "graphveil.ledger.database:key_fault",
                 "if state.checked != key_check(key):",
                 "if False:",
             ),
@@ -3329,7 +3331,7 @@ BUGS = [
         name="fork_of_a_memory_ledger_records",
         edits=[
             (
-                "graphveil.privacy.ledger:MemoryLedger._check_process",
+                "graphveil.ledger.interface:MemoryLedger._check_process",
                 "if os.getpid() != self._process:",
                 "if False:",
             ),
@@ -3341,7 +3343,7 @@ BUGS = [
         name="ledger_of_a_newer_version_is_opened",
         edits=[
             (
-                "graphveil.ledger.store:Store._check_version",
+                "graphveil.ledger.database:Store._check_version",
                 "if content != str(VERSION):",
                 "if content is None:",
             ),
@@ -3352,7 +3354,7 @@ BUGS = [
         name="older_copy_of_a_ledger_is_continued",
         edits=[
             (
-                "graphveil.ledger.high_water_mark:HighWaterMark.check",
+                "graphveil.ledger.locations:HighWaterMark.check",
                 "seen[1] <= count",
                 "seen[1] >= 0",
             ),
@@ -3375,7 +3377,7 @@ BUGS = [
         name="same_people_start_at_zero",
         edits=[
             (
-                "graphveil.ledger.rows:shared_with",
+                "graphveil.ledger.bindings:shared_with",
                 "elif not apart:",
                 "elif False:",
             ),
@@ -3386,7 +3388,7 @@ BUGS = [
         name="ledger_keeps_a_log_beside_its_file",
         edits=[
             (
-                "graphveil.ledger.store:_engine",
+                "graphveil.ledger.database:_engine",
                 "journal_mode=TRUNCATE",
                 "journal_mode=WAL",
             ),
@@ -3826,8 +3828,8 @@ BUGS = [
         name="server_forgets_releases",
         edits=[
             (
-                "graphveil.serve.releases.release_service:ReleaseService._release",
-                "if ledger.is_recorded\n            else record_prediction(",
+                "graphveil.serve.releases:ReleaseService._release",
+                "if self._server_ledger.is_recorded(reference)\n            else record_prediction(",
                 "if True\n            else record_prediction(",
             )
         ],
@@ -3838,7 +3840,7 @@ BUGS = [
         name="a_stored_answer_is_for_every_caller",
         edits=[
             (
-                "graphveil.serve.releases.release_service:ReleaseService._answer",
+                "graphveil.serve.releases:ReleaseService._answer",
                 "caller.sha256.encode(), ",
                 "",
             )
@@ -3849,7 +3851,7 @@ BUGS = [
         name="the_server_recognizes_the_training_graph",
         edits=[
             (
-                "graphveil.serve.releases.release_service:ReleaseService._release",
+                "graphveil.serve.releases:ReleaseService._release",
                 "load_model(find_release(self._folder))",
                 "load_model(self._folder)",
             )
@@ -3889,7 +3891,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.serve.middleware:RequestMiddleware.__call__",
-                "if _head_bytes(scope) > _HEAD_BYTES:",
+                "if head > _HEAD_BYTES:",
                 "if False:",
             )
         ],
@@ -3897,7 +3899,7 @@ BUGS = [
     ),
     dict(
         name="unknown_ids_are_not_named",
-        edits=[("graphveil.serve.error_responses:ids_not_found", "shown=shown + more", 'shown=""')],
+        edits=[("graphveil.serve.schemas:ids_not_found", "shown=shown + more", 'shown=""')],
         test="tests/serve/test_hostile_http.py::test_unknown_ids_are_named_by_position",
     ),
     dict(
@@ -3927,7 +3929,7 @@ BUGS = [
     ),
     dict(
         name="killed_workers_stay_under_way",
-        edits=[("graphveil.serve.metrics:forget_dead_workers", "os.kill(process, 0)", "continue")],
+        edits=[("graphveil.serve.middleware:forget_dead_workers", "os.kill(process, 0)", "continue")],
         test="tests/serve/test_workers.py::test_workers_add_up_what_they_count_and_forget_what_killed_ones_did",
     ),
     # -- calibration of steps, and the range of delta
@@ -3967,7 +3969,7 @@ BUGS = [
     ),
     dict(
         name="delta_without_a_proof",
-        edits=[("graphveil.privacy.calibration:check_proved_delta", "DELTA_RANGE[0] <= delta", "0 <= delta")],
+        edits=[("graphveil.privacy.gaussian:check_proved_delta", "DELTA_RANGE[0] <= delta", "0 <= delta")],
         test="tests/test_delta_range.py::test_a_delta_without_a_proof_is_rejected[1e-50-plan]",
     ),
     # -- Faults that an independent review seeded and no test caught

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from graphveil.data import Adjacency
 from graphveil.errors import UnitError
-from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import NodeBoundedDegree, NodeRecord
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import (
     NeighborSumData,

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
 from graphveil.data import Adjacency
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import MemoryLedger, NodeRecord
+from graphveil.privacy import NodeRecord
 from graphveil.propagation import safe_unit
 from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release, ReleaseKey, ReleasePlan, out_edge_sums
 

@@ -14,7 +14,8 @@ from graphveil.audit.query_neighbor_tests.neighbor_families import PublicGraphFa
 from graphveil.audit.small_graphs import draw_graph
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
-from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeUnit
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import NodeBoundedDegree, NodeUnit
 from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release
 from graphveil.release.out_edge_sums import out_edge_table, out_neighbor_sums
 from graphveil.release.plan import hops

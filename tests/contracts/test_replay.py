@@ -7,7 +7,8 @@ from contracts import replay
 from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Method
 from graphveil.audit.zero_noise import RecordingZeroNoise, zero_noise_plan
 from graphveil.data import Adjacency
-from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import GroupWeights, NeighborSumData, NeighborSumQuery, Release
 from graphveil.release.query import GRID_BITS
 

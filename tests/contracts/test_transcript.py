@@ -17,8 +17,9 @@ from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
 from graphveil.data import Adjacency
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.privacy import UndirectedEdge
 from graphveil.privacy.gaussian import delta_of
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release, ReleaseKey, ReleasePlan

@@ -12,7 +12,7 @@ from graphveil.data import Graph
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import GraphError
 from graphveil.estimators.private_hops import private_hops
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 Data, Batch = load_pyg("data").Data, load_pyg("data").Batch
 NODES = 40

@@ -16,7 +16,7 @@ import graphveil as gv
 from graphveil.data import Graph, to_dense
 from graphveil.data.conversion import load_pyg
 from graphveil.errors import GraphError, TableError, UnitError
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 SECRET = "Zanzibar-4711"
 Data, HeteroData = load_pyg("data").Data, load_pyg("data").HeteroData

@@ -8,7 +8,8 @@ from scipy import sparse
 from graphveil.data import EdgeSet, Graph
 from graphveil.data.graph import batches
 from graphveil.errors import BudgetError, GraphError
-from graphveil.privacy import Entry, Gaussian, MemoryLedger, attach_ledger, ledger_of
+from graphveil.ledger import Entry, MemoryLedger, attach_ledger, ledger_of
+from graphveil.privacy import Gaussian
 
 
 @pytest.fixture(params=[False, True], ids=["undirected", "directed"])

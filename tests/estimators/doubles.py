@@ -10,8 +10,8 @@ import torch
 
 from graphveil.data import Graph
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 from graphveil.privacy import NodeRecord

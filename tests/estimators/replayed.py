@@ -17,7 +17,8 @@ from torch import Tensor
 
 from graphveil.audit.query_neighbor_tests.charged_losses import charged_loss
 from graphveil.audit.zero_noise import zero_noise_plan
-from graphveil.privacy import MemoryLedger, PureDP, UndirectedEdge, Unit, compose
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import PureDP, UndirectedEdge, Unit, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import EdgeAttentionData, NeighborCountQuery, NeighborSumQuery, Release
 from graphveil.release.query import Query

@@ -21,9 +21,9 @@ from graphveil.estimators.gap.attention import (
     attention_start,
     train_attention,
 )
+from graphveil.ledger import MemoryLedger
 from graphveil.privacy import (
     DirectedEdge,
-    MemoryLedger,
     PoissonGaussian,
     UndirectedEdge,
     Unit,

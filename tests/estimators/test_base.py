@@ -17,9 +17,9 @@ from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeErr
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap import GAP
-from graphveil.privacy import Entry, MemoryLedger, attach_ledger, ledger_of
-from graphveil.privacy.formatting import format_upper_bound
+from graphveil.ledger import Entry, MemoryLedger, attach_ledger, ledger_of
 from graphveil.privacy.gaussian import epsilon_of, mu_of
+from graphveil.privacy.statements import format_upper_bound
 
 ALL: dict[str, dict[str, Any]] = {
     "mlp": {"unit": "undirected-edge", "epochs": 3},

@@ -13,7 +13,7 @@ from graphveil.cluster.backend import RayBackend
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError
 from graphveil.estimators.saved import parameter_types
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 from graphveil.release import AggregationBackend
 from graphveil.release.backends import backend_by_name, backend_for, using
 from tests.estimators.gnn.modules import Mean, Records

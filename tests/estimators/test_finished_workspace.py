@@ -11,7 +11,7 @@ import torch
 from graphveil import GAP, ClassCode
 from graphveil.data import Adjacency, Graph
 from graphveil.errors import GraphveilError
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 EDGE = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
 FITS: dict[str, Callable[[], Any]] = {

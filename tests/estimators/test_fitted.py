@@ -17,7 +17,7 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators import METHODS
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 1.0, "delta": 1e-5, "seed": 0, "epochs": 3}
 OWNER: dict[str, Any] = {**EDGES, "unit": "node-record", "out_degree_bound": 4}

@@ -13,8 +13,9 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.gap.method import hop_noise_stds
 from graphveil.estimators.saved import load_model
+from graphveil.ledger import ledger_of
 from graphveil.nn.hops import scaled_by_norm
-from graphveil.privacy import PairwiseGaussian, ledger_of, renyi
+from graphveil.privacy import PairwiseGaussian, renyi
 from graphveil.privacy.gaussian import mu_of
 from graphveil.propagation import plain_unit, shrink_unit
 from graphveil.release import NeighborSumData, Release

@@ -16,10 +16,11 @@ from graphveil.data import Graph, synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.estimators.full_graph import FullGraphMethod
+from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 from graphveil.local import heterorr
 from graphveil.perturb import EdgeRR, sample_public_edges
 from graphveil.perturb.mechanism import adjacency_of, domain_of
-from graphveil.privacy import EdgeSubset, LocalAttributes, MemoryLedger, attach_ledger, ledger_of
+from graphveil.privacy import EdgeSubset, LocalAttributes
 
 QUICK: dict[str, Any] = {
     "unit": "edge-subset",

@@ -9,11 +9,11 @@ import torch
 
 import graphveil as gv
 from graphveil.errors import ConfigError, UnitError
+from graphveil.ledger import ledger_of
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.local.posterior_mixture import PRIORS
 from graphveil.local.randomized_records import label_report_nodes
 from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
-from graphveil.privacy import ledger_of
 from tests.estimators.conftest import CLASSES, grouped
 
 LOCAL = {"unit": "local-attributes", "eps_y": 2.0, "seed": 0, "unsafe_noise_seed": 0}

@@ -11,7 +11,7 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.classcode import ClassCode, edge_method
 from graphveil.estimators.features import crossfit
 from graphveil.estimators.mlp import MLP, NonPrivateMLP
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 
 def test_no_edge_changes_a_bit(graph):

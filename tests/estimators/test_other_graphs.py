@@ -22,10 +22,10 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.gap.method import TrainedGap
-from graphveil.estimators.inference.graph_fingerprint import GraphFingerprint
-from graphveil.estimators.inference.ledger import ASSERTED_EDGES
-from graphveil.estimators.inference.prediction_cache import PredictionCache
-from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
+from graphveil.estimators.prediction_cache import PredictionCache
+from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
+from graphveil.ledger.predictions import ASSERTED_EDGES
+from graphveil.ledger.tags import GraphFingerprint
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of
 from tests.estimators.conftest import grouped

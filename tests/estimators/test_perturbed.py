@@ -13,8 +13,8 @@ from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
 from graphveil.estimators import full_graph
 from graphveil.estimators.base import Estimator
+from graphveil.ledger import ledger_of
 from graphveil.perturb import MECHANISMS, sample_public_edges
-from graphveil.privacy import ledger_of
 
 QUICK = {"seed": 0, "epochs": 3, "unit": "undirected-edge", "epsilon": 3.0}
 

@@ -17,7 +17,7 @@ from graphveil.estimators import base
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.gnn import method, multi_hop_method
 from graphveil.estimators.own import private_module
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 from graphveil.training.devices import CPU
 from tests.estimators.gnn.modules import Mean, Records
 

@@ -15,7 +15,7 @@ import graphveil as gv
 from graphveil.data import Graph, synthetic
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.estimators.private_hops import ReleasedRows, private_hops
-from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
+from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
 
 
 @pytest.fixture

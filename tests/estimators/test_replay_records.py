@@ -21,8 +21,9 @@ from graphveil.data import Adjacency, Graph, to_dense
 from graphveil.estimators import METHODS
 from graphveil.estimators.base import Estimator
 from graphveil.estimators.public_sizes import record_groups
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import StepNoise
-from graphveil.privacy import ByGroup, MemoryLedger, compose
+from graphveil.privacy import ByGroup, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import DPSGDQuery, NeighborSumQuery, OutEdgeSumQuery, Release
 from graphveil.release.neighbor_sums import NeighborSumData

@@ -12,8 +12,9 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.privacy_config import PrivacyConfig, data_notes
 from graphveil.estimators.requirements import check_max_degree
+from graphveil.ledger import ledger_of
 from graphveil.local.lpgnn import LPGNN
-from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge, ledger_of
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
 
 
 @dataclass(kw_only=True, eq=False)

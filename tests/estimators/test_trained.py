@@ -15,7 +15,7 @@ from graphveil.estimators.gap.method import hop_noise_stds
 from graphveil.estimators.method import State
 from graphveil.estimators.saved import load_model
 from graphveil.estimators.training import node_level
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 OWNER = {"unit": "node-record", "out_degree_bound": 4}
 PROMISE = {"unit": "node-bounded-degree", "max_degree": 60}

@@ -13,7 +13,8 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.edge_weighting import PAPER_WEIGHT_DEVIATION
 from graphveil.estimators.gap import GAP
 from graphveil.estimators.saved import load_model
-from graphveil.privacy import ledger_of, renyi
+from graphveil.ledger import ledger_of
+from graphveil.privacy import renyi
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import NeighborSumQuery
 from graphveil.release.weights import SigmoidCos

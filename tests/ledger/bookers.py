@@ -14,8 +14,8 @@ import threading
 import time
 
 from graphveil.errors import BudgetError
-from graphveil.ledger import Ledger
-from graphveil.privacy import Entry, UndirectedEdge
+from graphveil.ledger import Entry, Ledger
+from graphveil.privacy import UndirectedEdge
 from graphveil.privacy.serialization import events_from_plain
 
 

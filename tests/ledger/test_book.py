@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from graphveil.errors import BudgetError, ConfigError, LedgerError
-from graphveil.ledger import Account, Ledger, rows, sql_ledger
+from graphveil.ledger import Account, Entry, Ledger, MemoryLedger, chain, sql_ledger
 from graphveil.ledger.chain import START, canonical, link
-from graphveil.ledger.store import accounts, data_sets, entries
-from graphveil.privacy import Entry, MemoryLedger, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
+from graphveil.ledger.database import accounts, data_sets, entries
+from graphveil.ledger.interface import JointLedger
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
 from graphveil.privacy.events import ApproximateDP, Event, Gaussian
-from graphveil.privacy.ledger import JointLedger
 from ledger.conftest import KINDS
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -320,7 +320,7 @@ def test_clocks_that_disagree_do_not_matter(ledger: Ledger, monkeypatch: pytest.
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
     late = (datetime.now(UTC) - timedelta(days=400)).isoformat()
-    monkeypatch.setattr(rows, "now", lambda: late)
+    monkeypatch.setattr(chain, "now", lambda: late)
     friends.record(entry("b"))
     monkeypatch.undo()
     friends.record(entry("c"))

@@ -11,9 +11,9 @@ import pytest
 
 from graphveil.cli.ledger import account_to_dict, format_spent
 from graphveil.errors import GraphveilError
-from graphveil.ledger import Ledger
-from graphveil.ledger.history import History
-from graphveil.privacy import Entry, UndirectedEdge
+from graphveil.ledger import Entry, Ledger
+from graphveil.ledger.verify import History
+from graphveil.privacy import UndirectedEdge
 from graphveil.privacy.events import Gaussian, LocalReport, PairwiseGaussian, PureDP, compose
 
 TAGS = {"edges": "e" * 64, "records": "r" * 64}

@@ -32,7 +32,7 @@ def run_command(arguments: list[str], drawn: str) -> None:
     import torch
 
     from graphveil.cli import main
-    from graphveil.ledger.store import Store
+    from graphveil.ledger.database import Store
     from graphveil.release import Release
 
     torch.set_num_threads(1)  # a copy of a process has none of its threads

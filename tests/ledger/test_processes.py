@@ -14,8 +14,8 @@ from urllib.parse import quote
 import pytest
 
 from graphveil.errors import BudgetError, ConfigError, LedgerError, MissingDependencyError
-from graphveil.ledger import Ledger, locations, split_name, store
-from graphveil.privacy import Entry, UndirectedEdge
+from graphveil.ledger import Entry, Ledger, database, locations, split_name
+from graphveil.privacy import UndirectedEdge
 from graphveil.privacy.events import ApproximateDP
 from ledger.conftest import KINDS
 
@@ -99,16 +99,18 @@ def test_a_commit_whose_answer_was_lost_is_paid_once(place: str, monkeypatch: py
     ledger = Ledger(place)
     ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
     friends, lost = ledger.data_set("friends"), list[int]()
-    whole = store.Store._run_once
+    whole = database.Store._run_once
 
-    def losing(self: store.Store, task: object, *, writing: bool) -> object:
+    def losing(self: database.Store, task: object, *, writing: bool) -> object:
         found = whole(self, task, writing=writing)  # type: ignore[arg-type]
         if writing and not lost:  # the commit went through, and the server is gone before it says so
             lost.append(1)
-            raise store.OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
+            raise database.OperationalError(
+                "COMMIT", {}, Exception("server closed the connection unexpectedly")
+            )
         return found
 
-    monkeypatch.setattr(store.Store, "_run_once", losing)
+    monkeypatch.setattr(database.Store, "_run_once", losing)
     friends.record(entry("a"))
     assert (lost, len(friends)) == ([1], 1)
     with pytest.raises(BudgetError):
@@ -144,7 +146,7 @@ def test_what_is_verified_is_of_one_moment(place: str) -> None:
     def book_meanwhile(*_: object) -> None:
         friends.record(entry(f"r{next(number)}"))
 
-    store.sa.event.listen(other._store._connections.engine(), "after_execute", book_meanwhile)
+    database.sa.event.listen(other._store._connections.engine(), "after_execute", book_meanwhile)
     assert other.verify() == []
     assert next(number) > 2
 
@@ -310,7 +312,7 @@ def test_locks_that_keep_nobody_out_are_noticed(tmp_path: Path, monkeypatch: pyt
 def test_other_databases_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="SQLite or PostgreSQL"):
         Ledger("mysql://somewhere/book")
-    monkeypatch.setattr(store.sa, "create_engine", _no_driver)
+    monkeypatch.setattr(database.sa, "create_engine", _no_driver)
     with pytest.raises(MissingDependencyError, match=r"graphveil\[postgres\]"):
         Ledger("postgresql://somewhere/book")
 

@@ -8,8 +8,8 @@ import pytest
 
 import graphveil as gv
 from graphveil.data import Graph
-from graphveil.ledger import Ledger
-from graphveil.privacy import Entry, compose, ledger_of, privacy_curve
+from graphveil.ledger import Entry, Ledger, ledger_of
+from graphveil.privacy import compose, privacy_curve
 
 DELTA = 1e-7
 Steps = Callable[[Graph, Path], dict[str, Graph]]

@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from graphveil.errors import BudgetError, ConfigError, GraphveilError, LedgerError
-from graphveil.ledger import Ledger, locations, restore, store
-from graphveil.privacy import Entry, MemoryLedger, UndirectedEdge
+from graphveil.ledger import Entry, Ledger, MemoryLedger, database, locations, restore
+from graphveil.privacy import UndirectedEdge
 from graphveil.privacy.events import ApproximateDP, Gaussian
 from ledger.conftest import KINDS
 
@@ -263,21 +263,21 @@ def test_receipts_are_compared_with_the_ledger(ledger: Ledger) -> None:
 
 
 def change_key(line: sa.Connection) -> None:
-    line.execute(store.secret.update().values(key="f" * 64))
+    line.execute(database.secret.update().values(key="f" * 64))
 
 
 def lose_key(line: sa.Connection) -> None:
-    line.execute(store.secret.delete())
+    line.execute(database.secret.delete())
 
 
 def damage_key(line: sa.Connection) -> None:
-    line.execute(store.secret.update().values(key="nothing"))
+    line.execute(database.secret.update().values(key="nothing"))
 
 
 def change_key_and_check(line: sa.Connection) -> None:
     change_key(line)
-    where = store.about.c.name == "key_check"
-    line.execute(store.about.update().where(where).values(value=store.key_check("f" * 64)))
+    where = database.about.c.name == "key_check"
+    line.execute(database.about.update().where(where).values(value=database.key_check("f" * 64)))
 
 
 @both
@@ -311,8 +311,8 @@ def test_a_key_that_was_lost_or_changed_is_found(
 def test_a_ledger_of_another_version_is_refused(place: str, version: str, words: str) -> None:
     book = Ledger(place)
     book.init("friends", "undirected-edge")
-    where = store.about.c.name == "version"
-    book._store.write(lambda line: line.execute(store.about.update().where(where).values(value=version)))
+    where = database.about.c.name == "version"
+    book._store.write(lambda line: line.execute(database.about.update().where(where).values(value=version)))
     for create in (True, False):
         with pytest.raises(LedgerError, match=words):
             Ledger(place, create=create)
@@ -355,7 +355,7 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
 @both
 def test_an_entry_of_an_unknown_kind_does_not_verify(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge")
-    from graphveil.ledger.rows import HashChain
+    from graphveil.ledger.chain import HashChain
 
     ledger._store.write(lambda line: HashChain.locked(line, "friends").add("gift", {"reference": "x"}))
     (found,) = ledger.verify()
@@ -434,7 +434,7 @@ def test_a_name_without_releases_can_be_unbound(ledger: Ledger) -> None:
 
 @both
 def test_a_limit_that_was_lowered_does_not_verify(ledger: Ledger) -> None:
-    from graphveil.ledger.rows import HashChain, update_account
+    from graphveil.ledger.chain import HashChain, update_account
 
     ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7")
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from graphveil.ledger import Limit, PrivacyCost, costs
+from graphveil.ledger import Entry, Limit, MemoryLedger, PrivacyCost, costs
 from graphveil.ledger.costs import total_of
-from graphveil.privacy import Entry, MemoryLedger, UndirectedEdge, compose
+from graphveil.privacy import UndirectedEdge, compose
 from graphveil.privacy.events import (
     ApproximateDP,
     ByGroup,

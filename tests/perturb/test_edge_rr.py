@@ -9,10 +9,11 @@ from graphveil._util.random import RowStream
 from graphveil.data import Adjacency, Graph
 from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, UnitError
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.perturb.block_edges import draw_edges, expected_count
 from graphveil.perturb.edge_rr import STRUCTURES, EdgeRR
-from graphveil.privacy import ApproximateDP, EdgeSubset, MemoryLedger, UndirectedEdge
+from graphveil.privacy import ApproximateDP, EdgeSubset, UndirectedEdge
 from graphveil.release import BlockCountData, BlockCountQuery, Release, ReleasePlan
 from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
 from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, step_loss

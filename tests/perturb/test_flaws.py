@@ -19,14 +19,10 @@ from graphveil._util.random import RowStream
 from graphveil.data import Adjacency, Graph
 from graphveil.data.node_pairs import Domain
 from graphveil.errors import UnitError
+from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.privacy import (
-    Guarantee,
-    MemoryLedger,
-    UndirectedEdge,
-    ledger_of,
-)
+from graphveil.privacy import Guarantee, UndirectedEdge
 from graphveil.release import (
     ChunkDensityData,
     ChunkDensityQuery,

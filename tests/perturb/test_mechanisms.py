@@ -10,9 +10,10 @@ from graphveil import perturb
 from graphveil.data import Adjacency, Graph
 from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, GraphError, InputError, UnitError
+from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
 from graphveil.perturb.public_part import public_edges_outside, sample_public_edges
-from graphveil.privacy import EdgeSubset, Guarantee, MemoryLedger, UndirectedEdge, ledger_of
+from graphveil.privacy import EdgeSubset, Guarantee, UndirectedEdge
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import EdgeTotalData, EdgeTotalQuery, Release, ReleasePlan
 from graphveil.release.graph_queries import DiscreteLaplace

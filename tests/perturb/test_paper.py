@@ -13,9 +13,10 @@ from graphveil.data import Adjacency, Graph, synthetic
 from graphveil.data.node_pairs import Domain
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.perturb import MECHANISMS, EdgeRand, GraphMechanism, mechanism_for_mode
-from graphveil.privacy import ApproximateDP, DirectedEdge, MemoryLedger, UndirectedEdge, Unit, ledger_of
+from graphveil.privacy import ApproximateDP, DirectedEdge, UndirectedEdge, Unit
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import (
     ChunkDensityData,

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphveil.ledger import Entry, MemoryLedger
 from graphveil.privacy import (
     ByGroup,
     Composed,
     Curve,
-    Entry,
     Event,
     Gaussian,
-    MemoryLedger,
     PairwiseGaussian,
     PoissonGaussian,
     compose,

@@ -22,10 +22,10 @@ from graphveil.privacy import (
     calibrate_mu,
     compose,
 )
+from graphveil.privacy.accountant import multi_edge_epsilon
 from graphveil.privacy.events import LocalReport, NonPrivate
-from graphveil.privacy.formatting import format_delta, format_upper_bound
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.group_privacy import multi_edge_epsilon
+from graphveil.privacy.statements import format_delta, format_upper_bound
 from privacy.golden import DIRECTED_IS_UNDIRECTED, PERSON_WITH_FRIENDS, REPEATED_RELEASES
 
 MU = calibrate_mu(1.0, 1e-7)

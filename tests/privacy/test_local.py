@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from graphveil.errors import ArtifactError, ConfigError, PrivacyError, UnitError
+from graphveil.ledger import Entry, MemoryLedger
 from graphveil.privacy import (
-    Entry,
     Gaussian,
     Guarantee,
     LocalAttributes,
     LocalReport,
-    MemoryLedger,
     NodeRecord,
     compose,
     parse_unit,

@@ -24,10 +24,9 @@ from graphveil.privacy import (
     compose,
     privacy_curve,
 )
-from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.privacy.statements import EDGE_USES, EdgeUse
+from graphveil.privacy.statements import EDGE_USES, EdgeUse, format_upper_bound
 from graphveil.privacy.unit import UNITS
 
 MU = calibrate_mu(4.0, 1e-5)

@@ -11,8 +11,9 @@ from torch import Tensor
 from graphveil import _kernels
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock, blocks
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.privacy import UndirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import (
     GroupWeights,

@@ -9,7 +9,8 @@ import torch
 import graphveil as gv
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError
-from graphveil.privacy import MemoryLedger, UndirectedEdge, ledger_of
+from graphveil.ledger import MemoryLedger, ledger_of
+from graphveil.privacy import UndirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends import CudaBackend, RowRange

@@ -13,7 +13,7 @@ from graphveil.data import Adjacency, Graph, open_graph
 from graphveil.data.preparation import create_manifest, lock_folder, write_blocks
 from graphveil.data.stored_graph import OFFSETS, SOURCES
 from graphveil.errors import ConfigError, GraphError
-from graphveil.privacy import MemoryLedger, ledger_of
+from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends import BACKENDS, DiskBackend, RowRange, backend_for
 from release.test_engines import ASKED, NODES, THREE

@@ -11,11 +11,11 @@ from torch import Tensor
 from graphveil.data import Adjacency
 from graphveil.data.node_pairs import Domain
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
+from graphveil.ledger import MemoryLedger
 from graphveil.privacy import (
     ApproximateDP,
     DirectedEdge,
     EdgeSubset,
-    MemoryLedger,
     NodeRecord,
     NoUnit,
     UndirectedEdge,

@@ -16,12 +16,12 @@ from torch.nn.functional import cross_entropy
 
 from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import public_rate
 from graphveil.privacy import (
     DirectedEdge,
     EdgeSubset,
     LocalAttributes,
-    MemoryLedger,
     NodeBoundedDegree,
     NodeRecord,
     NoUnit,

@@ -16,10 +16,11 @@ from graphveil.data import blocks as graph_blocks
 from graphveil.data.blocks import EdgeBlock
 from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse, NoisyCells
-from graphveil.privacy import MemoryLedger, NodeRecord, UndirectedEdge, Unit
+from graphveil.privacy import NodeRecord, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
 from graphveil.release import (
     AggregationBackend,

@@ -7,7 +7,7 @@ import torch
 from contracts.checks import DiesOnStore, Killed, path, plan_of
 
 from graphveil.errors import ArtifactError, BudgetError, ReleaseError
-from graphveil.privacy import Entry, MemoryLedger
+from graphveil.ledger import Entry, MemoryLedger
 from graphveil.release import FolderJournal, KeyStore, MemoryJournal, NeighborSumData, Release, ReleaseKey
 from graphveil.release.journal import Record
 

@@ -10,7 +10,8 @@ import torch
 from graphveil._util.random import RowStream
 from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
-from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import UndirectedEdge
 from graphveil.release import KeyStore, Release, ReleaseKey, ReleasePlan
 from graphveil.release.keys import canonical
 from graphveil.release.neighbor_sums import NeighborSumData

@@ -10,8 +10,9 @@ from contracts import replay
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord, PureDP, UndirectedEdge, Unit
+from graphveil.privacy import DirectedEdge, NodeRecord, PureDP, UndirectedEdge, Unit
 from graphveil.release import (
     InMemoryBackend,
     NeighborCountData,

@@ -13,7 +13,8 @@ import torch
 from contracts.checks import edgeless, plan_of
 
 from graphveil.errors import ReleaseError
-from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import DirectedEdge, NodeRecord
 from graphveil.release import DPSGDQuery, EdgeAttentionQuery, Release, ReleasePlan
 from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.steps.edge_training import EdgeAttentionData, Gradients

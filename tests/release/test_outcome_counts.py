@@ -7,7 +7,8 @@ from contracts.laws import has_the_law
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError, UnitError
-from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.release import OutcomeCountData, OutcomeCountQuery, Release, ReleaseKey, ReleasePlan
 
 EMPTY = Adjacency.from_edges([], [], num_nodes=4, directed=True)

@@ -22,7 +22,7 @@ READERS = {  # by part and file
     "nn/attention.py": "unit none, or public edges",
     "estimators/sage/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
     "estimators/requirements.py": "refuses where a promise is broken",
-    "estimators/inference/graph_fingerprint.py": "a keyed digest, internal",
+    "ledger/tags.py": "a keyed digest, internal",
     "runs/run_folder.py": "a keyed digest, internal",
     "runs/run.py": "a count where edges are public",
     "propagation/linear.py": "public edges",

@@ -14,15 +14,8 @@ from torch import Tensor
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.privacy import (
-    DirectedEdge,
-    MemoryLedger,
-    NodeBoundedDegree,
-    NodeRecord,
-    NoUnit,
-    UndirectedEdge,
-    Unit,
-)
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import DirectedEdge, NodeBoundedDegree, NodeRecord, NoUnit, UndirectedEdge, Unit
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import delta_of, mu_of
 from graphveil.release import (

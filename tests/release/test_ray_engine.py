@@ -16,7 +16,7 @@ from graphveil.cluster.backend import RayBackend
 from graphveil.data import Adjacency
 from graphveil.data.blocks import EdgeBlock
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.privacy import MemoryLedger, ledger_of
+from graphveil.ledger import MemoryLedger, ledger_of
 from graphveil.release import InMemoryBackend, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends import BlockWork, RowRange
 from graphveil.release.out_edge_sums import OutDegrees

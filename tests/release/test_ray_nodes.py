@@ -20,7 +20,8 @@ import torch
 from graphveil.cluster.worker_pool import import_ray
 from graphveil.data import Adjacency
 from graphveil.errors import ReleaseError
-from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import UndirectedEdge
 from graphveil.release import InMemoryBackend, NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.backends import AggregationBackend
 from graphveil.release.plan import hops

@@ -15,8 +15,9 @@ from torch import Tensor
 from graphveil.audit.zero_noise import ZeroNoise, zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, GraphveilError, ReleaseError, UnitError
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import RoundedGaussian
-from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge
+from graphveil.privacy import DirectedEdge, UndirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import (
     EdgeCountData,

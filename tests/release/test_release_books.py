@@ -8,8 +8,8 @@ import torch
 
 from graphveil.data import Adjacency
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.ledger import Ledger
-from graphveil.privacy import Entry, Gaussian, MemoryLedger, NodeBoundedDegree, UndirectedEdge
+from graphveil.ledger import Entry, Ledger, MemoryLedger
+from graphveil.privacy import Gaussian, NodeBoundedDegree, UndirectedEdge
 from graphveil.release import (
     FolderJournal,
     KeyStore,

@@ -6,8 +6,9 @@ import torch
 
 from graphveil.data import Adjacency
 from graphveil.data.node_pairs import Domain
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms.node_pair_noise import TOTAL, NoisyCells
-from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.privacy import UndirectedEdge
 from graphveil.release import Release, ReleaseKey, ReleasePlan, TopNodePairsData, TopNodePairsQuery
 
 NODES, WANTED, EPSILON = 250, 6200, 3.0

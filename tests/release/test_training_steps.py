@@ -12,13 +12,13 @@ from contracts.laws import has_the_law
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import RoundedGaussian
 from graphveil.privacy import (
     ByGroup,
     Composed,
     DirectedEdge,
     Gaussian,
-    MemoryLedger,
     NodeBoundedDegree,
     NodeRecord,
     NoUnit,

@@ -7,7 +7,7 @@ from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.release import AccuracyCountQuery, DPSGDQuery, OutEdgeSumQuery, ReleasePlan
 from graphveil.release.plan import Query, hops
-from graphveil.runs.accounts.budget_breakdown import Stage, stages_of, unequal_shares_note
+from graphveil.runs.calibration import Stage, stages_of, unequal_shares_note
 
 GROUPS = 3
 TRAIN, OTHERS = (True, False, False), (False, True, True)

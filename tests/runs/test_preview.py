@@ -3,6 +3,7 @@ import pytest
 from graphveil.data import Graph
 from graphveil.errors import PrivacyError
 from graphveil.estimators.mlp import MLP
+from graphveil.ledger import ledger_of
 from graphveil.privacy import (
     ByGroup,
     Composed,
@@ -13,10 +14,9 @@ from graphveil.privacy import (
     PoissonGaussian,
     UndirectedEdge,
     compose,
-    ledger_of,
 )
-from graphveil.runs.accounts.preview import combined_guarantee, preview
 from graphveil.runs.experiment import Experiment
+from graphveil.runs.preview import combined_guarantee, preview
 from graphveil.runs.source import Source
 
 TINY = Source(dataset="synthetic/tiny")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
-from graphveil.privacy.formatting import format_upper_bound
 from graphveil.privacy.gaussian import mu_of
+from graphveil.privacy.statements import format_upper_bound
 from graphveil.runs.charts import PlotLine, inline_svg, line_chart
 from graphveil.runs.compliance_report import ComplianceReport
 from graphveil.runs.html_pages import report_page

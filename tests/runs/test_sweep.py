@@ -19,8 +19,8 @@ import torch
 import graphveil as gv
 from graphveil.data import Graph
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
-from graphveil.ledger import Ledger
-from graphveil.privacy import Entry, Guarantee, MemoryLedger, UndirectedEdge, ledger_of
+from graphveil.ledger import Entry, Ledger, MemoryLedger, ledger_of
+from graphveil.privacy import Guarantee, UndirectedEdge
 from graphveil.privacy.events import PureDP
 from graphveil.runs import sweep as sweeps
 from graphveil.runs.charts import Series, accuracy_chart, has_epsilon, pdf_file, svg_file
@@ -238,7 +238,7 @@ def test_of_the_receipts_of_all_workers_each_sees_its_own(tmp_path: Path) -> Non
         worker.record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
     assert [[receipt.release for receipt in worker.receipts] for worker in (one, two)] == [["a"], ["b"]]
     assert two.contains("a") and len(two.receipts) == 2  # a resumed run finds what it booked before
-    assert (one.name, one.accounts[0].releases) == ("friends", 2)
+    assert (one.name, one.location, one.accounts[0].releases) == ("friends", ledger.location, 2)
 
 
 @pytest.mark.slow

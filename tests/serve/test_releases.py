@@ -19,14 +19,13 @@ from fastapi.testclient import TestClient
 
 import graphveil as gv
 from graphveil.errors import ConfigError, LedgerError
-from graphveil.ledger import Ledger
+from graphveil.ledger import Entry, Ledger
+from graphveil.ledger.accounts import RunAccount
 from graphveil.ledger.reservations import DataSetLedger
-from graphveil.privacy import Entry, Gaussian, UndirectedEdge
+from graphveil.privacy import Gaussian, UndirectedEdge
 from graphveil.release.journal import FolderJournal
-from graphveil.runs.accounts.earlier_predictions import earlier_predictions
-from graphveil.runs.accounts.ledger_account import RunAccount
-from graphveil.serve import Keys, Limits, ReleaseBudget, Service
-from graphveil.serve.releases import release_service
+from graphveil.runs.charges import add_receipts, earlier_predictions
+from graphveil.serve import Keys, Limits, ReleaseBudget, Service, releases
 from serve.folders import SECRET, run_of
 
 UNIT = "undirected-edge"
@@ -134,7 +133,7 @@ def test_the_training_data_pay_too_as_the_graphs_may_share_edges(served: Served,
     training = ledger.data_set("training")
     training.record(Entry("fit", "gap", Gaussian(0.2), unit=UndirectedEdge()))
     account = RunAccount(training, UNIT, 1e-7)
-    account.keep_receipts(tmp_path / "run" / "internal" / "receipts.json")
+    add_receipts(tmp_path / "run" / "internal" / "receipts.json", account)
     again = Served(tmp_path / "run", tmp_path)
     assert again.ask(PATH)[0] == 200
     assert (len(served.ledger), len(training)) == (1, 2)
@@ -156,7 +155,7 @@ def dies(*_: object, **__: object) -> None:
         (FolderJournal, "commit"),
         (FolderJournal, "store"),
         (FolderJournal, "close"),
-        (release_service, "save_checked"),
+        (releases, "save_checked"),
     ],
 )
 def test_who_asks_again_after_a_failure_pays_nothing_again(

@@ -11,7 +11,8 @@ from torch import Tensor
 from graphveil.data import Adjacency
 from graphveil.data.blocks import blocks
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
-from graphveil.privacy import DirectedEdge, MemoryLedger, NodeRecord, UndirectedEdge, Unit
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import DirectedEdge, NodeRecord, UndirectedEdge, Unit
 from graphveil.release import NeighborSumData, Release, ReleasePlan, neighbor_sums, row_sums
 from graphveil.release.edge_counts import EdgeCountQuery
 from graphveil.release.keys import canonical

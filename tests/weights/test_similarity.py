@@ -17,7 +17,8 @@ from graphveil.errors import (
     ReleaseError,
     UnsupportedGuaranteeError,
 )
-from graphveil.privacy import MemoryLedger, NodeBoundedDegree, NodeRecord, UndirectedEdge
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import NodeBoundedDegree, NodeRecord, UndirectedEdge
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release, ReleasePlan
 from graphveil.release.pair_weights import (
     CELLS,

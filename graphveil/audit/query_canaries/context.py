@@ -15,7 +15,8 @@ from graphveil.audit.bounds import LowerBound, repeated_runs
 from graphveil.audit.summed import summed_gaussian
 from graphveil.audit.zero_noise import single_query_plan, zero_noise_plan
 from graphveil.data import Adjacency
-from graphveil.privacy import Event, Gaussian, MemoryLedger, Unit, privacy_curve
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import Event, Gaussian, Unit, privacy_curve
 from graphveil.release import Release, ReleaseKey, ReleasePlan
 from graphveil.release.query import Query
 

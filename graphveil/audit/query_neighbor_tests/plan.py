@@ -42,7 +42,8 @@ from graphveil.audit.query_neighbor_tests.query_inputs import (
 from graphveil.audit.report import Finding, NeighborTestResult
 from graphveil.audit.zero_noise import Draw, RecordingZeroNoise, zero_noise_plan
 from graphveil.errors import ConfigError
-from graphveil.privacy import MemoryLedger, NodeRecord, NodeUnit, Unit, compose
+from graphveil.ledger import MemoryLedger
+from graphveil.privacy import NodeRecord, NodeUnit, Unit, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import OutEdgeSumQuery, Release
 from graphveil.release.query import Query, QueryData

@@ -53,8 +53,8 @@ from graphveil.estimators.features.crossfit import (
     public_posteriors,
     restore_networks,
 )
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, networks_state, part_of
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import PublicSizes, check_classes, nodes_of
 from graphveil.estimators.session import Session

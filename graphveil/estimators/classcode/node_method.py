@@ -27,8 +27,8 @@ from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.node_decoder import DecodedRows, decode, decoding_memory
 from graphveil.estimators.classcode.node_plan import FLAT_LEVELS, LEVELS, WEIGHTS, NodeLevelReleasePlan
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, fit_softmax
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import OTHER, PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import tensors_of

@@ -21,8 +21,8 @@ from graphveil.privacy import (
     privacy_curve,
     renyi,
 )
-from graphveil.privacy.calibration import require_delta
-from graphveil.privacy.formatting import format_upper_bound
+from graphveil.privacy.gaussian import require_delta
+from graphveil.privacy.statements import format_upper_bound
 from graphveil.release import (
     EdgeAttentionData,
     EdgeAttentionQuery,

@@ -25,11 +25,11 @@ from graphveil.estimators.gap.attention import (
     train_attention,
 )
 from graphveil.estimators.gap.networks import Classifier, GapArchitecture, HopTransform
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
-from graphveil.estimators.inference.requests import check_no_groups
+from graphveil.estimators.inference import check_no_groups
 from graphveil.estimators.keywords import TrainingConfig
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel, part_of
 from graphveil.estimators.own.code import check_registered
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, check_members, nodes_of, record_groups
 from graphveil.estimators.sage.subgraphs import sample_out_edges
 from graphveil.estimators.session import Session
@@ -40,7 +40,7 @@ from graphveil.estimators.training.record_plan import RecordPlan, release_accura
 from graphveil.nn.hops import Encoder, FixedRows
 from graphveil.nn.layers import batch_of, batches_of
 from graphveil.privacy import NodeRecord, NodeUnit, renyi
-from graphveil.privacy.calibration import require_delta
+from graphveil.privacy.gaussian import require_delta
 from graphveil.release import (
     EdgeAttentionQuery,
     NeighborSumData,

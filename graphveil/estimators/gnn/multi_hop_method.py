@@ -13,18 +13,17 @@ from graphveil.estimators.gnn.execution_route import check_trainable, choose_rou
 from graphveil.estimators.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.estimators.gnn.trained import MODULE, weights_of
 from graphveil.estimators.gnn.training_setup import public_randomness_key, training_members, with_batch_size
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.own.code import Factory, build_module, is_registered
 from graphveil.estimators.own.layer_checks import reject_unsupported_types
 from graphveil.estimators.own.module_checks import reject_mixing
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums
 from graphveil.privacy import NodeUnit, PoissonRoots
-from graphveil.privacy.calibration import require_delta
-from graphveil.privacy.formatting import counted
-from graphveil.privacy.statements import EdgeUse
+from graphveil.privacy.gaussian import require_delta
+from graphveil.privacy.statements import EdgeUse, counted
 from graphveil.release import Query, Release, ReleasePlan, TreeStepsQuery, calibrate_plan
 from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.release.steps.tree_steps import MAX_SHIFT, Reach

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from graphveil.data import Graph
 from graphveil.errors import NotImplementedGuaranteeError
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes
 from graphveil.estimators.session import Session
 

@@ -10,11 +10,11 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import Features, Graph, rows, to_dense
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.base import Estimator
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.own.code import Factory, build_module, check_factory, check_registered
 from graphveil.estimators.own.layer_checks import reject_unsupported_types
 from graphveil.estimators.own.module_checks import check_deterministic, reject_mixing, training_error_message
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, fit_dpsgd_from_sums

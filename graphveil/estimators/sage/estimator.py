@@ -20,8 +20,8 @@ from graphveil.estimators.full_graph import (
     resolve_schedule,
     restored,
 )
-from graphveil.estimators.inference.prediction_cache import CachedPrediction
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
+from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes, members, record_groups
 from graphveil.estimators.requirements import check_on_cpu
 from graphveil.estimators.sage.subgraphs import (
@@ -40,7 +40,7 @@ from graphveil.estimators.training.dpsgd import (
 from graphveil.nn.layers import batch_of
 from graphveil.nn.sage import SageArchitecture, SageNetwork
 from graphveil.privacy import NodeRecord, renyi
-from graphveil.privacy.calibration import require_delta
+from graphveil.privacy.gaussian import require_delta
 from graphveil.release import OutEdgeSumData, OutEdgeSumQuery, Release, ReleasePlan
 from graphveil.training import PrivateSchedule
 

@@ -14,7 +14,7 @@ from graphveil.estimators.session import Session
 from graphveil.estimators.training.dpsgd import DPSGDTraining, Inputs, PrivatelyTrainable, State, fit_dpsgd
 from graphveil.estimators.training.record_plan import RecordPlan, choose_candidate
 from graphveil.privacy import Event, compose, renyi
-from graphveil.privacy.calibration import require_delta
+from graphveil.privacy.gaussian import require_delta
 from graphveil.release import Release, ReleasePlan, calibrate_plan
 
 _CANDIDATES = 10  # weights that a private selection chooses from

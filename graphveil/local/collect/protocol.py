@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from graphveil.mechanisms.features import Bounds, EvenAllocation, WeightedAlloca
 from graphveil.mechanisms.labels import LabelRR, LocalHashing, SubsetSelection
 from graphveil.mechanisms.per_feature import MultiBit
 from graphveil.mechanisms.sampling import MAX_OUTPUTS, Floats
+
+if TYPE_CHECKING:
+    from graphveil.privacy import Guarantee
 
 FORMAT = "graphveil-survey/2"
 DIGEST_BYTES = 16
@@ -96,6 +99,24 @@ class CollectionProtocol:
         """The guarantee of a whole answer: the two budgets add up."""
         features, label = self.claims
         return features + label
+
+    @property
+    def guarantee(self) -> "Guarantee":
+        """The guarantee of a whole answer, for a privacy ledger.
+
+        >>> CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3)).guarantee.epsilon
+        1.0
+        """
+        from graphveil.privacy import Guarantee, LocalAttributes, LocalReport, compose  # no client needs it
+
+        features, label = self.claims
+        parts = []
+        if self.features is not None:
+            parts.append(LocalReport("features", features.epsilon, features.delta))
+        if self.label is not None:
+            parts.append(LocalReport("label", label.epsilon, label.delta))
+        delta = features.delta + label.delta
+        return Guarantee.from_event(LocalAttributes(), compose(*parts), delta=delta, releases=1)
 
     @property
     def kept(self) -> tuple[Floats, float]:

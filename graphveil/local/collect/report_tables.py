@@ -27,7 +27,7 @@ from graphveil.local.collect.protocol import CollectionProtocol
 from graphveil.mechanisms.features import Single
 from graphveil.mechanisms.labels import MISSING
 from graphveil.mechanisms.sampling import Integers
-from graphveil.privacy.formatting import counted
+from graphveil.privacy.statements import counted
 
 REPORT_COLUMN = "message"
 

@@ -10,7 +10,7 @@ import torch
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, UnitError
 from graphveil.estimators.classcode import ClassCode
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import graphveil as gv
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 from graphveil.training.ego_graphs import EgoGraphClippedSum
 from tests.estimators.gnn.modules import Branching, Mean, Records
 

@@ -19,7 +19,8 @@ from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.gnn.one_hop_inputs import OneHopInputs
 from graphveil.estimators.own import code
 from graphveil.estimators.public_sizes import members
-from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian, ledger_of
+from graphveil.ledger import ledger_of
+from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian
 from graphveil.release.steps.ego_graphs import NO_NODE, read_ego_graphs
 from graphveil.training.ego_graphs import EgoGraphClippedSum, ego_graph_logits
 from tests.estimators.gnn.modules import Branching, Mean

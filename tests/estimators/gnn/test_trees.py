@@ -16,7 +16,8 @@ from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.estimators.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.estimators.own import code
-from graphveil.privacy import Guarantee, NodeBoundedDegree, PoissonRoots, ledger_of
+from graphveil.ledger import ledger_of
+from graphveil.privacy import Guarantee, NodeBoundedDegree, PoissonRoots
 from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.training.ego_graphs import EgoGraphClippedSum, Route
 from tests.estimators.gnn.modules import Mean

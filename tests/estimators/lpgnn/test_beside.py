@@ -8,8 +8,8 @@ from graphveil.data import synthetic
 from graphveil.data.recipes import RECIPES
 from graphveil.errors import ConfigError, GraphError
 from graphveil.local import randomized_records
-from graphveil.runs.accounts.preview import preview
 from graphveil.runs.experiment import Experiment
+from graphveil.runs.preview import preview
 from graphveil.runs.run import run
 from graphveil.runs.run_folder import RunFolder
 from graphveil.runs.source import Source

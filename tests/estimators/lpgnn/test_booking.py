@@ -14,10 +14,11 @@ from graphveil.data import Graph
 from graphveil.errors import BudgetError
 from graphveil.estimators.method import State
 from graphveil.estimators.session import Session
+from graphveil.ledger import Entry, MemoryLedger
 from graphveil.local import randomized_records
 from graphveil.local.randomized_records import ReportFile, collect_reports
 from graphveil.mechanisms import MultiBit
-from graphveil.privacy import Entry, LocalAttributes, LocalReport, MemoryLedger
+from graphveil.privacy import LocalAttributes, LocalReport
 
 STEPS = ("check", "id", "record", "commit", "randomize", "reports")
 

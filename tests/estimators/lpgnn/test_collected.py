@@ -10,11 +10,11 @@ import graphveil as gv
 from graphveil.artifacts.release_folder import read_guarantee
 from graphveil.data import Adjacency
 from graphveil.errors import ConfigError, GraphError
+from graphveil.ledger import ledger_of
 from graphveil.local import randomized_records
 from graphveil.local.collect import CollectionProtocol, Collector, randomize_records
 from graphveil.local.local_estimator import as_graph, estimates_of
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, WeightedAllocation
-from graphveil.privacy import ledger_of
 
 NODES, DIM, CLASSES = 30, 6, 3
 NOT_COUNTED = [4, 11, 29]

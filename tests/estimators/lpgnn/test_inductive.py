@@ -10,7 +10,7 @@ import torch
 import graphveil as gv
 from graphveil.data import to_dense
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
-from graphveil.estimators.inference.ledger import ASSERTED_NODES
+from graphveil.ledger.predictions import ASSERTED_NODES
 from graphveil.local import randomized_records
 from graphveil.local.local_method import CachedReports, CollectionRequest
 from graphveil.local.lpgnn import TrainedLpgnn

@@ -11,7 +11,7 @@ import graphveil as gv
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError, GraphveilError, NotImplementedGuaranteeError, ReleaseError
 from graphveil.estimators.own import code
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 from tests.estimators.gnn.modules import Records
 
 

@@ -10,8 +10,9 @@ import graphveil as gv
 from graphveil.data import load_dataset
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.estimators.sage import SAGE
+from graphveil.ledger import ledger_of
 from graphveil.nn.layers import batch_of
-from graphveil.privacy import ledger_of, renyi
+from graphveil.privacy import renyi
 
 
 @pytest.mark.parametrize("mode", ["strict", "paper"])

@@ -14,7 +14,7 @@ from graphveil.errors import ConfigError, GraphError, NotImplementedGuaranteeErr
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.mlp import MLP
 from graphveil.estimators.spectral import Spectral
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 6.0, "seed": 0}
 

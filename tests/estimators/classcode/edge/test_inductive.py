@@ -16,7 +16,7 @@ from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.edge_method import TrainedEdgeLevelClassCode
 from graphveil.estimators.classcode.edge_plan import TARGET, TRAIN
 from graphveil.estimators.classcode.edge_rows import LikelihoodShape, Signal, fit_length
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 from graphveil.release import NeighborSumData, NeighborSumQuery, Release
 from tests.estimators.conftest import grouped
 

@@ -20,7 +20,8 @@ from graphveil.estimators.classcode.edge_rows import (
     row_log_likelihood,
     weighted,
 )
-from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
+from graphveil.ledger import ledger_of
+from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import NeighborSumQuery
 from graphveil.release.weights import _NAMED, DotWeight, HalfCos, SigmoidCos, Similarity, parse_weight

@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitErro
 from graphveil.estimators.classcode import ClassCode
 from graphveil.estimators.classcode.node_method import TrainedNodeLevelClassCode
 from graphveil.estimators.public_sizes import members, record_groups
-from graphveil.privacy import ledger_of
+from graphveil.ledger import ledger_of
 from graphveil.release import DPSGDData, OutEdgeSumData
 from graphveil.training import descent
 from tests.estimators.classcode.owner.exact import ExactPush

@@ -7,12 +7,14 @@ of each chain, the totals) follows from the entries, and ``verify`` computes it 
 import errno
 import hmac
 import os
+import secrets
 import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -33,9 +35,7 @@ from graphveil.errors import (
     LedgerError,
     MissingDependencyError,
 )
-from graphveil.ledger.high_water_mark import HighWaterMark
-from graphveil.ledger.locations import check_locks, file_of
-from graphveil.ledger.sources import new_key
+from graphveil.ledger.locations import HighWaterMark, check_locks, file_of
 
 Result = TypeVar("Result")
 
@@ -147,7 +147,14 @@ class Store:
         if self._file is not None:
             if not create and not _exists(self._file):
                 raise self._missing()
-            _make_folder(self)
+            try:
+                self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _create_private_file(self._file)
+            except OSError as error:
+                raise LedgerError(
+                    f"the ledger at {self.display_url} cannot be opened ({error.strerror}); let "
+                    "GRAPHVEIL_LEDGER name a file or a database that may be written"
+                ) from None
             check_locks(self._file)
             self._identity = _identity(self._file)
         self._prepared = False
@@ -170,7 +177,7 @@ class Store:
             if self._high_water_mark is not None:
                 self._high_water_mark.check("", -1)
             _METADATA.create_all(connection)
-            connection.execute(secret.insert().values(id=1, key=new_key()))
+            connection.execute(secret.insert().values(id=1, key=secrets.token_hex(32)))
         elif ours != set(_METADATA.tables) - ({about.name} - there):
             raise self.corruption_error(
                 f"it lacks {', '.join(sorted(set(_METADATA.tables) - ours - {about.name}))}"
@@ -445,19 +452,6 @@ def _engine(url: sa.URL) -> sa.Engine:
     return engine
 
 
-def _make_folder(store: Store) -> None:
-    assert store._file is not None
-    try:
-        store._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _create_private_file(store._file)
-    except OSError as error:
-        raise LedgerError(
-            f"the ledger at {store.display_url} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER "
-            "name a "
-            "file or a database that may be written"
-        ) from None
-
-
 def copy_file(source: Path, target: Path) -> None:
     """Copy a database in SQLite to a new file that is its owner's; a journal or log beside it is heeded.
 
@@ -538,3 +532,8 @@ def _database_message(error: DBAPIError | sqlite3.Error, store: Store) -> str:
         "nothing "
         "may be released. Mend the database, or name another ledger (--ledger)"
     )
+
+
+def now() -> str:
+    """Return the time of an entry, which is shown only: the order of entries is the chain's."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

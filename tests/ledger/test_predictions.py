@@ -3,7 +3,7 @@
 import pytest
 
 from graphveil.data import EdgeSet
-from graphveil.estimators.inference.ledger import PredictionLedger
+from graphveil.ledger.predictions import PredictionComposition
 from graphveil.privacy import Gaussian, Guarantee, PoissonGaussian, UndirectedEdge, compose
 
 STEPS = compose(PoissonGaussian(4.0, 0.01, 20, "replace"), Gaussian(0.2))
@@ -15,7 +15,7 @@ def test_growth_after_sampled_training_is_told_at_what_the_new_edges_pay() -> No
         for event in (STEPS, Gaussian(0.2))
     )
     fitted, new = EdgeSet(), EdgeSet()
-    ledger = PredictionLedger(fitted).apart(new, [fitted])
+    ledger = PredictionComposition(fitted).apart(new, [fitted])
     said, paid = [], []
     for predictions in (1, 2, 3, 4):  # of a graph that has grown: its new edges alone pay
         ledger.note(new, more)

@@ -1,7 +1,7 @@
-"""Noisy rows that were paid for, kept for as long as the graph that they are about.
+"""Noisy rows that were charged, kept for as long as the graph that they are about.
 
 They are found by the version of the in-edges and by the features that were sent along them: other features on
-the same edges are another question. Asking again draws nothing, and gives the same bytes.
+the same edges are another query. The same query again draws no noise, and returns the same bytes.
 """
 
 import hashlib

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from collect.surveys import SURVEYS
 
-from graphveil.runs.accounts.collection_account import CollectionAccount
+from graphveil.ledger.accounts import CollectionAccount
 
 SENT = [("ann", "first"), ("bob", "second")]
 RECORDS = [b"1.0;2.0", b"3.0;4.0"]
@@ -29,7 +29,8 @@ def test_answers_are_booked_by_messages_and_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GRAPHVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
+    protocol = SURVEYS["label"]
     for told, about in ((SENT, RECORDS), (sent, records)):
-        known = CollectionAccount.from_records(SURVEYS["label"], ["ann", "bob"], None)
+        known = CollectionAccount.from_records(["ann", "bob"], protocol.guarantee, protocol.digest, None)
         known.charge_reports(told, about)
     assert len(known.account.ledger.entries) == bookings

@@ -1,4 +1,8 @@
-"""The account that a command's releases are booked in: which data set of a durable ledger a graph is."""
+"""The account that a release is charged to: which data set of a ledger some data are, and what it has spent.
+
+``RunAccount`` is the account of a command, ``CollectionAccount`` that of people who sent LDP reports, and
+``LedgerRegistry`` finds the ledgers of data that earlier releases were charged to.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -6,11 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.errors import ConfigError
-from graphveil.ledger import Account, DataSetLedger, Ledger, PrivacyCost, Receipt, split_name, unit_key
-from graphveil.privacy import Entry, Guarantee, NodeBoundedDegree, attach_ledger, parse_unit
-from graphveil.privacy.formatting import counted, format_delta, format_upper_bound
-from graphveil.runs.accounts.graph_tags import fingerprint_parts
-from graphveil.runs.run_folder import damaged_file_error, read_json, write_json
+from graphveil.ledger.chain import Account, unit_delta, unit_key
+from graphveil.ledger.costs import PrivacyCost
+from graphveil.ledger.interface import Entry, attach_ledger
+from graphveil.ledger.locations import split_name
+from graphveil.ledger.reservations import DataSetLedger, Receipt
+from graphveil.ledger.sql_ledger import Ledger
+from graphveil.ledger.tags import fingerprint_parts, id_fingerprint_parts
+from graphveil.privacy import Guarantee
+from graphveil.privacy.statements import counted, format_delta, format_upper_bound
 
 if TYPE_CHECKING:
     from graphveil.data import Graph
@@ -89,7 +97,16 @@ class RunAccount:
     def from_name(cls, ledger_store: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
         """Return the account of a data set by its name, or of the only one with a budget under the unit."""
         unit = unit_key(guarantee.protected)
-        return cls(ledger_store.data_set(name or _only_data_set(ledger_store, unit)), unit, guarantee.delta)
+        if name is None:
+            found = sorted({one.data_set for one in ledger_store.accounts() if one.unit == unit})
+            if len(found) != 1:
+                listed = ", ".join(found) or "none"
+                raise ConfigError(
+                    f"the ledger at {ledger_store.location} should have exactly one data set with a budget "
+                    f"under unit {unit!r}, and has {len(found)} ({listed}); name one: --ledger URL#NAME"
+                )
+            (name,) = found
+        return cls(ledger_store.data_set(name), unit, guarantee.delta)
 
     def check_room(self, guarantee: Guarantee) -> None:
         """Refuse now what the ledger would refuse after half of the work, under every unit that is asked.
@@ -113,12 +130,6 @@ class RunAccount:
         """Withdraw what this process booked and never drew noise for."""
         for receipt in self.receipts:
             self.ledger.refund(receipt.release)
-
-    def keep_receipts(self, path: Path) -> None:
-        """Add the receipts of this process to those in a run's file."""
-        known = {receipt["release"]: receipt for receipt in receipts_in(path)}
-        known |= {receipt.release: asdict(receipt) for receipt in self.receipts}
-        write_json(path, {"place": self.ledger.location, "receipts": list(known.values())})
 
     def as_plain(self) -> dict[str, Any]:
         """Return what was ever released of the data under this unit, and the receipts of this process."""
@@ -180,8 +191,7 @@ class RunAccount:
         return "people" if self.unit.startswith("node") else "edges"
 
     def _spent(self) -> tuple[Account, float]:
-        found = [one for one in self.ledger.accounts if one.unit == self.unit]
-        spent = found[0] if found else Account(self.ledger.name, self.unit, None, 0, PrivacyCost())
+        spent = account_under(self.ledger, self.unit)
         if spent.limit is not None:
             return spent, float(spent.limit.delta)
         if self.delta or spent.total.epsilon(0.0) < float("inf"):
@@ -189,40 +199,10 @@ class RunAccount:
         return spent, unit_delta(self.unit)  # this release is pure, and not all of those before were
 
 
-def unit_delta(unit: str) -> float:
-    """Return where a total under a unit is read off if nobody says where: the largest delta it is sold at.
-
-    >>> unit_delta("undirected-edge"), unit_delta("node-record/replace-one")
-    (1e-07, 1e-05)
-    """
-    name = unit.partition("/")[0]
-    return (
-        parse_unit(name, max_degree=1).delta_cap
-        if name == NodeBoundedDegree.name
-        else parse_unit(name).delta_cap
-    )
-
-
-def receipts_in(path: Path) -> list[dict[str, Any]]:
-    """Return the receipts in a run's file; none where there is no file.
-
-    Raises:
-        ArtifactError: the file is damaged.
-    """
-    if not path.is_file():
-        return []
-    content = read_json(path)
-    found = content.get("receipts", [])
-    place = content.get("place")
-    whole = isinstance(found, list) and all(
-        isinstance(one, dict)
-        and all(isinstance(one.get(name), str) for name in ("data_set", "unit", "release", "head"))
-        and type(one.get("entry")) is int
-        for one in found
-    )
-    if not whole or not (place is None or isinstance(place, str)):
-        raise damaged_file_error(path)
-    return list(found)
+def account_under(ledger: DataSetLedger, unit: str) -> Account:
+    """Return what is spent under one unit; nothing, without a limit, where there is no account."""
+    found = [one for one in ledger.accounts if one.unit == unit]
+    return found[0] if found else Account(ledger.name, unit, None, 0, PrivacyCost())
 
 
 def ordinal(number: int) -> str:
@@ -259,14 +239,111 @@ def _format_limit(spent: Account) -> str:
     return "" if spent.limit is None else f", of {spent.limit.epsilon} allowed"
 
 
-def _only_data_set(ledger_store: Ledger, unit: str) -> str:
-    """Return the one data set of a ledger that has a budget under a unit."""
-    found = sorted({one.data_set for one in ledger_store.accounts() if one.unit == unit})
-    if len(found) != 1:
-        listed = ", ".join(found) or "none"
-        raise ConfigError(
-            f"the ledger at {ledger_store.location} should have exactly one data set with a budget under "
-            f"unit {unit!r}, "
-            f"and has {len(found)} ({listed}); name one: --ledger URL#NAME"
+@dataclass(frozen=True)
+class CollectionAccount:
+    """The account of people who sent LDP reports under one collection protocol.
+
+    Randomizing a table of records is charged under unit ``local-attributes``, before the LDP reports are
+    written. The server that receives the LDP reports holds no record: it charges a protocol once, and only
+    for people who are named, however many LDP reports come in later.
+
+    Args:
+        account: of the people.
+        guarantee: of one LDP report.
+        digest: of the protocol.
+    """
+
+    account: RunAccount
+    guarantee: Guarantee
+    digest: bytes
+
+    @classmethod
+    def from_records(
+        cls, ids: Iterable[object], guarantee: Guarantee, digest: bytes, named: str | None
+    ) -> "CollectionAccount":
+        """Return the account of the people with these ids.
+
+        Args:
+            ids: theirs.
+            guarantee: of one LDP report.
+            digest: of the protocol.
+            named: what ``--ledger`` says; None for the user's own ledger, which recognizes the people.
+
+        Raises:
+            ConfigError: no such data set is registered, or it is of other people.
+        """
+        account = RunAccount.from_parts(id_fingerprint_parts(ids), guarantee, named)
+        return cls(account, guarantee, digest)
+
+    @classmethod
+    def from_name(cls, named: str, guarantee: Guarantee, digest: bytes) -> "CollectionAccount":
+        """Return the account of people who are named, and of whom only LDP reports are here."""
+        url, name = split_name(named)
+        return cls(RunAccount.from_name(Ledger(url, create=False), name, guarantee), guarantee, digest)
+
+    def charge_reports(self, encoded_reports: Iterable[tuple[object, str]], records: Iterable[bytes]) -> None:
+        """Charge LDP reports before they leave this process; the same ones again cost nothing more.
+
+        Args:
+            encoded_reports: ids and texts.
+            records: what each of them is about. A fingerprint of both under the ledger's key names the entry:
+                a record that has changed may happen to send the same few bits, and is reported a second time.
+
+        Raises:
+            BudgetError: there is no room for them.
+        """
+        report_lines = (
+            f"{node}\0{text}\n".encode("utf-8", "surrogatepass") for node, text in encoded_reports
         )
-    return found[0]
+        parts = {"messages": report_lines, "records": records}
+        tags = self.account.ledger.fingerprints(parts).values()
+        self._charge(f"answers-{''.join(tag[:20] for tag in tags)}")
+
+    def charge_received(self) -> None:
+        """Charge the protocol, unless LDP reports under it are charged already.
+
+        Raises:
+            BudgetError: there is no room for it.
+        """
+        if not any(entry.label == self._label for entry in self.account.ledger.entries):
+            self._charge(f"received-{self.digest.hex()}")
+
+    def _charge(self, reference: str) -> None:
+        entry = Entry(reference, self._label, self.guarantee.event, unit=self.guarantee.protected)
+        self.account.ledger.record(entry)
+        self.account.ledger.commit(reference)
+
+    @property
+    def _label(self) -> str:
+        return f"survey {self.digest.hex()[:16]}"
+
+
+class LedgerRegistry:
+    """The ledgers of other data sets, found again by their places; of one data set there is one object."""
+
+    def __init__(self, own: DataSetLedger) -> None:
+        """Start with the one ledger that is open already."""
+        self._places: dict[str, Ledger] = {}
+        self._known = {(own.location, own.name): own}
+
+    def get(self, place: str, name: str) -> DataSetLedger:
+        """Return the ledger of a data set at a place."""
+        if (place, name) not in self._known:
+            if place not in self._places:
+                self._places[place] = open_ledger_at(place)
+            self._known[place, name] = self._places[place].data_set(name)
+        return self._known[place, name]
+
+
+def open_ledger_at(place: str) -> Ledger:
+    """Open the ledger at a place, which is written without a password."""
+    if "://" not in place:
+        if not Path(place).is_file():
+            raise ConfigError(
+                f"a prediction of another graph also counts for the data that the model was trained on, and "
+                f"their ledger, {place}, is not there; bring it back, or predict from the release alone if "
+                "nobody keeps a ledger of those data any more"
+            )
+        return Ledger(place, create=False)
+    usual = Ledger()
+    return usual if usual.location == place else Ledger(place, create=False)

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -15,9 +15,9 @@ from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
-from graphveil.privacy.calibration import check_proved_delta
 from graphveil.privacy.events import Event, compose
-from graphveil.privacy.formatting import format_upper_bound
+from graphveil.privacy.gaussian import check_proved_delta
+from graphveil.privacy.statements import format_upper_bound
 from graphveil.privacy.unit import Unit
 
 # One lock for all ledgers in memory: what one thread has checked, no other changes before it is recorded, and
@@ -185,9 +185,6 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         self._check_process()
         if self.contains(entry.release_id):
             raise BudgetError(f"release {entry.release_id} is already recorded; a new release needs a new id")
-        self._check_limit(entry)
-
-    def _check_limit(self, entry: Entry) -> None:
         if self._epsilon is None or self._delta is None:
             return
         after = _epsilon([*self._entries, entry], self._delta)
@@ -215,12 +212,21 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
     ()
     """
 
-    def __init__(self, ledgers: Iterable[PrivacyLedger]) -> None:
-        """Take the ledgers, each once."""
+    def __init__(self, ledgers: Iterable[PrivacyLedger], *, reference: str | None = None) -> None:
+        """Take the ledgers.
+
+        Args:
+            ledgers: each is charged once, in this order.
+            reference: what a release is recorded as, in place of its own id, for a request that may be
+                repeated. It is then charged once and never refunded, also where a later ledger fails: the
+                next request with this reference uses the charge.
+        """
         self._ledgers = tuple({id(ledger): ledger for ledger in ledgers}.values())
+        self._reference = reference
 
     def record(self, entry: Entry) -> None:
         """Record the entry in every ledger that lacks it, unless one of them refuses."""
+        entry = replace(entry, release_id=self._id_of(entry.release_id))
         with _RECORDING:
             self.check(entry)
             recorded: list[PrivacyLedger] = []
@@ -230,28 +236,35 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
                     recorded.append(ledger)
             except BaseException:  # another process may have been quicker, or a database gone
                 for ledger in recorded:
-                    ledger.refund(entry.release_id)
+                    self._refund(ledger, entry.release_id)
                 raise
 
     def check(self, entry: Entry) -> None:
         """Raise what the first ledger that refuses would raise."""
+        entry = replace(entry, release_id=self._id_of(entry.release_id))
         missing = self._ledgers_without(entry)
         for ledger in missing or self._ledgers[:1]:
             ledger.check(entry)
 
     def contains(self, release_id: str) -> bool:
         """Whether a release is recorded in every one of the ledgers."""
-        return all(ledger.contains(release_id) for ledger in self._ledgers)
+        return all(ledger.contains(self._id_of(release_id)) for ledger in self._ledgers)
 
     def commit(self, release_id: str) -> None:
         """Note in every ledger that noise is about to be drawn."""
         for ledger in self._ledgers:
-            ledger.commit(release_id)
+            ledger.commit(self._id_of(release_id))
 
     def refund(self, release_id: str) -> bool:
         """Give a release back in every ledger; whether that could be done in all."""
-        refunded = [ledger.refund(release_id) for ledger in self._ledgers]
+        refunded = [self._refund(ledger, release_id) for ledger in self._ledgers]
         return all(refunded)
+
+    def _id_of(self, release_id: str) -> str:
+        return release_id if self._reference is None else self._reference
+
+    def _refund(self, ledger: PrivacyLedger, release_id: str) -> bool:
+        return self._reference is None and ledger.refund(release_id)
 
     def __len__(self) -> int:
         """How many releases are recorded in the fullest of the ledgers."""

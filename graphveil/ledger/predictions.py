@@ -1,4 +1,5 @@
-"""What a fitted model has told about which edges: its fit, and every prediction of another graph.
+"""How predictions compose: which ledgers a prediction is charged to, and the guarantee of all of them
+together.
 
 A release is charged to the ledgers of all edge sets that its edges may belong to, as far as is known: their
 own, and those of the edge sets asked before, unless the two are known to share no edge. For any edge, the
@@ -7,11 +8,19 @@ it. Proof: ``docs/guarantees.md``, section 4. Under unit ``local-attributes`` an
 people of its graph, and the same holds for each of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from graphveil.data import EdgeSet
+from graphveil.errors import ConfigError
+from graphveil.ledger.tags import Numbers, hash_ids
 from graphveil.privacy import Guarantee, LocalAttributes
+
+if TYPE_CHECKING:
+    from graphveil.ledger.reservations import DataSetLedger
 
 ASSERTED_EDGES = (
     "graphs that were asserted to share no edge count with the larger of their figures, not the sum"
@@ -27,12 +36,11 @@ class PredictionRelease:
     charged: tuple[EdgeSet, ...]
 
 
-class PredictionLedger:
-    """The ledger of one fitted model.
+class PredictionComposition:
+    """What one fitted model released: its fit, and every prediction of another graph.
 
-    >>> told = PredictionLedger(EdgeSet())
-    >>> other = EdgeSet()
-    >>> len(told.charged_edge_sets(other)), len(told.apart(other).charged_edge_sets(other))
+    >>> released, other = PredictionComposition(EdgeSet()), EdgeSet()
+    >>> len(released.charged_edge_sets(other)), len(released.apart(other).charged_edge_sets(other))
     (2, 1)
     """
 
@@ -44,9 +52,9 @@ class PredictionLedger:
         self._apart: set[frozenset[EdgeSet]] = set()
         self._releases: list[PredictionRelease] = []
 
-    def copy(self) -> "PredictionLedger":
+    def copy(self) -> "PredictionComposition":
         """Return the same ledger, to try what a further release would make of it."""
-        copied = PredictionLedger(EdgeSet(parts=self._fitted))
+        copied = PredictionComposition(EdgeSet(parts=self._fitted))
         copied.asserted = self.asserted
         copied._queried, copied._apart = dict(self._queried), set(self._apart)
         copied._releases = list(self._releases)
@@ -56,7 +64,7 @@ class PredictionLedger:
         """Whether edges of this set were fitted."""
         return any(part in self._fitted for part in edge_set.parts)
 
-    def apart(self, edge_set: EdgeSet, others: Iterable[EdgeSet] | None = None) -> "PredictionLedger":
+    def apart(self, edge_set: EdgeSet, others: Iterable[EdgeSet] | None = None) -> "PredictionComposition":
         """Take note that the edges are in none of the others; return itself.
 
         Args:
@@ -70,7 +78,11 @@ class PredictionLedger:
     def charged_edge_sets(self, edge_set: EdgeSet) -> tuple[EdgeSet, ...]:
         """Return the edge sets on whose records a release of these edges belongs."""
         own = edge_set.parts
-        also = [other for other in self._queried if any(self._may_share(part, other) for part in own)]
+        also = [
+            other
+            for other in self._queried
+            if any(frozenset((part, other)) not in self._apart for part in own)
+        ]
         return tuple(dict.fromkeys((*own, *also)))
 
     def note(self, edge_set: EdgeSet, guarantee: Guarantee) -> None:
@@ -92,9 +104,19 @@ class PredictionLedger:
         """Return the guarantee of the fit and of all predictions together: that of the worst ledger."""
         if not self._releases:
             return fit
-        whole = Guarantee.compose_parallel(
-            [self._together(charged_releases, fit) for charged_releases in self._maximal_release_sets()]
-        )
+        # What the ledger of each edge set holds, as places among the releases, -1 for the fit.
+        held = {
+            frozenset(
+                ({-1} if part in self._fitted else set())
+                | {place for place, release in enumerate(self._releases) if part in release.charged}
+            )
+            for part in self._queried
+        }
+        guarantees = []
+        for places in sorted((one for one in held if not any(one < other for other in held)), key=min):
+            first, *others = (fit if k < 0 else self._releases[k].guarantee for k in sorted(places))
+            guarantees.append(Guarantee.compose([replace(first, delta=fit.delta), *others]))
+        whole = Guarantee.compose_parallel(guarantees)
         counted = fit.releases + sum(release.guarantee.releases for release in self._releases)
         asserted = ASSERTED_NODES if fit.unit == LocalAttributes.name else ASSERTED_EDGES
         notes = (*fit.notes, asserted) if self.asserted else fit.notes
@@ -102,26 +124,40 @@ class PredictionLedger:
         notes, additional = tuple(dict.fromkeys(notes)), everything.additional if fit.additional else ()
         return replace(whole, notes=notes, releases=counted, additional=additional)
 
-    def _maximal_release_sets(self) -> list[frozenset[int]]:
-        """Return what the ledgers hold, as places among the releases, -1 for the fit; no part of another."""
-        charged_edge_sets = {self._releases_charged_to(part) for part in self._queried}
-        return sorted(
-            (
-                charged_releases
-                for charged_releases in charged_edge_sets
-                if not any(charged_releases < other for other in charged_edge_sets)
-            ),
-            key=min,
+
+def possibly_shared_ledgers(
+    ids: Iterable[object] | None,
+    others: Mapping["DataSetLedger", Numbers | None],
+    own: "DataSetLedger",
+    unit: str,
+) -> list["DataSetLedger"]:
+    """Return the ledgers of other data that may share protected records with a graph, for all that ids show.
+
+    An assertion that nothing is shared is checked here as far as ids allow. Ids name people: two tables with
+    at most one id in common have no edge in common, whose two ends would both be in both; with none, no
+    person is in both.
+
+    Args:
+        ids: of the graph that is predicted; None where it has none.
+        others: ledgers of the training data and of graphs that were predicted before, each with the hashed
+            ids of its data (``tags.hash_ids``), or None.
+        own: the ledger of the graph that is predicted.
+        unit: the privacy unit.
+
+    Raises:
+        ConfigError: the ledger knows the graph as data that the model was trained on, or has predicted
+            before.
+    """
+    if own in others:
+        raise ConfigError(
+            f"the ledger knows these data as {own.name!r}, which the model was trained on or has "
+            "predicted before, so they are not disjoint; drop --assume-disjoint-edges or "
+            "--assume-disjoint-nodes"
         )
-
-    def _releases_charged_to(self, part: EdgeSet) -> frozenset[int]:
-        fit = {-1} if part in self._fitted else set()
-        return frozenset(fit | {k for k, release in enumerate(self._releases) if part in release.charged})
-
-    def _together(self, charged_releases: frozenset[int], fit: Guarantee) -> Guarantee:
-        """Return the guarantee of what one ledger holds, at the fit's delta."""
-        first, *others = (fit if k < 0 else self._releases[k].guarantee for k in sorted(charged_releases))
-        return Guarantee.compose([replace(first, delta=fit.delta), *others])
-
-    def _may_share(self, part: EdgeSet, other: EdgeSet) -> bool:
-        return frozenset((part, other)) not in self._apart
+    most = 0 if unit == LocalAttributes.name else 1
+    here = None if ids is None else hash_ids(ids)
+    return [
+        ledger
+        for ledger, there in others.items()
+        if here is None or there is None or len(np.intersect1d(here, there)) > most
+    ]

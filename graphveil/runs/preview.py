@@ -8,7 +8,7 @@ from graphveil.artifacts.snapshot import ReleaseRow
 from graphveil.data.tables.encoding import Encoding
 from graphveil.errors import PrivacyError
 from graphveil.privacy import Guarantee, LocalAttributes, NoUnit
-from graphveil.runs.accounts.budget_breakdown import Stage, stages_of
+from graphveil.runs.calibration import Stage, stages_of
 from graphveil.runs.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -112,17 +112,13 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         encoding=graph.encoding,
         sample=model.training_sample_note(split),
         scaled=prepared.scaling_summary,
-        public="" if split.public is None else _public_words(split),
+        public=""
+        if split.public is None
+        else f"{split.public.num_edges:,} public edges; {split.public.num_private_nodes:,} of "
+        f"{split.num_nodes:,} nodes may have private ones",
         estimate=None if expect_edges is None else Estimate.from_graph(graph, expect_edges, experiment.runs),
         first=FirstRun(graph, prepared, prepared_baseline),
     )
-
-
-def _public_words(graph: "Graph") -> str:
-    part = graph.public
-    assert part is not None
-    listed, nodes = part.num_private_nodes, graph.num_nodes
-    return f"{part.num_edges:,} public edges; {listed:,} of {nodes:,} nodes may have private ones"
 
 
 def charged_guarantee(baseline: Guarantee) -> Guarantee | None:

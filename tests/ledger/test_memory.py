@@ -7,21 +7,11 @@ import pytest
 
 from graphveil.data import EdgeSet, synthetic
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.privacy import (
-    Entry,
-    Gaussian,
-    MemoryLedger,
-    NodeBoundedDegree,
-    NodeRecord,
-    PrivacyLedger,
-    UndirectedEdge,
-    attach_ledger,
-    calibrate_mu,
-    ledger_of,
-)
+from graphveil.ledger import Entry, MemoryLedger, PrivacyLedger, attach_ledger, ledger_of
+from graphveil.ledger.interface import JointLedger
+from graphveil.privacy import Gaussian, NodeBoundedDegree, NodeRecord, UndirectedEdge, calibrate_mu
 from graphveil.privacy.events import NonPrivate
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.ledger import JointLedger
 
 
 def entry(name: str, epsilon: float = 1.0) -> Entry:

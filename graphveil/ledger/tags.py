@@ -1,33 +1,43 @@
-"""What a graph is recognized by: its edges, its records and its people, whatever the order of its rows.
+"""What a graph is recognized by, always under a key: an unkeyed digest would tell neighboring graphs apart.
 
-These texts are made into fingerprints under a key that stays in the ledger; without it they would tell
-neighboring graphs apart.
+A ledger recognizes a data set by its edges, its records and its people, whatever the order of its rows
+(``fingerprint_parts``), under a key that stays in the ledger. A fitted model recognizes its own graph by
+features and edges in their order (``GraphFingerprint``). Anyone who holds both key and tag can test any guess
+of the edges, so the two live with the fitted model in memory, and on disk in ``internal/`` alone: a release,
+and a model that was saved by hand, hold neither.
 """
 
 import hashlib
+import hmac
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 from torch import Tensor
 
+from graphveil.data import Graph
 from graphveil.data.blocks import blocks
-from graphveil.ledger import NODE_IDS
-
-if TYPE_CHECKING:
-    from graphveil.data import Graph
+from graphveil.ledger.chain import NODE_IDS
 
 _BLOCK, _ROWS = 1 << 22, 1 << 17  # edges and rows at a time
+_KEY_BYTES = 32
+GRAPH_FINGERPRINT_FILE = "graph_fingerprint.json"  # private, like everything in internal/
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-def fingerprint_parts(graph: "Graph") -> dict[str, Iterator[bytes]]:
+def fingerprint_parts(graph: Graph) -> dict[str, Iterator[bytes]]:
     """Return what a graph's fingerprints are made of: edges, records and people, where it has them."""
     names = _names(graph)
     parts = {"edges": _edges(graph, names)}
-    if _has_node_data(graph):
+    # Nothing is known of the nodes where tables were read for who is connected alone.
+    has_features = bool(graph.num_features) and not _all_ones(graph)
+    if has_features or bool((graph.y >= 0).any()):
         parts["records"] = _records(graph, names)
-        if graph.num_features and not _all_ones(graph):
+        if has_features:
             parts["features"] = _features(graph, np.argsort(names, kind="stable"))
     if graph.ids is None or _are_row_numbers(graph.ids.tolist()):
         return parts
@@ -64,14 +74,14 @@ def hash_ids(ids: Iterable[object]) -> Numbers:
     return np.frombuffer(b"".join(digest.digest() for digest in digests), dtype=np.uint64)
 
 
-def _names(graph: "Graph") -> Numbers:
+def _names(graph: Graph) -> Numbers:
     """Return a number for each node that depends on its id alone, or on its place where it has none."""
     if graph.ids is None:
         return _mixed(np.arange(graph.num_nodes, dtype=np.uint64))
     return hash_ids(graph.ids.tolist())
 
 
-def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
+def _edges(graph: Graph, names: Numbers) -> Iterator[bytes]:
     """Yield sums over edges, in which no order of rows is left."""
     adjacency, count = graph.adjacency, 0
     sums = np.zeros(2, dtype=np.uint64)
@@ -87,7 +97,7 @@ def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
     yield np.sort(names).tobytes()
 
 
-def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
+def _records(graph: Graph, names: Numbers) -> Iterator[bytes]:
     """Yield features and labels, people in the order of their names."""
     order = np.argsort(names, kind="stable")
     yield from _features(graph, order)
@@ -96,7 +106,7 @@ def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
         yield np.ascontiguousarray(graph.label_sets.numpy()[order]).tobytes()
 
 
-def _features(graph: "Graph", order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iterator[bytes]:
+def _features(graph: Graph, order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iterator[bytes]:
     """Yield features, people in this order."""
     x = graph.x
     if isinstance(x, Tensor):
@@ -111,14 +121,7 @@ def _features(graph: "Graph", order: "np.ndarray[Any, np.dtype[np.intp]]") -> It
             yield np.ascontiguousarray(part).tobytes()
 
 
-def _has_node_data(graph: "Graph") -> bool:
-    """Whether anything is known of the nodes: not where tables were read for who is connected alone."""
-    if bool((graph.y >= 0).any()):
-        return True
-    return bool(graph.num_features) and not _all_ones(graph)
-
-
-def _all_ones(graph: "Graph") -> bool:
+def _all_ones(graph: Graph) -> bool:
     """Whether the features are the one column that stands for none."""
     x = graph.x
     return isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
@@ -131,3 +134,44 @@ def _mixed(values: Numbers) -> Numbers:
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return mixed ^ (mixed >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class GraphFingerprint:
+    """The fingerprint of one graph's features and edges: what predictions are computed from.
+
+    >>> import torch
+    >>> pair = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
+    >>> known = GraphFingerprint.from_graph(pair)
+    >>> same = Graph.from_edges(torch.eye(2), [1, 0], [1], [0], directed=False)
+    >>> known.matches(same), known.matches(pair.replace(x=torch.ones(2, 2))), known
+    (True, False, GraphFingerprint())
+    """
+
+    key: bytes = field(repr=False)
+    tag: bytes = field(repr=False)
+
+    @classmethod
+    def from_graph(cls, graph: Graph) -> "GraphFingerprint":
+        """Return the fingerprint of a graph under a fresh key."""
+        key = secrets.token_bytes(_KEY_BYTES)
+        return cls(key, _tag(key, graph))
+
+    def matches(self, graph: Graph) -> bool:
+        """Whether the graph has these features and edges, in this order."""
+        return hmac.compare_digest(self.tag, _tag(self.key, graph))
+
+
+def _tag(key: bytes, graph: Graph) -> bytes:
+    digest = blake2b(
+        f"{graph.directed} {graph.adjacency.max_weight}".encode(), key=key, digest_size=_KEY_BYTES
+    )
+    x = graph.x
+    arrays = [x.indptr, x.indices, x.data] if isinstance(x, sparse.csr_array) else [x.numpy()]
+    arrays += [part.numpy() for part in graph.adjacency.arrays]
+    arrays += [] if graph.public is None else [part.numpy() for part in graph.public.arrays]
+    for array in arrays:
+        flat = np.ascontiguousarray(array)
+        digest.update(f"{flat.dtype} {flat.shape}".encode())
+        digest.update(flat.data.cast("B") if flat.size else b"")
+    return digest.digest()

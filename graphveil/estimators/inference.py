@@ -1,0 +1,391 @@
+"""Predictions of a fitted model: of its own graph from what was released, of other graphs as new releases.
+
+``PredictionManager`` looks an answer up or makes the requests that it needs, each of them a release: the
+whole graph, or of a graph that has grown the new edges alone. A request is recorded in the ledgers that
+``graphveil.ledger.predictions`` names, and its noisy rows are kept for as long as the graph is in memory.
+They are found by the version of the in-edges and by the features that were sent along them: other features on
+the same edges are another query. The same query again draws no noise, and returns the same bytes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import RLock
+from typing import Protocol
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from graphveil._util.random import PublicStreams
+from graphveil.artifacts.schemas import StrictSchema, read_schema, write_schema
+from graphveil.data import EdgeSet, Graph, rows
+from graphveil.data.adjacency import AdjacencyVersion, GrowthStep
+from graphveil.data.graph import Batch, batches
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.estimators.fitted import FittedModel
+from graphveil.estimators.prediction_cache import CachedPrediction, PredictionCache
+from graphveil.estimators.requirements import check_features, check_magnitudes, check_unit
+from graphveil.estimators.session import Session
+from graphveil.ledger import joint_ledger
+from graphveil.ledger.predictions import PredictionComposition
+from graphveil.ledger.tags import GRAPH_FINGERPRINT_FILE, GraphFingerprint
+from graphveil.privacy import Guarantee, LocalAttributes
+from graphveil.release import NeighborCountQuery, NeighborSumQuery, ReleasePlan
+from graphveil.release.release import check_weights
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """What the caller asserts, accepts, or provides when another graph is predicted."""
+
+    assume_disjoint_edges: bool = False
+    assume_disjoint_nodes: bool = False
+    allow_spend: bool = False
+    workspace: Path | None = None  # where a release that is interrupted can be finished
+
+    @property
+    def confirms_charge(self) -> bool:
+        """Whether the caller knows that another graph is asked, and is charged."""
+        return self.assume_disjoint_edges or self.assume_disjoint_nodes or self.allow_spend
+
+
+@dataclass(kw_only=True, eq=False)
+class PredictionState:
+    """What a fitted model has told, and what it keeps of it."""
+
+    fitted: FittedModel
+    ledger: PredictionComposition
+    cache: PredictionCache
+
+
+class PredictionRequest(Protocol):
+    """What predicting a graph asks under a budget: its price, its entry in the ledger, the asking."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is asked."""
+
+    @property
+    def privacy_cost(self) -> Guarantee:
+        """What it costs alone."""
+
+    def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
+        """Enter it into a model's ledger, and return that."""
+
+    def execute(self, prediction_state: PredictionState) -> None:
+        """Record it, ask it, and keep the answer."""
+
+
+RequestFactory = Callable[[PredictionState, Graph, PredictionOptions], Sequence[PredictionRequest]]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphRequest:
+    """One release: the graph whose edges it asks, its plan and price, and what its answer is kept under.
+
+    With a ``step`` the graph has the edges of one step of growth alone, and the rows of the nodes that were
+    there before are kept. ``disjoint`` is the caller's word that the edges were not asked before.
+    """
+
+    graph: Graph
+    version: AdjacencyVersion
+    plan: ReleasePlan
+    privacy_cost: Guarantee
+    step: GrowthStep | None
+    disjoint: bool
+    workspace: Path | None = None
+
+    def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
+        """Enter the release into a model's ledger, and return it."""
+        if self.step is not None:
+            ledger.apart(self.graph.edge_set, self.step.apart)
+        if self.disjoint:
+            ledger.apart(self.graph.edge_set)
+        ledger.note(self.graph.edge_set, self.privacy_cost)
+        return ledger
+
+    def execute(self, prediction_state: PredictionState) -> None:
+        """Record the release, ask the edges, and keep the answer."""
+        kept = (
+            None if self.step is None else _cached_before_step(self.graph, self.step, prediction_state.cache)
+        )
+        answer = prediction_state.fitted.trained.answer(
+            self.graph, prediction_session(prediction_state, self, self.plan, self.workspace), kept
+        )
+        prediction_state.cache.keep(self.version, self.graph.x, answer)
+
+
+def prediction_session(
+    prediction_state: PredictionState,
+    pending_request: PredictionRequest,
+    plan: ReleasePlan | None = None,
+    workspace: Path | None = None,
+) -> Session:
+    """Return the session that records a release where it belongs, and then enters it into the ledger."""
+    updated_ledger, method = (
+        pending_request.record_in(prediction_state.ledger.copy()),
+        prediction_state.fitted.method,
+    )
+
+    def charged() -> None:
+        prediction_state.ledger = updated_ledger
+
+    return Session(
+        streams=PublicStreams(method.privacy_config.seed),
+        plan=plan,
+        guarantee=pending_request.privacy_cost,
+        label=method.name,
+        noise_seed=method.privacy_config.unsafe_noise_seed,
+        ledger=joint_ledger(updated_ledger.last.charged),
+        on_recorded=charged,
+        workspace=workspace,
+        collection_index=prediction_state.ledger.releases,
+    )
+
+
+def graph_requests(
+    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
+) -> Sequence[PredictionRequest]:
+    """Return what has to be asked of a graph's edges, in order, before it can be predicted; None for nothing.
+
+    Raises:
+        UnitError, ConfigError: the caller's word settles nothing, or cannot be true.
+        NotImplementedGuaranteeError: the method has no answer from such a graph.
+    """
+    fitted = prediction_state.fitted
+    plan = fitted.trained.plan_for(fitted.trained.sizes_for(graph, fitted.sizes))
+    if plan is None:
+        return []
+    check_weights(plan, graph.adjacency)
+    privacy_cost, version = prediction_privacy_cost(fitted, plan, graph), graph.adjacency.version
+    whole = GraphRequest(
+        graph, version, plan, privacy_cost, None, options.assume_disjoint_edges, options.workspace
+    )
+    requests = _growth_requests(prediction_state, graph, options.assume_disjoint_edges) or [whole]
+    if not options.assume_disjoint_edges:
+        return requests
+    privacy_config = fitted.method.privacy_config
+    if privacy_config.on_records:
+        raise UnitError(
+            "assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit "
+            f"{privacy_config.unit.name!r} protects: somebody may be in both graphs. Drop it; the two "
+            "releases add up"
+        )
+    if any(prediction_state.ledger.fitted(request.graph.edge_set) for request in requests):
+        raise ConfigError(
+            "assume_disjoint_edges (--assume-disjoint-edges) does not hold: the graph's edges belong to the "
+            "edge set that the model was fitted on. Drop it, or build each of the two graphs from edges of "
+            "its own"
+        )
+    return requests
+
+
+def check_no_groups(name: str, plan: ReleasePlan) -> None:
+    """Refuse a plan that asks by who has a public label, which another graph need not say."""
+    if any(query.groups > 1 for query in plan.queries):
+        raise NotImplementedGuaranteeError(
+            f"{name} under its unit asks by who has a public label, which another graph need not say, and "
+            "does not yet predict one; fit it on that graph (its own release and budget), or use gap, which "
+            "predicts other graphs"
+        )
+
+
+def prediction_privacy_cost(fitted: FittedModel, plan: ReleasePlan, graph: Graph) -> Guarantee:
+    """Return the guarantee of another graph's release alone, no more valid than the model's own."""
+    return fitted.method.guarantee(plan, graph).invalidated_by(fitted.guarantee)
+
+
+def _growth_requests(prediction_state: PredictionState, graph: Graph, disjoint: bool) -> list[GraphRequest]:
+    """Return the steps of growth after the last state that something is known about; none if there is none.
+
+    Under a unit of records an old node's record grows, too, so what is new cannot be told from what is old.
+    """
+    method = prediction_state.fitted.method
+    if not method.supports_growing_graphs or method.privacy_config.on_records:
+        return []
+    pending = list[Batch]()
+    for batch in reversed(list(batches(graph))):
+        pending.insert(0, batch)
+        kept = _cached_before_step(batch.graph, batch.step, prediction_state.cache)
+        if kept is not None and kept.plan is not None:
+            # New rows get the noise of the old ones; what else the fit queried holds for them, too.
+            queries = (NeighborSumQuery, NeighborCountQuery)
+            plan = replace(
+                kept.plan, queries=tuple(query for query in kept.plan.queries if isinstance(query, queries))
+            )
+            return [
+                GraphRequest(
+                    new.graph,
+                    new.version,
+                    plan,
+                    prediction_privacy_cost(prediction_state.fitted, plan, new.graph),
+                    new.step,
+                    disjoint,
+                )
+                for new in pending
+            ]
+    return []
+
+
+def _cached_before_step(graph: Graph, step: GrowthStep, answers: PredictionCache) -> CachedPrediction | None:
+    """Return what is known of the graph before a step of growth."""
+    return answers.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
+
+
+def check_prediction_options(unit: str, options: PredictionOptions) -> None:
+    """Refuse a word about edges where it is people who tell, and about people where edges are asked."""
+    of_people = unit == LocalAttributes.name
+    if options.assume_disjoint_edges and of_people:
+        raise UnitError(
+            "assume_disjoint_edges (--assume-disjoint-edges) says nothing about records, which unit "
+            f"{unit!r} protects: "
+            "somebody may be in both graphs. If you know that nobody is, pass assume_disjoint_nodes "
+            "(--assume-disjoint-nodes); else drop it, and the reports add up"
+        )
+    if options.assume_disjoint_nodes and not of_people:
+        raise UnitError(
+            "assume_disjoint_nodes (--assume-disjoint-nodes) is for unit 'local-attributes', where each "
+            "person pays for its "
+            f"own reports, and the unit is {unit!r}; drop it"
+        )
+
+
+class PredictionManager:
+    """The ledgers of one fitted model, and the only way to what it has not predicted yet.
+
+    One lock stands around looking up, asking and entering: of threads that ask the same, one pays, and no
+    entry is lost.
+
+    Args:
+        fitted: the model.
+        edges: the edge set that it was fitted on; a fresh one for a model from a file.
+        request_factory: what predicting another graph has to ask, by the kind of method.
+        own: tells the fitted graph from others; None where nobody knows it.
+    """
+
+    def __init__(
+        self,
+        fitted: FittedModel,
+        edges: EdgeSet,
+        request_factory: RequestFactory,
+        own: GraphFingerprint | None = None,
+    ) -> None:
+        """Begin with the fit alone."""
+        self._state = PredictionState(
+            fitted=fitted, ledger=PredictionComposition(edges), cache=PredictionCache()
+        )
+        self._request_factory, self.own, self._lock = request_factory, own, RLock()
+        self.edges = edges
+
+    def keep(self, graph: Graph, answer: CachedPrediction) -> None:
+        """Keep what is known of the fitted graph, so that one that grows from it asks for what is new."""
+        self._state.cache.keep(graph.adjacency.version, graph.x, answer)
+
+    def restore_prediction(self, edges: EdgeSet, privacy_cost: Guarantee, *, disjoint: bool) -> None:
+        """Enter a prediction of another graph that an earlier process made, and recorded."""
+        with self._lock:
+            if disjoint:
+                self._state.ledger.apart(edges)
+            self._state.ledger.note(edges, privacy_cost)
+
+    def of(self, graph: Graph, options: PredictionOptions) -> Tensor:
+        """Return probabilities (N, C); what has not been asked yet is asked and recorded."""
+        with self._lock:
+            known = self._known(graph)
+            requests = self._requests(graph, options, known)
+            if requests and self.own is None and not options.confirms_charge:
+                # It may be the fitted graph, whose predictions do not spend privacy budget.
+                raise ConfigError(
+                    "this model comes from a release without the run's internal/ folder, so nobody can tell "
+                    "whether the graph is the one that it was fitted on, whose predictions are stored and "
+                    "free: predict() without a graph returns them. To ask this graph again, at the price "
+                    "that price(graph) names, pass allow_spend=True (--allow-spend), or load the run folder"
+                )
+            for request in requests:
+                request.execute(self._state)
+            if requests:  # the last request stored the answer; the whole graph need not be hashed again
+                known = self._state.cache.find(graph.adjacency.version, graph.x)
+            if known is None:
+                fitted = self._state.fitted
+                session = Session(streams=PublicStreams(fitted.method.privacy_config.seed))
+                known = fitted.trained.answer(graph, session, None)
+            return known.proba
+
+    def privacy_cost(self, graph: Graph, options: PredictionOptions) -> Guarantee | None:
+        """Return what predicting a graph would cost alone, or None where it asks nothing."""
+        with self._lock:
+            requested = self._requests(graph, options, self._known(graph))
+            if not requested:
+                return None
+            first, *others = requested
+            ledger = PredictionComposition(first.graph.edge_set)
+            for request in others:
+                request.record_in(ledger)
+            return ledger.total_guarantee(first.privacy_cost)
+
+    def is_fitted_graph(self, graph: Graph) -> bool:
+        """Return whether a graph is the fitted one, or one that was predicted before."""
+        with self._lock:
+            return self._known(graph) is not None
+
+    def guarantee_after(self, graph: Graph, options: PredictionOptions) -> Guarantee:
+        """Return the guarantee of the fit and all predictions, this one included."""
+        with self._lock:
+            ledger = self._state.ledger.copy()
+            for request in self._requests(graph, options, self._known(graph)):
+                request.record_in(ledger)
+            return ledger.total_guarantee(self._state.fitted.guarantee)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the fit and all predictions of other graphs together."""
+        with self._lock:
+            return self._state.ledger.total_guarantee(self._state.fitted.guarantee)
+
+    def _known(self, graph: Graph) -> CachedPrediction | None:
+        """Return what is kept of a graph; the fitted one is recognized though it was read anew."""
+        kept = self._state.cache.find(graph.adjacency.version, graph.x)
+        if kept is None and self.own is not None and self.own.matches(graph):
+            fitted = self._state.fitted
+            kept = CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.own_proba)
+            self.keep(graph, kept)
+        return kept
+
+    def _requests(
+        self, graph: Graph, options: PredictionOptions, known: CachedPrediction | None
+    ) -> Sequence[PredictionRequest]:
+        """Return what predicting a graph asks under a budget: nothing if it was predicted before."""
+        fitted = self._state.fitted
+        privacy_config = fitted.method.privacy_config
+        check_prediction_options(privacy_config.unit.name, options)
+        if known is not None:
+            return []
+        check_unit(privacy_config, graph, reads_edges=fitted.method.reads_edges)
+        check_features(graph, fitted.sizes.width)
+        if not fitted.method.protects_features:
+            check_magnitudes(graph)
+        fitted.trained.check(graph, fitted.class_names)
+        return self._request_factory(self._state, graph, options)
+
+
+class GraphFingerprintSchema(StrictSchema):
+    """``internal/graph_fingerprint.json``."""
+
+    key: str = Field(pattern=r"^[0-9a-f]{64}$")
+    tag: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+def read_graph_fingerprint(folder: Path) -> GraphFingerprint | None:
+    """Return the fingerprint that a run's internal folder holds; None if there is none."""
+    path = folder / GRAPH_FINGERPRINT_FILE
+    if not path.is_file() or path.is_symlink():
+        return None
+    file = read_schema(path, GraphFingerprintSchema)
+    return GraphFingerprint(bytes.fromhex(file.key), bytes.fromhex(file.tag))
+
+
+def write_graph_fingerprint(folder: Path, fingerprint: GraphFingerprint) -> None:
+    """Write a fingerprint to a run's internal folder."""
+    record = GraphFingerprintSchema(key=fingerprint.key.hex(), tag=fingerprint.tag.hex())
+    write_schema(folder / GRAPH_FINGERPRINT_FILE, record)

@@ -1,0 +1,208 @@
+"""Which data set some data are: keyed fingerprints, the versions that a data set is bound to, and shared
+people.
+
+How many people two data sets share follows from keyed hashes of the ids, of which the smallest are kept (a
+sketch). Of a data set with up to ``SIZE`` people all hashes are kept, and what two such data sets share is
+counted. Of a larger one the smallest are a sample that does not depend on the data set: a part of at least
+one person in ``SIZE / 4`` or so of the whole is found.
+"""
+
+import base64
+import hashlib
+import heapq
+import hmac
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from shlex import quote
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from graphveil.errors import ConfigError
+from graphveil.ledger.chain import BIND, NODE_IDS, SKETCH, UNBIND, HashChain, Tags, tags_in
+from graphveil.ledger.database import Store, data_sets, entries, state_of
+
+SIZE = 2048  # hashes that are kept
+_BYTES = 8
+
+
+class Overlap(NamedTuple):
+    """What two data sets share: as a part of the first one, and of the one with fewer people."""
+
+    first: float
+    smaller: float
+
+
+def sketch_of(numbers: bytes, key: bytes) -> str:
+    """Return the smallest keyed hashes of people, who are numbers of eight bytes each.
+
+    >>> ann, bob = b"aaaaaaaa", b"bbbbbbbb"
+    >>> overlap(sketch_of(ann + bob, b"k"), [sketch_of(bob, b"k")])
+    Overlap(first=0.5, smaller=1.0)
+    """
+    parts = (numbers[first : first + _BYTES] for first in range(0, len(numbers), _BYTES))
+    hashes = (hashlib.blake2b(part, key=key, digest_size=_BYTES).digest() for part in parts)
+    return base64.b64encode(b"".join(sorted(heapq.nsmallest(SIZE, set(hashes))))).decode()
+
+
+def overlap(one: str, others: Sequence[str]) -> Overlap:
+    """Return what the people of one sketch and of the union of others share.
+
+    Raises:
+        ValueError: a sketch cannot be read.
+    """
+    here, there = _hashes([one]), _hashes(others)
+    last = (
+        min(max(known) for known in (here, there) if len(known) == SIZE)
+        if SIZE in map(len, (here, there))
+        else None
+    )
+    if last is not None:  # of what lies above it, one of them has kept nothing
+        here, there = ({each for each in known if each <= last} for known in (here, there))
+    both = len(here & there)
+    return Overlap(both / len(here), both / min(len(here), len(there))) if both else Overlap(0.0, 0.0)
+
+
+def _hashes(sketches: Iterable[str]) -> set[bytes]:
+    found = set[bytes]()
+    for text in sketches:
+        data = base64.b64decode(text, validate=True)
+        if len(data) % _BYTES:
+            raise ValueError("a sketch is hashes of eight bytes each")
+        found.update(data[first : first + _BYTES] for first in range(0, len(data), _BYTES))
+    return set(heapq.nsmallest(SIZE, found))
+
+
+SAME_NODES_SHARE = (
+    0.5  # share of the smaller of two data sets from which on their people are taken to be the same
+)
+
+
+_EXACT = {"edges", "records"}  # parts that no two data sets share unless they share edges or records
+
+
+def add_version(chain: HashChain, fingerprints: Tags) -> None:
+    """Bind a data set to data, unless it is bound to them already."""
+    known = versions(chain.connection, chain.name)
+    if not any(same_data(fingerprints, one) and fingerprints.keys() <= one.keys() for one in known):
+        key = state_of(chain.connection).checked
+        chain.add(BIND, {"fingerprints": dict(fingerprints), "key": key})
+
+
+def versions(connection: sa.Connection, name: str) -> list[dict[str, str]]:
+    """Return the fingerprints of all versions of a data set that it was not unbound from."""
+    return dict(_bound(connection, name)).get(name, [])
+
+
+def _bound(connection: sa.Connection, name: str | None = None) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return the data sets that are bound, in alphabetical order, with the fingerprints of their versions."""
+    query = sa.select(entries.c.data_set, entries.c.kind, entries.c.body)
+    query = query.where(entries.c.kind.in_((BIND, UNBIND))).order_by(entries.c.data_set, entries.c.number)
+    found = dict[str, list[dict[str, str]]]()
+    for owner, kind, body in connection.execute(
+        query if name is None else query.where(entries.c.data_set == name)
+    ):
+        if kind == UNBIND:
+            found.pop(owner, None)
+        else:
+            found.setdefault(owner, []).append(tags_in(json.loads(body)))
+    return sorted(found.items())
+
+
+def name_of(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> str | None:
+    """Return the data set that these are data of: the one that shares most with them."""
+    found = shared_with(connection, fingerprints, apart=apart)
+    best = max(found, key=lambda name: found[name], default=None)
+    return best if best is not None and found[best] >= SAME_NODES_SHARE else None
+
+
+def names_of(connection: sa.Connection, fingerprints: Tags) -> Iterator[str]:
+    """Yield the data sets that these are data of."""
+    return (
+        name for name, share in shared_with(connection, fingerprints).items() if share >= SAME_NODES_SHARE
+    )
+
+
+def shared_with(connection: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, float]:
+    """Return how much data share with each data set: 2 for equal edges or records, else a share of people.
+
+    Args:
+        connection: the connection.
+        fingerprints: of the data.
+        apart: whether the user states that nothing else is shared, so that people do not count.
+    """
+    found = dict[str, float]()
+    for name, known in _bound(connection):
+        exact = any(
+            tags[part] == fingerprints[part]
+            for tags in known
+            for part in _common(tags, fingerprints) & _EXACT
+        )
+        if exact:
+            found[name] = 2.0
+        elif not apart:
+            equal = any(
+                tags[part] == fingerprints[part] for tags in known for part in _common(tags, fingerprints)
+            )
+            sketches = [tags[SKETCH] for tags in known if SKETCH in tags]
+            share = 1.0 if equal else overlap(fingerprints.get(SKETCH, ""), sketches).smaller
+            if share:
+                found[name] = share
+    return found
+
+
+def _common(one: Tags, other: Tags) -> set[str]:
+    return set(one.keys() & other.keys()) - {SKETCH}
+
+
+def same_data(fingerprints: Tags, version: Tags) -> bool:
+    """Whether data are those of a version, in every part that both have."""
+    common = _common(fingerprints, version)
+    return bool(common) and all(hmac.compare_digest(fingerprints[part], version[part]) for part in common)
+
+
+def is_bound_to(fingerprints: Tags, known: Sequence[Tags]) -> bool:
+    """Whether data are those of some version: of the versions that know most of the same parts.
+
+    A version that knows only who is in the data would take any edges of these people for its own.
+    """
+    most = max((len(_common(fingerprints, one)) for one in known), default=0)
+    return any(same_data(fingerprints, one) for one in known if len(_common(fingerprints, one)) == most)
+
+
+def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
+    """Return fingerprints of data under the ledger's key, which does not leave it."""
+    key = store.read(store.key)
+    found = {}
+    for part, chunks in parts.items():
+        mac, people = hmac.new(key, part.encode(), "sha256"), []
+        for chunk in chunks:
+            mac.update(chunk)
+            if part == NODE_IDS:
+                people.append(chunk)
+        found[part] = mac.hexdigest()
+        if part == NODE_IDS:
+            found[SKETCH] = sketch_of(b"".join(people), key)
+    return found
+
+
+def check_binding(connection: sa.Connection, name: str, data: Tags) -> None:
+    """Refuse data that are not those of a data set.
+
+    Raises:
+        ConfigError: the data set is bound to other data.
+    """
+    known = versions(connection, name)
+    if known and not is_bound_to(data, known):
+        raise ConfigError(
+            f"these are not the data that {name!r} was registered with, so its budget is not theirs; give "
+            "the files as they were, or, if the data have grown, register the new version: graphveil "
+            f"ledger init {quote(name)} --unit UNIT --nodes FILE --edges FILE ..."
+        )
+
+
+def next_unnamed_data_set(connection: sa.Connection) -> str:
+    """Return the next name for data that nobody has named."""
+    taken = set(connection.execute(sa.select(data_sets.c.name)).scalars())
+    return next(name for number in count(1) if (name := f"data-{number}") not in taken)

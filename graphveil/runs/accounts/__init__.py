@@ -1,1 +1,0 @@
-"""What is spent, by whom, and out of which budget."""

@@ -1,0 +1,375 @@
+"""What a run folder keeps of its charges, and which ledgers a prediction of another graph is charged to.
+
+A run keeps receipts of its ledger entries, and a file for each prediction of another graph, written before
+its edges are queried. Private, like everything in ``internal``: the next process has to know which graphs
+were queried, at what privacy cost, and where that is charged. For graphs that were asserted to share no edge
+it also has to know who was in them.
+
+A prediction of another graph is charged to that graph, to the training data, and to every graph that the run
+predicted before (``docs/decisions/009-predictions-on-other-graphs.md``). An assertion that the graphs share
+nothing spares the others in memory. A durable ledger has an owner, whose limit no other person's assertion
+may relax: there it only counts if the ids of the two tables show that it is true.
+"""
+
+import io
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphveil._util.files import write_atomic
+from graphveil.data import EdgeSet
+from graphveil.errors import ArtifactError, ConfigError, PrivacyError
+from graphveil.ledger import DataSetLedger, JointLedger, PrivacyLedger, Receipt, attach_ledger, unit_key
+from graphveil.ledger.accounts import LedgerRegistry, RunAccount
+from graphveil.ledger.predictions import possibly_shared_ledgers
+from graphveil.ledger.tags import Numbers, fingerprint_parts, hash_ids
+from graphveil.privacy import Guarantee
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.runs.run_folder import (
+    RunFolder,
+    damaged_file_error,
+    read_checked,
+    read_json,
+    write_checked,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from graphveil.data import Graph
+    from graphveil.estimators.base import Estimator
+
+_IDS_SUFFIX = ".people.npy"  # beside each file: numbers of the ids, eight bytes each
+
+
+def receipts_in(path: Path) -> list[dict[str, Any]]:
+    """Return the receipts in a run's file; none where there is no file.
+
+    Raises:
+        ArtifactError: the file is damaged.
+    """
+    if not path.is_file():
+        return []
+    content = read_json(path)
+    found = content.get("receipts", [])
+    place = content.get("place")
+    whole = isinstance(found, list) and all(
+        isinstance(one, dict)
+        and all(isinstance(one.get(name), str) for name in ("data_set", "unit", "release", "head"))
+        and type(one.get("entry")) is int
+        for one in found
+    )
+    if not whole or not (place is None or isinstance(place, str)):
+        raise damaged_file_error(path)
+    return list(found)
+
+
+def add_receipts(path: Path, account: RunAccount) -> None:
+    """Add an account's receipts of this process to those in a run's file."""
+    known = {receipt["release"]: receipt for receipt in receipts_in(path)}
+    known |= {receipt.release: asdict(receipt) for receipt in account.receipts}
+    write_json(path, {"place": account.ledger.location, "receipts": list(known.values())})
+
+
+def receipts_below(folder: Path) -> list[dict[str, Any]]:
+    """Return the receipts of a run folder, and of all run folders in it, as in one of a sweep.
+
+    Raises:
+        ArtifactError: a file of receipts is damaged.
+        ConfigError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder. Give run folders.")
+    found: list[dict[str, Any]] = []
+    for internal in sorted(folder.rglob("internal")):
+        run = RunFolder(internal.parent)
+        found += receipts_in(run.receipts)
+        for one in earlier_predictions(run.root):
+            if not all(isinstance(receipt, dict) for receipt in one.receipts):
+                raise ArtifactError(f"{one.path} is damaged: its receipts cannot be read")
+            found += one.receipts
+    return found
+
+
+@dataclass(frozen=True)
+class EarlierPrediction:
+    """One prediction of another graph.
+
+    Args:
+        path: its file.
+        data_set, place: where it is booked.
+        privacy_cost: what it cost alone.
+        disjoint: whether the word was given that the graph shares no edge, or nobody, with earlier ones.
+        receipts: the ledgers' receipts; none if the process was killed before it had them.
+    """
+
+    path: Path
+    data_set: str
+    place: str
+    privacy_cost: Guarantee
+    disjoint: bool
+    receipts: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def people(self) -> Numbers | None:
+        """Who was in the graph, as numbers of their ids; None where it had no ids."""
+        ids_file = self.path.with_name(self.path.stem + _IDS_SUFFIX)
+        if not ids_file.is_file():
+            return None
+        found: Numbers = np.load(ids_file, allow_pickle=False)
+        return found
+
+    def drop(self) -> None:
+        """Forget it: nothing was booked."""
+        self.path.unlink(missing_ok=True)
+        self.path.with_name(self.path.stem + _IDS_SUFFIX).unlink(missing_ok=True)
+
+    def keep(self, receipts: "list[Receipt]") -> None:
+        """Write what is known, and the receipts."""
+        plain = {
+            "data_set": self.data_set,
+            "place": self.place,
+            "privacy_cost": guarantee_to_plain(self.privacy_cost),
+            "disjoint": self.disjoint,
+        }
+        write_checked(self.path, plain | {"receipts": [asdict(receipt) for receipt in receipts]})
+
+
+def earlier_predictions(run: Path) -> list[EarlierPrediction]:
+    """Return what a run's folder remembers, in order; nothing where there is only a release.
+
+    Raises:
+        ArtifactError: a file is damaged.
+    """
+    return [_read(path) for path in sorted(RunFolder(run).prediction_charges.glob("*.json"))]
+
+
+def restore_earlier_predictions(run: Path, model: "Estimator") -> None:
+    """Let a model count what its run's folder remembers, where nothing more is to be booked."""
+    for one in earlier_predictions(run):
+        model.restore_prediction(EdgeSet(), one.privacy_cost, disjoint=one.disjoint)
+
+
+def record_prediction(
+    run: Path, graph: "Graph", account: "RunAccount", privacy_cost: Guarantee, *, disjoint: bool
+) -> EarlierPrediction | None:
+    """Remember a prediction before it is asked, so that no process that is killed leaves it unknown.
+
+    Returns None where there is only a release, whose folder nobody writes to.
+
+    Raises:
+        ConfigError: the run's folder cannot be written.
+    """
+    folder = RunFolder(run)
+    if not folder.lock.is_file():
+        return None
+    account.ledger.bind_data()  # its name is written down
+    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # in order, and two at once have two names
+    path = folder.prediction_charges / f"{name}.json"
+    found = EarlierPrediction(path, account.ledger.name, account.ledger.location, privacy_cost, disjoint)
+    try:
+        if graph.ids is not None:
+            numbers = io.BytesIO()
+            np.save(numbers, np.sort(hash_ids(graph.ids.tolist())), allow_pickle=False)
+            write_atomic(path.with_name(name + _IDS_SUFFIX), numbers.getvalue())
+        found.keep([])
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to {folder.internal} ({error.strerror}), where a run remembers which graphs it "
+            "has predicted: without that, nobody can add them up. Copy the run to where it can be written"
+        ) from None
+    return found
+
+
+def _read(path: Path) -> EarlierPrediction:
+    try:
+        content = read_checked(path)
+        privacy_cost = guarantee_from_plain(content["privacy_cost"])
+        receipts = tuple(content["receipts"])
+        if not all(isinstance(content[name], str) for name in ("data_set", "place")):
+            raise TypeError("names are text")
+        return EarlierPrediction(
+            path, content["data_set"], content["place"], privacy_cost, content["disjoint"], receipts
+        )
+    except (ArtifactError, PrivacyError, KeyError, TypeError, ValueError):
+        raise ArtifactError(
+            f"{path} is damaged, so nobody can tell what an earlier prediction of this run cost; take it "
+            "from a copy of the run, or delete it if the ledgers are read by hand from now on"
+        ) from None
+
+
+@dataclass(frozen=True)
+class PredictionAccounts:
+    """The accounts of one prediction of another graph, attached to it and to the model.
+
+    Args:
+        own: of the graph that is asked.
+        training: of the data that the model was fitted on; None where they are in no ledger, or nobody knows.
+        earlier: how many predictions the run's folder remembers.
+        possibly_shared: data sets that are charged although a word was given, because nothing shows that it
+            is true.
+    """
+
+    own: RunAccount
+    training: RunAccount | None
+    earlier: int
+    possibly_shared: tuple[str, ...]
+    _run: Path = field(repr=False)
+    _graph: "Graph" = field(repr=False)
+    _privacy_cost: Guarantee = field(repr=False)
+    _assumed_disjoint: bool = field(repr=False)
+
+    @classmethod
+    def from_prediction(
+        cls,
+        run: Path,
+        model: "Estimator",
+        graph: "Graph",
+        privacy_cost: Guarantee,
+        named: str | None,
+        *,
+        assumed_disjoint: bool = False,
+    ) -> "PredictionAccounts":
+        """Find the ledgers, and attach them.
+
+        Args:
+            run: the run's folder, or a release alone.
+            model: loaded from it.
+            graph: the other graph.
+            privacy_cost: what its prediction costs alone.
+            named: what ``--ledger`` says of the other graph's data.
+            assumed_disjoint: whether the caller says that it shares no edge (or nobody) with the others.
+
+        Raises:
+            ConfigError: the ledger of the training data, or of an earlier graph, cannot be found, or the word
+                is about data that are the same in the ledger.
+            ArtifactError: what the folder remembers is damaged.
+        """
+        own = RunAccount.from_parts(
+            fingerprint_parts(graph), privacy_cost, named, apart=assumed_disjoint
+        ).for_next_experiment()
+        ledgers = LedgerRegistry(own.ledger)
+        training, earlier = _training(run, ledgers, privacy_cost), earlier_predictions(run)
+        own = (
+            own.for_next_experiment()
+        )  # one ledger may be both, and the training's booking is none of this command
+        if training is not None:
+            attach_ledger(model.fitted_edges, training.ledger)
+        others: dict[DataSetLedger, Numbers | None] = {}
+        for one in earlier:
+            ledger, edges = ledgers.get(one.place, one.data_set), EdgeSet()
+            attach_ledger(edges, ledger)
+            model.restore_prediction(edges, one.privacy_cost, disjoint=one.disjoint)
+            others[ledger] = one.people
+        if training is not None:
+            others[training.ledger] = None if model.ids_ is None else hash_ids(model.ids_.tolist())
+        possibly_shared = []
+        if assumed_disjoint:
+            ids = None if graph.ids is None else graph.ids.tolist()
+            possibly_shared = possibly_shared_ledgers(ids, others, own.ledger, privacy_cost.unit)
+        paying: PrivacyLedger = JointLedger([own.ledger, *possibly_shared]) if possibly_shared else own.ledger
+        attach_ledger(graph.edge_set, paying)
+        names = tuple(ledger.name for ledger in possibly_shared)
+        return cls(own, training, len(earlier), names, run, graph, privacy_cost, assumed_disjoint)
+
+    def check_room(self) -> None:
+        """Refuse now what a ledger would refuse after the work.
+
+        Raises:
+            BudgetError: the prediction does not fit.
+        """
+        for account in self._charged_accounts:
+            account.check_room(self._privacy_cost)
+
+    def before(self) -> list[tuple[str, str]]:
+        """Return what was released before this command, for its plan."""
+        rows = [("ledger", self.own.before())]
+        if self.training is not None and self._charged(self.training):
+            rows.append(("and of training", self.training.before()))
+        if self.possibly_shared:
+            rows.append(
+                (
+                    "no proof",
+                    f"{', '.join(self.possibly_shared)} charged all the same: the ids do not show that "
+                    "nothing is "
+                    "shared, and their limit is not for a word",
+                )
+            )
+        return rows
+
+    def after(self) -> list[str]:
+        """Return what everything released so far costs together, of each data set that paid."""
+        return [account.after() for account in self._charged_accounts]
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what was ever released of each data set that paid, for ``--json``."""
+        training = None if len(self._charged_accounts) == 1 else self._charged_accounts[1].as_plain()
+        return {"ledger": self.own.as_plain(), "training_ledger": training}
+
+    @contextmanager
+    def recorded_in_folder(self) -> Iterator[None]:
+        """Have the run's folder remember the prediction, unless it ends before anything is booked."""
+        kept = record_prediction(
+            self._run, self._graph, self.own, self._privacy_cost, disjoint=self._assumed_disjoint
+        )
+        try:
+            yield
+        except Exception:
+            if kept is not None and not self.own.receipts:
+                kept.drop()
+            raise
+        if kept is not None:
+            kept.keep([receipt for account in self._charged_accounts for receipt in account.receipts])
+
+    @property
+    def _charged_accounts(self) -> list[RunAccount]:
+        """The accounts that are shown: of the other graph, and of the training data where they pay, too."""
+        training = self.training
+        return [self.own] if training is None or not self._charged(training) else [self.own, training]
+
+    def _charged(self, training: RunAccount) -> bool:
+        if training.ledger is self.own.ledger:
+            return False  # one account, and it pays once
+        return not self._assumed_disjoint or training.ledger.name in self.possibly_shared
+
+
+def also_charged_ledgers(run: Path, own: DataSetLedger, guarantee: Guarantee) -> list[DataSetLedger]:
+    """Return whose edges may also be in a graph that a run predicts: its training's, and earlier graphs'.
+
+    Args:
+        run: the run's folder.
+        own: the ledger of the graph that is asked, which is not among them.
+        guarantee: the run's.
+
+    Raises:
+        ConfigError: a ledger cannot be found.
+        ArtifactError: what the folder remembers is damaged.
+    """
+    ledgers = LedgerRegistry(own)
+    training = _training(run, ledgers, guarantee)
+    found = [] if training is None else [training.ledger]
+    found += [ledgers.get(one.place, one.data_set) for one in earlier_predictions(run)]
+    return [ledger for ledger in dict.fromkeys(found) if ledger is not own]
+
+
+def _training(run: Path, ledgers: LedgerRegistry, privacy_cost: Guarantee) -> RunAccount | None:
+    """Return the account of the data that a run was trained on, as its receipts tell; None without any."""
+    path = RunFolder(run).receipts
+    receipts = receipts_in(path)
+    if not receipts:
+        return None
+    place, first = read_json(path).get("place"), receipts[0]
+    if place is None:
+        return None  # an older run's, whose receipts do not say where
+    ledger = ledgers.get(place, first["data_set"])
+    if not ledger.contains(first["release"]):
+        raise ConfigError(
+            f"the ledger at {place} does not hold the run's own release, so it is not the one that the run "
+            "was recorded in; bring that one back"
+        )
+    return RunAccount(ledger, unit_key(privacy_cost.protected), privacy_cost.delta).for_next_experiment()

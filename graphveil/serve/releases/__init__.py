@@ -1,1 +1,0 @@
-"""New releases, for which an operator allowed a budget: charged before they are computed, and stored."""
