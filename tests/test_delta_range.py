@@ -10,7 +10,7 @@ import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.estimators.spectral import Spectral
 from graphveil.ledger import MemoryLedger
-from graphveil.ledger.chain import limit_of
+from graphveil.ledger.costs import limit_of
 from graphveil.mechanisms.analytic_gaussian import AnalyticGaussian
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.privacy import UndirectedEdge, check_delta
