@@ -194,9 +194,17 @@ class Adjacency:
     ) -> Adjacency:
         """Return rows that are known to be in order; to check them again would take as long as to sort."""
         made = object.__new__(cls)
-        vars(made).update(indptr=indptr, indices=indices, directed=directed, edge_set=edge_set)
-        vars(made).update(history=history, weights=weights, max_weight=max_weight, version=AdjacencyVersion())
-        vars(made).update(folder=folder)
+        vars(made).update(
+            indptr=indptr,
+            indices=indices,
+            directed=directed,
+            edge_set=edge_set,
+            history=history,
+            weights=weights,
+            max_weight=max_weight,
+            folder=folder,
+            version=AdjacencyVersion(),
+        )
         return made
 
     def __repr__(self) -> str:
@@ -254,22 +262,15 @@ class Adjacency:
         tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
         if tail.shape != head.shape:
             raise GraphError("source and target differ in length; give one source and one target per edge")
-        weights = checked_weights(
-            weight, max_weight, len(tail)
-        )  # before anything is dropped: they go by place
+        # Weights go by place, so they are checked before loops are dropped.
+        weights = checked_weights(weight, max_weight, len(tail))
+        proper = tail != head
+        if not proper.all():
+            tail, head = tail[proper], head[proper]
         if weights is not None:
             values, bound = weights
-            proper = tail != head
-            rows = weighted_rows(
-                tail[proper],
-                head[proper],
-                values[proper],
-                num_nodes,
-                directed=directed,
-                max_weight=bound,
-            )
+            rows = weighted_rows(tail, head, values[proper], num_nodes, directed=directed, max_weight=bound)
             return cls._from_matrix(rows, directed, edge_set, bound)
-        tail, head = _drop_loops(tail, head)
         matrix = _by_target(tail, head, num_nodes) if directed else _symmetric(tail, head, num_nodes)
         return cls._from_matrix(matrix, directed, edge_set, None)
 
@@ -440,19 +441,22 @@ def _node_ids(ids: Ids, num_nodes: int) -> _Ids32:
     return array.astype(np.int32, copy=False)
 
 
-def _drop_loops(tail: _Ids32, head: _Ids32) -> tuple[_Ids32, _Ids32]:
-    proper = tail != head
-    return (tail, head) if proper.all() else (tail[proper], head[proper])
-
-
 def _by_target(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
     """Return the matrix with rows = targets and ascending, distinct columns = sources.
 
     Two stable counting sorts: by source, then by target. The second one leaves the sources ascending.
     """
-    by_source = _grouped(tail, head, num_nodes)
-    transposed = by_source.tocsc()
-    return _coalesced(transposed.indptr, transposed.indices, num_nodes)
+    # SciPy's conversion of a column format with one entry per column is such a sort: row k of the result
+    # lists the targets of source k in input order. The targets ride along as data.
+    count = len(tail)
+    one_each = np.arange(count + 1, dtype=np.int64 if count >= MAX_NODES else np.int32)
+    entries: Any = (head, tail, one_each)
+    rows = sparse.csc_array(entries, shape=(num_nodes, count)).tocsr()
+    transposed = pattern(rows.indptr, rows.data, num_nodes).tocsc()
+    matrix = pattern(transposed.indptr, transposed.indices, num_nodes)
+    matrix.has_sorted_indices = True  # so that equal neighbors are merged without another sort
+    matrix.sum_duplicates()
+    return matrix
 
 
 def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
@@ -464,27 +468,6 @@ def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
     lower = _by_target(np.minimum(tail, head), np.maximum(tail, head), num_nodes)
     indptr, indices = mirrored(lower.indptr.astype(np.int64), lower.indices)
     return pattern(indptr, indices, num_nodes)
-
-
-def _grouped(key: _Ids32, payload: _Ids32, num_nodes: int) -> Pattern:
-    """Return a matrix whose row k lists the payloads of key k in input order: one counting sort.
-
-    SciPy's conversion of a column format with one entry per column is that sort; the payload rides as data.
-    """
-    count = len(key)
-    one_each = np.arange(count + 1, dtype=np.int64 if count >= MAX_NODES else np.int32)
-    entries: Any = (payload, key, one_each)
-    columns = sparse.csc_array(entries, shape=(num_nodes, count))
-    rows = columns.tocsr()
-    return pattern(rows.indptr, rows.data, num_nodes)
-
-
-def _coalesced(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> Pattern:
-    """Merge equal neighbors in the ascending rows of a pattern."""
-    matrix = pattern(indptr, indices, num_nodes)
-    matrix.has_sorted_indices = True
-    matrix.sum_duplicates()
-    return matrix
 
 
 def checked_weights(

@@ -57,23 +57,18 @@ def checked_matrix(x: Any) -> Any:
     data = x.data
     if not isinstance(data, np.ndarray) or data.ndim != 1 or data.dtype.kind not in _NUMBERS:
         raise GraphError("a sparse matrix must hold one real number per entry; encode text as numbers")
-    _coordinates(x, data) if x.format == "coo" else _compressed(x, data)
-    return x
-
-
-def _compressed(x: Any, data: npt.NDArray[Any]) -> None:
-    major, minor = x.shape if x.format == "csr" else x.shape[::-1]
-    check_rows(x.indptr, x.indices, minor)
-    if len(x.indptr) != major + 1 or len(data) != len(x.indices):
-        raise GraphError(f"a sparse matrix has arrays that do not fit its shape; {_REMEDY}")
-
-
-def _coordinates(x: sparse.coo_array[Any], data: npt.NDArray[Any]) -> None:
+    if x.format != "coo":
+        major, minor = x.shape if x.format == "csr" else x.shape[::-1]
+        check_rows(x.indptr, x.indices, minor)
+        if len(x.indptr) != major + 1 or len(data) != len(x.indices):
+            raise GraphError(f"a sparse matrix has arrays that do not fit its shape; {_REMEDY}")
+        return x
     for places, size in zip(x.coords, x.shape, strict=True):
         _whole(places, "indices", "a sparse matrix")
         _inside(places, size, "a sparse matrix")
         if len(places) != len(data):
             raise GraphError(f"a sparse matrix has arrays of different lengths; {_REMEDY}")
+    return x
 
 
 def _whole(array: Any, part: str, what: str) -> None:

@@ -177,7 +177,11 @@ def read_karate(root: Path, name: str) -> Fields:
 
 def read_ogbn_products(root: Path, name: str) -> Fields:
     """Read ogbn-products as the Open Graph Benchmark packs it (CSV), with its sales-rank split."""
-    edges, labels, values, *members = (_headless(root / name / file) for file in OGB_FILES)
+    from pyarrow import csv
+
+    headless = csv.ReadOptions(autogenerate_column_names=True)
+    read = (csv.read_csv(name_in_utf8(root / name / file), read_options=headless) for file in OGB_FILES)
+    edges, labels, values, *members = read
     y = labels[0].to_numpy()
     masks = {f"{part}_mask": _mask(ids[0].to_numpy(), y) for part, ids in zip(PARTS, members, strict=True)}
     x = np.empty(values.shape, dtype=np.float32)
@@ -229,12 +233,6 @@ def _csv(path: Path) -> Any:
     from pyarrow import csv
 
     return csv.read_csv(name_in_utf8(path))
-
-
-def _headless(path: Path) -> Any:
-    from pyarrow import csv
-
-    return csv.read_csv(name_in_utf8(path), read_options=csv.ReadOptions(autogenerate_column_names=True))
 
 
 def _in_node_order(table: Any, id: str, value: str) -> npt.NDArray[Any]:

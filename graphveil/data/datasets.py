@@ -83,7 +83,8 @@ def load_dataset(
     >>> load_dataset("synthetic/tiny").mask("train").sum()
     tensor(225)
     """
-    _check_name(name)
+    if not isinstance(name, str):
+        raise ConfigError(f"name must be text such as 'cora', not a {type(name).__name__}: list_datasets()")
     checks.one_of(("strict", "paper"), mode=mode)
     if recipe is None:
         return _load(name, root)
@@ -91,12 +92,6 @@ def load_dataset(
     chosen = RECIPES[recipe].on_clients() if on_clients or by_id else RECIPES[recipe]
     prepared = chosen.prepare(_load(name, root), paper=mode == "paper")
     return chosen.split(prepared, seed)
-
-
-def _check_name(name: object) -> None:
-    """Require text, as the name of a data set is."""
-    if not isinstance(name, str):
-        raise ConfigError(f"name must be text such as 'cora', not a {type(name).__name__}: list_datasets()")
 
 
 @checked
@@ -133,6 +128,9 @@ def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str
     graph = _load(name, root)
     degrees = graph.adjacency.indptr.diff()
     counts = torch.bincount(graph.y[graph.labeled], minlength=graph.num_classes)
+    labels = graph.y.to(torch.int32)
+    source, target = labels[graph.adjacency.indices], labels.repeat_interleave(degrees)
+    both = (source >= 0) & (target >= 0)
     return {
         "name": graph.name,
         "nodes": graph.num_nodes,
@@ -146,18 +144,10 @@ def dataset_info(name: str, root: str | PathLike[str] | None = None) -> dict[str
         "degree_median": float(np.median(degrees.numpy())),
         "degree_max": int(degrees.max()),
         "isolated": int((degrees == 0).sum()),
-        "homophily": _homophily(graph),
+        "homophily": float((source == target)[both].double().mean()),
         "split": graph.has_split,
         "where": entry_of(name).where,
     }
-
-
-def _homophily(graph: Graph) -> float:
-    labels = graph.y.to(torch.int32)
-    source = labels[graph.adjacency.indices]
-    target = labels.repeat_interleave(graph.adjacency.indptr.diff())
-    both = (source >= 0) & (target >= 0)
-    return float((source == target)[both].double().mean())
 
 
 def _load(name: str, root: str | PathLike[str] | None) -> Graph:
@@ -328,18 +318,6 @@ def _wikipedia(topic: str, nodes: int, features: int) -> Dataset:
     )
 
 
-def _synthetic(preset: str) -> Dataset:
-    shape = PRESETS[preset]
-    return Dataset(
-        name=f"synthetic/{preset}",
-        nodes=shape.nodes,
-        features=shape.features,
-        classes=shape.classes,
-        where="generated here: degree-corrected block model",
-        preset=preset,
-    )
-
-
 _OTHERS = (
     Dataset(
         name="facebook_pages",
@@ -431,7 +409,17 @@ CATALOG: Mapping[str, Dataset] = MappingProxyType(
             _wikipedia("chameleon", 2_277, 3_132),
             _wikipedia("squirrel", 5_201, 3_148),
             *_OTHERS,
-            *map(_synthetic, PRESETS),
+            *(
+                Dataset(
+                    name=f"synthetic/{preset}",
+                    nodes=shape.nodes,
+                    features=shape.features,
+                    classes=shape.classes,
+                    where="generated here: degree-corrected block model",
+                    preset=preset,
+                )
+                for preset, shape in PRESETS.items()
+            ),
         )
     }
 )

@@ -66,8 +66,14 @@ class EdgeTables:
             GraphError: a file or column cannot be used, an id is unknown, or the disk is full.
         """
         duckdb = _duckdb()
+        settings = {
+            "threads": self.threads,
+            "memory_limit": self.memory,
+            "temp_directory": name_in_utf8(self.scratch),
+            "preserve_insertion_order": False,
+        }
         try:
-            with duckdb.connect(":memory:", config=self._settings()) as session:
+            with duckdb.connect(":memory:", config=settings) as session:
                 reader = session.sql(self._query(session, row)).to_arrow_reader(_BATCH)
                 for batch in reader:
                     keys = batch.column(0)
@@ -87,14 +93,6 @@ class EdgeTables:
                 f"the tables of edges cannot be read or sorted ({type(error).__name__}); check the files and "
                 "their columns, or give more memory (--memory)"
             ) from None
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "threads": self.threads,
-            "memory_limit": self.memory,
-            "temp_directory": name_in_utf8(self.scratch),
-            "preserve_insertion_order": False,
-        }
 
     def _query(self, session: duckdb.DuckDBPyConnection, row: int) -> str:
         """Return the query; what it reads beside the files is registered in the session."""

@@ -138,7 +138,12 @@ def unit_interval(x: Features, *, drop_constant: bool = False) -> Features:
         scaled: Features = (to_dense(x) - torch.from_numpy(low)) * torch.from_numpy(scale)
     else:
         scaled = sparse.csr_array((x.data * scale[x.indices], x.indices, x.indptr), shape=x.shape)
-    return _columns(scaled, width > 0) if drop_constant else scaled
+    if not drop_constant:
+        return scaled
+    keep = width > 0
+    if isinstance(scaled, Tensor):
+        return scaled[:, torch.from_numpy(keep)]
+    return scaled[:, np.flatnonzero(keep)]
 
 
 def _column_range(x: Features) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -147,10 +152,6 @@ def _column_range(x: Features) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.
         return x.amin(dim=0).numpy(), x.amax(dim=0).numpy()
     columns: Any = x.tocsc()
     return columns.min(axis=0).toarray().ravel(), columns.max(axis=0).toarray().ravel()
-
-
-def _columns(x: Features, keep: npt.NDArray[np.bool_]) -> Features:
-    return x[:, torch.from_numpy(keep)] if isinstance(x, Tensor) else x[:, np.flatnonzero(keep)]
 
 
 def _sparse(x: Any) -> Sparse:

@@ -180,14 +180,13 @@ def read_topology(
     ids = distinct_ids(table, id)
     if not len(ids):
         raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes; give at least one")
-    known = tables.id_array(ids)
     return Graph(
         x=torch.ones(len(ids), 1),
         y=torch.full((len(ids),), -1),
         adjacency=_edges(Path(edges), ids, id, (source, target), directed=directed, csv_format=csv_format),
         num_classes=2,
         name=node_path.name.partition(".")[0],
-        ids=known,
+        ids=tables.id_array(ids),
     )
 
 
@@ -250,18 +249,12 @@ def _edges(
     """Return a table's edges between nodes of these ids."""
     path = edges_file(edges)
     check_columns(path, [*ends], csv_format)
-    table = tables.read(path, ends, _edge_types([*ends], ids), csv_format=csv_format)
+    types = dict.fromkeys(ends, ids.type)  # whatever edges there are: none decides how others are read
+    table = tables.read(path, ends, types, csv_format=csv_format)
     written = tables.is_csv(path)
     tail, head = (_positions(table, end, ids, id, written=written) for end in ends)
     origin = EdgeSet(released=tables.released(path))
     return Adjacency.from_edges(tail, head, num_nodes=len(ids), directed=directed, edge_set=origin)
-
-
-def _edge_types(ends: list[str], node_ids: Column) -> dict[str, Any]:
-    """Return what the columns of a table of edges are, whatever edges there are: ids, ids, weights."""
-    import pyarrow as pa
-
-    return dict(zip(ends, (node_ids.type, node_ids.type, pa.float64()), strict=False))
 
 
 def _positions(

@@ -171,7 +171,10 @@ def _listed(given: Any, num_nodes: int) -> Tensor:
         return torch.from_numpy(nodes)
     if nodes.shape == (0,):
         nodes = nodes.astype(np.int64)
-    if nodes.ndim != 1 or nodes.dtype.kind not in "iu" or not _each_once(nodes, num_nodes):
+    # Numbers that repeat are refused: a mask of 0 and 1 could not be told from them otherwise.
+    numbers = nodes.ndim == 1 and nodes.dtype.kind in "iu"
+    inside = numbers and (not len(nodes) or 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes)
+    if not inside or len(np.unique(nodes)) < len(nodes):
         raise GraphError(
             f"private_nodes must be bool of shape ({num_nodes},), one entry a node, or numbers of nodes from "
             f"0 to {num_nodes - 1}, each once"
@@ -179,13 +182,6 @@ def _listed(given: Any, num_nodes: int) -> Tensor:
     listed = torch.zeros(num_nodes, dtype=torch.bool)
     listed[torch.from_numpy(nodes.astype(np.int64))] = True
     return listed
-
-
-def _each_once(nodes: npt.NDArray[np.integer], num_nodes: int) -> bool:
-    """Whether these are different nodes; what is counted is not told from a mask of 0 and 1 otherwise."""
-    if not len(nodes):
-        return True
-    return 0 <= int(nodes.min()) <= int(nodes.max()) < num_nodes and len(np.unique(nodes)) == len(nodes)
 
 
 def no_public_edges(num_nodes: int) -> Adjacency:

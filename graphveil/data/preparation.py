@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,7 +35,6 @@ from graphveil.data.stored_graph import (
     ManifestBlock,
     damaged_file_error,
     keyed_sum,
-    new_key,
     read_manifest,
     write_arrays,
 )
@@ -146,13 +146,15 @@ def prepare(
             scratch=folder / SCRATCH,
             csv_format=choices.csv_format,
         )
-        name = Path(nodes).name.partition(".")[0]
         with lock_folder(folder):
             manifest = read_unfinished_manifest(folder, described)  # by now
             if manifest is None:
-                graph = _without_edges(found, directed, classes is not None, name)
+                fields = fields_from_tables(found, classes_given=classes is not None)  # without edges
+                graph = Graph.from_edges(directed=directed, name=Path(nodes).name.partition(".")[0], **fields)
                 manifest = create_manifest(folder, graph, described, block_rows, _released(files))
-            manifest = _with_edges(folder, manifest, known)
+            shutil.rmtree(known.scratch, ignore_errors=True)  # of a call that was killed
+            manifest = write_blocks(folder, manifest, known.sorted_from)
+            shutil.rmtree(known.scratch, ignore_errors=True)
             if (
                 not manifest.edges
                 and known.drop_unknown
@@ -177,20 +179,6 @@ def _nodes(
     found = inspect_tables(FileSource(path, choices.csv_format), nothing, roles, choices, classes=classes)
     found.raise_problems()
     return found
-
-
-def _without_edges(found: TableInspection, directed: bool, classes_given: bool, name: str) -> Graph:
-    return Graph.from_edges(
-        directed=directed, name=name, **fields_from_tables(found, classes_given=classes_given)
-    )
-
-
-def _with_edges(folder: Path, manifest: Manifest, edges: EdgeTables) -> Manifest:
-    """Write the blocks that are to come, and return the manifest that names all."""
-    shutil.rmtree(edges.scratch, ignore_errors=True)  # of a call that was killed
-    manifest = write_blocks(folder, manifest, edges.sorted_from)
-    shutil.rmtree(edges.scratch, ignore_errors=True)
-    return manifest
 
 
 def _released(files: Sequence[Path]) -> str:
@@ -252,15 +240,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
             folder.chmod(0o700)
             yield
         except Exception:
-            if new and not _worth_keeping(folder):
+            manifest = read_manifest(folder) if new else None
+            if new and (manifest is None or not manifest.blocks):  # else another call goes on behind them
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-
-
-def _worth_keeping(folder: Path) -> bool:
-    """Whether there are blocks behind which another call goes on."""
-    manifest = read_manifest(folder)
-    return manifest is not None and bool(manifest.blocks)
 
 
 def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
@@ -280,20 +263,17 @@ def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
             )
         return manifest
     names = {part.name for part in folder.iterdir()} if folder.is_dir() else set[str]()
-    if names and (LOCK not in names or not all(map(_is_scratch_file, names))):
+    # What a call may have left that was killed before it wrote a manifest.
+    known = {SOURCES, OFFSETS, SCRATCH, LOCK}
+    known |= {name for name in names if name.endswith((".npy", ".parquet")) or MANIFEST in name}
+    if names and (LOCK not in names or not names <= known):
         raise GraphError(f"{folder} is there and holds other files; name a new folder for the graph")
     return None
 
 
-def _is_scratch_file(name: str) -> bool:
-    """Whether a call that was killed before it wrote a manifest may have left a file of this name."""
-    known = (SOURCES, OFFSETS, SCRATCH, LOCK)
-    return name in known or name.endswith((".npy", ".parquet")) or MANIFEST in name
-
-
 def create_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:
     """Write the node arrays, and the manifest of a graph whose blocks are to come."""
-    key = new_key()
+    key = secrets.token_hex(32)
     with full_disk_named(folder):
         sums, facts = write_arrays(folder, graph, key)
         manifest = Manifest(

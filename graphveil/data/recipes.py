@@ -10,7 +10,6 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from graphveil._util import checks
 from graphveil._util.random import PublicStreams
@@ -91,7 +90,9 @@ def hash_split(graph: Graph, *, train: float, val: float, seed: int | None) -> G
     _check_shares(train, val)
     ids = np.arange(graph.num_nodes) if graph.ids is None else graph.ids
     key = PublicStreams(seed).derive("split").to_bytes(8, "little")
-    uniform = np.array([_unit_hash(str(value), key) for value in ids.tolist()])
+    hashed = (hashlib.blake2b(str(one).encode(), key=key, digest_size=8).digest() for one in ids.tolist())
+    # The upper 53 bits of each hash, as a number in [0, 1) that only the id and the key decide.
+    uniform = np.array([(int.from_bytes(digest, "little") >> 11) * 2.0**-53 for digest in hashed])
     return _with_parts(graph, np.searchsorted([train, train + val], uniform, side="right"))
 
 
@@ -100,12 +101,6 @@ def _check_shares(train: float, val: float) -> None:
     checks.non_negative(val=val)
     if train + val > 1:
         raise ConfigError(f"train={train} and val={val} must add up to at most 1")
-
-
-def _unit_hash(text: str, key: bytes) -> float:
-    """Return a number in [0, 1) that only the text and the key decide."""
-    digest = hashlib.blake2b(text.encode(), key=key, digest_size=8).digest()
-    return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
 def _with_parts(graph: Graph, part: npt.NDArray[np.integer]) -> Graph:
@@ -141,7 +136,9 @@ class ClassFilter:
 
     def __call__(self, graph: Graph) -> Graph:
         """Return the graph of the classes that stay, numbered anew in their old order."""
-        kept = self._kept(torch.bincount(graph.y[graph.labeled], minlength=graph.num_classes))
+        counts = torch.bincount(graph.y[graph.labeled], minlength=graph.num_classes)
+        by_size = counts.argsort(descending=True, stable=True)[: self.largest]
+        kept = by_size[counts[by_size] >= max(self.min_nodes, 1)].sort().values
         if len(kept) < 2:
             raise GraphError(
                 f"fewer than two classes of {graph.name!r} have {self.min_nodes} nodes or more; "
@@ -153,11 +150,6 @@ class ClassFilter:
         names = tuple(graph.class_names[old] for old in kept.tolist()) if graph.class_names else ()
         renumbered = graph.replace(y=y, num_classes=len(kept), class_names=names)
         return renumbered.subgraph(y != UNLABELED)
-
-    def _kept(self, counts: Tensor) -> Tensor:
-        """Return the classes that stay, ascending."""
-        by_size = counts.argsort(descending=True, stable=True)[: self.largest]
-        return by_size[counts[by_size] >= max(self.min_nodes, 1)].sort().values
 
 
 _GAP_CLASSES = {
@@ -227,7 +219,10 @@ class DatasetRecipe:
         if chosen is not None:
             graph = chosen(graph)
         if paper and ISOLATED_DROPPED in self.paper_deviations:
-            graph = graph.subgraph(_connected(graph))
+            connected = graph.adjacency.indptr.diff() > 0
+            if graph.directed:
+                connected[graph.adjacency.indices.long()] = True
+            graph = graph.subgraph(connected)
         if self.unit_features:
             drop = paper and CONSTANT_DROPPED in self.paper_deviations
             graph = graph.replace(x=features.unit_interval(graph.x, drop_constant=drop))
@@ -279,14 +274,6 @@ class DatasetRecipe:
     def _class_filter(self, name: str) -> ClassFilter | None:
         family = name.partition("/")[0]
         return self.class_filters.get(name, self.class_filters.get(family))
-
-
-def _connected(graph: Graph) -> Tensor:
-    """Return the nodes that have an edge, bool (N)."""
-    connected = graph.adjacency.indptr.diff() > 0
-    if graph.directed:
-        connected[graph.adjacency.indices.long()] = True
-    return connected
 
 
 RECIPES: Mapping[str, DatasetRecipe] = MappingProxyType(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from os import PathLike
@@ -24,7 +23,6 @@ from graphveil._util.files import as_path, write_atomic
 from graphveil.data import tables
 from graphveil.data.adjacency import Adjacency, EdgeSet
 from graphveil.data.blocks import EdgeBlock, Stamp, check_stamps, remember_stamps
-from graphveil.data.features import Features
 from graphveil.data.graph import Graph
 from graphveil.data.node_pairs import PublicPart
 from graphveil.data.tables.encoding import Encoding
@@ -65,7 +63,10 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
     fields = read_arrays(path, manifest.arrays, manifest.facts, manifest.key)
     indptr = mapped(path / OFFSETS, "<i8", manifest.nodes + 1)
     indices = mapped(path / SOURCES, "<i4", manifest.edges)
-    _check_blocks(path, manifest, indptr, indices)
+    if indptr[0] != 0 or manifest.rows != manifest.nodes:
+        raise damaged_file_error(path / OFFSETS, "the start")
+    for number in range(len(manifest.blocks)):
+        check_block(path, manifest, number, indptr, indices)
     edge_set = _edge_sets.get(manifest.key)
     if edge_set is None:
         edge_set = _edge_sets[manifest.key] = EdgeSet(released=manifest.released)
@@ -111,16 +112,6 @@ def mapped(path: Path, dtype: str, count: int) -> npt.NDArray[np.integer]:
     if not path.is_file() or path.stat().st_size != size:
         raise damaged_file_error(path)
     return np.asarray(np.memmap(path, dtype=dtype, mode="c")) if count else np.empty(0, dtype=dtype)
-
-
-def _check_blocks(
-    folder: Path, manifest: Manifest, indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer]
-) -> None:
-    """Refuse blocks that are not as they were written, or that no graph has."""
-    if indptr[0] != 0 or manifest.rows != manifest.nodes:
-        raise damaged_file_error(folder / OFFSETS, "the start")
-    for number in range(len(manifest.blocks)):
-        check_block(folder, manifest, number, indptr, indices)
 
 
 def check_block(
@@ -256,11 +247,6 @@ class Manifest(BaseModel):
         return whole
 
 
-def new_key() -> str:
-    """Return a key for a folder's sums."""
-    return secrets.token_hex(32)
-
-
 def keyed_sum(key: str, part: Any) -> str:
     """Return the keyed sum of an array's bytes."""
     return hashlib.blake2b(part, key=bytes.fromhex(key), digest_size=16).hexdigest()
@@ -309,10 +295,15 @@ def damaged_file_error(path: Path, part: str = "") -> GraphError:
 
 def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], dict[str, Any]]:
     """Write a graph's node arrays; return the sum of each file, and the facts beside them as plain JSON."""
-    parts = _features(graph.x) | {"y": graph.y.numpy()}
-    parts |= {name: mask.numpy() for name, mask in graph.masks.items()}
+    x = graph.x
+    parts = {"x": x.numpy()} if isinstance(x, Tensor) else {name: getattr(x, name) for name in _SPARSE}
+    parts |= {"y": graph.y.numpy()} | {name: mask.numpy() for name, mask in graph.masks.items()}
     for name, part in parts.items():
-        _save(folder / f"{name}.npy", part)
+        # As `np.save` does, which may not notice that a disk is full for the last few bytes.
+        rows = np.ascontiguousarray(part)
+        with (folder / f"{name}.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
+            file.write(rows.reshape(-1).view(np.uint8).data)
     names = [f"{name}.npy" for name in parts]
     if graph.ids is not None:
         _write_ids(folder / IDS, graph.ids)
@@ -345,7 +336,7 @@ def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: 
         indptr, indices, data = (parts.pop(name) for name in _SPARSE)
         shape = len(indptr) - 1, int(facts["columns"])
         fields["x"] = sparse.csr_array((data, indices, indptr), shape=shape)
-    return fields | {name: _own(part) for name, part in parts.items()}
+    return fields | {name: torch.from_numpy(np.array(part)) for name, part in parts.items()}
 
 
 def mapped_files(names: Iterable[str]) -> list[str]:
@@ -364,28 +355,12 @@ def _write_ids(path: Path, ids: npt.NDArray[Any]) -> None:
     )
 
 
-def _save(path: Path, part: npt.NDArray[Any]) -> None:
-    """Write an array as ``np.save`` does, which may not notice that a disk is full for the last few bytes."""
-    rows = np.ascontiguousarray(part)
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
-        file.write(rows.reshape(-1).view(np.uint8).data)
-
-
-def _features(x: Features) -> dict[str, npt.NDArray[Any]]:
-    return {"x": x.numpy()} if isinstance(x, Tensor) else {name: getattr(x, name) for name in _SPARSE}
-
-
 def _mapped(path: Path) -> npt.NDArray[Any]:
     """Return an array that is mapped and not loaded; what is written to is the process's own."""
     try:
         return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
     except ValueError:
         raise damaged_file_error(path) from None
-
-
-def _own(array: npt.NDArray[Any]) -> Tensor:
-    return torch.from_numpy(np.array(array))
 
 
 def _sum(path: Path, key: str) -> str:

@@ -211,17 +211,12 @@ def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -
     while (missing := preset.edges - len(keys)) > 0:
         wanted = missing + missing // 50 + 100
         fresh = [draw(min(_CHUNK, wanted - start)) for start in range(0, wanted, _CHUNK)]
-        keys = _distinct(np.concatenate([keys, *fresh]))
+        keys = np.concatenate([keys, *fresh])
+        keys.sort()
+        keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]  # distinct ones
     surplus = rng.choice(len(keys), len(keys) - preset.edges, replace=False)
     low, high = np.divmod(np.delete(keys, surplus), preset.nodes)
     return low.astype(np.int32), high.astype(np.int32)
-
-
-def _distinct(keys: Keys) -> Keys:
-    """Return the distinct keys; sorts the argument in place."""
-    keys.sort()
-    distinct: Keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
-    return distinct
 
 
 class _EndSampler:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from graphveil.data.tables import files
 from graphveil.data.tables.encoding import ADD, REFUSE
-from graphveil.data.tables.files import Column, Table, TableSource
+from graphveil.data.tables.files import Column, TableSource
 from graphveil.data.tables.ids import as_text, keys_like
 from graphveil.errors import GraphError
 
@@ -92,7 +92,8 @@ def read_endpoints(
             raise GraphError("; ".join(problems))
     weight = None
     if len(columns) > 2:
-        weight = files.vector(_rows(table, kept), columns[2], written=given.written)
+        rows = table if kept.all() else table.filter(pa.array(kept))
+        weight = files.vector(rows, columns[2], written=given.written)
     return Endpoints(places[0][kept], places[1][kept], weight, added), problems, dropping
 
 
@@ -106,12 +107,13 @@ def _problem(
     end: Column, name: str, places: NodePositions, nodes: NodeIds, *, any_left: bool
 ) -> tuple[str, bool]:
     """Return what is wrong with a column of ends, if something is, and whether dropping edges mends it."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     unknown = places < 0
     if not unknown.any():
         return "", True
-    strangers = pc.unique(end.filter(_mask(unknown))).drop_null()
+    strangers = pc.unique(end.filter(pa.array(unknown))).drop_null()
     difference = id_difference_hint(strangers, nodes.ids)
     if difference:
         return (
@@ -172,12 +174,6 @@ def _as_numbers(texts: Column) -> Column:
     return pc.replace_substring_regex(texts, r"^\+?0*([0-9]+?)(\.0*)?$", r"\1")
 
 
-def _mask(places: npt.NDArray[np.bool_]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(places)
-
-
 def _unlike(end: Column, name: str, nodes: NodeIds, given: TableSource) -> str:
     """Return that no value of a column can be an id, by the types of both tables alone."""
     import pyarrow as pa
@@ -229,9 +225,3 @@ def _places(ends: Column, ids: Column) -> NodePositions:
 
     found = pc.fill_null(pc.index_in(ends, value_set=ids), -1)
     return np.asarray(found.to_numpy(zero_copy_only=False)).astype(np.int64)
-
-
-def _rows(table: Table, kept: npt.NDArray[np.bool_]) -> Table:
-    import pyarrow as pa
-
-    return table if kept.all() else table.filter(pa.array(kept))

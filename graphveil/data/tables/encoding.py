@@ -373,7 +373,10 @@ class ColumnRule:
             order = {value: place for place, value in enumerate(self.values or ())}
             places = [order.get(name, -1) for name in names]
         else:
-            places = [_hashed(name, self.places) for name in names]
+            # The place of a value, which nothing but its text decides.
+            texts = (name.encode("utf-8", "surrogatepass") for name in names)
+            hashed = (hashlib.blake2b(one, digest_size=8).digest() for one in texts)
+            places = [int.from_bytes(digest, "little") % self.places for digest in hashed]
         found = pc.index_in(column, value_set=pa.array(distinct, type=column.type))
         found = pc.fill_null(found, len(places)).to_numpy(zero_copy_only=False)
         looked_up: npt.NDArray[np.int64] = np.array([*places, -1], dtype=np.int64)[found]
@@ -560,12 +563,6 @@ def _lists(column: Column, name: str) -> npt.NDArray[Any]:
     if flat.null_count:
         raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
     return as_numbers(flat, name).reshape(len(column), -1)
-
-
-def _hashed(name: str, places: int) -> int:
-    """Return the place of a value, which nothing but its text decides."""
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") % places
 
 
 def _rule(plain: Mapping[str, Any]) -> ColumnRule:

@@ -242,8 +242,10 @@ class FeatureRuleBuilder:
     # -- columns of categories -----------------------------------------------------------------------------
 
     def _category(self, column: Column, category: Category) -> ColumnRule:
+        import pyarrow as pa
+
         name = category.name
-        if kind_of(column.type) in (None, "list") and not _is_text(column):
+        if kind_of(column.type) in (None, "list") and not pa.types.is_large_string(column.type):
             self._drop(name)
             raise GraphError(f"column {name!r} is of type {column.type}, which holds no categories; drop it")
         if category.values is not None or category.places is not None:
@@ -296,12 +298,6 @@ def _missing_words(column: Column, name: str) -> str:
             "drop the column or the rows"
         )
     return f"column {name!r} holds NaN, infinite or larger than float32 values; fill (--missing) or drop them"
-
-
-def _is_text(column: Column) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_large_string(column.type))
 
 
 def _repeats(column: Column) -> bool:

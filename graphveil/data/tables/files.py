@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ def column_names(path: Path, wanted: Sequence[str], csv_format: CsvFormat = COMM
 
     Once all wanted names are there, the first row is known to be a header, and may be quoted.
     """
-    names = _read_names(path, csv_format)
+    names = all_names(path, csv_format)
     for name in wanted:
         if name not in names:
             raise GraphError(no_column(path.name, name, names))
@@ -107,11 +107,6 @@ def commas(title: str, names: Sequence[str]) -> str:
     )
 
 
-def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
-    """Return the file's column names as they stand there."""
-    return _read_names(path, csv_format)
-
-
 def read(
     path: Path,
     columns: Sequence[str],
@@ -127,11 +122,12 @@ def read(
     that are not among ``null_values``.
     """
     import pyarrow as pa
+    import pyarrow.parquet
 
     name = name_in_utf8(path)
     try:
         table = (
-            _read_parquet(name, columns)
+            pyarrow.parquet.read_table(name, columns=list(columns))
             if _is_parquet(path)
             else _read_csv(name, columns, types or {}, null_values, csv_format)
         )
@@ -230,8 +226,15 @@ def column(table: Table, name: str) -> Column:
     chunks = table.column(name)
     if isinstance(chunks.type, pa.BaseExtensionType):
         chunks = pa.chunked_array([part.storage for part in chunks.chunks], chunks.type.storage_type)
-    if pa.types.is_dictionary(chunks.type):
-        chunks = _decoded(chunks)
+    if pa.types.is_dictionary(chunks.type) and pa.types.is_string_view(chunks.type.value_type):
+        # Arrow cannot decode dictionaries of string views.
+        parts = [
+            pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.large_string()))
+            for part in chunks.chunks
+        ]
+        chunks = pa.chunked_array([part.dictionary_decode() for part in parts], pa.large_string())
+    elif pa.types.is_dictionary(chunks.type):
+        chunks = chunks.cast(chunks.type.value_type)
     if pa.types.is_string(chunks.type) or pa.types.is_string_view(chunks.type):
         chunks = chunks.cast(pa.large_string())  # one array may then hold more than 2 GiB of text
     if _is_binary(chunks.type):
@@ -242,20 +245,6 @@ def column(table: Table, name: str) -> Column:
                 f"column {name!r} is not text in UTF-8; save the file in that encoding"
             ) from None
     return chunks.combine_chunks()
-
-
-def _decoded(chunks: Any) -> Any:
-    """Return a dictionary column as its values; Arrow cannot decode dictionaries of string views."""
-    import pyarrow as pa
-
-    kind = chunks.type.value_type
-    if not pa.types.is_string_view(kind):
-        return chunks.cast(kind)
-    parts = [
-        pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.large_string()))
-        for part in chunks.chunks
-    ]
-    return pa.chunked_array([part.dictionary_decode() for part in parts], pa.large_string())
 
 
 def _is_binary(kind: Any) -> bool:
@@ -406,7 +395,8 @@ def _parse_options(csv_format: CsvFormat) -> Any:
     return arrow_csv.ParseOptions(delimiter=csv_format.delimiter)
 
 
-def _read_names(path: Path, csv_format: CsvFormat) -> list[str]:
+def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
+    """Return the file's column names as they stand there."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -424,12 +414,6 @@ def _read_names(path: Path, csv_format: CsvFormat) -> list[str]:
             return list(reader.schema.names)
     except (OSError, ValueError, pa.ArrowException):
         raise _unreadable(path, csv_format) from None
-
-
-def _read_parquet(name: str, columns: Sequence[str]) -> Table:
-    import pyarrow.parquet
-
-    return pyarrow.parquet.read_table(name, columns=list(columns))
 
 
 def _read_csv(
@@ -568,35 +552,9 @@ def _bad_line(path: Path, delimiter: str) -> str:
     return ""
 
 
-class TableSource(Protocol):
-    """What is looked at: the names of columns first, then some of them."""
-
-    @property
-    def title(self) -> str:
-        """What messages call the table."""
-
-    def names(self) -> list[str]:
-        """Return all column names."""
-
-    @property
-    def written(self) -> bool:
-        """Whether values are text without types, as in a CSV."""
-
-    def read(
-        self,
-        columns: Sequence[str],
-        types: Mapping[str, Any],
-        null_values: Sequence[str] = NULL_VALUES,
-    ) -> Table:
-        """Return some columns; arguments as for :func:`read`."""
-
-    def released(self) -> str:
-        """Return what a table of released edges says of itself."""
-
-
 @dataclass(frozen=True)
 class FileSource:
-    """A parquet or CSV file."""
+    """A parquet or CSV file: the names of its columns are looked at first, then some columns."""
 
     path: Path
     csv_format: CsvFormat = COMMAS
@@ -615,7 +573,7 @@ class FileSource:
 
     @property
     def written(self) -> bool:
-        """Whether the file is a CSV."""
+        """Whether values are text without types: the file is a CSV."""
         return is_csv(self.path)
 
     def read(
@@ -624,17 +582,13 @@ class FileSource:
         types: Mapping[str, Any],
         null_values: Sequence[str] = NULL_VALUES,
     ) -> Table:
-        """Return some columns of the file."""
+        """Return some columns; arguments as for :func:`read`."""
         return read(self.path, columns, types, null_values, self.csv_format)
-
-    def released(self) -> str:
-        """Return what the file says of itself."""
-        return released(self.path)
 
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """A table in memory."""
+    """A table in memory, with the interface of a file."""
 
     table: Table
     title: str
@@ -664,7 +618,9 @@ class FrameSource:
             table = pa.table(dict(frame)) if isinstance(frame, Mapping) else pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):  # quotes values
             raise _no_table(frame, title) from None
-        return cls(_without_index(table), title)
+        # The index of a pandas frame that nobody named.
+        unnamed = [name for name in table.column_names if name.startswith("__index_level_")]
+        return cls(table.drop_columns(unnamed) if unnamed else table, title)
 
     def names(self) -> list[str]:
         """Return all column names."""
@@ -684,9 +640,8 @@ class FrameSource:
         """Return some columns."""
         return self.table.select(list(columns))
 
-    def released(self) -> str:
-        """Return nothing: a frame is never known to be released."""
-        return ""
+
+TableSource: TypeAlias = FileSource | FrameSource
 
 
 def _no_table(frame: Any, title: str) -> GraphError:
@@ -733,12 +688,6 @@ def reason(values: Any) -> str:
 def first_duplicate(names: Sequence[str]) -> str | None:
     """Return a name that stands there twice."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
-
-
-def _without_index(table: Table) -> Table:
-    """Return a table without the index of a pandas frame that nobody named."""
-    unnamed = [name for name in table.column_names if name.startswith("__index_level_")]
-    return table.drop_columns(unnamed) if unnamed else table
 
 
 def check_columns(path: Path, chosen: list[str], csv_format: CsvFormat = COMMAS) -> list[str]:

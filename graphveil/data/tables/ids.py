@@ -51,9 +51,10 @@ def keys(array: Column, name: str) -> Column:
             return array.cast(pa.large_string())
     text = as_text(array)
     if text is None:
+        to = "int64" if pa.types.is_floating(array.type) else "str"
         raise GraphError(
-            f"column {name!r} is of type {array.type}; ids must be whole numbers or text. "
-            f"{_conversion(array.type, name)}"
+            f"column {name!r} is of type {array.type}; ids must be whole numbers or text. Convert it in both "
+            f"tables alike, for example table[{name!r}] = table[{name!r}].astype({to!r})."
         )
     if too_long(text):
         raise GraphError(
@@ -81,14 +82,6 @@ def as_text(array: Column) -> Column | None:
     if not any(test(kind) for test in tests):
         return None
     return array.cast(pa.date32() if types.is_date(kind) else kind).cast(pa.large_string())
-
-
-def _conversion(kind: Any, name: str) -> str:
-    """Return how a column of ids of an unsuitable type is converted."""
-    import pyarrow as pa
-
-    to = "int64" if pa.types.is_floating(kind) else "str"
-    return f"Convert it in both tables alike, for example table[{name!r}] = table[{name!r}].astype({to!r})."
 
 
 def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, written: bool = False) -> Column:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -248,9 +249,10 @@ def inspect_tables(
     if found.problems:
         found.suggestion = features.suggestion() if features.mended == len(found.problems) else None
         return found
+    used = {*roles.of_nodes.values(), *(rule.name for rule in found.rules)}
     found.encoding = Encoding(
         rules=found.rules,
-        ignored_nodes=tuple(name for name in names if name not in {*roles.of_nodes.values(), *_of(found)}),
+        ignored_nodes=tuple(name for name in names if name not in used),
         ignored_edges=tuple(name for name in edge_names if name not in roles.of_edges),
         unknown_ids=choices.unknown_ids,
         null_values=choices.null_values,
@@ -260,10 +262,6 @@ def inspect_tables(
         nodes_from_edges=choices.unknown_ids == ADD and listed is None,
     )
     return found
-
-
-def _of(found: TableInspection) -> list[str]:
-    return [rule.name for rule in found.rules]
 
 
 def _names(given: TableSource, wanted: list[str], found: TableInspection) -> list[str] | None:
@@ -289,6 +287,8 @@ def _inspect_nodes(
     listed: Column | None,
 ) -> None:
     """Read the table of nodes, and collect what is wrong with each column."""
+    import pyarrow as pa
+
     taken = {*roles.of_nodes.values(), *roles.aside}
     try:
         chosen = features.chosen(given.title, names, list(roles.of_nodes.values()), taken)
@@ -303,16 +303,18 @@ def _inspect_nodes(
         return
     found.id_type = files.column(table.slice(0, 0), roles.id).type
     table = _with_listed(found, table, roles.id, listed)
-    _collect(found, lambda: _take_ids(found, table, roles.id))
-    _collect(found, lambda: _take_labels(found, table, roles.label, classes))
+    with _collecting(found):
+        found.ids = distinct_ids(table, roles.id)
+    with _collecting(found):
+        found.y, found.class_names = labels.class_codes(table, roles.label, classes, found.choices.words)
     for role, name in roles.of_nodes.items():
-        words = (
-            role if role != "label" or not found.class_names else f"label: {labels.listed(found.class_names)}"
-        )
+        words = role
+        if role == "label" and found.class_names:
+            words = f"label: {labels.listed(found.class_names)}"
         found.columns.append(ColumnFact("nodes", name, _type(table, name), words))
     if roles.split is not None:
-        split = roles.split
-        _collect(found, lambda: _take_split(found, table, split))
+        with _collecting(found):
+            found.parts = _split_parts(table, roles.split, found.choices.words)
     rules = []
     for name in chosen:
         rule = features.rule(table, name, found.problems)
@@ -325,7 +327,7 @@ def _inspect_nodes(
             if rule.kind == "number" and not features.private and like_ids(found.features[-1]):
                 found.like_ids.append(name)
     if not chosen:
-        rules, found.features = [CONSTANT_FEATURE], [_nothing(table.num_rows)]
+        rules, found.features = [CONSTANT_FEATURE], [pa.nulls(table.num_rows)]
         fact = ColumnFact("nodes", CONSTANT_FEATURE.name, "", f"feature: {CONSTANT_FEATURE.words()}")
         found.columns.append(fact)
     found.rules = tuple(rules)
@@ -341,8 +343,11 @@ def _without_words(
     """Return the table with the words for a missing value removed from text that becomes features."""
     import pyarrow as pa
 
+    types = pa.types
+    texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary)
+    tests = (*texts, types.is_large_binary, types.is_dictionary)
     for name in dict.fromkeys(chosen):
-        if not pa.types.is_string(table.schema.field(name).type) and not _may_be_text(table, name):
+        if not any(test(table.schema.field(name).type) for test in tests):
             continue
         known = features.named_values(name)
         try:
@@ -354,45 +359,22 @@ def _without_words(
     return table
 
 
-def _nothing(rows: int) -> Column:
-    """Return a column without any value."""
-    import pyarrow as pa
-
-    return pa.nulls(rows)
-
-
-def _may_be_text(table: Table, name: str) -> bool:
-    import pyarrow as pa
-
-    kind, types = table.schema.field(name).type, pa.types
-    tests = (types.is_large_string, types.is_string_view, types.is_dictionary, types.is_binary)
-    return any(test(kind) for test in (*tests, types.is_large_binary))
-
-
-def _collect(found: TableInspection, step: Any) -> None:
+@contextmanager
+def _collecting(found: TableInspection) -> Iterator[None]:
+    """Keep what is wrong, and go on: all problems are reported together."""
     try:
-        step()
+        yield
     except GraphError as error:
         found.problems.append(str(error))
 
 
-def _take_ids(found: TableInspection, table: Table, name: str) -> None:
-    found.ids = distinct_ids(table, name)
-
-
-def _take_labels(
-    found: TableInspection, table: Table, name: str | None, classes: Sequence[str] | None
-) -> None:
-    found.y, found.class_names = labels.class_codes(table, name, classes, found.choices.words)
-
-
-def _take_split(found: TableInspection, table: Table, name: str) -> None:
-    """Read the parts of the split, none where a node has none."""
+def _split_parts(table: Table, name: str, null_values: Sequence[str]) -> list[str | None]:
+    """Return the part of the split of each node, None where a node has none."""
     import pyarrow as pa
 
     try:
         texts = files.column(table, name).cast(pa.large_string())
-        words = files.without_words(texts, found.choices.words).to_pylist()
+        words = files.without_words(texts, null_values).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         words = [""]
     parts = [None if word is None else SPLIT_WORDS.get(word.strip().lower(), "") for word in words]
@@ -401,7 +383,7 @@ def _take_split(found: TableInspection, table: Table, name: str) -> None:
     if "train" not in parts:
         raise GraphError(f"column {name!r} puts no node into train; mark the nodes to learn from")
     # A member without a label is no error: under a unit of records that is what a null record looks like.
-    found.parts = parts
+    return parts
 
 
 def _with_listed(found: TableInspection, table: Table, id: str, listed: Column | None) -> Table:
@@ -417,16 +399,8 @@ def _with_listed(found: TableInspection, table: Table, id: str, listed: Column |
     except GraphError:
         return table  # said when the ids are looked at
     new = extra.filter(pc.invert(pc.is_in(extra, value_set=ids))).drop_null()
-    return _with_rows(table.set_column(table.column_names.index(id), id, pa.chunked_array([ids])), id, new)
-
-
-def _with_rows(table: Table, id: str, ids: Column) -> Table:
-    import pyarrow as pa
-
-    rows = {
-        name: ids if name == id else pa.nulls(len(ids), table.schema.field(name).type)
-        for name in table.column_names
-    }
+    table = table.set_column(table.column_names.index(id), id, pa.chunked_array([ids]))
+    rows = {field.name: new if field.name == id else pa.nulls(len(new), field.type) for field in table.schema}
     return pa.concat_tables([table, pa.table(rows, schema=table.schema)])
 
 
