@@ -1,4 +1,4 @@
-"""The only door to protected edges and records: what is asked, what it costs, and what answers."""
+"""Releases: the only code that reads protected edges and records, as queries with a privacy cost and noise."""
 
 from graphveil.release.backends import AggregationBackend, BlockWork, DiskBackend, InMemoryBackend, RowRange
 from graphveil.release.dendrogram import BlockCountData, BlockCountQuery

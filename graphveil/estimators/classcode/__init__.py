@@ -1,4 +1,4 @@
-"""ClassCode, the flagship: codes, public posteriors, one steered release, likelihood, head and gate."""
+"""ClassCode: noisy counts of neighbors by class, or sums of their codes, and what they say about labels."""
 
 from graphveil.estimators.classcode.estimator import ClassCode
 
