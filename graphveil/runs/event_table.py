@@ -108,9 +108,7 @@ def event_cells(lines: Sequence[EventLine]) -> tuple[tuple[str, ...], list[tuple
 def _line(event: Event, kind: str, guarantee: Guarantee) -> EventLine:
     pays = charged_groups(event, guarantee.protected)
     one = _worst(event)
-    if isinstance(one, ApproximateDP):
-        return EventLine(kind=kind, relative_noise=None, epsilon=one.epsilon, pays=pays)
-    if isinstance(one, LocalReport):
+    if isinstance(one, ApproximateDP | LocalReport):
         return EventLine(kind=kind, relative_noise=None, epsilon=one.epsilon, pays=pays)
     if isinstance(one, PoissonGaussian | PoissonRoots):
         noise, rate = one.noise_multiplier, one.sampling_rate

@@ -29,6 +29,8 @@ _BOOLEANS = {
     "0": False,
 }
 _NONE = ("none", "null")
+# Of a union, the pickiest member is tried first, then text, "none" included, then lists.
+_STRICTNESS: dict[Any, int] = {bool: 0, int: 1, float: 2, str: 4, types.NoneType: 5, tuple: 6}
 
 
 class _ParseError(Exception):
@@ -144,7 +146,8 @@ def parse_value(key: str, text: str, hint: Any) -> Any:
 
 def _parse(text: str, hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        return _first_of(text, sorted(get_args(hint), key=_strictness))
+        members = sorted(get_args(hint), key=lambda one: _STRICTNESS.get(getattr(one, "__origin__", one), 3))
+        return _first_of(text, members)
     if get_origin(hint) is Literal:
         return _choice(text, {str(choice): choice for choice in get_args(hint)})
     if get_origin(hint) is tuple:
@@ -154,15 +157,11 @@ def _parse(text: str, hint: Any) -> Any:
     if hint is bool:
         return _choice(text.lower(), _BOOLEANS)
     if hint in (int, float, str):
-        return _scalar(text, hint)
+        try:
+            return hint(text)
+        except ValueError:
+            raise _ParseError from None
     raise _ParseError
-
-
-def _scalar(text: str, kind: type[int] | type[float] | type[str]) -> object:
-    try:
-        return kind(text)
-    except ValueError:
-        raise _ParseError from None
 
 
 def _choice(text: str, choices: dict[str, Any]) -> Any:
@@ -191,13 +190,6 @@ def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(hints) != len(texts):
         raise _ParseError
     return tuple(_parse(item.strip(), hint) for item, hint in zip(texts, hints, strict=True))
-
-
-def _strictness(hint: Any) -> int:
-    """Order the members of a union: the pickiest is tried first, then text, "none" included, then lists."""
-    order = (bool, int, float)
-    last = {str: 4, types.NoneType: 5, tuple: 6}
-    return order.index(hint) if hint in order else last.get(get_origin(hint) or hint, 3)
 
 
 def _describe(hint: Any) -> str:

@@ -57,7 +57,10 @@ class Summary:
         if len(there) == 1:
             return cls(_short(mean), None, None, tuple(values))
         std = math.sqrt(math.fsum((value - mean) ** 2 for value in there) / (len(there) - 1))
-        half = _student(len(there) - 1) * std / math.sqrt(len(there))
+        from scipy.special import stdtrit
+
+        student = float(stdtrit(len(there) - 1, (1 + CONFIDENCE) / 2))  # the two-sided 95 % point
+        half = student * std / math.sqrt(len(there))
         interval = (_short(max(0.0, mean - half)), _short(min(1.0, mean + half)))
         return cls(_short(mean), _short(std), interval, tuple(values))
 
@@ -155,13 +158,6 @@ def _paper_epsilon_remark(metrics: Mapping[str, Any]) -> list[str]:
     ):
         return []
     return [f"The paper's accounting calls this noise epsilon {format_upper_bound(requested)}."]
-
-
-def _student(freedom: int) -> float:
-    """Return the two-sided 95 % point of Student's distribution."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def _short(value: float) -> float:

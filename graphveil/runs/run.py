@@ -145,7 +145,10 @@ def _run(
     workspace = folder.workspace(experiment.seed + index)
     path = workspace / "record.json"
     if path.exists():
-        return _record_in(path)
+        try:
+            return RunResult(**read_checked(path))
+        except TypeError:  # another version's record does not fit
+            raise damaged_file_error(path) from None
     prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
     # What was shown is what is executed, unless the preview was of another graph.
     first = plan.first if index == 0 and plan.first is not None and plan.first.graph is graph else None
@@ -171,14 +174,6 @@ def _run(
         add_receipts(folder.receipts, account)
     write_checked(path, asdict(record))
     return record
-
-
-def _record_in(path: Path) -> RunResult:
-    """Return the record of a run that was finished before; another version's does not fit."""
-    try:
-        return RunResult(**read_checked(path))
-    except TypeError:
-        raise damaged_file_error(path) from None
 
 
 def _fit_baseline(
@@ -217,6 +212,10 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     ]
     baselines = None if baseline is None else charged_guarantee(baseline.guarantee)
     compared = model if model.method == BASELINE_METHOD else baseline  # an MLP is its own baseline
+    unit = model.guarantee.unit
+    labels_public = unit == NoUnit.name or protected_parts(model.guarantee) == "edges"
+    released = getattr(model, "homophily_", None)  # how alike neighbors are, by released counts
+    homophily = None if released is None else {"adjusted": released.adjusted, "error": released.error}
     return RunResult(
         seed=seed,
         accuracy=_accuracies(model, split),
@@ -227,23 +226,18 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         guarantee=guarantee_to_plain(model.guarantee),
         baseline_guarantee=None if baselines is None else guarantee_to_plain(baselines),
         clipped=getattr(model, "clipped_", None),
-        homophily=_homophily(model),
+        homophily=homophily,
         history=[[None if value != value else value for value in row] for row in history],
-        per_class=_per_class(model, split) if _labels_public(model.guarantee) else [],
+        per_class=_per_class(model, split) if labels_public else [],
     )
-
-
-def _homophily(model: "Estimator") -> dict[str, float] | None:
-    """Return how alike neighbors are by the counts that a model released, if it released any."""
-    found = getattr(model, "homophily_", None)
-    return None if found is None else {"adjusted": found.adjusted, "error": found.error}
 
 
 def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
     """Return the exact accuracies, of which a unit of records lets none fail for want of a label."""
     if model.proba_ is None:  # nothing covers a prediction, so there is none
         return dict.fromkeys(("test", "val"))
-    return {part: _not_none(model.score(split, part)) for part in ("test", "val")}
+    scores = {part: model.score(split, part) for part in ("test", "val")}
+    return {part: None if math.isnan(score) else score for part, score in scores.items()}
 
 
 def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
@@ -259,15 +253,6 @@ def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
 def _of(labels: "Tensor", number: int) -> "Tensor":
     """Return which nodes have a label, of class numbers (N) or of label sets (N, L)."""
     return labels == number if labels.ndim == 1 else labels[:, number]
-
-
-def _labels_public(guarantee: Guarantee) -> bool:
-    """Whether labels are public, so that counts of them may be shown inside."""
-    return guarantee.unit == NoUnit.name or protected_parts(guarantee) == "edges"
-
-
-def _not_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _stage_release(
@@ -313,13 +298,20 @@ def _published_accuracies(model: "Estimator", record: RunResult) -> dict[str, fl
 def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall: float) -> ExperimentResult:
     guarantee = records[0].guarantees[0]
     all_runs = combined_guarantee([one for record in records for one in record.guarantees])
+    # Exact accuracies are covered where they follow from what was released and from public labels. Under
+    # ``local-attributes`` those of training and validation nodes are on reported labels, and test labels are
+    # not covered by anything.
+    covered = guarantee.unit == LocalAttributes.name or (
+        guarantee.unit != NoUnit.name and protected_parts(guarantee) == "edges"
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     metrics = {
         **_configuration(plan, guarantee),
         **_accuracy_figures(records),
         "tested": sum(tested for tested, *_ in records[0].per_class) or None,
         "per_class": _class_figures(records[0], graph),
         "homophily": records[0].homophily,
-        "covered": _covers_accuracies(guarantee),
+        "covered": covered,
         "private_accuracy": _private_figures(records, all_runs),
         "guarantee": guarantee.as_dict(),
         "baseline_guarantee": None if plan.baseline is None else plan.baseline.as_dict(),
@@ -341,7 +333,7 @@ def _summarize(plan: Preview, graph: "Graph", records: Sequence[RunResult], wall
         "edges_stored": len(graph.adjacency.indices) if guarantee.unit in _EDGES_PUBLIC else None,
         "seconds": _seconds(records),
         "seconds_wall": round(wall, 3),
-        "peak_rss_mb": _peak_megabytes(),
+        "peak_rss_mb": round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)),
     }
     return ExperimentResult(
         metrics=metrics,
@@ -365,27 +357,18 @@ def _class_figures(record: RunResult, graph: "Graph") -> list[dict[str, Any]]:
     ]
 
 
-def _covers_accuracies(guarantee: Guarantee) -> bool:
-    """Whether exact accuracies follow from what was released and from labels that are not protected.
-
-    Under ``local-attributes`` those of training and validation nodes are on what the nodes said, and test
-    labels are not covered by anything.
-    """
-    if guarantee.unit == LocalAttributes.name:
-        return True
-    return guarantee.unit != NoUnit.name and protected_parts(guarantee) == "edges"
-
-
 def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
     experiment = plan.experiment
     model = experiment.model(0)
+    # Budgets of features and label, where those are protected; None stands for infinity.
+    reported = [item for one in (guarantee, *guarantee.additional) for item in one.as_dict().items()]
     return {
         "method": experiment.method,
         "dataset": experiment.source.name,
         "recipe": experiment.recipe_name,
         "unit": guarantee.unit,
         "epsilon": _epsilon(model, guarantee),
-        **_local_budgets(guarantee),
+        **{name: value for name, value in reported if name in ("eps_x", "eps_y")},
         "delta": guarantee.delta,
         "delta_source": plan.delta_source,
         "mode": guarantee.mode,
@@ -402,12 +385,6 @@ def _epsilon(model: "Estimator", guarantee: Guarantee) -> float | None:
     """Return the budget as it was given, where it was; else what the guarantee says."""
     given = model.epsilon if guarantee.releases else None
     return guarantee.as_dict()["epsilon"] if given is None else given
-
-
-def _local_budgets(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the budgets of features and label, where those are protected; None stands for infinity."""
-    reported = [one.as_dict() for one in (guarantee, *guarantee.additional)]
-    return {name: value for one in reported for name, value in one.items() if name in ("eps_x", "eps_y")}
 
 
 def _accuracy_figures(records: Sequence[RunResult]) -> dict[str, Any]:
@@ -444,11 +421,6 @@ def _seconds(records: Sequence[RunResult]) -> dict[str, float]:
         stage: round(sum(record.seconds.get(stage, 0.0) for record in records) / len(records), 4)
         for stage in stages
     }
-
-
-def _peak_megabytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
 
 
 def _write(outcome: ExperimentResult, folder: RunFolder, release: Path) -> None:

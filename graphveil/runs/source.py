@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from graphveil.data import Adjacency, Graph, PublicPart
+    from graphveil.data import Graph, PublicPart
 
 _COLUMNS = ("id", "label", "source", "target")
 _CHOICES = (
@@ -72,7 +72,8 @@ class Source:
         if named is not None:
             given = files + ["--directed"] * self.directed
             given += ["--graph"] if self.folder is not None and self.dataset is not None else []
-            given += [flag for flag, value in self._optional.items() if value is not None]
+            optional = ("split", "weight", "max_weight", "classes", *_CHOICES)
+            given += [f"--{name.replace('_', '-')}" for name in optional if getattr(self, name) is not None]
             if given:
                 raise ConfigError(
                     f"{named} and {', '.join(given)} exclude each other: it knows its own columns; drop the "
@@ -96,12 +97,6 @@ class Source:
             raise ConfigError(
                 f"a graph from files needs two files and the names of their columns: add {', '.join(missing)}"
             )
-
-    @property
-    def _optional(self) -> dict[str, object]:
-        """Return the flags of files that need not be given."""
-        names = ("split", "weight", "max_weight", "classes", *_CHOICES)
-        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
 
     @property
     def choices(self) -> EncodingOptions:
@@ -326,6 +321,7 @@ class PublicFlags:
             UnitError: nobody says who may have private edges.
         """
         from graphveil.data import PublicPart
+        from graphveil.data.graph_files import read_edges
         from graphveil.data.node_pairs import no_public_edges
         from graphveil.perturb import public_edges_outside, sample_public_edges
 
@@ -341,7 +337,9 @@ class PublicFlags:
             return PublicPart(sample_public_edges(graph.adjacency, self.private_fraction, seed=seed), listed)
         public = no_public_edges(graph.num_nodes)
         if self.public_edges is not None:
-            public = _read_edges(graph, columns, self.public_edges)
+            ends = {"source": columns.source or "source", "target": columns.target or "target"}
+            ids, csv_format = ids_of(graph), columns.csv_format
+            public = read_edges(self.public_edges, ids, **ends, directed=False, csv_format=csv_format)
         return PublicPart(public, listed)
 
 
@@ -364,14 +362,6 @@ def ids_of(graph: "Graph") -> "npt.NDArray[np.generic]":
     import numpy as np
 
     return np.arange(graph.num_nodes) if graph.ids is None else graph.ids
-
-
-def _read_edges(graph: "Graph", columns: GraphTableColumns, path: Path) -> "Adjacency":
-    from graphveil.data.graph_files import read_edges
-
-    source, target = columns.source or "source", columns.target or "target"
-    ends = {"source": source, "target": target}
-    return read_edges(path, ids_of(graph), **ends, directed=False, csv_format=columns.csv_format)
 
 
 def _listed(graph: "Graph", columns: GraphTableColumns, text: str) -> "torch.Tensor":

@@ -61,7 +61,11 @@ class PublicRecord:
         numbers |= {f"noise_std_{place}": value for place, value in enumerate(metrics["noise_std"])}
         series = {name: values for name, values in _accuracies(metrics, guarantee).items() if values}
         numbers |= {name: sum(values) / len(values) for name, values in series.items()}
-        figures = {name: float(value) for name, value in numbers.items() if _is_figure(value)}
+        figures = {
+            name: float(value)
+            for name, value in numbers.items()
+            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        }
         return cls(f"{metrics['method']} {guarantee.unit}", parameters, figures, series)
 
 
@@ -123,7 +127,3 @@ def _accuracies(metrics: Mapping[str, Any], guarantee: Guarantee) -> dict[str, l
         return {name: list(of["values"]) for name, of in noisy.items() if isinstance(of, dict)}
     stated = {name: metrics.get(name) for name in _ACCURACIES}
     return {name: [one for one in of["values"] if one is not None] for name, of in stated.items() if of}
-
-
-def _is_figure(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

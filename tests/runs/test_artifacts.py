@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from graphveil.errors import ConfigError
+from graphveil.errors import ArtifactError, ConfigError
 from graphveil.runs.run_folder import RunFolder, default_folder, read_json, write_history
 
 CONFIGURATION = {"method": "gap", "set.epsilon": 1.0}
@@ -15,6 +15,15 @@ def locked(tmp_path: Path) -> RunFolder:
     with folder.locked(CONFIGURATION):
         pass
     return folder
+
+
+def test_a_folder_that_a_process_has_is_refused(locked: RunFolder) -> None:
+    other = RunFolder(locked.root).locked(CONFIGURATION, resume=True)
+    refused = pytest.raises(ConfigError, match="another process is at work")
+    with locked.locked(CONFIGURATION, resume=True), refused, other:
+        pytest.fail("two processes work in it")
+    with locked.locked(CONFIGURATION, resume=True):
+        assert locked.lock.is_file()
 
 
 def test_a_new_or_empty_folder_is_accepted(tmp_path: Path) -> None:
@@ -67,16 +76,15 @@ def test_publishing_moves_a_whole_release_and_drops_the_work(locked: RunFolder) 
     assert not locked.per_node.exists()
 
 
-def test_what_is_withheld_is_in_place_before_the_release(
-    locked: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_withheld_is_in_place_before_the_release(locked: RunFolder) -> None:
     for name in ("release", "per_node"):
         (locked.workspace(0) / name).mkdir(parents=True)
-    moved: list[str] = []
-    replace = Path.replace
-    monkeypatch.setattr(Path, "replace", lambda self, to: (moved.append(to.name), replace(self, to))[1])
-    locked.publish(locked.workspace(0))
-    assert moved == ["per_node", "release"]
+        (locked.workspace(0) / name / "file").write_text("written by the run")
+    digests = locked.staged(locked.workspace(0))
+    (locked.workspace(0) / "release" / "file").write_text("changed")
+    with pytest.raises(ArtifactError, match="not those that the run wrote"):
+        locked.publish(locked.workspace(0), digests)
+    assert locked.per_node.is_dir() and not locked.release.exists()
 
 
 def test_publishing_goes_on_where_it_was_killed(locked: RunFolder) -> None:
@@ -88,12 +96,10 @@ def test_publishing_goes_on_where_it_was_killed(locked: RunFolder) -> None:
     assert (locked.per_node / "predictions.parquet").read_text() == "first"
 
 
-def test_default_folders_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_default_folders_are_new() -> None:
     first = default_folder("gap", "twitch/DE")
     assert first.name.startswith("gap-twitch-DE-")
-    first.mkdir(parents=True)
-    assert not default_folder("gap", "twitch/DE").exists()
+    assert default_folder("gap", "twitch/DE") != first
 
 
 def test_history_is_csv(tmp_path: Path) -> None:

@@ -108,7 +108,13 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
     assert axis is not None
     xs = sorted({point.place[3] for point in points if point.place[3] is not None and point.place[3] < 1e9})
     endless = any(point.place[3] == float("inf") for point in points)
-    beyond = _beyond(xs, log=axis.log) if endless and xs else None
+    beyond: float | None = None  # where infinity stands: a step after the last place
+    if endless and xs:
+        last, before = xs[-1], xs[-2] if len(xs) > 1 else None
+        if axis.log:
+            beyond = last * 2 if before is None else last**2 / before
+        else:
+            beyond = last + 1 if before is None else 2 * last - before
     for name in dict.fromkeys(point.place[2] for point in points):
         number = names.index(name)
         own = [point for point in points if point.place[2] == name]
@@ -121,7 +127,10 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
         there = [_x(point, beyond) for point in own]
         means = [scale * (point.mean or 0) for point in own]
         place.plot(there, means, marker=MARKERS[number % len(MARKERS)], label=name, **style)
-        _intervals(place, there, own, scale, style["color"])
+        for x, point in zip(there, own, strict=True):
+            if point.interval is not None:
+                ends = [scale * end for end in point.interval]
+                place.plot([x, x], ends, color=style["color"], linewidth=1.1, zorder=2)
         known = [(x, point.published) for x, point in zip(there, own, strict=True) if point.published]
         place.plot(
             [x for x, _ in known],
@@ -141,23 +150,10 @@ def _curves(place: "Axes", target: ReproductionTarget, points: list[Point], name
     place.tick_params(labelleft=True)
 
 
-def _beyond(xs: list[float], *, log: bool) -> float:
-    """Return where infinity stands: a step after the last place."""
-    if len(xs) < 2:
-        return xs[-1] * 2 if log else xs[-1] + 1
-    return xs[-1] ** 2 / xs[-2] if log else 2 * xs[-1] - xs[-2]
-
-
 def _x(point: Point, beyond: float | None) -> float:
     x = point.place[3]
     assert x is not None
     return beyond if beyond is not None and x == float("inf") else x
-
-
-def _intervals(place: "Axes", there: list[float], points: list[Point], scale: float, color: str) -> None:
-    ends = [(x, point.interval) for x, point in zip(there, points, strict=True) if point.interval]
-    for x, (low, high) in ((x, end) for x, end in ends if end):
-        place.plot([x, x], [scale * low, scale * high], color=color, linewidth=1.1, zorder=2)
 
 
 def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
@@ -176,7 +172,8 @@ def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
         place.plot([mean], [row], "o", color=color, markersize=6, zorder=3)
         if known:
             place.plot([known.value], [row], "D", color=color, markerfacecolor="none", markersize=6, zorder=3)
-    place.set_yticks(range(len(points)), [_row_name(point) for point in points])
+    names = [f"{line}   ({panel})" if panel else line for _, panel, line, _ in (p.place for p in points)]
+    place.set_yticks(range(len(points)), names)
     place.tick_params(axis="y", length=0, labelcolor=INK)
     place.set_ylim(len(points) - 0.5, -0.5)
     place.grid(axis="x")
@@ -186,8 +183,3 @@ def _table(target: ReproductionTarget, points: list[Point]) -> "Figure":
     )
     place.set_xlabel(f"{target.metrics[target.metric]}{where}")
     return figure
-
-
-def _row_name(point: Point) -> str:
-    _, panel, line, _ = point.place
-    return f"{line}   ({panel})" if panel else line

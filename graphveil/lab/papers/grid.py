@@ -3,8 +3,8 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -22,8 +22,6 @@ from graphveil.lab.papers.target import (
 from graphveil.runs.grid import CELLS, Answer, open_grid, run_tasks
 from graphveil.runs.run_folder import RunFolder, read_checked, write_checked
 
-SECONDS = "seconds"
-
 
 class ProgressListener(Protocol):
     """What is told of a grid under way."""
@@ -33,16 +31,6 @@ class ProgressListener(Protocol):
 
     def done(self, cell: ReproductionCell, found: Measurement, seconds: float) -> None:
         """Take a cell that is done."""
-
-
-class SilentListener:
-    """Nobody looks on."""
-
-    def begin(self, cells: Sequence[ReproductionCell], done: Mapping[str, Measurement]) -> None:
-        """Do nothing."""
-
-    def done(self, cell: ReproductionCell, found: Measurement, seconds: float) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +55,6 @@ class ReproductionGrid:
     jobs: int = 1
     cells: Path | None = None
 
-    @property
-    def store(self) -> Path:
-        """Where finished cells lie."""
-        return self.cells or self.folder.root / CELLS
-
-    def configuration(self) -> dict[str, object]:
-        """Return what a resumed call has in common with the first: more runs or data sets may be asked."""
-        return {"reproduce": self.target.name, "mode": self.run_options.mode, "seed": self.run_options.seed}
-
     def run(
         self, listener: ProgressListener | None = None
     ) -> tuple[tuple[ReproductionCell, Measurement], ...]:
@@ -85,52 +64,46 @@ class ReproductionGrid:
             ConfigError: the folder belongs to something else, or to another process.
             RunError: a cell failed; what is finished is kept.
         """
-        begun = self.folder.lock.is_file()
-        self.folder.check(self.configuration(), resume=begun)
-        with open_grid(self.folder, self.configuration(), resume=begun):
-            return self._run(listener or SilentListener())
+        begun, mode, seed = self.folder.lock.is_file(), self.run_options.mode, self.run_options.seed
+        # A resumed call may have more runs or data sets than the first one, so these are not compared.
+        configuration = {"reproduce": self.target.name, "mode": mode, "seed": seed}
+        self.folder.check(configuration, resume=begun)
+        with open_grid(self.folder, configuration, resume=begun):
+            return self._run(listener)
 
-    def _run(self, listener: ProgressListener) -> tuple[tuple[ReproductionCell, Measurement], ...]:
+    def _run(self, listener: ProgressListener | None) -> tuple[tuple[ReproductionCell, Measurement], ...]:
+        store, work_folder = self.cells or self.folder.root / CELLS, self.folder.work / CELLS
+        paths = MeasurementPaths(root=self.root, work=work_folder, cache=self.folder.work / "public")
         cells = cells_of(self.target, self.run_options)
-        found = dict(self._finished_cells(cells))
-        listener.begin(cells, found)
+        found = _finished(store, {cell.work.name for cell in cells})
+        if listener is not None:
+            listener.begin(cells, found)
         missing = {cell.work.name: cell for cell in cells if cell.work.name not in found}
         works = [cell.work for cell in missing.values()]
-        run = partial(_measure_timed, paths=self._measurement_paths())
+        run = partial(_measure_timed, paths=paths)
         for work, (result, seconds) in run_tasks(works, run, jobs=self.jobs):
-            write_checked(self.store / f"{work.name}.json", result.as_dict())
-            self._discard_partial_work(work)
-            self._log_seconds(work, seconds)
+            write_checked(store / f"{work.name}.json", result.as_dict())
+            shutil.rmtree(work_folder / work.name, ignore_errors=True)  # what only a killed cell needs
+            # Times stand apart: results have the same bytes whenever they are made.
+            log = os.open(self.folder.internal / "seconds.csv", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            with os.fdopen(log, "a", encoding="utf-8") as file:
+                file.write(f"{work.name},{seconds:.2f}\n")
             found[work.name] = result
-            listener.done(missing[work.name], result, seconds)
+            if listener is not None:
+                listener.done(missing[work.name], result, seconds)
         return tuple((cell, found[cell.work.name]) for cell in cells)
 
-    def _finished_cells(self, cells: Sequence[ReproductionCell]) -> Iterator[tuple[str, Measurement]]:
-        """Yield what finished cells found; a damaged file is as good as none."""
-        for name in {cell.work.name for cell in cells}:
-            path = self.store / f"{name}.json"
-            if path.is_file():
-                try:
-                    yield name, Measurement.from_dict(read_checked(path))
-                except (ArtifactError, TypeError, KeyError):
-                    path.unlink()
 
-    def _measurement_paths(self) -> "MeasurementPaths":
-        return MeasurementPaths(
-            root=self.root, work=self.folder.work / CELLS, cache=self.folder.work / "public"
-        )
-
-    def _discard_partial_work(self, work: Work) -> None:
-        """Drop what a killed cell would have gone on from."""
-        shutil.rmtree(self.folder.work / CELLS / work.name, ignore_errors=True)
-
-    def _log_seconds(self, work: Work, seconds: float) -> None:
-        """Note how long a cell took: beside the results, which have the same bytes whenever they are made."""
-        path = self.folder.internal / f"{SECONDS}.csv"
-        with os.fdopen(
-            os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a", encoding="utf-8"
-        ) as file:
-            file.write(f"{work.name},{seconds:.2f}\n")
+def _finished(store: Path, names: Iterable[str]) -> dict[str, Measurement]:
+    """Return what finished cells found; a damaged file is removed, and its cell is run again."""
+    found = {}
+    for path in (store / f"{name}.json" for name in names):
+        if path.is_file():
+            try:
+                found[path.stem] = Measurement.from_dict(read_checked(path))
+            except (ArtifactError, TypeError, KeyError):
+                path.unlink()
+    return found
 
 
 def _measure_timed(work: Work, _: Answer, *, paths: MeasurementPaths) -> tuple[Measurement, float]:
@@ -138,9 +111,9 @@ def _measure_timed(work: Work, _: Answer, *, paths: MeasurementPaths) -> tuple[M
     assert paths.work is not None and paths.cache is not None
     own, began = paths.work / work.name, time.process_time()
     make_folder(paths.cache, private=True)
-    if work.parameters.get("mode") == "paper":  # the same bytes when done again; nothing to go on from
-        own_places = MeasurementPaths(root=paths.root, cache=paths.cache)
+    if work.parameters.get("mode") == "paper":  # the same bytes when done again, so nothing is kept
+        own_paths = replace(paths, work=None)
     else:
         make_folder(own, private=True)
-        own_places = MeasurementPaths(root=paths.root, work=own, cache=paths.cache)
-    return measure(work, own_places), time.process_time() - began
+        own_paths = replace(paths, work=own)
+    return measure(work, own_paths), time.process_time() - began
