@@ -12,7 +12,7 @@ same whether it is the first or the hundred-thousandth.
 import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from shlex import quote
@@ -66,6 +66,14 @@ class Receipt:
     head: str
 
 
+class _NeedsCompositionError(Exception):
+    """A release does not fit by adding up alone: ends the transaction, in which nothing is to be changed."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account.unit)
+        self.account = account
+
+
 class DataSetLedger:
     """The ledger of one registered data set, as a release asks it: under each unit against its own limit.
 
@@ -103,9 +111,7 @@ class DataSetLedger:
 
     def record(self, entry: Entry) -> None:
         """Reserve the entry, or raise :class:`BudgetError` and record nothing; the same one costs once."""
-        receipt = _attempt(
-            self._store.write, self._bind_in_transaction, entry, recording=True, limit=self._limit
-        )
+        receipt = self._attempt(entry, recording=True)
         assert receipt is not None
         self.name, self._data = receipt.data_set, None
         self._keep(receipt)
@@ -115,9 +121,64 @@ class DataSetLedger:
         # Data that would be registered with the first release have no limit yet.
         new = self._data is not None and not self._named and self._store.read(self._known) is None
         if not new:
-            _attempt(
-                self._store.read, lambda connection: self.name, entry, recording=False, limit=self._limit
-            )
+            self._attempt(entry, recording=False)
+
+    def _attempt(self, entry: Entry, *, recording: bool) -> Receipt | None:
+        """Reserve an entry, or only see whether it could be."""
+        if entry.unit is None:
+            raise ConfigError("a release that is recorded has a unit; this one does not say what it protects")
+        unit, cost = unit_key(entry.unit), PrivacyCost.from_entry(entry)
+        body = {
+            "unit": unit,
+            "reference": entry.release_id,
+            "label": entry.label,
+            "max_degree": getattr(entry.unit, "max_degree", None),
+            "events": events_to_plain(entry.event),
+            "slack": entry.slack,
+        }
+
+        def task(connection: sa.Connection, *, composing: bool) -> Receipt | None:
+            name = self._bind_in_transaction(connection) if recording else self.name
+            chain = HashChain.read(connection, name, lock=recording)
+            known = reservation(connection, name, entry.release_id)
+            if known is not None:
+                if REFUND in states_of(connection, name, entry.release_id):
+                    raise BudgetError(
+                        f"release {entry.release_id} was given back before anything was drawn, and stays so; "
+                        "start a new run"
+                    )
+                return _repeated_receipt(known, body, name)
+            account = account_in(connection, name, unit)
+            if account is None:
+                _check_unlimited(chain, unit)
+                account = Account(name, unit, None, 0, PrivacyCost())
+                if recording:
+                    open_account_in(chain, unit, None)
+            if account.limit is None:
+                account = replace(account, limit=self._limit)
+            after = account.total.plus(cost)
+            fits = account.limit is None or after.fits_basic_composition(account.limit)
+            if not fits and not (composing and account.limit is not None and after.fits(account.limit)):
+                raise _NeedsCompositionError(account)
+            if not recording:
+                return None
+            number, head = chain.add(RESERVE, body)
+            changed = {"releases": account.releases + 1, "total": canonical(after.as_plain())}
+            update_account(connection, name, unit, **changed)
+            return Receipt(name, unit, entry.release_id, number, head)
+
+        run = self._store.write if recording else self._store.read
+        try:
+            try:
+                return run(partial(task, composing=False))
+            except _NeedsCompositionError as near:
+                # Composed while no other process is locked out, and kept for the next try.
+                allowed = near.account.limit
+                if allowed is None or not near.account.total.plus(cost).fits(allowed):
+                    raise
+                return run(partial(task, composing=True))
+        except _NeedsCompositionError as near:
+            raise BudgetError(_budget_error(near.account, entry, cost)) from None
 
     def bind_data(self) -> None:
         """Bind the data set to its data, or register them, before anything is released."""
@@ -250,80 +311,6 @@ def accounts_of(store: Store, name: str | None = None) -> list[Account]:
     if name is not None:
         query = query.where(accounts.c.data_set == name)
     return store.read(lambda connection: [account_of(row) for row in connection.execute(query)])
-
-
-class _NeedsCompositionError(Exception):
-    """A release does not fit by adding up alone: ends the transaction, in which nothing is to be changed."""
-
-    def __init__(self, account: Account) -> None:
-        super().__init__(account.unit)
-        self.account = account
-
-
-def _attempt(
-    run: Callable[[Callable[[sa.Connection], Receipt | None]], Receipt | None],
-    settled: Callable[[sa.Connection], str],
-    entry: Entry,
-    *,
-    recording: bool,
-    limit: Limit | None,
-) -> Receipt | None:
-    """Book a release, or only see whether it could be."""
-    if entry.unit is None:
-        raise ConfigError("a release that is recorded has a unit; this one does not say what it protects")
-    unit, cost = unit_key(entry.unit), PrivacyCost.from_entry(entry)
-    body = {
-        "unit": unit,
-        "reference": entry.release_id,
-        "label": entry.label,
-        "max_degree": getattr(entry.unit, "max_degree", None),
-        "events": events_to_plain(entry.event),
-        "slack": entry.slack,
-    }
-
-    def task(connection: sa.Connection, *, composing: bool) -> Receipt | None:
-        name = settled(connection)
-        chain = HashChain.read(connection, name, lock=recording)
-        known = reservation(connection, name, entry.release_id)
-        if known is not None:
-            if REFUND in states_of(connection, name, entry.release_id):
-                raise BudgetError(
-                    f"release {entry.release_id} was given back before anything was drawn, and stays so; "
-                    "start a new run"
-                )
-            return _repeated_receipt(known, body, name)
-        account = account_in(connection, name, unit)
-        if account is None:
-            _check_unlimited(chain, unit)
-            account = Account(name, unit, None, 0, PrivacyCost())
-            if recording:
-                open_account_in(chain, unit, None)
-        if account.limit is None:
-            account = replace(account, limit=limit)
-        after = account.total.plus(cost)
-        fits = account.limit is None or after.fits_basic_composition(account.limit)
-        if not fits and not (composing and account.limit is not None and after.fits(account.limit)):
-            raise _NeedsCompositionError(account)
-        if not recording:
-            return None
-        number, head = chain.add(RESERVE, body)
-        update_account(
-            connection, name, unit, releases=account.releases + 1, total=canonical(after.as_plain())
-        )
-        return Receipt(name, unit, entry.release_id, number, head)
-
-    try:
-        try:
-            return run(partial(task, composing=False))
-        except (
-            _NeedsCompositionError
-        ) as near:  # composed while nobody is locked out, and kept for the next try
-            allowed = near.account.limit
-            if allowed is None or not near.account.total.plus(cost).fits(allowed):
-                raise
-            return run(partial(task, composing=True))
-    except _NeedsCompositionError as near:
-        raise BudgetError(_budget_error(near.account, entry, cost)) from None
 
 
 def _repeated_receipt(known: Row, body: Mapping[str, Any], name: str) -> Receipt:

@@ -2188,8 +2188,8 @@ BUGS = [
         name="what_is_reserved_does_not_count",
         edits=[
             (
-                "graphveil.ledger.reservations:_attempt",
-                "update_account(\n            connection, name, unit, releases=account.releases + 1, total=canonical(after.as_plain())\n        )",
+                "graphveil.ledger.reservations:DataSetLedger._attempt",
+                "update_account(connection, name, unit, **changed)",
                 "pass",
             )
         ],
@@ -2232,7 +2232,7 @@ BUGS = [
         name="what_was_given_back_stands_as_booked",
         edits=[
             (
-                "graphveil.ledger.reservations:_attempt",
+                "graphveil.ledger.reservations:DataSetLedger._attempt",
                 "if REFUND in states_of(connection, name, entry.release_id):",
                 "if False:",
             )
@@ -3309,8 +3309,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.ledger.reservations:DataSetLedger.record",
-                "receipt = _attempt(",
-                "self.bind_data()\n        receipt = _attempt(",
+                "receipt = self._attempt(",
+                "self.bind_data()\n        receipt = self._attempt(",
             ),
         ],
         test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
