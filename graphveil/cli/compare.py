@@ -97,8 +97,8 @@ def _select_graphs(
 def _release_origin(graph: "Graph") -> str:
     """Return by which mechanism edges were released, and with what guarantee."""
     from graphveil.perturb import guarantee_of
-    from graphveil.perturb.provenance import mechanism_of
-    from graphveil.privacy.statements import format_epsilon_delta
+    from graphveil.perturb.perturbed_graph import mechanism_of
+    from graphveil.privacy.formatting import format_epsilon_delta
 
     guarantee = guarantee_of(graph)
     if guarantee is None:

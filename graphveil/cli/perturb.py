@@ -125,8 +125,8 @@ def _facts(
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan, from public numbers alone."""
     from graphveil.artifacts.cards import attack_bound_text
-    from graphveil.perturb.folder import REVEALS_WARNING, reveals_edges
-    from graphveil.privacy.statements import counted, format_epsilon_delta
+    from graphveil.perturb.perturbed_graph import REVEALS_WARNING, reveals_edges
+    from graphveil.privacy.formatting import counted, format_epsilon_delta
 
     return [
         ("data", f"{graph.name}: {counted(graph.num_nodes, 'node')}"),

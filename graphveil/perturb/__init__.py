@@ -12,11 +12,9 @@ from graphveil.perturb.arr import ARR, arr
 from graphveil.perturb.edge_rand import EdgeRand, edge_rand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
 from graphveil.perturb.lap_graph import LapGraph, lap_graph
-from graphveil.perturb.mechanism import GraphMechanism, mechanism_for_mode, release_graph
-from graphveil.perturb.mechanism_names import parse_mechanism
+from graphveil.perturb.mechanism import GraphMechanism, mechanism_for_mode, parse_mechanism, release_graph
 from graphveil.perturb.paper import PaperARR, PaperEdgeRand, PaperEdgeRR, PaperLapGraph, PaperPrivHRG
-from graphveil.perturb.perturbed_graph import PerturbedGraph, load
-from graphveil.perturb.provenance import guarantee_of
+from graphveil.perturb.perturbed_graph import PerturbedGraph, guarantee_of, load
 from graphveil.perturb.public_part import public_edges_outside, sample_public_edges
 
 MECHANISMS: dict[str, type[GraphMechanism]] = {

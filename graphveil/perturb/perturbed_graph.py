@@ -1,18 +1,19 @@
 """A released graph: noisy edges that may be published, and the guarantee that goes with them."""
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphveil._util.checks import checked
-from graphveil._util.files import as_path, writing_folder
-from graphveil.data import Graph
-from graphveil.data.graph_files import read_edges
-from graphveil.errors import GraphError
-from graphveil.perturb.folder import write_folder
-from graphveil.perturb.provenance import guarantee_of
+from graphveil._util.files import as_path, atomic_folder, writing_folder
+from graphveil._util.typed import checked
+from graphveil.data import Graph, tables
+from graphveil.data.files import EDGES_FILE, read_edges
+from graphveil.errors import ArtifactError, ConfigError, GraphError
 from graphveil.privacy import Guarantee
+from graphveil.privacy.formatting import counted
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 
 
 class PerturbedGraph(NamedTuple):
@@ -71,3 +72,132 @@ def load(
     if guarantee is None:
         raise GraphError(f"{path.name} holds edges that no mechanism released; use read_graph")
     return PerturbedGraph(graph, guarantee)
+
+
+_FORMAT = "graphveil-graph"
+_MAX_CHARACTERS = 1 << 20
+
+
+def provenance_of(guarantee: Guarantee, mechanism: str, release_id: str) -> str:
+    """Return what a released edge set says of itself, as text."""
+    record = {"format": _FORMAT, "mechanism": mechanism, "release": release_id}
+    return json.dumps(record | {"guarantee": guarantee_to_plain(guarantee)}, sort_keys=True)
+
+
+def guarantee_of(graph: Graph) -> Guarantee | None:
+    """Return the guarantee that a graph's edges were released with, accounted anew; None for private edges.
+
+    Raises:
+        ArtifactError: what the edges say of themselves is damaged.
+    """
+    return _guarantee(graph.edge_set.released) if graph.edge_set.released else None
+
+
+def mechanism_of(graph: Graph) -> str:
+    """Return the name of the mechanism that released a graph's edges, empty for private ones."""
+    return str(_parse_provenance(graph.edge_set.released)["mechanism"]) if graph.edge_set.released else ""
+
+
+def _guarantee(text: str) -> Guarantee:
+    return guarantee_from_plain(_parse_provenance(text)["guarantee"])
+
+
+def _parse_provenance(text: str) -> dict[str, dict[str, object]]:
+    try:
+        if len(text) > _MAX_CHARACTERS:
+            raise ValueError
+        record = json.loads(text)
+        if record["format"] != _FORMAT or not isinstance(record["guarantee"], dict):
+            raise ValueError
+        return {name: record[name] for name in ("mechanism", "release", "guarantee")}
+    except (ValueError, TypeError, KeyError):
+        raise ArtifactError(
+            "the record of a released graph is damaged, so its guarantee is not known; take the edges "
+            "from the folder that `graphveil perturb` wrote"
+        ) from None
+
+
+REVEALS_WARNING = (
+    "at this budget the released graph reveals almost every true edge: it is not protected in practice"
+)
+_ALMOST_CERTAIN = 0.99995  # true-positive rate at 1 % false positives, which is printed as 100.00 %
+GUARANTEE_FILE, PAGE_FILE = "guarantee.json", "RELEASED.md"
+
+
+def write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: str, target: str) -> None:
+    """Write ``edges.parquet``, ``guarantee.json`` and ``RELEASED.md`` to a new folder, whole or not at all.
+
+    The edges hold the nodes' own ids, or their numbers where they have none; an undirected edge stands there
+    once. The file knows that it is a released graph: ``read_graph`` reads it as one.
+
+    Raises:
+        ConfigError: the folder exists, or the graph was not released.
+    """
+    if not graph.edge_set.released:
+        raise ConfigError("these edges were not released by a mechanism, so they must not be published")
+    if folder.exists():
+        raise ConfigError(f"{folder} exists, and a released graph goes to a new folder; choose another")
+    table = edge_table(graph, source, target)
+    with atomic_folder(folder) as work:
+        (work / EDGES_FILE).write_bytes(tables.encode(table, ".parquet"))
+        record = {"mechanism": mechanism_of(graph), "edges": table.num_rows, **guarantee.as_dict()}
+        (work / GUARANTEE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        words = page(graph, guarantee, table.num_rows, source, target)
+        (work / PAGE_FILE).write_text(words, encoding="utf-8")
+
+
+def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
+    """Return the edges as a table with the record of their release in its metadata, bound to these rows."""
+    import pyarrow as pa
+
+    if source == target:
+        raise ConfigError(f"source and target are both called {source!r}; name two columns")
+    tail, head = (part.numpy() for part in graph.adjacency.edge_index())
+    once = slice(None) if graph.directed else tail < head
+    ends = [part if graph.ids is None else graph.ids[part] for part in (tail[once], head[once])]
+    columns = {source: pa.array(ends[0]), target: pa.array(ends[1])}
+    if graph.adjacency.weights is not None:  # of paper mode, where zeros are stored
+        columns["weight"] = pa.array(graph.adjacency.weights.numpy()[once])
+    return tables.with_record(pa.table(columns), graph.edge_set.released)
+
+
+def reveals_edges(guarantee: Guarantee) -> bool:
+    """Return whether an attacker may find practically all edges under a guarantee."""
+    return guarantee.max_tpr() >= _ALMOST_CERTAIN
+
+
+def _difference(guarantee: Guarantee) -> str:
+    if reveals_edges(guarantee):
+        return f"Warning: {REVEALS_WARNING}."
+    return "True edges may be missing from it, and edges in it may not be true."
+
+
+def page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: str) -> str:
+    """Return what somebody has to know who is handed the folder."""
+    found = f"{100 * guarantee.max_tpr():.2f}"
+    kind = "directed" if graph.directed else "undirected"
+    return f"""# A released graph
+
+`edges.parquet` holds {counted(edges, f"{kind} edge")} between {counted(graph.num_nodes, "node")}, drawn by
+the mechanism `{mechanism_of(graph)}`. {_difference(guarantee)}
+Nothing else in this folder depends on the true edges.
+
+## The guarantee
+
+{guarantee.formal_statement()}
+
+An attacker who knows everything but one edge, and accepts a false alarm for 1 in 100 of the edges that do not
+exist, finds at most {found} in 100 of those that do, by any test; guessing blindly finds 1.
+
+## How to use it
+
+Reading, copying and training on it costs nothing more, as often as you like. In Python, with your own table
+of nodes:
+
+    columns = dict(source={source!r}, target={target!r}, directed={graph.directed})
+    graph = graphveil.read_graph("nodes.parquet", "edges.parquet", id=..., label=..., **columns)
+    graph.to_pyg()      # for any model of torch_geometric
+
+A model that is trained on it must also see this graph, and not the true one, where it predicts: a prediction
+that reads true edges is not covered.
+"""

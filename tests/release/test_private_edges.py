@@ -35,7 +35,6 @@ READERS = {  # by part and file
     "local/structure/embedding.py": "public edges",
     "local/structure/walks.py": "public edges",
     "perturb/mechanism.py": "public edges",
-    "perturb/folder.py": "released edges",
     "perturb/perturbed_graph.py": "released edges",
     "perturb/public_part.py": "in the clear, for experiments",
     "estimators/spectral_embedding.py": "released edges, or any without privacy",
