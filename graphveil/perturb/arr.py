@@ -6,9 +6,9 @@ from typing import ClassVar, Unpack
 from torch import Tensor
 
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
-from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
-from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
+from graphveil.data.domain import Domain
+from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.release import (
     EdgeResponseData,
@@ -49,7 +49,7 @@ class ARR(GraphMechanism):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        budget_share(self.epsilon, self.density_fraction, "density_fraction")
+        check_share(density_fraction=self.density_fraction)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the response."""

@@ -1,6 +1,5 @@
-"""EdgeRR: private edges drawn anew, block by block of a dendrogram, beside the public ones."""
+"""EdgeRR: private edges are replaced block by block of a dendrogram; public edges are kept."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
@@ -14,7 +13,7 @@ from graphveil._util.random import PublicStreams, RowStream
 from graphveil.data import Graph
 from graphveil.data.node_pairs import Domain
 from graphveil.errors import ConfigError, UnitError
-from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
+from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.privacy import Unit
 from graphveil.privacy.gaussian import check_proved_delta, require_delta
@@ -30,6 +29,7 @@ from graphveil.release import (
 from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks, average_linkage
 from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, no_pairs, public_pairs
 
+_TRIES = 3  # pairs drawn at a time, per pair that is wanted: some are drawn twice
 Structure = Literal["public", "lazy_audited", "joint_mh", "paper"]
 STRUCTURES: tuple[Structure, ...] = ("public", "lazy_audited", "joint_mh", "paper")
 _WHY = {
@@ -88,7 +88,7 @@ class EdgeRR(GraphMechanism):
         """Check every field."""
         super().__post_init__()
         checks.one_of(STRUCTURES, structure=self.structure)
-        budget_share(self.epsilon, self.tree_share, "tree_share")
+        check_share(tree_share=self.tree_share)
         checks.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
         checks.integer_at_least(0, seed=self.seed)
         checks.non_negative(delta=self.delta)
@@ -106,26 +106,21 @@ class EdgeRR(GraphMechanism):
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the search of the tree, unless it reads public edges alone, and the counts."""
-        if not self._searches(domain):
+        if self.structure == "public" or not self._searches(domain):
             return (BlockCountQuery(self.epsilon),)
-        first = self.tree_share * self.epsilon
-        return self._search(domain, first), BlockCountQuery(self.epsilon - first)
+        first, leaves = self.tree_share * self.epsilon, domain.slots.nodes
+        steps, every, delta = self.steps_a_node * leaves, 1, 0.0
+        reads_public = self.uses_public_edges and len(domain.public) > 0
+        if self.structure == "lazy_audited":
+            delta, every = self.delta, max(1, self.steps_a_node // self.private_rounds)
+            if not reads_public:  # public steps would accept every move and undo what private ones find
+                steps, every = self.private_rounds * leaves, 1
+        search = TreeSearchQuery(first, self.structure, steps, every, delta, use_public_edges=reads_public)
+        return search, BlockCountQuery(self.epsilon - first)
 
     def _searches(self, domain: Domain) -> bool:
-        """Whether there is a tree to choose, and private edges say which."""
+        """Whether private edges choose a tree; there is one tree alone over two nodes."""
         return self.structure != "public" and domain.slots.nodes > 2
-
-    def _search(self, domain: Domain, epsilon: float) -> TreeSearchQuery:
-        steps, every, delta = self.steps_a_node * domain.slots.nodes, 1, 0.0
-        heeds = self.uses_public_edges and len(domain.public) > 0
-        if self.structure == "lazy_audited":
-            delta = self.delta
-            every = max(1, self.steps_a_node // self.private_rounds)
-            if not heeds:  # public steps would accept every move and undo what private ones find
-                steps, every = self.private_rounds * domain.slots.nodes, 1
-        if self.structure == "public":
-            raise ConfigError("structure='public' does not search for a tree")
-        return TreeSearchQuery(epsilon, self.structure, steps, every, delta, use_public_edges=heeds)
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
         """Return the release; only a walk that is watched step by step needs a delta."""
@@ -249,9 +244,6 @@ def priv_hrg(
     return release_graph(graph, mechanism, **options)
 
 
-_TRIES = 3  # of what is wanted at a time, where some are taken already
-
-
 def draw_edges(
     blocks: DendrogramBlocks, counts: Ints, domain: Domain, rng: np.random.Generator, max_edges: int
 ) -> Ints:
@@ -277,52 +269,31 @@ def draw_edges(
     return np.sort(slots)
 
 
-def expected_count(edges: float, scale: float, slots: float) -> float:
-    """Return E[clip(e + Lap(b), 0, N)]: how many edges a block is expected to get.
-
-    >>> [round(expected_count(e, 2, n), 6) for e, n in ((0, 10), (3, 10), (9, 10), (0, 1))]
-    [0.993262, 3.192933, 8.404578, 0.393469]
-    """
-    return edges + scale / 2 * (math.exp(-edges / scale) - math.exp(-(slots - edges) / scale))
-
-
 def _sample_block(
     order: Ints, ends: tuple[int, ...], wanted: int, slots: int, domain: Domain, rng: np.random.Generator
 ) -> Ints:
-    """Return so many slots of a block: drawn until they are distinct, or from all if most are wanted."""
+    """Return so many protected pairs of a block: drawn until they are distinct, or from all if most are."""
+    first, last = ends[0], ends[-1]
+    middle = ends[1] if len(ends) == 3 else None  # None for a block that is a whole subtree
     if 2 * wanted > slots:
-        everything = _all_pairs(order, ends, domain)
-        return rng.choice(everything, wanted, replace=False)
+        if middle is None:
+            leaves = order[first:last]
+            one, other = (leaves[part] for part in np.triu_indices(len(leaves), 1))
+        else:
+            one, other = (part.ravel() for part in np.meshgrid(order[first:middle], order[middle:last]))
+        return rng.choice(_protected(one, other, domain), wanted, replace=False)
     found = np.empty(0, dtype=np.int64)
     while len(found) < wanted:
-        tried = _random_pairs(order, ends, _TRIES * wanted, domain, rng)
-        merged = np.concatenate([found, tried])
+        one = order[rng.integers(first, last if middle is None else middle, _TRIES * wanted)]
+        other = order[rng.integers(first if middle is None else middle, last, _TRIES * wanted)]
+        apart = one != other
+        merged = np.concatenate([found, _protected(one[apart], other[apart], domain)])
         _, places = np.unique(merged, return_index=True)
         found = merged[np.sort(places)][:wanted]  # the first that came, not the smallest
     return found
 
 
-def _random_pairs(
-    order: Ints, ends: tuple[int, ...], count: int, domain: Domain, rng: np.random.Generator
-) -> Ints:
-    """Return random protected slots of a block."""
-    middle = ends[1] if len(ends) == 3 else None
-    one = rng.integers(ends[0], ends[-1] if middle is None else middle, count)
-    other = rng.integers(ends[0] if middle is None else middle, ends[-1], count)
-    apart = one != other
-    return _protected(order[one[apart]], order[other[apart]], domain)
-
-
-def _all_pairs(order: Ints, ends: tuple[int, ...], domain: Domain) -> Ints:
-    """Return all protected slots of a block."""
-    if len(ends) == 3:
-        across = np.meshgrid(order[ends[0] : ends[1]], order[ends[1] : ends[2]])
-        return _protected(across[0].ravel(), across[1].ravel(), domain)
-    leaves = order[ends[0] : ends[1]]
-    one, other = np.triu_indices(len(leaves), 1)
-    return _protected(leaves[one], leaves[other], domain)
-
-
 def _protected(one: Ints, other: Ints, domain: Domain) -> Ints:
+    """Return the numbers of those pairs that are protected."""
     slots = domain.slots.number(np.minimum(one, other), np.maximum(one, other))
     return slots[domain.protects(slots)]

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
-from graphveil.mechanisms.node_pair_noise import MAX_CELLS
-from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, budget_share, release_graph
+from graphveil.data.domain import Domain
+from graphveil.mechanisms.noisy_cells import MAX_CELLS
+from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.release import (
     EdgeTotalData,
@@ -45,7 +45,7 @@ class LapGraph(GraphMechanism):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        budget_share(self.epsilon, self.count_fraction, "count_fraction")
+        check_share(count_fraction=self.count_fraction)
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the cells."""

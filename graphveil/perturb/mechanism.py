@@ -254,21 +254,6 @@ def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin
     )
 
 
-def budget_share(total: float, part: float, name: str) -> float:
-    """Return a checked share of a budget."""
-    if not 0 < part < 1:
-        raise ConfigError(f"{name}={part!r} must lie between 0 and 1")
-    return part * total
-
-
-_ELSEWHERE = ("epsilon", "max_edges")  # fields of mechanisms that have keywords and flags of their own
-
-
-def mechanism_settings(mechanism: type[GraphMechanism]) -> list[str]:
-    """Return the settings that a mechanism has in brackets."""
-    return [part.name for part in fields(mechanism) if part.init and part.name not in _ELSEWHERE]
-
-
 def parse_mechanism(
     text: str, known: Mapping[str, type[GraphMechanism]], *, mode: Mode = "strict", **common: Any
 ) -> GraphMechanism:
@@ -294,22 +279,26 @@ def parse_mechanism(
             f"perturb={text!r} names no mechanism{suggestion(name, known)}; take one of {', '.join(known)}, "
             "with settings in brackets if need be: edge-rr(structure=public, rounds=200)"
         )
-    kind, given = mechanism_for_mode(known[name], mode), _settings(text)
-    own = mechanism_settings(kind)
+    try:
+        given = parse_arguments(text)
+    except (TypeError, ValueError, SyntaxError):
+        raise ConfigError(
+            f"perturb={text!r}: settings are name=value pairs, as in edge-rr(structure=public, rounds=200)"
+        ) from None
+    kind = mechanism_for_mode(known[name], mode)
+    has = [part.name for part in fields(kind) if part.init]
+    own = [setting for setting in has if setting not in ("epsilon", "max_edges")]  # these are keywords
     unknown = [setting for setting in given if setting not in own]
     if unknown:
         raise ConfigError(
             f"perturb={text!r}: {name} has no setting {unknown[0]!r}{suggestion(unknown[0], own)}; it has "
             f"{', '.join(own) or 'none'}"
         )
-    has = [part.name for part in fields(kind) if part.init]
     return kind(**({part: value for part, value in common.items() if part in has} | given))
 
 
-def _settings(text: str) -> dict[str, Any]:
-    try:
-        return parse_arguments(text)
-    except (TypeError, ValueError, SyntaxError):
-        raise ConfigError(
-            f"perturb={text!r}: settings are name=value pairs, as in edge-rr(structure=public, rounds=200)"
-        ) from None
+def check_share(**named: float) -> None:
+    """Require shares of a budget strictly between 0 and 1."""
+    for name, part in named.items():
+        if not 0 < part < 1:
+            raise ConfigError(f"{name}={part!r} must lie between 0 and 1")

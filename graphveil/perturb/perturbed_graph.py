@@ -15,11 +15,19 @@ from graphveil.privacy import Guarantee
 from graphveil.privacy.formatting import counted
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 
+REVEALS_WARNING = (
+    "at this budget the released graph reveals almost every true edge: it is not protected in practice"
+)
+_ALMOST_CERTAIN = 0.99995  # true-positive rate at 1 % false positives, which is printed as 100.00 %
+GUARANTEE_FILE, PAGE_FILE = "guarantee.json", "RELEASED.md"
+_FORMAT = "graphveil-graph"
+_MAX_CHARACTERS = 1 << 20  # of a record, so that a damaged or hostile file is refused before it is parsed
+
 
 class PerturbedGraph(NamedTuple):
-    """The noisy graph and its guarantee; ``graph, guarantee = edge_rand(...)`` takes them apart.
+    """The noisy graph and its guarantee; ``graph, guarantee = edge_rand(...)`` unpacks them.
 
-    The edges are public now. To train on them, store them, or send them on costs nothing more.
+    The edges are public. Training on them, storing and sharing them does not spend privacy budget.
     """
 
     graph: Graph
@@ -27,7 +35,7 @@ class PerturbedGraph(NamedTuple):
 
     @property
     def num_edges(self) -> int:
-        """The number of noisy edges, which is public; a friendship counts once."""
+        """The number of noisy edges, which is public; an undirected edge counts once."""
         stored = self.graph.adjacency.edge_index().shape[1]
         return stored if self.graph.directed else stored // 2
 
@@ -36,17 +44,17 @@ class PerturbedGraph(NamedTuple):
         return self.graph.to_pyg()
 
     def save(self, folder: Path | str, *, source: str = "source", target: str = "target") -> Path:
-        """Write edges, ``guarantee.json`` and a page in words to a new folder, which may be published.
+        """Write edges, ``guarantee.json`` and a description to a new folder, which is safe to publish.
 
-        The edges hold the nodes' own ids, or their numbers where they have none, in columns of these names;
-        an undirected edge stands there once. ``read_graph`` knows that they were released.
+        The two columns of ``edges.parquet`` hold the nodes' ids, or their numbers if they have no ids; an
+        undirected edge is one row. ``read_graph`` recognizes the file as a released graph.
 
         Raises:
             ConfigError: the folder exists or cannot be written, or the graph was not released.
         """
         path = as_path(folder, "folder")
         with writing_folder(path):
-            write_folder(self.graph, self.guarantee, path, source=source, target=target)
+            _write_folder(self.graph, self.guarantee, path, source=source, target=target)
         return path
 
 
@@ -74,32 +82,25 @@ def load(
     return PerturbedGraph(graph, guarantee)
 
 
-_FORMAT = "graphveil-graph"
-_MAX_CHARACTERS = 1 << 20
-
-
 def provenance_of(guarantee: Guarantee, mechanism: str, release_id: str) -> str:
-    """Return what a released edge set says of itself, as text."""
+    """Return the record that a released edge set carries: mechanism, release and guarantee, as text."""
     record = {"format": _FORMAT, "mechanism": mechanism, "release": release_id}
     return json.dumps(record | {"guarantee": guarantee_to_plain(guarantee)}, sort_keys=True)
 
 
 def guarantee_of(graph: Graph) -> Guarantee | None:
-    """Return the guarantee that a graph's edges were released with, accounted anew; None for private edges.
+    """Return the guarantee that a graph's edges were released with, computed again; None for private edges.
 
     Raises:
-        ArtifactError: what the edges say of themselves is damaged.
+        ArtifactError: the record of the release is damaged.
     """
-    return _guarantee(graph.edge_set.released) if graph.edge_set.released else None
+    released = graph.edge_set.released
+    return guarantee_from_plain(_parse_provenance(released)["guarantee"]) if released else None
 
 
 def mechanism_of(graph: Graph) -> str:
     """Return the name of the mechanism that released a graph's edges, empty for private ones."""
     return str(_parse_provenance(graph.edge_set.released)["mechanism"]) if graph.edge_set.released else ""
-
-
-def _guarantee(text: str) -> Guarantee:
-    return guarantee_from_plain(_parse_provenance(text)["guarantee"])
 
 
 def _parse_provenance(text: str) -> dict[str, dict[str, object]]:
@@ -117,22 +118,8 @@ def _parse_provenance(text: str) -> dict[str, dict[str, object]]:
         ) from None
 
 
-REVEALS_WARNING = (
-    "at this budget the released graph reveals almost every true edge: it is not protected in practice"
-)
-_ALMOST_CERTAIN = 0.99995  # true-positive rate at 1 % false positives, which is printed as 100.00 %
-GUARANTEE_FILE, PAGE_FILE = "guarantee.json", "RELEASED.md"
-
-
-def write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: str, target: str) -> None:
-    """Write ``edges.parquet``, ``guarantee.json`` and ``RELEASED.md`` to a new folder, whole or not at all.
-
-    The edges hold the nodes' own ids, or their numbers where they have none; an undirected edge stands there
-    once. The file knows that it is a released graph: ``read_graph`` reads it as one.
-
-    Raises:
-        ConfigError: the folder exists, or the graph was not released.
-    """
+def _write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: str, target: str) -> None:
+    """Write edges, guarantee and description to a new folder, whole or not at all."""
     if not graph.edge_set.released:
         raise ConfigError("these edges were not released by a mechanism, so they must not be published")
     if folder.exists():
@@ -142,8 +129,8 @@ def write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: st
         (work / EDGES_FILE).write_bytes(tables.encode(table, ".parquet"))
         record = {"mechanism": mechanism_of(graph), "edges": table.num_rows, **guarantee.as_dict()}
         (work / GUARANTEE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        words = page(graph, guarantee, table.num_rows, source, target)
-        (work / PAGE_FILE).write_text(words, encoding="utf-8")
+        page = _page(graph, guarantee, table.num_rows, source, target)
+        (work / PAGE_FILE).write_text(page, encoding="utf-8")
 
 
 def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
@@ -166,20 +153,17 @@ def reveals_edges(guarantee: Guarantee) -> bool:
     return guarantee.max_tpr() >= _ALMOST_CERTAIN
 
 
-def _difference(guarantee: Guarantee) -> str:
-    if reveals_edges(guarantee):
-        return f"Warning: {REVEALS_WARNING}."
-    return "True edges may be missing from it, and edges in it may not be true."
-
-
-def page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: str) -> str:
-    """Return what somebody has to know who is handed the folder."""
+def _page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: str) -> str:
+    """Return the description that accompanies a released graph."""
     found = f"{100 * guarantee.max_tpr():.2f}"
     kind = "directed" if graph.directed else "undirected"
+    difference = "True edges may be missing from it, and edges in it may not be true."
+    if reveals_edges(guarantee):
+        difference = f"Warning: {REVEALS_WARNING}."
     return f"""# A released graph
 
 `edges.parquet` holds {counted(edges, f"{kind} edge")} between {counted(graph.num_nodes, "node")}, drawn by
-the mechanism `{mechanism_of(graph)}`. {_difference(guarantee)}
+the mechanism `{mechanism_of(graph)}`. {difference}
 Nothing else in this folder depends on the true edges.
 
 ## The guarantee
