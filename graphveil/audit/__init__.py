@@ -9,21 +9,22 @@ from graphveil.audit.bounds import (
     clopper_pearson_lower,
     clopper_pearson_upper,
     odds_of_runs,
+    one_run,
+    one_run_gaussian,
     repeated_runs,
+    sampled_training,
+    summed_gaussian,
 )
 from graphveil.audit.local import audit_feature_mechanism, audit_label_mechanism
-from graphveil.audit.neighbor_test import neighbor_test
+from graphveil.audit.neighbor_test import Finding, NeighborTestResult, PrivacyClaim, neighbor_test
 from graphveil.audit.noise import NoiseRecorder
-from graphveil.audit.one_run import one_run, one_run_gaussian
 from graphveil.audit.plans import PlanAudit, audit_plan
 from graphveil.audit.query_neighbor_tests import (
     neighbor_test_mutual_edges,
     neighbor_test_plan,
     neighbor_test_query,
 )
-from graphveil.audit.report import Finding, NeighborTestResult, PrivacyClaim
 from graphveil.audit.small_graphs import SmallGraph
-from graphveil.audit.summed import sampled_training, summed_gaussian
 from graphveil.audit.training_canaries import audit_training
 
 __all__ = [

@@ -1,6 +1,8 @@
-"""Lower bounds on epsilon from counts of repeated runs, at a confidence that is exact for every sample size.
+"""Lower bounds on epsilon, each with an exact confidence for every sample size.
 
-A run with a canary and a run without it are told apart by a test that was fixed before the runs. Under
+Three kinds of evidence, strongest assumptions last; ``docs/audit.md`` has the proofs.
+
+*Repeated runs.* A test that was fixed beforehand says whether a run had a canary. Under
 (epsilon, delta)-indistinguishability
 
     TPR <= e^epsilon FPR + delta    and    1 - FPR <= e^epsilon (1 - TPR) + delta,
@@ -9,21 +11,39 @@ so a lower bound on one rate and an upper bound on the other bound epsilon from 
 Clopper and Pearson (1934), each at half of the significance: one event carries both inequalities. At
 delta = 0 both together bound the odds ratio TPR (1 - FPR) / (FPR (1 - TPR)) by e^(2 epsilon), and an odds
 ratio has an exact bound of its own (Fisher 1935).
+
+*One run.* Many canaries are each in or out by a fair coin. Guesses are made from the output alone, and their
+number is fixed beforehand; the canaries about which the output says least are not guessed.
+
+*Sums over canaries*, where the law of the noise is known: Gaussian, or Gaussian with sampled batches. Scores
+are in units of the noise's standard deviation. A canary's score is the release along the direction in which
+the canary would move it, minus the release without the canary.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.special import betaincinv
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import betaincinv, chdtri, expit, logsumexp, ndtr, ndtri
+from scipy.stats import binom
 
 from graphveil._util import checks
-from graphveil._util.checks import checked
+from graphveil._util.typed import checked
+from graphveil.errors import ConfigError
+from graphveil.privacy import PoissonGaussian, privacy_curve
+from graphveil.privacy.gaussian import epsilon_of
 
 CONFIDENCE = 0.99
-_REACH = 60.0  # standard deviations of counts, beyond which nothing is left of their law
+_REACH = 60.0  # standard deviations of counts, beyond which their probability is below rounding
+_MAX_PARAMETER, _BISECTIONS = 60.0, 60  # the largest epsilon or mu that one run may certify
+_GRID_REACH = 12.0  # standard deviations on either side; what lies beyond is below 1e-32
+_GRID_POINTS = 1201
+_MULTIPLIER_BISECTIONS = 24  # of a range of 10^4: the multiplier to a millionth
+_LOG_TILTS = (-12.0, 4.0)  # between which the best exponent of Chernoff's bound is searched
+Scores = npt.NDArray[np.float64]
 
 
 @checked
@@ -65,27 +85,7 @@ class LowerBound:
         )
 
 
-@checked
-def clopper_pearson_lower(successes: int, trials: int, significance: float) -> float:
-    """Return the Clopper-Pearson lower bound on a probability: one-sided, at this significance.
-
-    >>> round(clopper_pearson_lower(5, 10, 0.05), 6)
-    0.222441
-    """
-    _check_counts(successes, trials)
-    if not successes:
-        return 0.0
-    return float(betaincinv(successes, trials - successes + 1, significance))
-
-
-@checked
-def clopper_pearson_upper(successes: int, trials: int, significance: float) -> float:
-    """Return the Clopper-Pearson upper bound on a probability: one-sided, at this significance.
-
-    >>> round(clopper_pearson_upper(0, 100, 0.05), 6)  # the rule of three
-    0.029513
-    """
-    return 1.0 - clopper_pearson_lower(trials - successes, trials, significance)
+# -- repeated runs -----------------------------------------------------------------------------------------
 
 
 @checked
@@ -125,6 +125,44 @@ def repeated_runs(
         max_certifiable=max_certifiable,
         method="repeated runs",
     )
+
+
+def _from_counts(
+    tp: int, with_canary: int, fp: int, without_canary: int, delta: float, significance: float
+) -> float:
+    caught = clopper_pearson_lower(tp, with_canary, significance / 2)
+    alarmed = clopper_pearson_upper(fp, without_canary, significance / 2)
+    return max(0.0, _log_ratio(caught, alarmed, delta), _log_ratio(1 - alarmed, 1 - caught, delta))
+
+
+def _log_ratio(likely: float, unlikely: float, delta: float) -> float:
+    """Return ln((likely - delta) / unlikely); nothing follows where delta covers it."""
+    if likely <= delta:
+        return 0.0
+    return math.inf if unlikely <= 0 else math.log((likely - delta) / unlikely)
+
+
+@checked
+def clopper_pearson_lower(successes: int, trials: int, significance: float) -> float:
+    """Return the Clopper-Pearson lower bound on a probability: one-sided, at this significance.
+
+    >>> round(clopper_pearson_lower(5, 10, 0.05), 6)
+    0.222441
+    """
+    _check_counts(successes, trials)
+    if not successes:
+        return 0.0
+    return float(betaincinv(successes, trials - successes + 1, significance))
+
+
+@checked
+def clopper_pearson_upper(successes: int, trials: int, significance: float) -> float:
+    """Return the Clopper-Pearson upper bound on a probability: one-sided, at this significance.
+
+    >>> round(clopper_pearson_upper(0, 100, 0.05), 6)  # the rule of three
+    0.029513
+    """
+    return 1.0 - clopper_pearson_lower(trials - successes, trials, significance)
 
 
 @checked
@@ -176,7 +214,10 @@ def _log_odds(tp: int, with_canary: int, fp: int, without_canary: int, significa
     middle = -float(ratios[min(max(tp - int(counts[0]), 1), len(ratios)) - 1])  # where hits are likeliest
 
     def excess(log_odds: float) -> float:
-        return _log_tail(weights + log_odds * counts, counts >= tp) - math.log(significance)
+        tilted = weights + log_odds * counts
+        shares = np.exp(tilted - tilted.max())
+        tail = float(shares[counts >= tp].sum())
+        return math.log(max(tail, 1e-300)) - math.log(float(shares.sum())) - math.log(significance)
 
     low = high = middle
     while excess(low) > 0:
@@ -186,25 +227,290 @@ def _log_odds(tp: int, with_canary: int, fp: int, without_canary: int, significa
     return float(brentq(excess, low, high, xtol=1e-12))
 
 
-def _log_tail(weights: npt.NDArray[np.float64], tail: npt.NDArray[np.bool_]) -> float:
-    """Return the logarithm of the share of exp(weights) in a tail."""
-    shares = np.exp(weights - weights.max())
-    return math.log(max(float(shares[tail].sum()), 1e-300)) - math.log(float(shares.sum()))
+# -- one run -----------------------------------------------------------------------------------------------
 
 
-def _from_counts(
-    tp: int, with_canary: int, fp: int, without_canary: int, delta: float, significance: float
-) -> float:
-    caught = clopper_pearson_lower(tp, with_canary, significance / 2)
-    alarmed = clopper_pearson_upper(fp, without_canary, significance / 2)
-    return max(0.0, _log_ratio(caught, alarmed, delta), _log_ratio(1 - alarmed, 1 - caught, delta))
+@checked
+def one_run(
+    canaries: int, guesses: int, correct: int, *, delta: float = 0.0, confidence: float = CONFIDENCE
+) -> LowerBound:
+    """Return the lower bound on epsilon of Steinke, Nasr and Jagielski (2023, arXiv 2305.08846).
+
+    Args:
+        canaries: m, each included by a fair coin of its own.
+        guesses: r of them were guessed, in or out.
+        correct: v guesses were right.
+        delta: at which delta.
+        confidence: of the bound.
+
+    Raises:
+        ConfigError: counts that cannot be.
+
+    >>> print(one_run(1000, 100, 100))
+    epsilon >= 3.055 at delta = 0 with confidence 99 % (one run; maximum certifiable 3.055)
+    """
+    _check_guesses(canaries, guesses, correct)
+    checks.within(0, 1, delta=delta)
+    _check_confidence(confidence)
+
+    def certified(right: int) -> float:
+        return _largest_rejected(
+            lambda epsilon: p_value(canaries, guesses, right, epsilon, delta), 1 - confidence
+        )
+
+    return LowerBound(
+        epsilon=certified(correct),
+        delta=delta,
+        confidence=confidence,
+        max_certifiable=certified(guesses),
+        method="one run",
+    )
 
 
-def _log_ratio(likely: float, unlikely: float, delta: float) -> float:
-    """Return ln((likely - delta) / unlikely); nothing follows where delta covers it."""
-    if likely <= delta:
+def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    """Return the largest probability of so many right guesses under (epsilon, delta)-indistinguishability.
+
+    With B ~ Binomial(r, 1 / (1 + e^-epsilon)):
+
+        P[V >= v] <= P[B >= v] + 2 m delta max_{1 <= i <= v} P[v - i <= B < v] / i.
+
+    >>> round(p_value(100, 20, 15, 0.0, 0.0), 6)  # fair coins
+    0.020695
+    """
+    q = float(expit(epsilon))
+    tail = float(binom.sf(correct - 1, guesses, q))
+    if not delta or not correct:
+        return tail
+    i = np.arange(1, correct + 1)
+    near = binom.sf(correct - i - 1, guesses, q) - tail
+    return float(min(1.0, tail + 2 * canaries * delta * (near / i).max()))
+
+
+@checked
+def one_run_gaussian(
+    canaries: int, guesses: int, correct: int, *, delta: float, confidence: float = CONFIDENCE
+) -> LowerBound:
+    """Return the lower bound on mu, and epsilon at delta, of the f-DP one-run bound for Gaussian claims.
+
+    The bound of Mahloujifar, Melis and Chaudhuri (2024, arXiv 2410.22235), with f that of mu: it rejects that
+    every canary is mu-indistinguishable given all others. The proof in ``docs/audit.md`` is ours.
+
+    Raises:
+        ConfigError: counts that cannot be.
+
+    >>> found = one_run_gaussian(1000, 1000, 700, delta=1e-5)
+    >>> found.mu < 2 * float(ndtri(0.7))  # mu of guesses that are right so often
+    True
+    """
+    _check_guesses(canaries, guesses, correct)
+    checks.positive(delta=delta)
+    _check_confidence(confidence)
+
+    def certified(right: int) -> float:
+        return _largest_rejected(
+            lambda mu: 0.0 if gaussian_claim_fails(canaries, guesses, right, mu, 1 - confidence) else 1.0,
+            1 - confidence,
+        )
+
+    mu = certified(correct)
+    return LowerBound(
+        epsilon=epsilon_of(mu, delta),
+        delta=delta,
+        confidence=confidence,
+        max_certifiable=epsilon_of(certified(guesses), delta),
+        method="one run, Gaussian",
+        mu=mu,
+    )
+
+
+def gaussian_claim_fails(canaries: int, guesses: int, correct: int, mu: float, significance: float) -> bool:
+    """Whether so many right guesses have a probability below the significance under the claim mu.
+
+    Were P[V >= v] = tau, the tails P[V >= j] would have to grow downwards from j = v as the recursion says,
+    and reach more than one.
+    """
+    right = significance * correct / canaries  # sum over k >= j of k P[V = k], over m
+    wrong = significance * (guesses - correct) / canaries  # the same of r - k
+    for j in range(correct - 1, -1, -1):
+        needed = float(ndtr(ndtri(right) - mu)) if right < 1 else 1.0
+        if needed <= wrong:
+            break  # nothing changes any more
+        right += j / (guesses - j) * (needed - wrong)
+        wrong = needed
+        if (right + wrong) * canaries > guesses:
+            return True
+    return (right + wrong) * canaries > guesses
+
+
+def _largest_rejected(p_of: Callable[[float], float], significance: float) -> float:
+    """Return the largest parameter whose p-value, which grows with it, is at most the significance."""
+    if p_of(0.0) > significance:
         return 0.0
-    return math.inf if unlikely <= 0 else math.log((likely - delta) / unlikely)
+    low, high = 0.0, _MAX_PARAMETER
+    if p_of(high) <= significance:
+        return high
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if p_of(middle) <= significance else (low, middle)
+        if math.isclose(low, high, rel_tol=1e-9):
+            break
+    return low
+
+
+# -- sums over canaries ------------------------------------------------------------------------------------
+
+
+@checked
+def summed_gaussian(
+    with_canary: Scores, without_canary: Scores, *, delta: float, confidence: float = CONFIDENCE
+) -> LowerBound:
+    """Return the lower bound on mu of Gaussian releases, and epsilon at delta, from scores of many canaries.
+
+    Scores are independent normals of one standard deviation s, and a canary moves its own by at most mu s.
+    With S^2 their sum of squares around the two means, and c the quantile of chi-square with n - 2 degrees,
+
+        mu >= (mean(with) - mean(without)) sqrt(c) / S - z sqrt(1 / n_1 + 1 / n_0),
+
+    each part at half of the significance. So noise that is too small shows as well as a shift that is too
+    large.
+
+    Raises:
+        ConfigError: no scores, or scores that are no numbers.
+
+    >>> rng = np.random.default_rng(0)
+    >>> found = summed_gaussian(rng.normal(0.5, 1, 9000), rng.normal(0, 1, 9000), delta=1e-5)
+    >>> 0.4 < found.mu < 0.5
+    True
+    """
+    checks.positive(delta=delta)
+    _check_confidence(confidence)
+    difference = _mean(with_canary) - _mean(without_canary)
+    half = (1 - confidence) / 2
+    widest = largest_deviation([with_canary, without_canary], half)
+    error = math.sqrt(1 / len(with_canary) + 1 / len(without_canary))
+    mu = max(0.0, difference / widest + float(ndtri(half)) * error)
+    return LowerBound(
+        epsilon=epsilon_of(mu, delta),
+        delta=delta,
+        confidence=confidence,
+        max_certifiable=math.inf,
+        method="sum over canaries",
+        mu=mu,
+    )
+
+
+def largest_deviation(groups: list[Scores], significance: float) -> float:
+    """Return an upper bound on the noise's standard deviation, from scores around the means of their groups.
+
+    Canaries that move by different amounts spread their group: the bound grows, and stays true.
+    """
+    squares = sum(float(np.square(group - group.mean()).sum()) for group in groups)
+    degrees = sum(map(len, groups)) - len(groups)
+    if degrees < 1 or not squares:
+        return math.inf
+    return math.sqrt(squares / float(chdtri(degrees, 1 - significance)))
+
+
+@checked
+def sampled_training(
+    scores: Scores,
+    without_canary: Scores,
+    *,
+    noise_multiplier: float,
+    sampling_rate: float,
+    steps: int,
+    delta: float,
+    confidence: float = CONFIDENCE,
+) -> LowerBound:
+    """Return the lower bound on epsilon of sampled training, by the likelihood ratio of its dominating pair.
+
+    Scores are what single steps say of a record whose clipped gradient is constant, over the noise's standard
+    deviation: N(b / z, 1), where b is one with probability q. The statistic is the sum of
+
+        l(y) = ln(1 - q + q exp(y / z - 1 / (2 z^2)))
+
+    over all scores. For a noise multiplier z' its tail is below e^(-t s) E[e^(t l)]^n for every t > 0
+    (Chernoff), and grows as z' falls. The largest z' that is not rejected so is turned into epsilon for
+    ``steps`` steps. Scores are divided by a bound on the noise's standard deviation first, so noise that is
+    too small shows; half of the significance is for that.
+
+    Args:
+        scores: one for each step that was seen, of any number of runs.
+        without_canary: the same of records that are in no batch: noise alone.
+        noise_multiplier: z, as claimed; it shapes the statistic, and the bound holds whatever it is.
+        sampling_rate: q, which is public and taken as given.
+        steps: T, of the training that is claimed.
+        delta, confidence: of the bound.
+
+    Raises:
+        ConfigError: no scores, or parameters out of range.
+    """
+    checks.positive(noise_multiplier=noise_multiplier, delta=delta, sampling_rate=sampling_rate)
+    checks.within(0, 1, sampling_rate=sampling_rate, delta=delta)
+    checks.integer_at_least(1, steps=steps)
+    _check_confidence(confidence)
+    for part in (scores, without_canary):
+        _mean(part)
+    largest = largest_multiplier(scores, without_canary, noise_multiplier, sampling_rate, 1 - confidence)
+    epsilon = 0.0
+    if math.isfinite(largest):
+        epsilon = privacy_curve(PoissonGaussian(largest, sampling_rate, steps)).epsilon(delta)
+    return LowerBound(
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        max_certifiable=math.inf,
+        method="likelihood ratio of steps",
+    )
+
+
+def largest_multiplier(
+    scores: Scores, without_canary: Scores, z: float, q: float, significance: float
+) -> float:
+    """Return the largest noise multiplier that the scores do not reject; infinity if they reject none."""
+    significance /= 2
+    widest = largest_deviation([without_canary], significance)
+    observed = float(log_ratio(np.asarray(scores, dtype=np.float64) / widest, z, q).sum())
+    low, high = 1e-3 / z, 20.0 / z  # of 1 / z'
+    if _chernoff_log_tail(observed, len(scores), low, z, q) > math.log(significance):
+        return math.inf
+    for _ in range(_MULTIPLIER_BISECTIONS):
+        middle = math.sqrt(low * high)
+        rejected = _chernoff_log_tail(observed, len(scores), middle, z, q) <= math.log(significance)
+        low, high = (middle, high) if rejected else (low, middle)
+    return 1 / low
+
+
+def log_ratio(y: Scores, z: float, q: float) -> Scores:
+    """Return ln(1 - q + q exp(y / z - 1 / (2 z^2))), in logarithms.
+
+    >>> log_ratio(np.array([2.0]), 1.0, 0.25).round(6).tolist()
+    [0.626164]
+    """
+    inside = y / z - 0.5 / z**2
+    if q == 1:
+        return np.asarray(inside)
+    return np.logaddexp(math.log1p(-q), math.log(q) + inside)
+
+
+def _chernoff_log_tail(observed: float, count: int, shift: float, z: float, q: float) -> float:
+    """Return the Chernoff bound on ln P[sum of l >= observed], for steps that a canary moves by ``shift``."""
+    y = np.linspace(-_GRID_REACH, shift + _GRID_REACH, _GRID_POINTS)
+    width = math.log(y[1] - y[0])
+    law = -0.5 * y**2 - 0.5 * math.log(2 * math.pi)
+    law = np.logaddexp(
+        law + (math.log1p(-q) if q < 1 else -math.inf), math.log(q) + law + shift * y - 0.5 * shift**2
+    )
+    ratio = log_ratio(y, z, q)
+
+    def exponent(log_t: float) -> float:  # every t gives a bound; the search is for a good one
+        t = math.exp(log_t)
+        return count * float(logsumexp(law + t * ratio) + width) - t * observed
+
+    return float(minimize_scalar(exponent, bounds=_LOG_TILTS, method="bounded", options={"xatol": 0.01}).fun)
+
+
+# -- checks ------------------------------------------------------------------------------------------------
 
 
 def _check_counts(successes: int, trials: int) -> None:
@@ -213,5 +519,18 @@ def _check_counts(successes: int, trials: int) -> None:
     checks.within(0, trials, successes=successes)
 
 
+def _check_guesses(canaries: int, guesses: int, correct: int) -> None:
+    checks.integer_at_least(1, canaries=canaries, guesses=guesses)
+    checks.integer_at_least(0, correct=correct)
+    checks.within(1, canaries, guesses=guesses)
+    checks.within(0, guesses, correct=correct)
+
+
 def _check_confidence(confidence: float) -> None:
     checks.positive(confidence=confidence, significance=1 - confidence)
+
+
+def _mean(scores: Scores) -> float:
+    if len(scores) < 1 or not np.isfinite(scores).all():
+        raise ConfigError("scores must be finite numbers, at least one on each side")
+    return float(np.mean(scores))

@@ -1,28 +1,243 @@
-"""Replays: run anybody's mechanism on neighboring graphs, and compare what is told with what is claimed."""
+"""Neighbor tests: run a mechanism on neighboring graphs and compare the privacy loss with the claim.
+
+Steps of known laws are compared exactly. A mechanism with secret randomness besides its noise draws from
+mixtures: for these an event is searched in one half of the runs and counted in the other half, so the bound
+of the counts is valid.
+"""
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from inspect import signature
 from itertools import count
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil._util.checks import checked
-from graphveil.audit.certify import Mechanism, certified
-from graphveil.audit.laws import Exact, Law, LossLowerBound, same
-from graphveil.audit.noise import DivergedError, NoiseRecorder, NoiseStep, arrays_of
-from graphveil.audit.report import Finding, NeighborTestResult, PrivacyClaim
+from graphveil._util.typed import checked
+from graphveil.audit.bounds import LowerBound, repeated_runs
+from graphveil.audit.noise import (
+    DivergedError,
+    Exact,
+    Floats,
+    LossLowerBound,
+    NoiseRecorder,
+    NoiseStep,
+    arrays_of,
+    same,
+)
 from graphveil.audit.small_graphs import NODES, Drawing, Neighbors, SmallGraph, neighbors_of, pairs_of
 from graphveil.errors import ConfigError
+from graphveil.privacy.formatting import counted
+from graphveil.privacy.gaussian import epsilon_of
 
 SECONDS, RUNS = 20.0, 16_000
-_HIDDEN_DRAWS = 12
-_FINALISTS, _FEW_RUNS, _TO_CHOOSE = 3, 1200, 0.8  # suspects of either kind, and what chooses among them
-_JUDGED = 3
+TOLERANCE = 1e-7  # relative; rounding is below it
+DELTA_OF_MU = 1e-6  # at which delta a claim of mu is compared with a loss that is not Gaussian
+CONFIDENCE = 1 - 1e-7  # several pairs are tried, and a sound mechanism must not be refuted by chance
+_HIDDEN_DRAWS = 12  # of secret randomness, whose mean says which pairs look worst
+_FINALISTS, _FEW_RUNS, _TO_CHOOSE, _JUDGED = 3, 1200, 0.8, 3  # pairs that are tried with few runs, then many
+_QUANTILES = np.linspace(0.01, 0.99, 60)
+_MAX_ATOMS = 4
+_WIDEST = 64  # entries of an output in which single values are searched
+
+KINDS = {
+    "change": "a neighbor changes what is released by more than the claim allows",
+    "control flow": "which steps are taken depends on the data beyond what was released",
+    "shape": "the shape of what is released depends on the data",
+    "noise scale": "the noise depends on the data",
+    "reused noise": "two steps draw the same noise, which cancels",
+    "exact output": "something is given out that is no function of the noisy answers",
+    "mixture": "secret samples hide less than is claimed, by counts of runs",
+    "privacy_cost": "a pair costs more than the whole release is charged for",
+    "reach": "a row changes that what differs does not reach",
+}
+
+Mechanism = Callable[[SmallGraph, NoiseRecorder], Any]
+
+
+# -- claims and results ------------------------------------------------------------------------------------
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class PrivacyClaim:
+    """A guarantee for neighboring datasets: (epsilon, delta), or a Gaussian parameter mu."""
+
+    epsilon: float | None = None
+    delta: float = 0.0
+    mu: float | None = None
+
+    def __post_init__(self) -> None:
+        """Require one of both."""
+        if (self.epsilon is None) == (self.mu is None):
+            raise ConfigError("a claim is epsilon= (with delta=) or mu=, one of both")
+        checks.within(0, 1, delta=self.delta)
+        checks.non_negative(
+            **{k: v for k, v in (("epsilon", self.epsilon), ("mu", self.mu)) if v is not None}
+        )
+
+    @property
+    def at(self) -> tuple[float, float]:
+        """The (epsilon, delta) that is compared."""
+        if self.mu is not None:
+            return epsilon_of(self.mu, DELTA_OF_MU), DELTA_OF_MU
+        assert self.epsilon is not None
+        return self.epsilon, self.delta
+
+    @checked
+    def is_satisfied_by(self, loss: LossLowerBound) -> bool:
+        """Whether a measured loss is within the claim."""
+        if self.mu is not None and not loss.pure and not loss.certain and not loss.alone:
+            return loss.mu <= self.mu * (1 + TOLERANCE) + 1e-12
+        epsilon, delta = self.at
+        return loss.epsilon(delta) <= epsilon * (1 + TOLERANCE) + TOLERANCE
+
+    def __str__(self) -> str:
+        """Return the claim as text."""
+        if self.mu is not None:
+            return f"mu = {self.mu:g}"
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """One way in which a claim is violated, and the pair of neighbors that shows it.
+
+    ``epsilon`` is a lower bound at the claim's delta, ``mu`` the measured Gaussian part.
+    """
+
+    kind: str
+    epsilon: float
+    mu: float
+    first: SmallGraph
+    second: SmallGraph
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Nodes and edges: the smaller the pair, the easier it is to read."""
+        return self.first.nodes, len(self.first.edges) + len(self.second.edges)
+
+    def __str__(self) -> str:
+        """Return the kind and the pair, with the records that differ."""
+        first, second = self.first, self.second
+        differ = [
+            v for v in range(first.nodes) if (first.x[v] != second.x[v]).any() or first.y[v] != second.y[v]
+        ]
+        records = "".join(
+            f"\n    record {v}:   {first.x[v].round(3).tolist()}, class {first.y[v]} / "
+            f"{second.x[v].round(3).tolist()}, class {second.y[v]}"
+            for v in differ
+        )
+        shown = "everything" if math.isinf(self.epsilon) else f"epsilon >= {self.epsilon:.4g}"
+        return (
+            f"{self.kind}: {KINDS[self.kind]} ({shown})\n    one graph:  {first}\n"
+            f"    the other:  {second}{records}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON; infinity is None."""
+        return {
+            "kind": self.kind,
+            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
+            "mu": self.mu,
+            "first": str(self.first),
+            "second": str(self.second),
+        }
+
+
+@checked
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NeighborTestResult:
+    """The result of a neighbor test: each kind of finding once, with the smallest pair that shows it.
+
+    Args:
+        unit, claim: the privacy unit and the claim.
+        findings: ways in which the claim is violated; empty if none was found.
+        pairs: number of neighboring pairs that were compared.
+        seconds: duration.
+        largest: the largest epsilon, at the claim's delta, of any pair.
+        largest_mu: the largest Gaussian part.
+        steps: the largest number of steps of a run.
+        hidden: whether secret randomness was used, so that counts of runs decide.
+        attained: of plans, by the public groups of the difference: the largest share of its privacy cost that
+            a pair attained.
+    """
+
+    unit: str
+    claim: PrivacyClaim
+    findings: tuple[Finding, ...]
+    pairs: int
+    seconds: float
+    largest: float
+    largest_mu: float
+    steps: int
+    hidden: bool
+    attained: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the claim was refuted."""
+        return bool(self.findings)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of the findings."""
+        return tuple(finding.kind for finding in self.findings)
+
+    def __str__(self) -> str:
+        """Return the report as text."""
+        verdict = "BROKEN" if self.broken else "not refuted"
+        effort = f"{self.pairs:,} pairs in {self.seconds:.1f} s"
+        measured = "everything is told" if math.isinf(self.largest) else f"epsilon {self.largest:.4g}"
+        if self.largest_mu:
+            measured += f", mu {self.largest_mu:.4g}"
+        limits = (
+            "limits: only pairs that were drawn, of small graphs, and only what the noise object was told"
+        )
+        if self.hidden:
+            limits = (
+                "limits: secret samples were drawn, so a few pairs were judged by counts of runs; a small "
+                "excess over the claim, or one on pairs that were not drawn, would not be seen"
+            )
+        return "\n".join(
+            [
+                f"claim: {self.claim} for unit {self.unit}: {verdict} by {effort}",
+                f"largest measured: {measured}; {counted(self.steps, 'noisy step')}",
+                *map(str, self.findings),
+                limits,
+            ]
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "unit": self.unit,
+            "claim": asdict(self.claim),
+            "broken": self.broken,
+            "pairs": self.pairs,
+            "seconds": self.seconds,
+            "largest_epsilon": None if math.isinf(self.largest) else self.largest,
+            "largest_mu": self.largest_mu,
+            "hidden_randomness": self.hidden,
+            "attained": dict(self.attained),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def keep_smallest(found: dict[str, Finding], finding: Finding) -> None:
+    """Keep a finding, by its kind, unless a smaller pair shows the same."""
+    known = found.get(finding.kind)
+    if known is None or finding.size < known.size:
+        found[finding.kind] = finding
+
+
+# -- the test ----------------------------------------------------------------------------------------------
 
 
 @checked
@@ -41,27 +256,27 @@ def neighbor_test(
     runs: int = RUNS,
     seed: int = 0,
 ) -> NeighborTestResult:
-    """Try to refute a claim: run a mechanism on random neighbors, and compare what is told with it.
+    """Try to refute a claim: run a mechanism on random neighbors and compare the privacy loss with it.
 
     The mechanism is ``function(graph, noise)``: it draws all its noise from ``noise``
-    (:class:`~graphveil.audit.noise.NoiseRecorder`) and may return anything else that it gives out. The
-    neighbor is run with the outcomes of the first graph's run, so each step is compared given the same
-    answers before it. With ``sensitivity=`` it is ``function(graph)``, which returns what noise is added to,
-    and the claim is that no neighbor moves it further, in L2.
+    (:class:`~graphveil.audit.noise.NoiseRecorder`) and may return any further output. The neighbor is run
+    with the outcomes of the first graph's run, so each step is compared given the same answers before it.
+    With ``sensitivity=`` it is ``function(graph)``, which returns the value that noise is added to, and the
+    claim is that no neighbor moves it further, in L2.
 
-    A refutation is a proof up to rounding, or up to chance of one in ten million where secret samples are
-    drawn. No refutation is no proof.
+    A refutation is a proof up to rounding. Where secret samples are drawn, it is wrong with a probability of
+    at most one in ten million. No refutation is no proof.
 
     Args:
         function: the mechanism.
         unit: ``undirected-edge``, ``directed-edge``, ``node-record``, ``node`` or ``local-attributes``.
-        epsilon, delta, mu, sensitivity: what is claimed.
+        epsilon, delta, mu, sensitivity: the claim.
         neighbors: draws a pair of :class:`SmallGraph`, instead of the unit's own.
-        seconds: the budget; ``pairs`` sets a number instead.
-        pairs: how many neighbors to compare.
-        nodes: graphs of up to so many are drawn.
-        runs: of either side of a pair that counts decide about.
-        seed: of everything that is drawn.
+        seconds: the time budget; ``pairs`` sets a number instead.
+        pairs: number of neighboring pairs to compare.
+        nodes: largest number of nodes of a graph.
+        runs: on either side of a pair that is judged by counts.
+        seed: of all draws.
 
     Raises:
         ConfigError: the claim is incomplete, or the unit is not known.
@@ -79,47 +294,33 @@ def neighbor_test(
         mu = sensitivity
     checks.integer_at_least(0, seed=seed)
     checks.integer_at_least(1, nodes=nodes, runs=runs, **({} if pairs is None else {"pairs": pairs}))
-    search = _Search(
-        _mechanism(function, sensitivity is not None),
-        PrivacyClaim(epsilon=epsilon, delta=delta, mu=mu),
-        seed,
-        runs,
-    )
+    mechanism: Mechanism = function
+    if sensitivity is not None:
+
+        def add_unit_noise(graph: SmallGraph, noise: NoiseRecorder) -> None:
+            for array in arrays_of(function(graph)):
+                noise.gaussian(array, 1.0)
+
+        mechanism = add_unit_noise
+    elif len(signature(function).parameters) < 2:
+        raise ConfigError(
+            "a mechanism takes (graph, noise); for a function of the graph alone, which returns what "
+            "noise is added to, say sensitivity="
+        )
+    search = _Search(mechanism, PrivacyClaim(epsilon=epsilon, delta=delta, mu=mu), seed, runs)
     started = time.perf_counter()
-    drawing = neighbors or neighbors_of(unit, nodes)
-    for number, pair in zip(_within(seconds, pairs, started), pairs_of(drawing, seed), strict=False):
-        search.compare(pair, number)
-    search.finish()
-    return search.report(unit, time.perf_counter() - started)
-
-
-def _mechanism(function: Callable[..., Any], plain: bool) -> Mechanism:
-    if not plain:
-        if len(signature(function).parameters) < 2:
-            raise ConfigError(
-                "a mechanism takes (graph, noise); for a function of the graph alone, which returns what "
-                "noise is added to, say sensitivity="
-            )
-        return function
-
-    def with_noise(graph: SmallGraph, noise: NoiseRecorder) -> None:
-        for array in arrays_of(function(graph)):
-            noise.gaussian(array, 1.0)
-
-    return with_noise
-
-
-def _within(seconds: float, pairs: int | None, started: float) -> Iterator[int]:
-    """Count pairs until there are as many, or the time is up."""
+    drawn = pairs_of(neighbors or neighbors_of(unit, nodes), seed)
     for number in count():
         if number >= pairs if pairs is not None else time.perf_counter() - started > seconds:
-            return
-        yield number
+            break
+        search.compare(next(drawn), number)
+    search.judge_suspects()
+    return search.result(unit, time.perf_counter() - started)
 
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """What one run told: its steps, what it returned, and how it ended if it failed."""
+    """One run: its steps, the returned arrays, and how it ended if it failed."""
 
     steps: list[NoiseStep]
     returned: list[np.ndarray[Any, Any]]
@@ -134,13 +335,13 @@ def _run(mechanism: Mechanism, graph: SmallGraph, noise: NoiseRecorder) -> _Run:
         returned = arrays_of(mechanism(graph, noise))
     except DivergedError:
         failure = "diverged"
-    except ArithmeticError as error:  # seen from outside, and a function of the data
+    except ArithmeticError as error:  # visible from outside, and a function of the data
         failure = type(error).__name__
     return _Run(noise.steps, returned, failure, noise.used_hidden)
 
 
 class _Search:
-    """A replay under way: the worst of each kind, and the pairs that look worst."""
+    """A test in progress: the findings so far, and the pairs that counts of runs decide about."""
 
     def __init__(self, mechanism: Mechanism, claim: PrivacyClaim, seed: int, runs: int) -> None:
         self._mechanism, self._claim, self._seed, self._runs = mechanism, claim, seed, runs
@@ -158,7 +359,11 @@ class _Search:
         self._steps = max(self._steps, len(first.steps))
         if first.hidden:
             self._hidden = True
-            self._suspect(pair, number)
+            means = [self._mean(graph, number) for graph in pair]
+            alike = means[0].shape == means[1].shape
+            apart = float(np.linalg.norm(means[0] - means[1])) if alike else math.inf
+            if apart > 0:
+                self._suspects.append((-apart, number, pair))
             return
         second = _run(self._mechanism, pair[1], NoiseRecorder(self._rng(number), given=first.steps))
         for kind, loss in _differences(first, second, self._claim.at[1]):
@@ -167,63 +372,53 @@ class _Search:
     def _rng(self, number: int) -> np.random.Generator:
         return np.random.default_rng([self._seed, number, 1])
 
-    def _note(self, kind: str, loss: LossLowerBound, pair: Neighbors) -> None:
-        epsilon = loss.epsilon(self._claim.at[1])
-        if loss.mu_squared > self._largest.mu_squared:
-            self._largest = loss
-        self._most_epsilon = max(self._most_epsilon, epsilon)
-        if self._claim.is_satisfied_by(loss):
-            return
-        finding = Finding(kind, epsilon, loss.mu, *pair)
-        known = self._found.get(kind)
-        if known is None or finding.size < known.size:
-            self._found[kind] = finding
-
-    def _suspect(self, pair: Neighbors, number: int) -> None:
-        """Score a pair by how far means over secret randomness lie apart, in units of the noise."""
-        means = [self._mean(graph, number) for graph in pair]
-        apart = float(np.linalg.norm(means[0] - means[1])) if means[0].shape == means[1].shape else math.inf
-        if apart > 0:
-            self._suspects.append((-apart, number, pair))
-
     def _mean(self, graph: SmallGraph, number: int) -> np.ndarray[Any, Any]:
+        """Return the mean over secret randomness of all steps without noise, in units of their noise."""
         rows = []
         for draw in range(_HIDDEN_DRAWS):
             hidden = np.random.default_rng([self._seed, number, 2, draw])
             noise = NoiseRecorder(self._rng(number), hidden=hidden, zero_noise=True)
             run = _run(self._mechanism, graph, noise)
-            parts = [_in_noise(step) for step in run.steps] + [array.ravel() for array in run.returned]
-            rows.append(
-                np.concatenate([np.asarray(part, dtype=np.float64) for part in parts] or [np.zeros(0)])
-            )
+            parts = [np.zeros(0)]
+            for step in run.steps:
+                value = np.asarray(getattr(step.law, "value", step.outcome), dtype=np.float64)
+                scale = getattr(step.law, "sigma", getattr(step.law, "scale", 1.0))
+                parts.append(np.ravel(value / scale))
+            parts += [np.asarray(array.ravel(), dtype=np.float64) for array in run.returned]
+            rows.append(np.concatenate(parts))
         return np.mean(rows, axis=0) if len({len(row) for row in rows}) == 1 else np.full(1, np.nan)
 
-    def finish(self) -> None:
-        """Judge the suspects by counts of runs: a few of each, and then many of the worst."""
+    def _note(self, kind: str, loss: LossLowerBound, pair: Neighbors) -> None:
+        epsilon = loss.epsilon(self._claim.at[1])
+        if loss.mu_squared > self._largest.mu_squared:
+            self._largest = loss
+        self._most_epsilon = max(self._most_epsilon, epsilon)
+        if not self._claim.is_satisfied_by(loss):
+            keep_smallest(self._found, Finding(kind, epsilon, loss.mu, *pair))
+
+    def judge_suspects(self) -> None:
+        """Judge pairs by counts of runs: a few of each candidate, and then many of the worst."""
         delta = self._claim.at[1]
         few = min(_FEW_RUNS, self._runs)
-        ways = [(n, way) for _, n, pair in self._suspected() for way in (pair, pair[::-1])]
+        # The pairs whose means lie furthest apart, and the smallest ones, which dilute a difference least.
+        small = sorted(self._suspects, key=lambda s: (s[2][0].nodes, len(s[2][0].edges) + len(s[2][1].edges)))
+        worst = sorted(self._suspects, key=lambda s: s[:2])[:_FINALISTS]
+        finalists = worst + [s for s in small if s not in worst][:_FINALISTS]
+        ways = [(n, way) for _, n, pair in finalists for way in (pair, pair[::-1])]
         tried = [certified(self._mechanism, way, few, delta, n + 1, _TO_CHOOSE) for n, way in ways]
-        worst = sorted(range(len(ways)), key=lambda i: -tried[i].epsilon)[:_JUDGED]
-        for n, way in (ways[i] for i in worst):
+        for i in sorted(range(len(ways)), key=lambda i: -tried[i].epsilon)[:_JUDGED]:
+            n, way = ways[i]
             bound = certified(self._mechanism, way, self._runs, delta, self._seed + 7 * n)
             self._note("mixture", LossLowerBound(alone=bound.epsilon), way)
             if self._found:
                 return
 
-    def _suspected(self) -> list[tuple[float, int, Neighbors]]:
-        """Return the pairs whose means lie furthest apart, and the smallest ones, which dilute least."""
-        small = sorted(self._suspects, key=lambda s: (s[2][0].nodes, len(s[2][0].edges) + len(s[2][1].edges)))
-        worst = sorted(self._suspects, key=lambda s: s[:2])
-        return worst[:_FINALISTS] + [s for s in small if s not in worst[:_FINALISTS]][:_FINALISTS]
-
-    def report(self, unit: str, seconds: float) -> NeighborTestResult:
-        """Return what was found, the worst first."""
-        order = sorted(self._found.values(), key=lambda finding: -finding.epsilon)
+    def result(self, unit: str, seconds: float) -> NeighborTestResult:
+        """Return the findings, the worst first."""
         return NeighborTestResult(
             unit=unit,
             claim=self._claim,
-            findings=tuple(order),
+            findings=tuple(sorted(self._found.values(), key=lambda finding: -finding.epsilon)),
             pairs=self._pairs,
             seconds=seconds,
             largest=self._most_epsilon,
@@ -233,15 +428,8 @@ class _Search:
         )
 
 
-def _in_noise(step: NoiseStep) -> np.ndarray[Any, Any]:
-    """Return a step's value in units of its noise."""
-    value = np.asarray(getattr(step.law, "value", step.outcome), dtype=np.float64)
-    scale = getattr(step.law, "sigma", getattr(step.law, "scale", 1.0))
-    return np.ravel(value / scale)
-
-
 def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str, LossLowerBound]]:
-    """Yield each kind of difference between two runs, and how much it tells."""
+    """Yield each kind of difference between two runs, and its privacy loss."""
     if kind := _structural_difference(first, second):
         yield kind, LossLowerBound(certain=1.0)
         return
@@ -250,7 +438,8 @@ def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str,
         if one.stream is not None and one.sort in streams:
             continue  # its noise is that of an earlier step, and losses do not add up
         streams.add(one.sort)
-        loss = _worst_way(one.law, other.law, delta)
+        both_ways = one.law.against(other.law, delta), other.law.against(one.law, delta)
+        loss = max(both_ways, key=lambda loss: loss.epsilon(delta))
         if isinstance(one.law, Exact):
             yield "exact output", loss
         elif one.law.scale_differs(other.law):
@@ -265,7 +454,7 @@ def _differences(first: _Run, second: _Run, delta: float) -> Iterator[tuple[str,
 
 
 def _structural_difference(first: _Run, second: _Run) -> str | None:
-    """Return how the two runs look different before any value is compared."""
+    """Return how the two runs differ in structure, before any value is compared."""
     if first.failure != second.failure or len(first.steps) != len(second.steps):
         last = min(len(first.steps), len(second.steps)) - 1
         if last >= 0 and second.failure == "diverged":
@@ -278,14 +467,8 @@ def _structural_difference(first: _Run, second: _Run) -> str | None:
     return None
 
 
-def _worst_way(one: Law, other: Law, delta: float) -> LossLowerBound:
-    """Return the larger loss of the two directions."""
-    both = one.against(other, delta), other.against(one, delta)
-    return max(both, key=lambda loss: loss.epsilon(delta))
-
-
 def _reused(first: list[NoiseStep], second: list[NoiseStep]) -> Iterator[float]:
-    """Yield how likely it shows that two steps of one stream differ by something exact."""
+    """Yield the probability of seeing that two steps of one stream differ by an exact value."""
     for i, one in enumerate(first):
         for j in range(i):
             if one.stream is None or one.sort != first[j].sort:
@@ -293,3 +476,81 @@ def _reused(first: list[NoiseStep], second: list[NoiseStep]) -> Iterator[float]:
             difference, other = first[j].law.shared(one.law), second[j].law.shared(second[i].law)
             if difference is not None and not same(difference, other):
                 yield first[j].law.shared_mass()
+
+
+# -- counts of runs ----------------------------------------------------------------------------------------
+
+
+def certified(
+    mechanism: Mechanism,
+    pair: Neighbors,
+    runs: int,
+    delta: float,
+    seed: int,
+    confidence: float = CONFIDENCE,
+) -> LowerBound:
+    """Return the lower bound on epsilon of one pair, from this many runs on either side."""
+    both = [outputs(mechanism, graph, runs, seed + side) for side, graph in enumerate(pair)]
+    if both[0].shape[1] != both[1].shape[1]:
+        return repeated_runs(runs, runs, 0, runs, delta=delta, confidence=confidence)
+    half = runs // 2
+    event = most_distinguishing_event(both[0][:half], both[1][:half], delta)
+    tp, fp = (int(event.occurs_in(rows[half:]).sum()) for rows in both)
+    return repeated_runs(tp, runs - half, fp, runs - half, delta=delta, confidence=confidence)
+
+
+def outputs(mechanism: Mechanism, graph: SmallGraph, runs: int, seed: int) -> Floats:
+    """Return the outputs of runs, one row each, filled up with infinity where lengths differ."""
+    rng, rows = np.random.default_rng(seed), []
+    for _ in range(runs):
+        noise = NoiseRecorder(rng)
+        returned = arrays_of(mechanism(graph, noise))
+        parts = [np.asarray(step.outcome, dtype=np.float64).ravel() for step in noise.steps]
+        parts += [array.astype(np.float64).ravel() for array in returned]
+        rows.append(np.concatenate([np.zeros(0), *parts]))
+    width = max(map(len, rows))
+    return np.array([np.pad(row, (0, width - len(row)), constant_values=np.inf) for row in rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """An event in the output: an entry has one of some values, or a weighted sum exceeds a threshold."""
+
+    weights: Floats | None
+    threshold: float
+    atoms: frozenset[bytes]
+
+    def occurs_in(self, outputs: Floats) -> npt.NDArray[np.bool_]:
+        """Return for each row whether it does."""
+        if self.weights is not None:
+            return np.asarray(outputs @ self.weights > self.threshold)
+        return np.array([any(entry.tobytes() in self.atoms for entry in row) for row in outputs])
+
+
+def most_distinguishing_event(first: Floats, second: Floats, delta: float) -> Event:
+    """Return the event with the largest bound of first against second, in these runs."""
+    events = _thresholds(first, second)
+    if first.shape[1] <= _WIDEST:
+        # Values that occur repeatedly on one side and never on the other.
+        ours, theirs = (Counter(entry.tobytes() for row in rows for entry in row) for rows in (first, second))
+        alone = [(count, value) for value, count in ours.items() if count > 1 and not theirs[value]]
+        atoms = frozenset(value for _, value in sorted(alone, reverse=True)[:_MAX_ATOMS])
+        events.append(Event(None, 0.0, atoms))
+
+    def bound_of(event: Event) -> float:
+        tp, fp = (int(event.occurs_in(rows).sum()) for rows in (first, second))
+        return repeated_runs(tp, len(first), fp, len(second), delta=delta, confidence=0.99).epsilon
+
+    return max(events, key=bound_of)
+
+
+def _thresholds(first: Floats, second: Floats) -> list[Event]:
+    """Return thresholds of the sum in which the means differ most, each entry by its variance."""
+    finite = np.isfinite(first).all(axis=0) & np.isfinite(second).all(axis=0)
+    a, b = first[:, finite], second[:, finite]
+    shift, spread = a.mean(axis=0) - b.mean(axis=0), a.var(axis=0) + b.var(axis=0)
+    shift = np.where(np.abs(shift) > 2 * np.sqrt(spread / len(a)), shift, 0.0)  # the rest is chance
+    weights = np.zeros(first.shape[1])
+    weights[finite] = shift / (spread + 1e-12)
+    clean = np.where(np.isfinite(first), first, 0.0) @ weights
+    return [Event(weights, float(t), frozenset()) for t in np.unique(np.quantile(clean, _QUANTILES))]

@@ -1,21 +1,314 @@
-"""The noise that a mechanism is handed in an audit: it draws, and writes down what from.
+"""Noise of a mechanism under test: laws of single steps, and the object that the mechanism draws from.
 
-A replay hands the neighbor the outcomes of the first run. So every step is compared given the same
-outcomes before it, which is what adaptive composition is about, and whatever differs beyond the steps was
-never covered.
+A :class:`LossLowerBound` never exceeds the truth: a privacy loss of ``pure`` has probability ``mass`` at
+least, a Gaussian of parameter mu is added to it, and with probability ``certain`` the neighbors are told
+apart exactly. ``alone`` is the epsilon that some event of a single step shows.
+
+A :class:`NoiseRecorder` draws and records the laws. In a neighbor test the second run receives the outcomes
+of the first one. So every step is compared given the same outcomes before it, as in adaptive composition, and
+a difference outside of the steps was never covered.
 """
 
 import hashlib
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import chi2
 
-from graphveil._util.checks import checked
-from graphveil.audit.laws import ChoiceLaw, Exact, FlipLaw, Floats, GaussianLaw, LaplaceLaw, Law
+from graphveil._util.typed import checked
 from graphveil.errors import ConfigError
+from graphveil.privacy.gaussian import epsilon_of
+
+Floats = npt.NDArray[np.float64]
+Generator = np.random.Generator
+SAME = 1e-9  # relative; sums in another order differ by less
+
+
+@dataclass(frozen=True)
+class LossLowerBound:
+    """How much two transcripts differ, from below."""
+
+    mu_squared: float = 0.0
+    pure: float = 0.0
+    mass: float = 1.0
+    certain: float = 0.0
+    alone: float = 0.0
+
+    def __add__(self, other: "LossLowerBound") -> "LossLowerBound":
+        """Return the loss of both, drawn independently."""
+        return LossLowerBound(
+            self.mu_squared + other.mu_squared,
+            self.pure + other.pure,
+            self.mass * other.mass,
+            max(self.certain, other.certain),
+            max(self.alone, other.alone),
+        )
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian part."""
+        return math.sqrt(self.mu_squared)
+
+    @property
+    def none(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.mu_squared or self.pure or self.certain or self.alone)
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon that no (epsilon', delta) claim below it can meet.
+
+        With a pure loss L of mass P beside a Gaussian, delta(e) >= P delta(e - L; mu).
+
+        >>> LossLowerBound(pure=1.5, mass=0.5).epsilon(0.0)
+        1.5
+        >>> LossLowerBound(certain=0.4).epsilon(1e-5)
+        inf
+        """
+        if self.certain > delta:
+            return math.inf
+        if self.mass <= delta:
+            return self.alone
+        share = delta / self.mass
+        gaussian = epsilon_of(self.mu, share) if self.mu_squared else math.log1p(-share)
+        return max(self.alone, self.pure + gaussian)
+
+
+# -- laws --------------------------------------------------------------------------------------------------
+
+
+class Law(ABC):
+    """What one step draws its outcome from."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of the outcome."""
+
+    @abstractmethod
+    def draw(self, rng: Generator) -> Any:
+        """Return an outcome."""
+
+    @abstractmethod
+    def against(self, other: Any, delta: float) -> LossLowerBound:
+        """Return what tells this law from another of the same kind and shape."""
+
+    def scale_differs(self, other: Any) -> bool:
+        """Whether the noise itself is another one."""
+        return False
+
+    def shared(self, later: Any) -> Floats | None:
+        """Return what is told exactly where a later step draws the same noise; None if nothing is."""
+        return None
+
+    def shared_mass(self) -> float:
+        """Return how likely that shows."""
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Exact(Law):
+    """Something that is given out as it is."""
+
+    value: Floats
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the value."""
+        return self.value.shape
+
+    def draw(self, rng: Generator) -> Floats:
+        """Return the value."""
+        return self.value
+
+    def against(self, other: "Exact", delta: float) -> LossLowerBound:
+        """Return everything if values differ."""
+        return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianLaw(Law):
+    """N(value, sigma^2), each entry on its own."""
+
+    value: Floats
+    sigma: Floats
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the value."""
+        return self.value.shape
+
+    def draw(self, rng: Generator) -> Floats:
+        """Return the value and noise."""
+        return self.value + self.sigma * rng.standard_normal(self.shape)
+
+    def scale_differs(self, other: "GaussianLaw") -> bool:
+        """Whether sigma differs."""
+        return not same(self.sigma, other.sigma)
+
+    def against(self, other: "GaussianLaw", delta: float) -> LossLowerBound:
+        """Return mu, or what the length of the noise tells if its scale is another."""
+        if self.scale_differs(other):
+            return _scale_loss(self, other, delta)
+        if not (self.sigma > 0).all():
+            return LossLowerBound() if same(self.value, other.value) else LossLowerBound(certain=1.0)
+        return LossLowerBound(mu_squared=float(np.square((self.value - other.value) / self.sigma).sum()))
+
+    def shared(self, later: "GaussianLaw") -> Floats:
+        """Return the difference, in which the noise cancels."""
+        return np.asarray(self.value / self.sigma - later.value / later.sigma)
+
+
+def _scale_loss(one: GaussianLaw, other: GaussianLaw, delta: float) -> LossLowerBound:
+    """Return the loss of one event: the noise is longer than some t, for the wider of the two laws.
+
+    The narrower law's center may lie elsewhere: its probability is bounded by the triangle inequality.
+    """
+    if not delta:
+        return LossLowerBound(certain=1.0)  # ratios of tails have no bound
+    wide, narrow = float(one.sigma.mean()), float(other.sigma.mean())
+    if not wide > narrow:
+        return LossLowerBound()  # the other direction says more
+    k, t = one.value.size, wide * np.sqrt(chi2.isf(np.geomspace(1e-12, 0.5, 100), one.value.size))
+    apart = float(np.linalg.norm(one.value - other.value))
+    likely = chi2.sf(np.square(t / wide), k) - delta
+    rare = chi2.logsf(np.square(np.maximum(t - apart, 0) / narrow), k) if narrow > 0 else -np.inf + 0 * t
+    seen = likely > 0
+    log_ratios = np.log(likely[seen]) - rare[seen]
+    return LossLowerBound(alone=float(log_ratios.max(initial=0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceLaw(Law):
+    """Laplace noise of a scale, each entry on its own."""
+
+    value: Floats
+    scale: Floats
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the value."""
+        return self.value.shape
+
+    def draw(self, rng: Generator) -> Floats:
+        """Return the value and noise."""
+        return np.asarray(self.value + rng.laplace(scale=self.scale, size=self.shape))
+
+    def scale_differs(self, other: "LaplaceLaw") -> bool:
+        """Whether the scale differs."""
+        return not same(self.scale, other.scale)
+
+    def against(self, other: "LaplaceLaw", delta: float) -> LossLowerBound:
+        """Return |change| / scale, which half of the outcomes have; another scale has no bound."""
+        if self.scale_differs(other):
+            return (
+                LossLowerBound(certain=1.0)
+                if not delta
+                else LossLowerBound(alone=_tail_loss(self, other, delta))
+            )
+        moved = np.abs(self.value - other.value) / self.scale
+        return LossLowerBound(pure=float(moved.sum()), mass=0.5 ** int((moved > SAME).sum()))
+
+    def shared(self, later: "LaplaceLaw") -> Floats:
+        """Return the difference, in which the noise cancels."""
+        return np.asarray(self.value / self.scale - later.value / later.scale)
+
+
+def _tail_loss(one: LaplaceLaw, other: LaplaceLaw, delta: float) -> float:
+    """Return the loss beyond the wider law's upper 2 delta, for the entry that tells most."""
+    a, b = np.broadcast_to(one.scale, one.shape), np.broadcast_to(other.scale, one.shape)
+    reach = a * -math.log(4 * delta) if delta < 0.25 else a * 0
+    rare = -np.maximum(reach + one.value - other.value, 0) / b + math.log(0.5)
+    return float(max(0.0, (math.log(delta) - rare).max(initial=0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class FlipLaw(Law):
+    """Randomized response: each bit is chosen with probability 2 q, and replaced by a fair one."""
+
+    bits: npt.NDArray[np.bool_]
+    flip: Floats
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the bits."""
+        return self.bits.shape
+
+    def draw(self, rng: Generator) -> npt.NDArray[np.bool_]:
+        """Return bits."""
+        chosen, fair = rng.random(self.shape) < 2 * self.flip, rng.random(self.shape) < 0.5
+        return np.where(chosen, fair, self.bits)
+
+    def scale_differs(self, other: "FlipLaw") -> bool:
+        """Whether the probability differs."""
+        return not same(self.flip, other.flip)
+
+    def against(self, other: "FlipLaw", delta: float) -> LossLowerBound:
+        """Return the loss of the likeliest answers."""
+        ones = [
+            np.broadcast_to(np.where(law.bits, 1 - law.flip, law.flip), self.shape) for law in (self, other)
+        ]
+        return of_choices(*(np.stack([p, 1 - p], axis=-1).reshape(-1, 2) for p in ones))
+
+    def shared(self, later: "FlipLaw") -> Floats:
+        """Return where both differ: a bit that is kept shows it."""
+        return np.asarray(self.bits != later.bits, dtype=np.float64)
+
+    def shared_mass(self) -> float:
+        """Return 1 - 2 q."""
+        return float(1 - 2 * np.max(self.flip))
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceLaw(Law):
+    """One choice a row, with the row's probabilities."""
+
+    probabilities: Floats
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows, and what there is to choose from."""
+        return self.probabilities.shape
+
+    def draw(self, rng: Generator) -> npt.NDArray[np.int64]:
+        """Return the choices."""
+        beyond = np.cumsum(self.probabilities, axis=1) < rng.random((len(self.probabilities), 1))
+        return np.asarray(np.minimum(beyond.sum(axis=1), self.shape[1] - 1))
+
+    def against(self, other: "ChoiceLaw", delta: float) -> LossLowerBound:
+        """Return the loss of the choices that tell most."""
+        return of_choices(self.probabilities, other.probabilities)
+
+
+def of_choices(ours: Floats, theirs: Floats) -> LossLowerBound:
+    """Return the loss of every row's most distinguishing choice; one that only we make reveals everything."""
+    if not ours.size:
+        return LossLowerBound()
+    only = np.where(theirs <= 0, ours, 0.0).sum(axis=1).max()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where((ours > 0) & (theirs > 0), np.log(ours / theirs), -np.inf)
+    best = ratio.argmax(axis=1)
+    rows = np.arange(len(ours))
+    distinguishing = ratio[rows, best] > SAME
+    pure = float(ratio[rows, best][distinguishing].sum())
+    return LossLowerBound(pure=pure, mass=float(ours[rows, best][distinguishing].prod()), certain=float(only))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two arrays agree but for rounding."""
+    first, second = np.asarray(one), np.asarray(other)
+    if first.shape != second.shape:
+        return False
+    if first.dtype.kind in "fc" or second.dtype.kind in "fc":
+        return bool(np.allclose(first, second, rtol=SAME, atol=SAME, equal_nan=True))
+    return bool(np.array_equal(first, second))
+
+
+# -- the object that a mechanism draws from ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +353,7 @@ class NoiseRecorder:
         """Take where randomness comes from; ``zero_noise`` gives out what noise would be added to."""
         self.steps: list[NoiseStep] = []
         self.used_hidden = False
-        self._rng, self._hidden, self._given, self._silent = rng, hidden or rng, given, zero_noise
+        self._rng, self._hidden, self._given, self._zero_noise = rng, hidden or rng, given, zero_noise
         self._seed = int(rng.integers(1 << 62))
 
     @property
@@ -117,22 +410,14 @@ class NoiseRecorder:
             if before is None or before.sort != self.steps[-1].sort:
                 raise DivergedError
             return before.outcome
-        outcome = getattr(law, "value", None) if self._silent else None
-        self.steps.append(
-            NoiseStep(law, stream, law.draw(self._source(stream)) if outcome is None else outcome)
-        )
-        return self.steps[-1].outcome
-
-    def _source(self, stream: Hashable | None) -> np.random.Generator:
-        if stream is None:
-            return self._rng
-        digest = hashlib.sha256(f"{self._seed} {stream!r}".encode()).digest()
-        return np.random.default_rng(int.from_bytes(digest[:8]))
-
-
-def _plain(value: Any) -> Any:
-    """Return a torch tensor as an array, and anything else as it is."""
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+        outcome, rng = getattr(law, "value", None) if self._zero_noise else None, self._rng
+        if outcome is None:
+            if stream is not None:  # steps of one stream draw from one seed
+                digest = hashlib.sha256(f"{self._seed} {stream!r}".encode()).digest()
+                rng = np.random.default_rng(int.from_bytes(digest[:8]))
+            outcome = law.draw(rng)
+        self.steps.append(NoiseStep(law, stream, outcome))
+        return outcome
 
 
 def _spread(value: npt.ArrayLike, **spread: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -151,6 +436,11 @@ def _floats(value: Any) -> Floats:
     if not np.isfinite(array).all():
         raise ConfigError("a mechanism hands its noise values that are no numbers")
     return array
+
+
+def _plain(value: Any) -> Any:
+    """Return a torch tensor as an array, and anything else as it is."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
 
 
 def arrays_of(returned: Any) -> list[np.ndarray[Any, Any]]:

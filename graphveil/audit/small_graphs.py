@@ -1,28 +1,41 @@
-"""Small graphs of every kind, and their neighbors under a unit of protection."""
+"""Small graphs of every kind, and their neighbors under a unit of protection.
 
-from collections.abc import Callable, Iterator
+Neighbor tests of functions draw single pairs (:func:`neighbors_of`). Those of query plans draw a graph with
+several neighbors and the public facts that they share (:func:`family`); a new unit registers there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import permutations
+from functools import cached_property, partial, singledispatch
+from itertools import combinations, permutations
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from graphveil._util import checks
-from graphveil._util.checks import checked
+from graphveil._util.typed import checked
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
 from graphveil.errors import ConfigError
+from graphveil.privacy import DirectedEdge, EdgeSubset, NodeBoundedDegree, NodeRecord, UndirectedEdge, Unit
 
+Rng = np.random.Generator
 Pair = tuple[int, int]
 Floats = npt.NDArray[np.float64]
 Neighbors = tuple["SmallGraph", "SmallGraph"]
-Drawing = Callable[[np.random.Generator], Neighbors]
-
-KINDS = ("random", "star", "clique", "hubs", "isolated", "path", "matching", "empty")
+Drawing = Callable[[Rng], Neighbors]
+SHAPES = ("random", "star", "clique", "hubs", "isolated", "path", "matching", "empty")
 CLASSES, FEATURES = 3, 3
 NO_LABEL = -1  # the label of a null record
-
 NODES = 32  # at most
 _FEW = 9  # nodes of most graphs
+_SHOWN = 12  # edges that text lists
+MAX_NODES = 4096  # of a graph whose adjacency is a full matrix
+FAMILY_NODES = 9  # nodes
+_NEIGHBORS = 12  # of one graph, at random
+_MAX_WEIGHT = 2.0  # of an edge
 
 
 @checked
@@ -50,7 +63,7 @@ class SmallGraph:
     @classmethod
     @checked
     def from_edges(
-        cls, nodes: int, edges: list[Pair], *, directed: bool, rng: np.random.Generator | None = None
+        cls, nodes: int, edges: list[Pair], *, directed: bool, rng: Rng | None = None
     ) -> "SmallGraph":
         """Build one; features and labels are drawn, or zero."""
         checks.within(1, MAX_NODES, nodes=nodes)
@@ -100,14 +113,10 @@ class SmallGraph:
         return f"{self.nodes} nodes, edges {listed or 'none'}"
 
 
-_SHOWN = 12
-MAX_NODES = 4096  # of a graph whose adjacency is a full matrix
-
-
-def draw_graph(rng: np.random.Generator, *, directed: bool, least: int = 1, most: int = NODES) -> SmallGraph:
+def draw_graph(rng: Rng, *, directed: bool, least: int = 1, most: int = NODES) -> SmallGraph:
     """Draw a graph of any kind, its nodes in random order; three in four have up to nine."""
     n = max(least, int(rng.integers(1, (min(most, _FEW) if rng.random() < 0.75 else most) + 1)))
-    kind, density = KINDS[rng.integers(len(KINDS))], rng.random()
+    kind, density = SHAPES[rng.integers(len(SHAPES))], rng.random()
     rows, columns = np.nonzero(rng.random((n, n)) < density * min(1, 16 / n))
     some = [(u, v) for u, v in zip(rows.tolist(), columns.tolist(), strict=True) if u != v]
     edges = _edges_of(kind, n, some)
@@ -131,6 +140,9 @@ def _edges_of(kind: str, n: int, some: list[Pair]) -> list[Pair]:
     return lines.get(kind, [])
 
 
+# -- single pairs, for functions ---------------------------------------------------------------------------
+
+
 def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
     """Return what draws two neighbors under a unit.
 
@@ -151,13 +163,13 @@ def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
     return partial(_DRAWINGS[unit], most=nodes)
 
 
-def _toggled(rng: np.random.Generator, *, directed: bool, most: int) -> Neighbors:
+def _toggled(rng: Rng, *, directed: bool, most: int) -> Neighbors:
     graph = draw_graph(rng, directed=directed, least=2, most=most)
     u, v = rng.choice(graph.nodes, 2, replace=False).tolist()
     return graph, graph.toggle_edge((u, v))
 
 
-def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbors:
+def _nulled(rng: Rng, *, own: bool, most: int) -> Neighbors:
     """Draw a graph where a node knows nobody, some or everybody, and the same without its record."""
     graph = draw_graph(rng, directed=own, most=most)
     q = int(rng.integers(graph.nodes))
@@ -170,7 +182,7 @@ def _nulled(rng: np.random.Generator, *, own: bool, most: int) -> Neighbors:
     return graph.with_edges(edges), null
 
 
-def _replaced(rng: np.random.Generator, *, most: int) -> Neighbors:
+def _replaced(rng: Rng, *, most: int) -> Neighbors:
     graph = draw_graph(rng, directed=False, most=most)
     q = int(rng.integers(graph.nodes))
     other = rng.integers(2, size=FEATURES) if rng.random() < 0.7 else rng.random(FEATURES)
@@ -193,3 +205,186 @@ def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbors]:
         rng = np.random.default_rng([seed, number])
         first, second = drawing(rng)
         yield (second, first) if rng.random() < 0.5 else (first, second)
+
+
+# -- graphs with several neighbors, for query plans --------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PublicGraphFacts:
+    """What neighbors have in common beside the graph's size.
+
+    Args:
+        nodes: how many.
+        seed: of everything public that is drawn.
+        mutual: whether the graph is stored as an undirected one.
+        listed: who may have private edges; everybody by default.
+        known: public edges, each once.
+    """
+
+    nodes: int
+    seed: tuple[int, ...]
+    mutual: bool
+    listed: tuple[bool, ...] = ()
+    known: frozenset[Pair] = frozenset()
+
+    def draw(self, name: str) -> Rng:
+        """Return a generator of its own for each purpose, the same for all neighbors."""
+        return np.random.default_rng([*self.seed, crc32(name.encode())])
+
+    @cached_property
+    def domain(self) -> Domain:
+        """The slots that are protected."""
+        if not self.listed:
+            return Domain.whole(self.nodes, directed=not self.mutual)
+        source, target = np.array(sorted(self.known), dtype=np.int64).reshape(-1, 2).T
+        edges = Adjacency.from_edges(source, target, num_nodes=self.nodes, directed=False)
+        return Domain.within(edges, torch.tensor(self.listed))
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbor:
+    """A neighboring graph, and where it differs: a pair's two ends, or one record's node."""
+
+    graph: SmallGraph
+    place: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """A graph, some of its neighbors, and what is public of all."""
+
+    graph: SmallGraph
+    neighbors: tuple[Neighbor, ...]
+    public: PublicGraphFacts
+
+
+Families = Callable[[Rng, tuple[int, ...]], Family | None]
+
+
+def adjacency(graph: SmallGraph, public: PublicGraphFacts, *, weighted: bool = False) -> Adjacency:
+    """Store a small graph, its edges in some order and some of them repeatedly.
+
+    An edge's weight is that of its pair, which is the same whether the edge is there or not.
+    """
+    halves = not graph.directed
+    pairs = np.array([(u, v) for u, v in graph.edges if u < v or not halves], dtype=np.int64).reshape(-1, 2)
+    rng = public.draw("order")
+    pairs = rng.permutation(np.repeat(pairs, 1 if weighted else int(rng.integers(1, 4)), axis=0))
+    source, target = pairs.T
+    if weighted:
+        table = public.draw("weights of pairs").random((public.nodes, public.nodes)) * _MAX_WEIGHT
+        shares = np.maximum(table, table.T)[source, target]
+        found = Adjacency.from_edges(
+            source,
+            target,
+            num_nodes=public.nodes,
+            directed=not halves,
+            weight=shares,
+            max_weight=_MAX_WEIGHT,
+        )
+    else:
+        found = Adjacency.from_edges(source, target, num_nodes=public.nodes, directed=not halves)
+    # Of an undirected graph, one end's list may miss an edge once a record is nulled.
+    return replace(found, directed=False) if public.mutual and not halves else found
+
+
+@singledispatch
+def family(unit: Unit, rng: Rng, seed: tuple[int, ...]) -> Family | None:
+    """Return a graph of any kind and neighbors of it; None for a unit that no small graph is about."""
+    return None
+
+
+@family.register(UndirectedEdge)
+@family.register(DirectedEdge)
+def _edge_family(unit: UndirectedEdge | DirectedEdge, rng: Rng, seed: tuple[int, ...]) -> Family:
+    """Toggle pairs."""
+    directed = isinstance(unit, DirectedEdge)
+    graph = draw_graph(rng, directed=directed, most=FAMILY_NODES)
+    pairs = (permutations if directed else combinations)(range(graph.nodes), 2)
+    return _toggled_family(graph, pairs, rng, PublicGraphFacts(graph.nodes, seed, mutual=not directed))
+
+
+@family.register
+def _edge_subset_family(unit: EdgeSubset, rng: Rng, seed: tuple[int, ...]) -> Family:
+    """Toggle pairs of listed nodes that are no public edges."""
+    graph = draw_graph(rng, directed=False, least=2, most=FAMILY_NODES)
+    listed = rng.random(graph.nodes) < rng.choice([0.6, 1.0])
+    listed[:2] = True
+    known = {pair for pair in combinations(range(graph.nodes), 2) if rng.random() < 0.25}
+    private = {(u, v) for u, v in graph.edges if u < v and listed[u] and listed[v]}
+    both = {pair for u, v in known | private for pair in ((u, v), (v, u))}
+    pairs = (p for p in combinations(np.flatnonzero(listed).tolist(), 2) if p not in known)
+    public = PublicGraphFacts(graph.nodes, seed, True, tuple(listed.tolist()), frozenset(known))
+    return _toggled_family(graph.with_edges(both), pairs, rng, public)
+
+
+def _toggled_family(graph: SmallGraph, pairs: Iterable[Pair], rng: Rng, public: PublicGraphFacts) -> Family:
+    chosen = _some(list(pairs), rng)
+    return Family(graph, tuple(Neighbor(graph.toggle_edge(pair), pair) for pair in chosen), public)
+
+
+@family.register
+def _record_family(unit: NodeRecord, rng: Rng, seed: tuple[int, ...]) -> Family:
+    """Null or replace records with their own lists."""
+    mutual = bool(rng.random() < 0.5)
+    graph = replace(draw_graph(rng, directed=not mutual, most=FAMILY_NODES), directed=True)
+    others = [other for q in range(graph.nodes) for other in _other_records(graph, q, unit, rng)]
+    return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
+
+
+def _other_records(graph: SmallGraph, q: int, unit: NodeRecord, rng: Rng) -> Iterator[Neighbor]:
+    """Yield neighbors that differ in q's record: nulled; opposite with the same list; and any other."""
+    rest = {pair for pair in graph.edges if pair[0] != q}
+    yield Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,))
+    if unit.replace_one:
+        yield Neighbor(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,))
+        own = {(q, v) for v in range(graph.nodes) if v != q and rng.random() < 0.5}
+        other = graph.with_edges(rest | own)
+        yield Neighbor(other.with_record(q, rng.random(FEATURES), int(rng.integers(CLASSES))), (q,))
+
+
+@family.register
+def _bounded_degree_family(unit: NodeBoundedDegree, rng: Rng, seed: tuple[int, ...]) -> Family:
+    """Delete nodes with all their edges, of graphs for which the assumption about degrees is true."""
+    mutual = bool(rng.random() < 0.5)
+    drawn = draw_graph(rng, directed=not mutual, most=FAMILY_NODES)
+    graph = replace(drawn.with_edges(_bounded_edges(drawn, unit.max_degree, rng)), directed=True)
+    others = []
+    for q in range(graph.nodes):
+        rest = {pair for pair in graph.edges if q not in pair}
+        others.append(Neighbor(graph.with_edges(rest).with_record(q, 0.0, NO_LABEL), (q,)))
+        if unit.replace_one:
+            others.append(Neighbor(graph.with_record(q, 1 - graph.x[q], int(graph.y[q])), (q,)))
+    return Family(graph, tuple(others), PublicGraphFacts(graph.nodes, seed, mutual))
+
+
+def _bounded_edges(graph: SmallGraph, most: int, rng: Rng) -> set[Pair]:
+    """Return edges of which no node has more than so many in either direction."""
+    kept: set[Pair] = set()
+    out, into = np.zeros(graph.nodes, dtype=int), np.zeros(graph.nodes, dtype=int)
+    pairs = [pair for pair in graph.edges if graph.directed or pair[0] < pair[1]]
+    for k in rng.permutation(len(pairs)):
+        u, v = pairs[k]
+        stored = [(u, v)] if graph.directed else [(u, v), (v, u)]
+        if all(out[a] < most and into[b] < most for a, b in stored):
+            kept.update(stored)
+            for a, b in stored:
+                out[a] += 1
+                into[b] += 1
+    return kept
+
+
+def mutual_edges(rng: Rng, seed: tuple[int, ...]) -> Family:
+    """Return a graph of own lists and neighbors in which two nodes list each other, or neither does."""
+    graph = draw_graph(rng, directed=True, most=FAMILY_NODES)
+    agree = [(u, v) for u, v in combinations(range(graph.nodes), 2) if graph.a[u, v] == graph.a[v, u]]
+    others = tuple(
+        Neighbor(graph.with_edges(set(graph.edges) ^ {pair, pair[::-1]}), pair) for pair in _some(agree, rng)
+    )
+    return Family(graph, others, PublicGraphFacts(graph.nodes, seed, mutual=False))
+
+
+def _some(every: list[Pair], rng: Rng) -> list[Pair]:
+    """Return at most so many of the pairs as a graph has neighbors in a test, at random."""
+    return [every[k] for k in rng.permutation(len(every))[:_NEIGHBORS]]

@@ -1,7 +1,6 @@
-"""Noise that is zero, so that the release path shows what it sums; nothing of it is ever published."""
+"""Noise that is zero, so that the release path returns its exact sums. Nothing of it is ever published."""
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,9 +22,9 @@ from graphveil.release import (
 )
 from graphveil.release.query import Query
 
-_CERTAIN = 40.0  # an epsilon at which a slot tells the truth but once in e^40
+_CERTAIN = 40.0  # an epsilon at which a node pair is reported wrongly with probability e^-40
 
-Draw = tuple[float, tuple[int, ...], int]  # of what standard deviation, for which rows, how many each
+Draw = tuple[float, tuple[int, ...], int]  # standard deviation, rows, and numbers in each row
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class ZeroNoise(IntegerNoise):
 
 
 class RecordingZeroNoise(ZeroNoise):
-    """Draws zero, and notes what it was asked for: make a class of your own for each list of notes."""
+    """Draws zero and records the requests, in a list of its own for each class (:meth:`with_new_list`)."""
 
     drawn: ClassVar[list[Draw]]
 
@@ -122,28 +121,24 @@ class _ZeroNoiseAttention(EdgeAttentionQuery):
         )
 
 
-def _without_noise(query: Query) -> Query:
-    """Return a query without the noise that it draws itself."""
-    kinds: dict[type[Query], type[Query]] = {
-        NeighborCountQuery: _ZeroNoiseCounts,
-        EdgeTotalQuery: _ZeroNoiseTotal,
-        BlockCountQuery: _ZeroNoiseBlocks,
-        EdgeAttentionQuery: _ZeroNoiseAttention,
-    }
-    if isinstance(query, EdgeResponseQuery):
-        return replace(query, epsilon=_CERTAIN)
-    kind = kinds.get(type(query))
-    return query if kind is None else kind(**vars(query))
+_OWN_NOISE: dict[type[Query], type[Query]] = {  # queries that draw their noise themselves, and without it
+    NeighborCountQuery: _ZeroNoiseCounts,
+    EdgeTotalQuery: _ZeroNoiseTotal,
+    BlockCountQuery: _ZeroNoiseBlocks,
+    EdgeAttentionQuery: _ZeroNoiseAttention,
+}
 
 
 def zero_noise_plan(
     unit: Unit, queries: tuple[Query, ...], sampler: type[IntegerNoise] = ZeroNoise, *, delta: float = 1e-3
 ) -> ReleasePlan:
-    """Return the plan whose answers are the sums themselves, of every query whose noise is added to one."""
-    return ReleasePlan(unit, tuple(map(_without_noise, queries)), delta=delta, sampler=sampler)
-
-
-@lru_cache(maxsize=64)
-def single_query_plan(plan: ReleasePlan, query: Query) -> ReleasePlan:
-    """Return the plan that answers one query of a plan as that plan does."""
-    return replace(plan, queries=(query,), slack=0.0)
+    """Return the plan whose answers are the exact sums, for every query that adds noise to a sum."""
+    exact: list[Query] = []
+    for query in queries:
+        if isinstance(query, EdgeResponseQuery):
+            exact.append(replace(query, epsilon=_CERTAIN))
+        elif kind := _OWN_NOISE.get(type(query)):
+            exact.append(kind(**vars(query)))
+        else:
+            exact.append(query)
+    return ReleasePlan(unit, tuple(exact), delta=delta, sampler=sampler)

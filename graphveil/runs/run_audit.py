@@ -11,9 +11,9 @@ from graphveil._util.escape import render
 from graphveil._util.files import write_atomic
 from graphveil.audit.bounds import LowerBound
 from graphveil.audit.local import audit_feature_mechanism, audit_label_mechanism
+from graphveil.audit.neighbor_test import NeighborTestResult
 from graphveil.audit.plans import PlanAudit, audit_plan
 from graphveil.audit.query_neighbor_tests import NOT_NEIGHBOR_TESTED, neighbor_test_query
-from graphveil.audit.report import NeighborTestResult
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.estimators.saved import load_model
 from graphveil.local.heterorr import HeteroFullGraph

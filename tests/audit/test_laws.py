@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from graphveil.audit.laws import (
+from graphveil.audit.noise import (
     ChoiceLaw,
     Exact,
     FlipLaw,

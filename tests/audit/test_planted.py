@@ -8,7 +8,7 @@ import pytest
 
 from graphveil.audit import audit_feature_mechanism, audit_label_mechanism, audit_plan
 from graphveil.audit.query_canaries import WITHOUT_CANARIES, insert_canaries
-from graphveil.audit.query_neighbor_tests.query_inputs import NOT_NEIGHBOR_TESTED, query_data
+from graphveil.audit.query_neighbor_tests import NOT_NEIGHBOR_TESTED, query_data
 from graphveil.mechanisms import (
     EvenAllocation,
     FeatureRR,

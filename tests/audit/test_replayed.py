@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.audit import NeighborTestResult, neighbor_test_plan, neighbor_test_query
-from graphveil.audit.laws import LossLowerBound
-from graphveil.audit.query_neighbor_tests.charged_losses import ChargedLoss, charged_loss
-from graphveil.audit.query_neighbor_tests.neighbor_families import Family, adjacency, family
-from graphveil.audit.query_neighbor_tests.query_inputs import NeighborView, query_data
+from graphveil.audit import (
+    NeighborTestResult,
+    neighbor_test_plan,
+    neighbor_test_query,
+    query_neighbor_tests,
+)
+from graphveil.audit.noise import LossLowerBound
+from graphveil.audit.query_neighbor_tests import ChargedLoss, NeighborView, charged_loss, query_data
+from graphveil.audit.small_graphs import Family, adjacency, family
 from graphveil.privacy import (
     ByGroup,
     Composed,
@@ -103,10 +107,9 @@ def test_a_query_keeps_its_price_under_a_unit(name: str, unit: Unit) -> None:
     ("name", "unit"), EVERY[::3], ids=lambda value: value if isinstance(value, str) else said(value)
 )
 def test_a_query_that_is_priced_too_low_is_found(name: str, unit: Unit, monkeypatch: Patch) -> None:
-    from graphveil.audit.query_neighbor_tests import plan
 
     monkeypatch.setattr(
-        plan,
+        query_neighbor_tests,
         "charged_loss",
         lambda event, groups: ChargedLoss(
             *(0.2 * part for part in vars(charged_loss(event, groups)).values())
@@ -156,9 +159,8 @@ def test_noise_that_follows_the_edges_is_found(monkeypatch: Patch) -> None:
 
 
 def test_a_release_that_is_booked_below_a_pair_is_found(monkeypatch: Patch) -> None:
-    from graphveil.audit.query_neighbor_tests import plan
 
-    monkeypatch.setattr(plan, "total_mu", lambda event: 0.5)
+    monkeypatch.setattr(query_neighbor_tests, "total_mu", lambda event: 0.5)
     assert "privacy_cost" in replayed(EDGE, *hops(1.0, 1, 2)).kinds
 
 

@@ -8,7 +8,7 @@ import torch
 
 import graphveil as gv
 from graphveil.audit import NoiseRecorder, PrivacyClaim, SmallGraph
-from graphveil.audit.laws import LossLowerBound
+from graphveil.audit.noise import LossLowerBound
 from graphveil.audit.small_graphs import draw_graph, neighbors_of, pairs_of
 from graphveil.errors import ConfigError
 

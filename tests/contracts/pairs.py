@@ -10,7 +10,7 @@ from torch import Tensor
 
 from contracts import replay
 from contracts.replay import UNITS
-from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
+from graphveil.audit.query_neighbor_tests import keys_of
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency, EdgeSet
 from graphveil.data.blocks import blocks

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
-from graphveil.audit.query_neighbor_tests.query_inputs import keys_of
+from graphveil import _kernels
+from graphveil.audit.query_neighbor_tests import keys_of
 from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import NeighborSumQuery

@@ -10,8 +10,7 @@ from torch import Tensor
 from contracts import replay
 from contracts.replay import BOUNDS, OWNER, REPLACED, pushes
 from graphveil.audit import neighbor_test_mutual_edges
-from graphveil.audit.query_neighbor_tests.neighbor_families import PublicGraphFacts, adjacency
-from graphveil.audit.small_graphs import draw_graph
+from graphveil.audit.small_graphs import PublicGraphFacts, adjacency, draw_graph
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.ledger import MemoryLedger

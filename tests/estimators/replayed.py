@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.audit.query_neighbor_tests.charged_losses import charged_loss
+from graphveil.audit.query_neighbor_tests import charged_loss
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.ledger import MemoryLedger
 from graphveil.privacy import PureDP, UndirectedEdge, Unit, compose

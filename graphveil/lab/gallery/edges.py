@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from graphveil.audit.laws import FlipLaw, Floats
 from graphveil.audit.neighbor_test import neighbor_test
-from graphveil.audit.noise import NoiseRecorder
+from graphveil.audit.noise import FlipLaw, Floats, NoiseRecorder
 from graphveil.audit.small_graphs import NO_LABEL, SmallGraph
 from graphveil.lab.gallery.published_mechanism import PublishedMechanism, PublishedValue
 from graphveil.privacy.gaussian import epsilon_of, mu_of

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphveil.audit.neighbor_test import neighbor_test
+from graphveil.audit.neighbor_test import NeighborTestResult, neighbor_test
 from graphveil.audit.noise import NoiseRecorder
-from graphveil.audit.report import NeighborTestResult
 from graphveil.audit.small_graphs import SmallGraph
 
 

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 
-from graphveil.audit.laws import Floats, GaussianLaw
-from graphveil.audit.noise import NoiseRecorder
+from graphveil.audit.noise import Floats, GaussianLaw, NoiseRecorder
 from graphveil.audit.small_graphs import CLASSES, FEATURES, SmallGraph
 from graphveil.lab.gallery.published_mechanism import PublishedMechanism, PublishedValue
 

@@ -1,0 +1,592 @@
+"""Canaries in single queries: many copies of a query's worst neighbors, answered by the release path.
+
+Each canary has rows, node pairs, cells or coordinates of its own, so one release contains thousands of
+independent ones. The same path with zero noise says how far each would move the answer; the bound is about
+the noise. There are as many releases as the claim needs for a bound of about nine tenths of it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, singledispatch
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+
+from graphveil.audit.bounds import LowerBound, largest_multiplier, one_run, repeated_runs, summed_gaussian
+from graphveil.audit.zero_noise import zero_noise_plan
+from graphveil.data import Adjacency
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Integers
+from graphveil.mechanisms import StepNoise
+from graphveil.privacy import (
+    DirectedEdge,
+    EdgeSubset,
+    Event,
+    Gaussian,
+    MemoryLedger,
+    NodeBoundedDegree,
+    PoissonGaussian,
+    PureDP,
+    Unit,
+    privacy_curve,
+)
+from graphveil.privacy.events import Relation
+from graphveil.privacy.unit import NodeUnit
+from graphveil.release import (
+    AccuracyCountData,
+    AccuracyCountQuery,
+    BlockCountData,
+    BlockCountQuery,
+    DPSGDQuery,
+    EdgeAttentionQuery,
+    EdgeCountData,
+    EdgeCountQuery,
+    EdgeResponseData,
+    EdgeResponseQuery,
+    EdgeTotalData,
+    EdgeTotalQuery,
+    NeighborCountData,
+    NeighborCountQuery,
+    NeighborSumData,
+    NeighborSumQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    TopNodePairsData,
+    TopNodePairsQuery,
+    TreeStepsQuery,
+)
+from graphveil.release.dendrogram.blocks import DendrogramBlocks
+from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.keys import canonical
+from graphveil.release.query import Query
+from graphveil.release.weights import Similarity
+
+BLUR = 0.08  # how far below mu its bound may lie on average, relative
+_MAX_ROUNDS = 64
+NUMBERS = 1 << 21  # that a release of canaries may have: seconds
+_MAX_NODES = 1 << 17  # and at most so many nodes
+_MAX_LEAVES = 1 << 12  # of a star: a larger asserted degree is certified in part
+_CLASSES = 64  # of cells for canaries: the same law, with room
+_CANDIDATES = 1 << 12
+_RECORDS = 1 << 11  # releases of single records
+_NODES = 600  # of which every pair is a canary
+_TREE_LEAVES = 2000  # of a tree, each block of which has one
+_KEPT = 8  # one slot in so many becomes an edge
+_TOTALS = 1 << 11  # releases of single counts
+_COUNTED = 1 << 17  # canaries in blocks
+_COORDINATES = 1 << 11
+_MAX_SCORES = 1 << 24
+_PAPER = "it is as published, and known not to keep its claim"
+WITHOUT_CANARIES = {  # kinds of queries that no canary has a place of its own in
+    "TreeSearchQuery": (
+        "a random walk over trees, which hides an edge far better than its bound says: no count of runs "
+        "comes near"
+    ),
+    "ChunkDensityQuery": _PAPER,
+    "ChunkResponseQuery": _PAPER,
+    "SeededCellsQuery": _PAPER,
+    "SeededResponseQuery": _PAPER,
+    "SeededTotalQuery": _PAPER,
+}
+Floats = npt.NDArray[np.float64]
+Coins = npt.NDArray[np.bool_]
+RowQuery = Callable[[Any, Coins], Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class CanaryContext:
+    """What canaries are planted in: how one query is asked, by whom, and with what chance.
+
+    Args:
+        plan: whose query, unit, sampler and delta are meant.
+        confidence: of each bound.
+        rng: of the coins.
+        group: the public group of the records that are planted.
+        pair: the public groups of the two ends of an edge.
+        seed: of reproducible noise, for tests; fresh noise by default.
+    """
+
+    plan: ReleasePlan
+    confidence: float
+    rng: np.random.Generator
+    group: int = 0
+    pair: tuple[int, int] = (0, 0)
+    seed: int | None = None
+
+    @property
+    def unit(self) -> Unit:
+        """What is protected."""
+        return self.plan.unit
+
+    def coins(self, count: int) -> Coins:
+        """Return who is in."""
+        return self.rng.random(count) < 0.5
+
+    def key(self) -> ReleaseKey:
+        """Return a key for one release."""
+        if self.seed is None:
+            return ReleaseKey.fresh()
+        return ReleaseKey.from_seed(self.seed + int(self.rng.integers(1 << 30)), "audit")
+
+    def noisy(self, query: Query, edges: Adjacency, groups: Tensor | None, data: Any) -> Floats:
+        """Answer the query as the plan does."""
+        return _answer(single_query_plan(self.plan, query), edges, groups, data, self.key())
+
+    def rounds(self, count: int, mu: float) -> int:
+        """Return how many releases of so many canaries a bound on mu needs."""
+        needed = (2 * float(ndtri(self.confidence)) / (BLUR * max(mu, 1e-3))) ** 2
+        return max(1, min(_MAX_ROUNDS, math.ceil(needed / count)))
+
+    def exact(self, query: Query, edges: Adjacency, groups: Tensor | None, data: Any) -> Floats:
+        """Answer it without noise."""
+        return _answer(zero_noise_plan(self.unit, (query,)), edges, groups, data, None)
+
+    def gaussian(self, scores: Floats, present: Coins) -> LowerBound:
+        """Return the bound from scores of canaries that are in and out."""
+        return summed_gaussian(
+            scores[present], scores[~present], delta=self.plan.delta, confidence=self.confidence
+        )
+
+    def counted(self, detected: Coins, present: Coins) -> LowerBound:
+        """Return the bound from counts of canaries that are heard, in and out."""
+        tp, fp = int(detected[present].sum()), int(detected[~present].sum())
+        inside = int(present.sum())
+        return repeated_runs(tp, inside, fp, len(present) - inside, confidence=self.confidence)
+
+
+@lru_cache(maxsize=64)
+def single_query_plan(plan: ReleasePlan, query: Query) -> ReleasePlan:
+    """Return the plan that answers one query of a plan as that plan does."""
+    return replace(plan, queries=(query,), slack=0.0)
+
+
+def _answer(
+    plan: ReleasePlan, edges: Adjacency, groups: Tensor | None, data: Any, key: ReleaseKey | None
+) -> Floats:
+    answer = Release.open(plan, edges, groups, budget=MemoryLedger(), key=key, label="audit").answer(data)
+    return np.asarray(answer.to(dtype=torch.float64).numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class CanaryResult:
+    """What canaries say of one query: its name, its event as certified, the bound, and what was claimed."""
+
+    stage: str
+    canaries: int
+    certified: Event
+    claimed: float
+    bound: LowerBound
+
+
+@singledispatch
+def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
+    """Return what canaries in a query say, or why there are none.
+
+    A new kind of query registers here; a kind that cannot have canaries stands in ``WITHOUT_CANARIES`` with
+    its reason.
+    """
+    return WITHOUT_CANARIES[type(query).__name__]
+
+
+def planted(
+    query: Query, context: CanaryContext, count: int, certified: Event, bound: LowerBound
+) -> CanaryResult:
+    """Return the result of so many canaries, with the query's own privacy cost as the claim."""
+    claimed = privacy_curve(query.event(context.unit)).epsilon(context.plan.delta)
+    return CanaryResult(query.stage, count, certified, claimed, bound)
+
+
+def of_scores(
+    query: Query, context: CanaryContext, scores: list[Floats], present: list[Coins]
+) -> CanaryResult:
+    """Return the result of canaries with Gaussian scores, release by release."""
+    bound = context.gaussian(np.concatenate(scores), np.concatenate(present))
+    return planted(query, context, sum(map(len, scores)), Gaussian(bound.mu or 0.0), bound)
+
+
+def canaries_per_release(dim: int, nodes_each: int) -> int:
+    """Return how many canaries a release of a few million numbers holds."""
+    return max(16, min(NUMBERS // dim, _MAX_NODES) // nodes_each)
+
+
+# -- rows: disjoint stars and sources ----------------------------------------------------------------------
+
+
+@insert_canaries.register
+def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> CanaryResult:
+    """Stars whose centers send a vector of norm one: a friendship, a stored edge, or all edges of a node."""
+    unit = context.unit
+    here, there = context.pair if query.groups > 1 else (0, 0)
+    leaves = min(unit.max_degree, _MAX_LEAVES) if isinstance(unit, NodeBoundedDegree) else 1
+    count = canaries_per_release(query.dim, 1 + leaves)
+    nodes, center = count * (1 + leaves), np.arange(count) * (1 + leaves)
+    groups = torch.full((nodes,), there)
+    groups[torch.from_numpy(center)] = here
+    vectors = torch.zeros(nodes, query.dim, dtype=torch.float64)
+    vectors[:, 0] = 1.0
+    data = NeighborSumData(vectors, None if query.similarity is None else _alike(query.similarity, nodes))
+    weighted = query.reads_edge_weights
+
+    def edges(who: Coins) -> Adjacency:
+        sources = np.repeat(center[who], leaves)
+        targets = (center[who][:, None] + 1 + np.arange(leaves)).ravel()
+        return Adjacency.from_edges(
+            sources,
+            targets,
+            num_nodes=nodes,
+            directed=isinstance(unit, DirectedEdge),
+            weight=np.ones(len(sources)) if weighted else None,
+            max_weight=1.0 if weighted else None,
+        )
+
+    public = groups if query.needs_groups else None
+    sigma = np.array(query.sigma)[groups.numpy() if len(query.sigma) > 1 else np.zeros(nodes, dtype=int)]
+
+    def query_rows(run: Any, who: Coins) -> Floats:
+        rows: Floats = run(query, edges(who), public, data) / sigma[:, None]
+        if isinstance(unit, NodeUnit):
+            rows[center] = 0.0  # a node's own row is for it alone
+        return rows
+
+    return _of_rows(query, context, query_rows, count, np.arange(nodes) // (1 + leaves))
+
+
+def _alike(weight: Similarity, nodes: int) -> Any:
+    """Return keys by which any two nodes are as alike as can be."""
+    if weight.reads == "attention":
+        maps = torch.full((nodes, 1), 4.0)
+        return maps, maps, torch.tensor([9.0]), torch.tensor(0.0)
+    return torch.eye(3, dtype=torch.float64)[:1].repeat(nodes, 1)
+
+
+@insert_canaries.register
+def _of_pushes(query: OutEdgeSumQuery, context: CanaryContext) -> CanaryResult | str:
+    """Sources with a list of their own that takes the whole budget, and a vector at its bound."""
+    level, group = int(np.argmax(query.levels)), context.group if query.groups > 1 else 0
+    if not query.bounds[group]:
+        return "records of this group send nothing"
+    listed = max(1, math.ceil(16 * query.out_degree_bound / query.levels[level]))
+    count = canaries_per_release(query.dim, 1 + listed)
+    nodes, source = count * (1 + listed), np.arange(count) * (1 + listed)
+    replaced = getattr(context.unit, "replace_one", False)
+    groups = torch.full((nodes,), group) if query.needs_groups else None
+    length, place = query.bounds[group] * (1 - 1e-9), torch.full((nodes,), level)
+
+    def query_rows(run: Any, who: Coins) -> Floats:
+        lists = np.ones(count, dtype=bool) if replaced else who
+        targets = (source[lists][:, None] + 1 + np.arange(listed)).ravel()
+        graph = Adjacency.from_edges(
+            np.repeat(source[lists], listed), targets, num_nodes=nodes, directed=True
+        )
+        vectors = torch.zeros(nodes, query.dim, dtype=torch.float64)
+        sent = np.where(who, length, -length if replaced else 0.0)
+        vectors[torch.from_numpy(source), 0] = torch.from_numpy(sent)
+        rows: Floats = run(query, graph, groups, OutEdgeSumData(vectors, place)) / query.sigma
+        return rows
+
+    return _of_rows(query, context, query_rows, count, np.arange(nodes) // (1 + listed))
+
+
+def _of_rows(
+    query: Query, context: CanaryContext, query_rows: RowQuery, count: int, owner: npt.NDArray[np.int64]
+) -> CanaryResult:
+    """Score each canary along what it moves, in noise units, and bound mu.
+
+    ``query_rows`` returns rows in noise units for those canaries that are in; ``owner`` says whose row each
+    is.
+    """
+    none = query_rows(context.exact, np.zeros(count, dtype=bool))
+    moved = query_rows(context.exact, np.ones(count, dtype=bool)) - none
+    squares = np.bincount(owner, (moved * moved).sum(axis=1))
+    mu = float(np.sqrt(squares.mean()))
+    scores, present = [], []
+    for _ in range(context.rounds(count, mu)):
+        coins = context.coins(count)
+        seen = query_rows(context.noisy, coins) - none
+        scores.append(np.bincount(owner, (moved * seen).sum(axis=1)) / np.sqrt(squares))
+        present.append(coins)
+    return of_scores(query, context, scores, present)
+
+
+# -- counts: each canary moves a count, a cell or a candidate of its own -----------------------------------
+
+
+@insert_canaries.register
+def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> CanaryResult:
+    """Friendships of disjoint pairs: the count that one moves is at least one, or not."""
+    count = canaries_per_release(query.classes, 2)
+    first, nodes, present = np.arange(count) * 2, 2 * count, context.coins(count)
+    data = NeighborCountData(torch.zeros(nodes, dtype=torch.int64))
+    groups = torch.zeros(nodes, dtype=torch.int64) if query.needs_groups else None
+    directed = isinstance(context.unit, DirectedEdge)
+
+    def edges(who: Coins) -> Adjacency:
+        return Adjacency.from_edges(first[who], first[who] + 1, num_nodes=nodes, directed=directed)
+
+    moved = context.exact(query, edges(np.ones(count, dtype=bool)), groups, data)
+    seen = context.noisy(query, edges(present), groups, data)
+    reached = (moved > 0.5).reshape(count, -1)
+    detected = (seen > 0.5).reshape(count, -1) | ~reached
+    bound = context.counted(np.all(detected, axis=1), present)  # in every count that it moves
+    return planted(query, context, count, PureDP(bound.epsilon), bound)
+
+
+@insert_canaries.register
+def _of_edge_counts(query: EdgeCountQuery, context: CanaryContext) -> CanaryResult | str:
+    """An edge for each cell, in a table of more classes."""
+    pays = [group for group, counted in enumerate(query.labeled) if counted]
+    here, there = context.pair
+    if query.groups > 1 and not (query.labeled[here] and query.labeled[there]):
+        return "the dearest pair of groups is not counted"
+    directed = isinstance(context.unit, DirectedEdge)
+    wide = replace(query, classes=_CLASSES)
+    every = np.indices((_CLASSES, _CLASSES)).reshape(2, -1)
+    cells = every if directed else every[:, every[0] <= every[1]]
+    count = cells.shape[1]
+    labels = torch.from_numpy(cells.T.ravel().copy())
+    groups, first = torch.full((2 * count,), pays[0]), 2 * np.arange(count)
+    scores, present = [], []
+    for _ in range(context.rounds(count, 1 / query.sigma[0])):
+        coins = context.coins(count)
+        edges = Adjacency.from_edges(first[coins], first[coins] + 1, num_nodes=2 * count, directed=directed)
+        seen = context.noisy(wide, edges, groups, EdgeCountData(labels))
+        scores.append(seen[cells[0], cells[1]] / query.sigma[0])
+        present.append(coins)
+    return of_scores(query, context, scores, present)
+
+
+@insert_canaries.register
+def _of_tallies(query: AccuracyCountQuery, context: CanaryContext) -> CanaryResult | str:
+    """A record for each run of candidates, right about all of them, in a tally of more candidates."""
+    if query.groups > 1 and not query.pays[context.group]:
+        return "records of this group are not counted"
+    each = query.candidates
+    count = max(1, _CANDIDATES // each)
+    wide, (graph, groups) = replace(query, candidates=count * each), _two_nodes(context, query.groups)
+    scores, present = [], []
+    for _ in range(context.rounds(count, math.sqrt(each) / query.sigma)):
+        coins = context.coins(count)
+        correct = torch.from_numpy(np.kron(np.diag(coins), np.ones((1, each), dtype=bool)))
+        seen = context.noisy(wide, graph, groups, AccuracyCountData(correct))
+        scores.append(seen.reshape(count, each).sum(axis=1) / (query.sigma * math.sqrt(each)))
+        present.append(coins)
+    return of_scores(query, context, scores, present)
+
+
+@insert_canaries.register
+def _of_outcomes(query: OutcomeCountQuery, context: CanaryContext) -> CanaryResult | str:
+    """One record a release: counted or not; where it may be replaced, right or wrong."""
+    if query.groups > 1 and not query.pays[context.group]:
+        return "records of this group are not counted"
+    replaced = getattr(context.unit, "replace_one", False)
+    along = np.array([1.0, -1.0]) / math.sqrt(2) if replaced else np.array([1.0, 0.0])
+    graph, groups = _two_nodes(context, query.groups)
+    present, scores = context.coins(_RECORDS), np.empty(_RECORDS)
+    for number, inside in enumerate(present):
+        right = torch.tensor([bool(inside)])
+        wrong = ~right if replaced else torch.zeros_like(right)
+        seen: Floats = context.noisy(query, graph, groups, OutcomeCountData(right, wrong))
+        scores[number] = float(along @ seen) / query.sigma
+    return of_scores(query, context, [scores], [present])
+
+
+def _two_nodes(context: CanaryContext, groups: int) -> tuple[Adjacency, Tensor | None]:
+    """Return a graph that counts of records do not read, and the groups of its nodes."""
+    empty = Adjacency.from_edges([], [], num_nodes=2, directed=True)
+    return empty, torch.full((2,), context.group) if groups > 1 else None
+
+
+# -- released graphs: every node pair, or one in every block, is an edge or not; public edges stay ---------
+
+
+@dataclass(frozen=True, eq=False)
+class _CanaryPairs:
+    """Slots that canaries have to themselves, and what is public beside them."""
+
+    domain: Domain
+    known: npt.NDArray[np.int64]  # public edges, (2, edges)
+    slots: Integers
+
+    @classmethod
+    def for_unit(cls, nodes: int, unit: Unit) -> "_CanaryPairs":
+        """Lay out all slots; where some edges are public, those of a path, and a tenth of nodes unlisted."""
+        if not isinstance(unit, EdgeSubset):
+            domain = Domain.whole(nodes, directed=isinstance(unit, DirectedEdge))
+            return cls(domain, np.empty((2, 0), dtype=np.int64), np.arange(domain.slots.total))
+        known = np.stack([np.arange(nodes - 1), np.arange(1, nodes)])
+        path = Adjacency.from_edges(*known, num_nodes=nodes, directed=False)
+        domain = Domain.within(path, torch.arange(nodes) < max(2, nodes - nodes // 10))
+        return cls(domain, known, domain.keep_protected(np.arange(domain.slots.total)))
+
+    def edges(self, slots: Integers) -> Adjacency:
+        """Return the graph that has these slots for edges, beside the public ones."""
+        ends = np.concatenate([self.known, np.stack(self.domain.ends(slots))], axis=1)
+        nodes, directed = len(self.domain.rank), self.domain.slots.directed
+        return Adjacency.from_edges(*ends, num_nodes=nodes, directed=directed)
+
+
+@insert_canaries.register
+def _of_responses(query: EdgeResponseQuery, context: CanaryContext) -> CanaryResult:
+    """Every slot says that it is an edge, or not."""
+    canary_pairs = _CanaryPairs.for_unit(_NODES, context.unit)
+    present = context.coins(len(canary_pairs.slots))
+    out = context.noisy(
+        query, canary_pairs.edges(canary_pairs.slots[present]), None, EdgeResponseData(canary_pairs.domain)
+    ).astype(np.int64)
+    bound = context.counted(np.isin(canary_pairs.slots, out), present)
+    return planted(query, context, len(present), PureDP(bound.epsilon), bound)
+
+
+@insert_canaries.register
+def _of_top_slots(query: TopNodePairsQuery, context: CanaryContext) -> CanaryResult:
+    """Slots compete for places, so those that got one are guesses in a single run."""
+    canary_pairs = _CanaryPairs.for_unit(_NODES, context.unit)
+    present = context.coins(len(canary_pairs.slots))
+    data = TopNodePairsData(canary_pairs.domain, len(present) // _KEPT)
+    out = context.noisy(query, canary_pairs.edges(canary_pairs.slots[present]), None, data).astype(np.int64)
+    detected = np.isin(canary_pairs.slots, out)
+    right = int((detected & present).sum())
+    bound = one_run(len(present), int(detected.sum()), right, confidence=context.confidence)
+    return planted(query, context, len(present), PureDP(bound.epsilon), bound)
+
+
+@insert_canaries.register
+def _of_totals(query: EdgeTotalQuery, context: CanaryContext) -> CanaryResult:
+    """One edge a release, or none."""
+    canary_pairs, present = _CanaryPairs.for_unit(3, context.unit), context.coins(_TOTALS)
+    data, detected = EdgeTotalData(canary_pairs.domain), np.empty(_TOTALS, dtype=bool)
+    both = [canary_pairs.edges(canary_pairs.slots[:count]) for count in (0, 1)]
+    for number, inside in enumerate(present):
+        detected[number] = context.noisy(query, both[int(inside)], None, data)[0] > 0
+    bound = context.counted(detected, present)
+    return planted(query, context, len(present), PureDP(bound.epsilon), bound)
+
+
+@insert_canaries.register
+def _of_blocks(query: BlockCountQuery, context: CanaryContext) -> CanaryResult:
+    """One edge a block, or none: disjoint blocks have counts of their own."""
+    canary_pairs = _CanaryPairs.for_unit(_TREE_LEAVES, context.unit)
+    tree = Dendrogram.balanced(canary_pairs.domain.slots.nodes, context.rng)
+    blocks = DendrogramBlocks.from_tree(tree, canary_pairs.domain.public, query.epsilon)
+    tried = canary_pairs.slots[context.rng.permutation(len(canary_pairs.slots))]
+    owner = blocks.owner[tree.lowest_common_ancestors(*canary_pairs.domain.slots.ends(tried))]
+    held, first = np.unique(owner, return_index=True)
+    slots, data = tried[first], BlockCountData(canary_pairs.domain, tree=tree)
+    detected, present = [], []
+    for _ in range(math.ceil(min(64, _COUNTED / len(slots)))):
+        coins: Coins = context.coins(len(slots))
+        seen = context.noisy(query, canary_pairs.edges(slots[coins]), None, data)
+        detected.append(seen[held] > 0)
+        present.append(coins)
+    bound = context.counted(np.concatenate(detected), np.concatenate(present))
+    return planted(query, context, sum(map(len, present)), PureDP(bound.epsilon), bound)
+
+
+# -- training steps: gradients that are the axes, each with a coordinate of its own ------------------------
+
+
+@insert_canaries.register
+def _of_records(query: DPSGDQuery, context: CanaryContext) -> CanaryResult | str:
+    """Records whose clipped gradients are the axes."""
+    if isinstance(query, TreeStepsQuery) and query.sampling_rate < 1:
+        return (
+            "its price is that of opposite gradients at several roots, of which a batch holds a random number"
+        )
+    if query.groups > 1 and not query.pays[context.group]:
+        return "records of this group are not trained on"
+    if query.reach and query.sampling_rate < 1:
+        return (
+            "its price counts every batch as if it held all gradients that read a record, and no sampled "
+            "batch comes near that"
+        )
+    wide = replace(query, parameters=_COORDINATES)  # the same law, with room for canaries
+    noise = wide.randomness(context.key().query_key(canonical({"audit": query.stage})))
+    if isinstance(query, TreeStepsQuery):
+        return _of_all(query, context, noise, query.sensitivity(context.unit) / query.clip)
+    if query.sampling_rate == 1:
+        own = 2 * query.reach + query.pays[context.group if query.groups > 1 else 0]
+        return _of_all(query, context, noise, own * getattr(context.unit, "change", 1.0))
+    relation: Relation = getattr(context.unit, "relation", "add_remove")
+    claimed = PoissonGaussian(query.noise_multiplier, query.sampling_rate, query.steps, relation)
+    return _of_samples(query, context, noise, claimed)
+
+
+@insert_canaries.register
+def _of_edges(query: EdgeAttentionQuery, context: CanaryContext) -> CanaryResult | str:
+    """Targets whose clipped gradients are the axes, and the opposite ones with the edge."""
+    wide = replace(query, dim=math.ceil(math.sqrt(_COORDINATES / 2)))  # the same law, with room
+    noise = wide.randomness(context.key().query_key(canonical({"audit": query.stage})))
+    claimed = query.event(context.unit)
+    assert isinstance(claimed, PoissonGaussian)
+    if claimed.steps > query.steps:
+        return "both ends learn, and are priced as if in batches of their own"
+    return _of_samples(query, context, noise, claimed)
+
+
+def _of_all(query: Query, context: CanaryContext, noise: StepNoise, change: float) -> CanaryResult:
+    """Every record is in every batch: one Gaussian, of ``change`` clipping norms a step."""
+    steps: int = query.steps  # type: ignore[attr-defined]
+    scores, present = _step_scores(query, context, noise, 1.0, change)
+    bound = context.gaussian(scores.ravel(), present.ravel())
+    whole = Gaussian((bound.mu or 0.0) * math.sqrt(steps))
+    return _of_all_steps(query, context, scores.size, whole, replace(bound, mu=whole.mu))
+
+
+def _of_samples(
+    query: Query, context: CanaryContext, noise: StepNoise, claimed: PoissonGaussian
+) -> CanaryResult:
+    """Batches are samples: the largest multiplier that scores do not reject, composed as is claimed.
+
+    Under REPLACE both neighbors are in the batch, and move it in opposite directions: the multiplier that
+    is certified of one of them is that of both.
+    """
+    z, q = claimed.noise_multiplier, claimed.sampling_rate
+    scores, present = _step_scores(query, context, noise, q)
+    largest = largest_multiplier(scores[present], scores[~present], z, q, 1 - context.confidence)
+    certified: Event = replace(claimed, noise_multiplier=largest) if math.isfinite(largest) else Gaussian(0.0)
+    bound = LowerBound(
+        epsilon=0.0,
+        delta=context.plan.delta,
+        confidence=context.confidence,
+        max_certifiable=math.inf,
+        method="likelihood ratio of steps",
+    )
+    return _of_all_steps(query, context, scores.size, certified, bound)
+
+
+def _of_all_steps(
+    query: Query, context: CanaryContext, count: int, certified: Event, bound: LowerBound
+) -> CanaryResult:
+    """Return the result with the epsilon that is certified of all steps together."""
+    epsilon = privacy_curve(certified).epsilon(context.plan.delta)
+    return planted(query, context, count, certified, replace(bound, epsilon=epsilon))
+
+
+def _step_scores(
+    query: Query, context: CanaryContext, noise: StepNoise, rate: float, change: float = 1.0
+) -> tuple[Floats, Coins]:
+    """Return scores of single steps in noise units, and which canaries are in: both (steps, coordinates).
+
+    There are as many steps as a bound on the multiplier needs. A record moves its score by ``change`` norms.
+    """
+    mu_per_score = rate * math.sqrt(math.expm1(min((change / query.noise[0]) ** 2, 30.0)))
+    needed = (2 * 3.5 / (BLUR * mu_per_score)) ** 2
+    steps = math.ceil(min(max(needed, 1 << 16), _MAX_SCORES) / _COORDINATES)
+    present = context.coins(steps * _COORDINATES).reshape(steps, -1)
+    scores = np.empty((steps, _COORDINATES))
+    for step in range(steps):
+        inside = np.zeros(_COORDINATES)
+        inside[noise.batch(step, _COORDINATES).numpy()] = 1.0
+        drawn = np.asarray(noise.noise(step), dtype=np.float64)[:_COORDINATES]
+        scores[step] = (inside * present[step] * change * noise.steps + drawn) / noise.sigma
+    return scores, present

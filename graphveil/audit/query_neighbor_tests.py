@@ -1,0 +1,619 @@
+"""Neighbor tests of query plans: the release path without noise, on small graphs and their neighbors.
+
+Both sides are queried alike, so answers differ by the edges or records that differ. The difference over the
+noise is compared with the loss that the plan's events charge for this very pair. Nothing else may differ: no
+shape, no noise that is requested, and no row that the pair does not reach.
+
+A new kind of query registers its inputs (:func:`query_data`), and :func:`law` if its noise is not Gaussian.
+It is then tested under every unit that it has a bound for. Inputs that belong to records are a function of
+them; all others are drawn from public facts.
+"""
+
+import math
+import time
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._util import checks
+from graphveil._util.typed import checked
+from graphveil.audit.neighbor_test import (
+    DELTA_OF_MU,
+    Finding,
+    NeighborTestResult,
+    PrivacyClaim,
+    keep_smallest,
+)
+from graphveil.audit.noise import FlipLaw, GaussianLaw, LaplaceLaw, Law, LossLowerBound
+from graphveil.audit.small_graphs import (
+    FAMILY_NODES,
+    FEATURES,
+    Families,
+    Family,
+    PublicGraphFacts,
+    SmallGraph,
+    adjacency,
+    family,
+    mutual_edges,
+)
+from graphveil.audit.zero_noise import Draw, RecordingZeroNoise, zero_noise_plan
+from graphveil.errors import ConfigError
+from graphveil.privacy import (
+    ApproximateDP,
+    ByGroup,
+    Composed,
+    DirectedEdge,
+    Event,
+    Gaussian,
+    MemoryLedger,
+    NodeBoundedDegree,
+    NodeRecord,
+    PairwiseGaussian,
+    PoissonGaussian,
+    PoissonRoots,
+    PureDP,
+    Unit,
+    compose,
+)
+from graphveil.privacy.accountant import total_mu
+from graphveil.privacy.gaussian import epsilon_of
+from graphveil.privacy.unit import NodeUnit
+from graphveil.propagation import safe_unit
+from graphveil.release import (
+    AccuracyCountData,
+    AccuracyCountQuery,
+    BlockCountData,
+    BlockCountQuery,
+    EdgeAttentionData,
+    EdgeAttentionQuery,
+    EdgeCountData,
+    EdgeCountQuery,
+    EdgeResponseData,
+    EdgeResponseQuery,
+    EdgeTotalData,
+    EdgeTotalQuery,
+    NeighborCountData,
+    NeighborCountQuery,
+    NeighborSumData,
+    NeighborSumQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+    OutEdgeSumData,
+    OutEdgeSumQuery,
+    Release,
+)
+from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.query import Query, QueryData
+from graphveil.release.weights import Similarity
+
+Floats = npt.NDArray[np.float64]
+PAIRS = 200
+ROUNDING = 1e-6  # relative: answers are float32
+_WITHIN = (0.0, 0.4, 1.0, 1.0, 1.0)  # lengths of vectors, in units of their bound
+_LENGTHS = (*_WITHIN, 1.2, 40.0)  # longer vectors must not count
+NOT_NEIGHBOR_TESTED = {  # kinds of queries, and why they have no neighbors on small graphs
+    "DPSGDQuery": "what its steps read is the method's; they are replayed where it trains",
+    "TreeStepsQuery": "what its steps read is the method's; trees are replayed where they are drawn",
+    "TopNodePairsQuery": "cells compete for places, which no single cell's law says",
+    "TreeSearchQuery": "a random walk, whose law is enumerated elsewhere",
+    "ChunkDensityQuery": "as published, and known not to keep its claim",
+    "ChunkResponseQuery": "as published, and known not to keep its claim",
+    "SeededCellsQuery": "as published, and known not to keep its claim",
+    "SeededResponseQuery": "as published, and known not to keep its claim",
+    "SeededTotalQuery": "as published, and known not to keep its claim",
+}
+
+
+@checked
+def neighbor_test_plan(
+    unit: Unit, queries: tuple[Query, ...], *, pairs: int = PAIRS, seed: int = 0
+) -> NeighborTestResult | None:
+    """Compare queries of one release on random neighbors; None where no small graph has their data.
+
+    Every query is answered as a plan of all of them answers it, with noise that is zero, on graphs of every
+    kind. The claim is the privacy cost of each pair: what the queries' own events charge for the groups of
+    its ends, or of its record.
+
+    Args:
+        unit: what is protected.
+        queries: of one release, in order.
+        pairs: number of neighboring pairs to compare.
+        seed: of all draws.
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> from graphveil.release.plan import hops
+    >>> found = neighbor_test_plan(UndirectedEdge(), hops(1.0, 2, 4), pairs=20)
+    >>> found.broken, found.attained["0-0"] > 0.99
+    (False, True)
+    """
+    _check_pairs(pairs, seed)
+    if not queries:
+        raise ConfigError("queries is empty; give at least one query of a plan.")
+    if any(query_data.dispatch(type(query)) is query_data.dispatch(object) for query in queries):
+        return None
+    return _Comparison(unit, queries).over(lambda rng, seeds: family(unit, rng, seeds), pairs, seed)
+
+
+@checked
+def neighbor_test_query(
+    query: Query, unit: Unit, *, pairs: int = PAIRS, seed: int = 0
+) -> NeighborTestResult | None:
+    """Compare one query of a plan on random neighbors; None where no small graph has its data.
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> from graphveil.release.plan import hops
+    >>> (query,) = hops(1.0, 1, 4)
+    >>> neighbor_test_query(query, UndirectedEdge(), pairs=20).broken
+    False
+    """
+    return neighbor_test_plan(unit, (query,), pairs=pairs, seed=seed)
+
+
+@checked
+def neighbor_test_mutual_edges(
+    query: OutEdgeSumQuery, *, pairs: int = PAIRS, seed: int = 0
+) -> NeighborTestResult:
+    """Compare a sum over out-edges where two nodes list each other or not; the bound is that of an edge.
+
+    >>> neighbor_test_mutual_edges(OutEdgeSumQuery(dim=2, sigma=2.0), pairs=20).broken
+    False
+    """
+    _check_pairs(pairs, seed)
+    found = _Comparison(NodeRecord(), (query,), mutual=True).over(mutual_edges, pairs, seed)
+    assert found is not None
+    return found
+
+
+def _check_pairs(pairs: int, seed: int) -> None:
+    checks.integer_at_least(1, pairs=pairs)
+    checks.integer_at_least(0, seed=seed)
+
+
+# -- charged losses ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChargedLoss:
+    """A Gaussian part, and a pure one beside it.
+
+    >>> ChargedLoss(0.3) + ChargedLoss(0.4, 1.0)
+    ChargedLoss(mu=0.5, pure=1.0)
+    """
+
+    mu: float = 0.0
+    pure: float = 0.0
+
+    def __add__(self, other: "ChargedLoss") -> "ChargedLoss":
+        """Return the price of both."""
+        return ChargedLoss(math.hypot(self.mu, other.mu), self.pure + other.pure)
+
+    @property
+    def at(self) -> tuple[float, float]:
+        """An (epsilon, delta) that is compared."""
+        return (epsilon_of(self.mu, DELTA_OF_MU) if self.mu else 0.0) + self.pure, DELTA_OF_MU
+
+    @property
+    def claim(self) -> PrivacyClaim:
+        """What is claimed of all pairs where this is the worst price."""
+        if not self.pure:
+            return PrivacyClaim(mu=self.mu)
+        return PrivacyClaim(epsilon=self.at[0], delta=DELTA_OF_MU if self.mu else 0.0)
+
+    def share(self, loss: LossLowerBound) -> float:
+        """Return how much of the price a loss takes: of its larger part."""
+        if loss.certain or loss.alone:
+            return math.inf
+        parts = ((loss.mu, self.mu), (loss.pure, self.pure))
+        return max(
+            math.inf if not privacy_cost else lost / privacy_cost
+            for lost, privacy_cost in parts
+            if lost or privacy_cost
+        )
+
+    def is_satisfied_by(self, loss: LossLowerBound) -> bool:
+        """Whether the loss is paid for, but for the answers' rounding."""
+        return loss.none or self.share(loss) <= 1 + ROUNDING
+
+
+def charged_loss(event: Event, groups: tuple[int, ...]) -> ChargedLoss:
+    """Return what an event charges what differs, whose nodes are in these groups: a pair, or a record.
+
+    Sampled steps are priced as if everything were in every batch.
+
+    >>> charged_loss(PairwiseGaussian("split", ((0.0, 1.0), (1.0, 4.0))), (0, 1))
+    ChargedLoss(mu=1.0, pure=0.0)
+    """
+    match event:
+        case Gaussian():
+            return ChargedLoss(event.mu)
+        case PairwiseGaussian():
+            row = event.mu_squared[groups[0] % len(event.mu_squared)]  # where groups are told apart
+            return ChargedLoss(math.sqrt(row[groups[1] % len(row)] if len(groups) > 1 else max(row)))
+        case ByGroup():
+            return charged_loss(event.events[groups[0]], groups)
+        case PureDP():
+            return ChargedLoss(pure=event.epsilon)
+        case ApproximateDP(delta=0.0):
+            return ChargedLoss(pure=event.epsilon)
+        case PoissonGaussian() | PoissonRoots():
+            return ChargedLoss(math.sqrt(event.steps) * event.change / event.noise_multiplier)
+        case Composed():
+            return sum((charged_loss(part, groups) for part in event.events), ChargedLoss())
+    raise NotImplementedError(f"no single pair has a price under {type(event).__name__}")
+
+
+# -- inputs of queries ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborView:
+    """One of two neighbors, seen by a query.
+
+    Args:
+        graph: with its records.
+        public: what both have in common.
+        groups: of nodes, public.
+        number: of the query in its plan.
+        within: whether no vector is longer than its bound, as some bounds ask for.
+    """
+
+    graph: SmallGraph
+    public: PublicGraphFacts
+    groups: Tensor
+    number: int
+    within: bool = False
+
+    @property
+    def there(self) -> npt.NDArray[np.bool_]:
+        """Which records are not null."""
+        return np.asarray(self.graph.y >= 0)
+
+    def draw(self, name: str) -> np.random.Generator:
+        """Return a public generator for this query."""
+        return self.public.draw(f"{name} {self.number}")
+
+    def vectors(self, dim: int, bound: Any = 1.0) -> Tensor:
+        """Return a vector a record, some of them zero, short or too long; a null record's is zero.
+
+        A record with opposite features has the opposite vector, so that a replacement can move twice.
+        """
+        rng = self.draw("vectors")
+        centered = 2 * self.graph.x - 1
+        if rng.random() < 0.5:  # hard codes lie on every grid
+            rows = np.eye(dim)[self.graph.y % dim] * np.where(centered[:, :1] < 0, -1.0, 1.0)
+        else:
+            rows = safe_unit(torch.from_numpy(centered @ rng.normal(size=(FEATURES, dim)))).numpy()
+        lengths = rng.choice(_WITHIN if self.within else _LENGTHS, size=self.public.nodes)
+        if rng.random() < 0.5:  # prices are attained by vectors at their bounds
+            lengths = np.ones(self.public.nodes)
+        if not self.within:
+            bound = np.where(np.asarray(bound) > 0, bound, 1.0)  # who may send nothing tries to
+        return torch.from_numpy(rows * (lengths * bound * self.there)[:, None])
+
+    def outcomes(self, columns: int) -> npt.NDArray[np.bool_]:
+        """Return bits of records, one a column: opposite records have opposite ones, null records none."""
+        rng = self.draw("outcomes")
+        side = self.graph.x[:, 0] > 0.5
+        table = rng.random((self.public.nodes, columns)) < rng.choice([0.5, 1.0])
+        return np.asarray((table ^ side[:, None]) & self.there[:, None])
+
+
+@singledispatch
+def query_data(query: Query, view: NeighborView) -> QueryData[Any] | None:
+    """Return the data of a query; None for a kind that no small graph answers."""
+    return None
+
+
+@query_data.register
+def _of_hops(query: NeighborSumQuery, view: NeighborView) -> NeighborSumData:
+    weight, rng = query.similarity, view.draw("keys")
+    keys = None if weight is None else keys_of(weight, view.public.nodes, rng)
+    return NeighborSumData(view.vectors(query.dim), keys)
+
+
+def keys_of(weight: Similarity, nodes: int, rng: np.random.Generator) -> Any:
+    """Return what a weight reads of each node: some nodes alike, some apart, and some without."""
+    corner = rng.random((nodes, 1)) < 0.5
+    axes = np.eye(FEATURES)[rng.integers(FEATURES, size=nodes)]
+    if weight.reads == "attention":  # a network's two maps, readout and offset; some logits are out of reach
+        maps = (torch.from_numpy(rng.normal(size=(nodes, 3)) * 4) for _ in range(2))
+        return (*maps, torch.from_numpy(rng.normal(size=3) * 3), torch.tensor(1.0))
+    if weight.reads == "features":
+        return torch.from_numpy((rng.random((nodes, 3)) < 0.5).astype(np.float32))
+    if weight.reads == "posteriors":
+        return torch.from_numpy(np.where(corner, axes, rng.dirichlet([1, 1, 1], nodes)))
+    rows = np.where(corner, axes, rng.normal(size=(nodes, FEATURES)))
+    return torch.from_numpy(rows * (rng.random((nodes, 1)) < 0.9))
+
+
+@query_data.register
+def _of_neighbor_counts(query: NeighborCountQuery, view: NeighborView) -> NeighborCountData:
+    drawn = view.draw("classes").integers(-1, query.classes, size=view.public.nodes)
+    return NeighborCountData(torch.from_numpy(drawn))
+
+
+@query_data.register
+def _of_edge_counts(query: EdgeCountQuery, view: NeighborView) -> EdgeCountData:
+    drawn = view.draw("classes").integers(query.classes, size=view.public.nodes)
+    return EdgeCountData(torch.from_numpy(drawn))
+
+
+@query_data.register
+def _of_pushes(query: OutEdgeSumQuery, view: NeighborView) -> OutEdgeSumData:
+    group = view.groups.numpy() if query.groups > 1 else np.zeros(view.public.nodes, dtype=np.int64)
+    levels = view.draw("levels").integers(len(query.levels), size=view.public.nodes)
+    return OutEdgeSumData(view.vectors(query.dim, np.array(query.bounds)[group]), torch.from_numpy(levels))
+
+
+@query_data.register
+def _of_tallies(query: AccuracyCountQuery, view: NeighborView) -> AccuracyCountData:
+    return AccuracyCountData(torch.from_numpy(view.outcomes(query.candidates)[_counted(query.pays, view)]))
+
+
+@query_data.register
+def _of_outcomes(query: OutcomeCountQuery, view: NeighborView) -> OutcomeCountData:
+    counted = _counted(query.pays, view)
+    correct, there = view.outcomes(1)[counted, 0], view.there[counted]
+    return OutcomeCountData(torch.from_numpy(correct), torch.from_numpy(there & ~correct))
+
+
+def _counted(pays: tuple[bool, ...], view: NeighborView) -> npt.NDArray[np.bool_]:
+    """Return whose records are counted."""
+    return np.asarray(np.array(pays)[view.groups.numpy() % len(pays)])
+
+
+@query_data.register
+def _of_responses(query: EdgeResponseQuery, view: NeighborView) -> EdgeResponseData:
+    return EdgeResponseData(view.public.domain)
+
+
+@query_data.register
+def _of_totals(query: EdgeTotalQuery, view: NeighborView) -> EdgeTotalData:
+    return EdgeTotalData(view.public.domain)
+
+
+@query_data.register
+def _of_blocks(query: BlockCountQuery, view: NeighborView) -> BlockCountData | None:
+    domain = view.public.domain
+    if domain.slots.nodes < 2:
+        return None
+    return BlockCountData(domain, tree=Dendrogram.balanced(domain.slots.nodes, view.draw("tree")))
+
+
+@query_data.register
+def _of_attention(query: EdgeAttentionQuery, view: NeighborView) -> EdgeAttentionData:
+    """One step at random weights, with every node for a target."""
+    rng, nodes = view.draw("network"), view.public.nodes
+    rows, weights = rng.normal(size=(nodes, query.dim)), rng.normal(size=query.parameters)
+    labels = torch.from_numpy(rng.integers(query.classes, size=nodes))
+    return EdgeAttentionData(
+        safe_unit(torch.from_numpy(rows)),
+        labels,
+        torch.arange(nodes),
+        torch.from_numpy(weights * rng.choice([1.0, 10.0])),
+        descend=lambda start, gradient: gradient(start) * (nodes * query.sampling_rate / query.clip),
+    )
+
+
+# -- laws of answers -----------------------------------------------------------------------------------------
+
+
+@singledispatch
+def law(query: Query, view: NeighborView, answer: Floats) -> Law:
+    """Return the law of the answer whose sums these are: Gaussian, by the query's own deviations."""
+    sigma = np.array(query.noise)
+    return GaussianLaw(answer, sigma[view.groups.numpy()][:, None] if len(sigma) > 1 else sigma)
+
+
+@law.register(NeighborCountQuery)
+@law.register(EdgeTotalQuery)
+@law.register(BlockCountQuery)
+def _of_laplace(query: Any, view: NeighborView, answer: Floats) -> Law:
+    return LaplaceLaw(answer, np.array(1 / query.epsilon))
+
+
+@law.register
+def _of_flips(query: EdgeResponseQuery, view: NeighborView, answer: Floats) -> Law:
+    slots = np.arange(view.public.domain.slots.total)
+    return FlipLaw(np.isin(slots, answer), np.array(1 / (1 + np.exp(query.epsilon))))
+
+
+# -- the comparison ------------------------------------------------------------------------------------------
+
+_OF_ROWS = (NeighborSumQuery, NeighborCountQuery, OutEdgeSumQuery)
+
+
+class _Comparison:
+    """A test in progress: the findings, the smallest pair of each kind, and the attained privacy costs.
+
+    Args:
+        unit: what is protected.
+        queries: of one release, in order; of steps on edges one is compared, since the others are like it.
+        mutual: whether two nodes list each other in one neighbor only. Such an edge is in two records, so the
+            privacy cost is the queries' bound for an edge, for vectors within their bounds.
+    """
+
+    def __init__(self, unit: Unit, queries: tuple[Query, ...], *, mutual: bool = False) -> None:
+        self._unit, self._mutual = unit, mutual
+        self._queries = tuple(
+            replace(query, steps=1) if isinstance(query, EdgeAttentionQuery) else query for query in queries
+        )
+        self._events = [query.event(unit) for query in self._queries]
+        self._groups = max(query.groups for query in self._queries)
+        self._weighted = any(query.reads_edge_weights for query in self._queries)
+        total = math.inf if mutual else total_mu(compose(*self._events))
+        self._charged_mu = math.inf if total is None else total  # of the whole plan: no pair may cost more
+        self._sampler = RecordingZeroNoise.with_new_list()
+        self._plan = zero_noise_plan(unit, self._queries, self._sampler)
+        self._found: dict[str, Finding] = {}
+        self._attained: dict[str, float] = {}
+        self._largest = LossLowerBound()
+        self._pairs = 0
+
+    def over(self, families: Families, pairs: int, seed: int) -> NeighborTestResult | None:
+        """Compare this many pairs of neighbors; None where the unit has none."""
+        started, number = time.perf_counter(), 0
+        while self._pairs < pairs:
+            drawn = families(np.random.default_rng([seed, number]), (seed, number, 1))
+            if drawn is None:
+                return None
+            self._compare(drawn, pairs - self._pairs)
+            number += 1
+        return self._result(time.perf_counter() - started)
+
+    def _compare(self, drawn: Family, most: int) -> None:
+        """Compare a graph with at most so many of its neighbors."""
+        groups = torch.from_numpy(drawn.public.draw("groups").integers(self._groups, size=drawn.public.nodes))
+        views = [
+            NeighborView(drawn.graph, drawn.public, groups, number, within=self._mutual)
+            for number in range(len(self._queries))
+        ]
+        data = self._data(views)
+        if not data or not drawn.neighbors:
+            return
+        before = self._answers(views[0], data)
+        for neighbor in drawn.neighbors[:most]:
+            others = [replace(view, graph=neighbor.graph) for view in views]
+            of_records = isinstance(self._unit, NodeUnit)  # under other units the data are public
+            after = self._answers(others[0], self._data(others) if of_records else data)
+            self._pairs += 1
+            self._judge(_Pair(self._queries, self._unit, views, others, before, after, neighbor.place))
+
+    def _data(self, views: list["NeighborView"]) -> list[QueryData[Any]]:
+        """Return the data of all queries; nothing if one of them cannot be asked about this graph."""
+        data = [query_data(query, view) for query, view in zip(self._queries, views, strict=True)]
+        present = [one for one in data if one is not None]
+        return present if len(present) == len(data) else []
+
+    def _answers(self, view: "NeighborView", data: list[QueryData[Any]]) -> "_Answers":
+        """Answer all queries in one release without noise."""
+        self._sampler.drawn.clear()
+        edges = adjacency(view.graph, view.public, weighted=self._weighted)
+        release = Release.open(self._plan, edges, view.groups, budget=MemoryLedger(), label="audit")
+        return _Answers([release.answer(one).double().numpy() for one in data], self._sampler.drawn.copy())
+
+    def _privacy_cost(self, groups: tuple[int, ...], nodes: int) -> "ChargedLoss":
+        """Return the charged loss of a difference whose nodes are in these groups."""
+        if self._mutual:
+            pushes = [query for query in self._queries if isinstance(query, OutEdgeSumQuery)]
+            return sum(
+                (ChargedLoss(query.edge_shift(nodes) / query.sigma) for query in pushes), ChargedLoss()
+            )
+        return sum((charged_loss(event, groups) for event in self._events), ChargedLoss())
+
+    def _judge(self, pair: "_Pair") -> None:
+        """Compare one pair, and note all violations."""
+        if not pair.has_public_shapes():
+            self._note("shape", LossLowerBound(certain=1.0), pair)
+            return
+        if pair.before.drawn != pair.after.drawn:
+            self._note("noise scale", LossLowerBound(certain=1.0), pair)
+        groups = tuple(int(pair.views[0].groups[node]) for node in pair.place)
+        privacy_cost = self._privacy_cost(groups, pair.views[0].public.nodes)
+        if privacy_cost.mu > self._charged_mu * (1 + ROUNDING):
+            self._note("privacy_cost", LossLowerBound(mu_squared=privacy_cost.mu**2), pair)
+        loss = pair.loss()
+        if loss.mu_squared > self._largest.mu_squared or loss.pure > self._largest.pure:
+            self._largest = loss
+        if not privacy_cost.is_satisfied_by(loss):
+            self._note("change", loss, pair)
+        if pair.reaches_too_far():
+            self._note("reach", loss, pair)
+        name = "-".join(map(str, sorted(groups)))
+        share = 0.0 if loss.none else privacy_cost.share(loss)
+        self._attained[name] = max(self._attained.get(name, 0.0), share)
+
+    def _note(self, kind: str, loss: LossLowerBound, pair: "_Pair") -> None:
+        first, second = pair.views[0].graph, pair.others[0].graph
+        keep_smallest(self._found, Finding(kind, loss.epsilon(DELTA_OF_MU), loss.mu, first, second))
+
+    def _result(self, seconds: float) -> NeighborTestResult:
+        every = product(range(self._groups), repeat=1 if isinstance(self._unit, NodeUnit) else 2)
+        worst = max((self._privacy_cost(groups, FAMILY_NODES) for groups in every), key=lambda one: one.at[0])
+        return NeighborTestResult(
+            unit=self._unit.name,
+            claim=worst.claim,
+            findings=tuple(sorted(self._found.values(), key=lambda finding: -finding.epsilon)),
+            pairs=self._pairs,
+            seconds=seconds,
+            largest=self._largest.epsilon(DELTA_OF_MU),
+            largest_mu=self._largest.mu,
+            steps=len(self._queries),
+            hidden=False,
+            attained=dict(sorted(self._attained.items())),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """The answers of one side without noise, and the noise that was requested for them."""
+
+    answers: list[Floats]
+    drawn: list[Draw]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Two neighbors under some queries: their views and answers, and the nodes where they differ."""
+
+    queries: tuple[Query, ...]
+    unit: Unit
+    views: list["NeighborView"]
+    others: list["NeighborView"]
+    before: _Answers
+    after: _Answers
+    place: tuple[int, ...]
+
+    def has_public_shapes(self) -> bool:
+        """Whether shapes are equal and rows are one for each node.
+
+        An answer of node pairs has as many entries as its noise says.
+        """
+        for query, x, y in zip(self.queries, self.before.answers, self.after.answers, strict=True):
+            if isinstance(query, _OF_ROWS) and not len(x) == len(y) == self.views[0].public.nodes:
+                return False
+            if x.shape != y.shape and not isinstance(query, EdgeResponseQuery):
+                return False
+        return True
+
+    def loss(self) -> LossLowerBound:
+        """Return the loss of all answers together, without rows that only the changed node receives."""
+        total = LossLowerBound()
+        sides = zip(
+            self.queries, self.views, self.others, self.before.answers, self.after.answers, strict=True
+        )
+        for query, one, other, x, y in sides:
+            own = list(self._own_rows(query))
+            if own:
+                x, y = x.copy(), y.copy()
+                x[own] = y[own] = 0.0
+            total += law(query, one, x).against(law(query, other, y), 0.0)
+        return total
+
+    def reaches_too_far(self) -> bool:
+        """Whether a row changes that no edge of the difference leads to."""
+        both = self.views[0].graph, self.others[0].graph
+        for query, x, y in zip(self.queries, self.before.answers, self.after.answers, strict=True):
+            if not isinstance(query, _OF_ROWS):
+                continue
+            if isinstance(self.unit, NodeUnit):
+                reached = {
+                    v for graph in both for q in self.place for v in np.flatnonzero(graph.a[q]).tolist()
+                }
+            else:
+                reached = {*(self.place[1:] if isinstance(self.unit, DirectedEdge) else self.place)}
+            changed = {*np.flatnonzero((x != y).any(axis=1)).tolist()}
+            if not changed <= reached | {*self._own_rows(query)}:
+                return True
+        return False
+
+    def _own_rows(self, query: Query) -> tuple[int, ...]:
+        """Return rows that only the changed node receives, which the guarantee does not cover."""
+        private = isinstance(query, NeighborSumQuery) and isinstance(self.unit, NodeBoundedDegree)
+        return self.place if private else ()
