@@ -49,16 +49,8 @@ from graphveil.lab.attacks import (
     pair_scores,
     roc_auc,
 )
-from graphveil.lab.attacks.influence import influences
-from graphveil.lab.attacks.inverses import (
-    image_encoder,
-    in_unit_range,
-    principal_axes,
-    random_map,
-    ridge,
-    up_convolution,
-)
-from graphveil.lab.attacks.link import (
+from graphveil.lab.attacks.influence import features_of, influences
+from graphveil.lab.attacks.linkteller import (
     BY_FEATURES,
     BY_POSTERIOR,
     CONTROL,
@@ -66,8 +58,15 @@ from graphveil.lab.attacks.link import (
     SUPERVISED,
     SUPERVISED_PUBLIC,
 )
-from graphveil.lab.attacks.matrices import features_of
-from graphveil.lab.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
+from graphveil.lab.attacks.membership import (
+    BAYES,
+    CONFIDENCE,
+    LIRA,
+    SHADOW_MLP,
+    confidence,
+    select_evaluated_nodes,
+    standardized,
+)
 from graphveil.lab.attacks.poisoning import (
     POISONING_STRATEGIES,
     PoisonedCollection,
@@ -76,7 +75,14 @@ from graphveil.lab.attacks.poisoning import (
     _poison_reports,
     _reports_of,
 )
-from graphveil.lab.attacks.posteriors import confidence, select_evaluated_nodes, standardized
+from graphveil.lab.attacks.reconstruction import (
+    image_encoder,
+    in_unit_range,
+    principal_axes,
+    random_map,
+    ridge,
+    up_convolution,
+)
 from graphveil.lab.attacks.serving import network_predict
 from graphveil.ledger import ledger_of
 from graphveil.local.local_method import ReceivedReports

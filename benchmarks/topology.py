@@ -52,7 +52,7 @@ from graphveil.data.node_pairs import Domain
 from graphveil.data.tables import write
 from graphveil.errors import ConfigError
 from graphveil.lab.fidelity import SimpleGraph, compare
-from graphveil.lab.fidelity.measures import kl_divergence
+from graphveil.lab.fidelity.comparison import kl_divergence
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.perturb.perturbed_graph import edge_table

@@ -30,8 +30,7 @@ from graphveil.lab.attacks import (
     network_predict,
     serve_model,
 )
-from graphveil.lab.attacks.influence import Predict
-from graphveil.lab.attacks.matrices import features_of
+from graphveil.lab.attacks.influence import Predict, features_of
 
 TINY = gv.load_dataset("synthetic/tiny")
 NODES = np.arange(25)

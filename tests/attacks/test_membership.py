@@ -20,8 +20,13 @@ from graphveil.lab.attacks import (
     roc_auc,
     shadow_graph,
 )
-from graphveil.lab.attacks.membership import CONFIDENCE, SHADOW_MLP
-from graphveil.lab.attacks.posteriors import confidence, select_evaluated_nodes, standardized
+from graphveil.lab.attacks.membership import (
+    CONFIDENCE,
+    SHADOW_MLP,
+    confidence,
+    select_evaluated_nodes,
+    standardized,
+)
 
 TINY = gv.load_dataset("synthetic/tiny")
 OVERFITTED: dict[str, Any] = {"unit": "none", "seed": 0, "tuned": False, "hidden": 32, "epochs": 40}

@@ -7,8 +7,18 @@ import pytest
 
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks import attack_records, quality
-from graphveil.lab.attacks.inverses import image_encoder, in_unit_range, random_map, ridge, up_convolution
-from graphveil.lab.attacks.reconstruction import ADAPTIVE, MEAN, NAIVE, SHUFFLED, similarity
+from graphveil.lab.attacks.reconstruction import (
+    ADAPTIVE,
+    MEAN,
+    NAIVE,
+    SHUFFLED,
+    image_encoder,
+    in_unit_range,
+    random_map,
+    ridge,
+    similarity,
+    up_convolution,
+)
 from graphveil.mechanisms import FeatureRR, MultiBit
 
 RNG = np.random.default_rng(0)

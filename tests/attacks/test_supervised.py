@@ -17,7 +17,7 @@ from graphveil.lab.attacks import (
     roc_auc,
     supervised_scores,
 )
-from graphveil.lab.attacks.link import BY_FEATURES, SUPERVISED, SUPERVISED_PUBLIC
+from graphveil.lab.attacks.linkteller import BY_FEATURES, SUPERVISED, SUPERVISED_PUBLIC
 
 TINY = gv.load_dataset("synthetic/tiny")
 PAIRS = draw_pairs(SecretEdges.from_adjacency(TINY.adjacency), count=120)

@@ -87,7 +87,7 @@ def test_what_is_sampled_is_said_and_drawn_again_by_the_same_seed(karate: gv.Gra
 
 
 def test_estimated_triangles_are_said(karate: gv.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphveil.lab.fidelity.triangles.EXACT_PRODUCTS", 0)
+    monkeypatch.setattr("graphveil.lab.fidelity.structure.EXACT_PRODUCTS", 0)
     found = gv.compare(karate, karate)
     assert sum("estimates from a million wedges" in note for note in found.notes) == 2
 

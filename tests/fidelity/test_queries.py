@@ -45,7 +45,7 @@ def test_triangles_and_clustering(both: Pair) -> None:
 @pytest.mark.parametrize("chunk", [1, 7])
 def test_triangles_are_counted_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     theirs, ours = pair("karate")
-    monkeypatch.setattr("graphveil.lab.fidelity.triangles._CHUNK", chunk)
+    monkeypatch.setattr("graphveil.lab.fidelity.structure._CHUNK", chunk)
     assert fidelity.clustering(ours, rng=rng()).average == pytest.approx(nx.average_clustering(theirs))
 
 

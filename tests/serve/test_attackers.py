@@ -15,9 +15,8 @@ from scipy.stats import spearmanr
 
 import graphveil as gv
 from graphveil.lab.attacks.influence import influences, link_scores
-from graphveil.lab.attacks.pairs import draw_pairs
+from graphveil.lab.attacks.pairs import SecretEdges, draw_pairs
 from graphveil.lab.attacks.roc import RocCurve
-from graphveil.lab.attacks.secret_edges import SecretEdges
 from graphveil.serve import ServedRun, create_app, read_runs
 from serve.sockets import Client, listening, request
 

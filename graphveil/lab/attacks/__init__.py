@@ -3,34 +3,50 @@
 Everything here reads the true edges or the true membership to score itself, and is internal.
 """
 
-from graphveil.lab.attacks.correlations import correlations
 from graphveil.lab.attacks.discriminator import Discriminator, fit_discriminator
-from graphveil.lab.attacks.ensemble import Ensemble, bayes_scores, fit_ensemble, lira_scores
-from graphveil.lab.attacks.influence import Predict, influences, link_scores
-from graphveil.lab.attacks.knowledge import AdversaryKnowledge, full_knowledge, public_knowledge
-from graphveil.lab.attacks.link import LinkReport, LinkSettings, attack_links, attack_predict
+from graphveil.lab.attacks.influence import Predict, exact_influences, influences, link_scores
+from graphveil.lab.attacks.linkteller import (
+    AdversaryKnowledge,
+    LinkReport,
+    LinkSettings,
+    attack_links,
+    attack_predict,
+    correlations,
+    full_knowledge,
+    public_knowledge,
+    supervised_scores,
+)
 from graphveil.lab.attacks.membership import (
+    Ensemble,
     MembershipReport,
     MembershipSettings,
     attack_membership,
+    bayes_scores,
+    fit_ensemble,
+    lira_scores,
     shadow_graph,
 )
-from graphveil.lab.attacks.pairs import Pairs, draw_pairs
-from graphveil.lab.attacks.poisoning import PoisoningReport, attack_collection
-from graphveil.lab.attacks.reconstruction import ReconstructionReport, attack_records, quality
-from graphveil.lab.attacks.roc import MeanInterval, RocCurve, roc_auc
-from graphveil.lab.attacks.secret_edges import SecretEdges
-from graphveil.lab.attacks.serving import ServedModel, network_predict, serve_model
-from graphveil.lab.attacks.single_pair import (
+from graphveil.lab.attacks.pairs import (
+    Pairs,
     PairTest,
-    largest_advantage,
+    SecretEdges,
+    draw_pairs,
     pair_scores,
     single_pair,
     toggle_edge,
 )
-from graphveil.lab.attacks.supervised import supervised_scores
-from graphveil.lab.attacks.theoretical_bounds import pure_advantage, pure_auc, theoretical_bound_of
-from graphveil.lab.attacks.whitebox import exact_influences
+from graphveil.lab.attacks.poisoning import PoisoningReport, attack_collection
+from graphveil.lab.attacks.reconstruction import ReconstructionReport, attack_records, quality
+from graphveil.lab.attacks.roc import (
+    MeanInterval,
+    RocCurve,
+    largest_advantage,
+    pure_advantage,
+    pure_auc,
+    roc_auc,
+    theoretical_bound_of,
+)
+from graphveil.lab.attacks.serving import ServedModel, network_predict, serve_model
 
 __all__ = [
     "AdversaryKnowledge",

@@ -1,24 +1,34 @@
-"""LinkTeller: who moves whose prediction is joined to it (Wu, Long, Zhang, Li, S&P 2022)."""
+"""Influences of LinkTeller: a node whose features change another node's prediction is joined to it.
 
+Wu, Long, Zhang and Li, LinkTeller: recovering private edges from graph neural networks, S&P 2022. Influences
+are finite differences of a model as a black box, or derivatives of a network whose weights are known.
+"""
+
+import copy
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
 
-from graphveil._util import checks
-from graphveil._util.checks import checked
-from graphveil.errors import ConfigError
-from graphveil.lab.attacks.matrices import Matrix, as_float64, dense_rows, with_row
-from graphveil.lab.attacks.pairs import Pairs
+from graphveil._util import checks, typed
+from graphveil._util.typed import checked
+from graphveil.data import Adjacency, Graph
+from graphveil.errors import ConfigError, NotImplementedGuaranteeError
+from graphveil.lab.attacks.pairs import Integers, Pairs
 from graphveil.lab.attacks.roc import Floats
-from graphveil.lab.attacks.secret_edges import Integers
+from graphveil.nn.layers import Batch, Linear, SparseRows
 
+Matrix: TypeAlias = Any  # a float64 array or csr_array, (N, d)
 Predict = Callable[[Matrix], Floats]  # all nodes' features in, all nodes' scores out, (N, d) to (N, C)
 Nudge = Literal["scale", "add", "either"]
 NUDGES: tuple[Nudge, ...] = ("scale", "add", "either")
 Direction = Literal["max", "later", "earlier", "mean"]
 DIRECTIONS: tuple[Direction, ...] = ("max", "later", "earlier", "mean")
 STEP = 1e-4  # LinkTeller's Delta; HeteroRR's is 0.01
+_CLOSE = 1e-9
 
 
 @checked
@@ -57,12 +67,22 @@ def influences(
     base = _answer(predict, rows, rows.shape[0])
     found = np.zeros((len(nodes), len(nodes)))
     for place, node in enumerate(nodes.tolist()):
-        moved = _answer(predict, with_row(rows, node, nudged(rows, node, step, nudge)), rows.shape[0])
+        moved = _answer(predict, with_row(rows, node, _nudged(rows, node, step, nudge)), rows.shape[0])
         found[place] = np.linalg.norm((moved[nodes] - base[nodes]) / step, axis=1)
     return found
 
 
-def nudged(x: Matrix, node: int, step: float, nudge: Nudge) -> Floats:
+def _answer(predict: Predict, x: Matrix, nodes: int) -> Floats:
+    scores = np.asarray(predict(x), dtype=np.float64)
+    if scores.ndim != 2 or len(scores) != nodes:
+        raise ConfigError(
+            f"predict returned an array of shape {scores.shape} for {nodes} nodes; it must return one row of "
+            "scores per node"
+        )
+    return scores
+
+
+def _nudged(x: Matrix, node: int, step: float, nudge: Nudge) -> Floats:
     """Return a node's row after a nudge."""
     row: Floats = dense_rows(x, [node])[0]
     if nudge == "scale" or (nudge == "either" and row.any()):
@@ -89,11 +109,138 @@ def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Fl
     return np.maximum(later, earlier) if direction == "max" else choices[direction]
 
 
-def _answer(predict: Predict, x: Matrix, nodes: int) -> Floats:
-    scores = np.asarray(predict(x), dtype=np.float64)
-    if scores.ndim != 2 or len(scores) != nodes:
-        raise ConfigError(
-            f"predict returned an array of shape {scores.shape} for {nodes} nodes; it must return one row of "
-            "scores per node"
+# -- the limit of small steps, with the weights at hand ----------------------------------------------------
+
+
+@checked
+@torch.no_grad()
+def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes: Integers) -> Floats:
+    """Return the influences of :func:`influences` with ``nudge="scale"`` in the limit of small steps.
+
+        I_vu = || J_f(X)[e_v x_v]_u ||_2,
+
+    by one product with the derivative a node. The network's first layer is affine, x W + b, so a nudge of
+    x_v by step x_v moves it by step x_v W: what follows is differentiated in rows of its width, and features
+    may be sparse. Nodes more hops apart than the network has layers have influence exactly zero.
+
+    Args:
+        network: a GCN or SAGE network in the manner of ``graphveil.nn``, mapping a batch and an
+            adjacency to logits; f are its probabilities.
+        x: features (N, d).
+        adjacency: the edges that it sends along.
+        nodes: whom to nudge, and to watch (n).
+
+    Returns:
+        (n, n), as of :func:`influences`.
+
+    Raises:
+        NotImplementedGuaranteeError: the network does not begin with an affine map of its input.
+    """
+    checks.shape((adjacency.num_nodes, -1), x=as_float64(x))
+    checks.places(adjacency.num_nodes, nodes=nodes)
+    whole = copy.deepcopy(network).double().eval()
+    batch = float64_batch(x)
+    first = next(module for module in whole.modules() if isinstance(module, Linear))
+    rows, rest = _split(whole, first, batch)
+    if not torch.allclose(_proba(rest, rows, adjacency), _proba(whole, batch, adjacency), atol=_CLOSE):
+        raise NotImplementedGuaranteeError(
+            f"{type(network).__name__} does not begin with an affine map of its input, so its derivative is "
+            "not available; use influences(), which asks the network as a black box"
         )
-    return scores
+    push = _pushforward(rest, rows, adjacency)
+    found = np.zeros((len(nodes), len(nodes)))
+    watched = torch.from_numpy(nodes)
+    for place, node in enumerate(nodes.tolist()):
+        direction = torch.zeros_like(rows)
+        direction[node] = rows[node]
+        found[place] = push(direction)[watched].norm(dim=1).numpy()
+    return found
+
+
+def _split(whole: nn.Module, first: Linear, batch: Any) -> tuple[Tensor, nn.Module]:
+    """Return x W, and the network that goes on from it: its first affine map only adds the bias."""
+    bias = first.bias.detach().clone()
+    first.bias.zero_()
+    rows = first(batch).detach().contiguous()
+    first.bias.copy_(bias)
+    rest = copy.deepcopy(whole)
+    begin = next(module for module in rest.modules() if isinstance(module, Linear))
+    begin.weight = nn.Parameter(torch.eye(rows.shape[1], dtype=torch.float64))
+    return rows, rest
+
+
+@torch.enable_grad()
+def _pushforward(network: nn.Module, rows: Tensor, adjacency: Adjacency) -> Callable[[Tensor], Tensor]:
+    """Return v -> J v at some rows: u -> J^T u is linear, and its own transpose is J."""
+    start = rows.clone().requires_grad_()
+    proba = _proba(network, start, adjacency)
+    dual = torch.zeros_like(proba, requires_grad=True)
+    (pulled,) = torch.autograd.grad(proba, start, dual, create_graph=True)
+
+    def push(direction: Tensor) -> Tensor:
+        with torch.enable_grad():
+            (moved,) = torch.autograd.grad(pulled, dual, direction, retain_graph=True)
+        return moved
+
+    return push
+
+
+def _proba(network: nn.Module, batch: Any, adjacency: Adjacency) -> Tensor:
+    logits: Tensor = network(batch, adjacency)
+    return logits.softmax(dim=1)
+
+
+# -- features: float64, an array or a SciPy csr_array ------------------------------------------------------
+
+
+def is_sparse(x: Matrix) -> bool:
+    """Return whether a matrix stores its non-zero entries alone."""
+    return bool(sparse.issparse(x))
+
+
+def as_float64(x: Matrix) -> Matrix:
+    """Return a matrix in float64, in compressed rows if it is sparse."""
+    if is_sparse(x):
+        return x.tocsr().astype(np.float64)
+    rows = typed.fitting("x", x, Floats)
+    checks.shape((-1, -1), x=rows)
+    return rows
+
+
+def features_of(graph: Graph) -> Matrix:
+    """Return a graph's features in float64."""
+    return as_float64(graph.x)
+
+
+def dense_rows(x: Matrix, nodes: Any) -> Floats:
+    """Return some rows as a float64 array."""
+    rows = as_float64(x)
+    checks.places(rows.shape[0], nodes=nodes)
+    return np.asarray(rows[nodes].toarray() if is_sparse(x) else rows[nodes], dtype=np.float64)
+
+
+def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
+    """Return a matrix with another row of one node."""
+    if not is_sparse(x):
+        changed = x.copy()
+        changed[node] = row
+        return changed
+    start, stop = x.indptr[node : node + 2]
+    places = np.flatnonzero(row)
+    if not np.array_equal(places, x.indices[start:stop]):
+        stacked: Any = sparse.vstack([x[:node], sparse.csr_array(row[None]), x[node + 1 :]])
+        return stacked.tocsr()
+    data = x.data.copy()
+    data[start:stop] = row[places]
+    parts: Any = (data, x.indices, x.indptr)
+    return sparse.csr_array(parts, shape=x.shape)
+
+
+def float64_batch(x: Matrix) -> Batch:
+    """Return features as a network's input, in float64."""
+    x = as_float64(x)
+    if not is_sparse(x):
+        return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))
+    columns, offsets = (torch.from_numpy(part.astype(np.int32)) for part in (x.indices, x.indptr))
+    values = torch.from_numpy(np.asarray(x.data, dtype=np.float64))
+    return SparseRows(columns, values, offsets, int(x.shape[1]))

@@ -1,19 +1,82 @@
-"""Which pairs of nodes an attack is measured on."""
+"""Node pairs that an attack judges, and the true edges that score it. Everything here is internal."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+from scipy import sparse
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
+from graphveil._util.typed import checked
+from graphveil.data import Adjacency, Graph
 from graphveil.errors import ConfigError
-from graphveil.lab.attacks.secret_edges import Bools, Integers, SecretEdges
+from graphveil.lab.attacks.roc import Bools, Floats, RocCurve
 
+Integers = npt.NDArray[np.int64]
 Sampling = Literal["unbalanced", "balanced", "lo", "hi"]
 SAMPLINGS: tuple[Sampling, ...] = ("unbalanced", "balanced", "lo", "hi")
 CUTOFFS = {"lo": 5, "hi": 10}  # of LinkTeller's graphs of this size; larger ones take 15 and 30
+Score = Callable[[Graph, int], float]  # from a graph and the number of a repeat to a score of the pair
+
+
+@checked
+@dataclass(frozen=True, eq=False, repr=False)
+class SecretEdges:
+    """Which pairs of nodes are joined, in any direction.
+
+    >>> path = SecretEdges.from_adjacency(Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False))
+    >>> path.joined(np.array([0, 0]), np.array([1, 2])), path.degrees
+    (array([ True, False]), array([1, 2, 1]))
+    """
+
+    matrix: Any
+
+    @classmethod
+    @checked
+    def from_adjacency(cls, adjacency: Adjacency) -> "SecretEdges":
+        """Read the edges."""
+        count = adjacency.num_nodes
+        indices, indptr = adjacency.indices.numpy(), adjacency.indptr.numpy()
+        parts: Any = (np.ones(len(indices), dtype=bool), indices, indptr)
+        rows: Any = sparse.csr_array(parts, shape=(count, count))
+        if adjacency.directed:
+            rows = rows + rows.T.tocsr()
+        rows.sort_indices()
+        return cls(rows)
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def degrees(self) -> Integers:
+        """How many neighbors each node has."""
+        return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
+
+    @property
+    def keys(self) -> Integers:
+        """The edges as numbers, smaller end times N plus larger end, ascending."""
+        rows = np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.matrix.indptr))
+        lower = rows < self.matrix.indices
+        return np.asarray(rows[lower] * self.nodes + self.matrix.indices[lower])
+
+    @checked
+    def joined(self, one: Integers, other: Integers) -> Bools:
+        """Return which of the pairs are joined."""
+        low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other).astype(np.int64)
+        wanted, keys = low * self.nodes + high, self.keys
+        if not len(keys):
+            return np.zeros(len(wanted), dtype=bool)
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.asarray(keys[place] == wanted)
+
+
+# -- all pairs among some nodes ----------------------------------------------------------------------------
 
 
 @checked
@@ -69,7 +132,11 @@ def draw_pairs(
     checks.one_of(SAMPLINGS, sampling=sampling)
     checks.integer_at_least(2, count=count)
     rng = PublicStreams(seed).numpy(f"pairs-{sampling}")
-    eligible = _eligible(edges, sampling, CUTOFFS.get(sampling, 0) if cutoff is None else cutoff)
+    limit, eligible = CUTOFFS.get(sampling, 0) if cutoff is None else cutoff, np.arange(edges.nodes)
+    if sampling == "lo":
+        eligible = np.flatnonzero(edges.degrees <= limit)
+    elif sampling == "hi":
+        eligible = np.flatnonzero(edges.degrees >= limit)
     if len(eligible) < 2:
         raise ConfigError(
             f"sampling={sampling!r} leaves fewer than two nodes to draw from; change the cutoff"
@@ -90,10 +157,100 @@ def draw_pairs(
     return Pairs(nodes, one, other, joined)
 
 
-def _eligible(edges: SecretEdges, sampling: Sampling, cutoff: int) -> Integers:
-    degrees = edges.degrees
-    if sampling == "lo":
-        return np.flatnonzero(degrees <= cutoff)
-    if sampling == "hi":
-        return np.flatnonzero(degrees >= cutoff)
-    return np.arange(edges.nodes)
+# -- one pair, everything else fixed: the setting of a guarantee's attack bound ----------------------------
+
+
+@checked
+def toggle_edge(graph: Graph, pair: tuple[int, int]) -> Graph:
+    """Return the undirected graph with the pair joined if it is not, and apart if it is.
+
+    It has an edge set of its own, so what is asked of it is booked there.
+
+    >>> import torch
+    >>> apart = Graph.from_edges(torch.eye(3), [0, 1, 1], [0], [1], directed=False)
+    >>> SecretEdges.from_adjacency(toggle_edge(apart, (1, 2)).adjacency).keys
+    array([1, 5])
+    """
+    low, high = sorted(pair)
+    keys = np.setxor1d(SecretEdges.from_adjacency(graph.adjacency).keys, [low * graph.num_nodes + high])
+    source, target = np.divmod(keys, graph.num_nodes)
+    edges = Adjacency.from_edges(source, target, num_nodes=graph.num_nodes, directed=False)
+    return graph.replace(adjacency=edges)
+
+
+@checked
+def single_pair(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000) -> RocCurve:
+    """Return how well a score tells whether one pair is joined, over repeated releases of two graphs.
+
+    The two graphs differ in that pair alone, so under pure epsilon no score has an AUC above
+    e^eps / (1 + e^eps) or a TPR - FPR above tanh(eps / 2), but for the chance of so many repeats.
+
+    Args:
+        score: releases a graph anew, attacks what comes out, and scores the pair.
+        graph: the one of the two; the other has the pair toggled.
+        pair: two nodes.
+        repeats: releases of each of the two.
+    """
+    joined, apart = pair_scores(score, graph, pair, repeats=repeats)
+    return RocCurve.from_scores(np.append(joined, apart), [True] * repeats + [False] * repeats)
+
+
+@checked
+def pair_scores(
+    score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000
+) -> tuple[Floats, Floats]:
+    """Return the scores of releases of the graph with the pair joined, and of the graph with it apart."""
+    checks.integer_at_least(1, repeats=repeats)
+    both = graph, toggle_edge(graph, pair)
+    joined = SecretEdges.from_adjacency(graph.adjacency).joined(*np.array(sorted(pair))[:, None])[0]
+    scores = [np.array([score(one, number) for number in range(repeats)], dtype=np.float64) for one in both]
+    return (scores[0], scores[1]) if joined else (scores[1], scores[0])
+
+
+@checked
+@dataclass(frozen=True)
+class PairTest:
+    """A test of one slot, "joined" at a score above a threshold, that was chosen on other releases.
+
+    The largest TPR - FPR over thresholds is above the truth by chance. Here the first half of the releases
+    chooses the threshold and the second half counts, so counts are binomial, and Clopper and Pearson's
+    bounds on them hold.
+
+    Args:
+        threshold: half way between two scores of the first half.
+        tp: releases of the second half with the pair joined that the test calls so.
+        fp: those with the pair apart.
+        repeats: releases of either kind in the second half.
+    """
+
+    threshold: float
+    tp: int
+    fp: int
+    repeats: int
+
+    @classmethod
+    @checked
+    def from_scores(cls, joined: npt.ArrayLike, apart: npt.ArrayLike) -> "PairTest":
+        """Choose by the first half of scores of either kind, and count in the second.
+
+        >>> PairTest.from_scores([2.0, 3.0, 2.0, 1.0], [1.0, 0.0, 1.0, 3.0])
+        PairTest(threshold=1.5, tp=1, fp=1, repeats=2)
+        """
+        there, away = np.asarray(joined, dtype=np.float64), np.asarray(apart, dtype=np.float64)
+        checks.shape((-1,), joined=there, apart=away)
+        checks.within(2, 1 << 53, releases=min(len(there), len(away)))
+        half = min(len(there), len(away)) // 2
+        first, other = np.sort(there[:half]), np.sort(away[:half])
+        values = np.unique(np.append(first, other))
+        cuts = np.append(values[0] - 1, (values[1:] + values[:-1]) / 2)
+        scores = np.searchsorted(other, cuts) - np.searchsorted(first, cuts)  # in units of 1 / half
+        threshold = float(cuts[scores.argmax()])
+        second = slice(half, 2 * half)
+        return cls(
+            threshold, int((there[second] > threshold).sum()), int((away[second] > threshold).sum()), half
+        )
+
+    @property
+    def advantage(self) -> float:
+        """TPR - FPR of the test on the second half: its mean is the truth."""
+        return (self.tp - self.fp) / self.repeats

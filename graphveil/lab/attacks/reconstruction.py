@@ -1,24 +1,57 @@
-"""Reconstruction: records from what their nodes sent, by an inverse that was learned on public records."""
+"""Reconstruction: records from randomized embeddings, by an inverse that was learned on public records."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from scipy.ndimage import uniform_filter
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss, relu
 
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
 from graphveil.errors import ConfigError
-from graphveil.lab.attacks.inverses import Learner, Map, identity, ridge
 from graphveil.lab.attacks.roc import Floats
 from graphveil.mechanisms import FeatureMechanism, LocalNoise
+from graphveil.training import TrainingSchedule, train
 
+Map: TypeAlias = Callable[[Floats], Floats]
+Learner: TypeAlias = Callable[[Floats, Floats], Map]  # what was seen and the records behind it, to an inverse
 NAIVE, ADAPTIVE = "naive (learned without noise)", "adaptive (learned with the same noise)"
 MEAN, SHUFFLED = "mean of public records", "shuffled (somebody else's)"
 _WINDOW = 7
 _LUMINANCE, _CONTRAST = 0.01**2, 0.03**2  # of images between 0 and 1
+_PENALTIES = 10.0 ** np.arange(-6, 7)
+_HELD_OUT = 0.2
+_CHANNELS = 16
+
+
+def identity(x: Floats) -> Floats:
+    """Return records as they are."""
+    return x
+
+
+def ridge(seen: Floats, records: Floats) -> Map:
+    """Learn the best linear inverse; its penalty is chosen on held-out records."""
+    held = round(_HELD_OUT * len(seen))
+    mean, offset = seen.mean(axis=0), records.mean(axis=0)
+    centered, wanted = seen - mean, records - offset
+    values, basis = np.linalg.eigh(centered[held:].T @ centered[held:])
+    turned, target = centered[held:] @ basis, wanted[held:]
+    fitted = turned.T @ target
+
+    def weights(penalty: float) -> Floats:
+        size = np.maximum(values, 0) + penalty * len(target)
+        return np.asarray(basis @ (fitted / size[:, None]))
+
+    def loss(penalty: float) -> float:
+        return float(((centered[:held] @ weights(penalty) - wanted[:held]) ** 2).mean())
+
+    chosen = weights(min(_PENALTIES, key=loss))
+    return lambda x: np.asarray((x - mean) @ chosen + offset)
 
 
 @checked
@@ -105,6 +138,10 @@ def attack_records(
     return ReconstructionReport(qualities, drawn, mechanism.epsilon)
 
 
+def _randomized(mechanism: FeatureMechanism, rows: Floats, noise: LocalNoise, purpose: str) -> Floats:
+    return mechanism.estimate(mechanism.perturb(rows, stream=noise.stream(purpose))).astype(np.float64)
+
+
 @checked
 def quality(found: Floats, true: Floats, *, side: int | None = None) -> dict[str, float | None]:
     """Return how close reconstructions are: squared error, PSNR, SSIM, R^2, people identified.
@@ -118,18 +155,29 @@ def quality(found: Floats, true: Floats, *, side: int | None = None) -> dict[str
     """
     if found.shape != true.shape or not len(true):
         raise ConfigError(f"reconstructions of shape {found.shape} are not of records of shape {true.shape}")
+    ssim = None
     if side is not None:
         checks.integer_at_least(_WINDOW, side=side)
         checks.shape((-1, side * side), found=found)
+        pairs = zip(found.reshape(-1, side, side), true.reshape(-1, side, side), strict=True)
+        ssim = float(np.mean([similarity(one, other) for one, other in pairs]))
     error = float(((found - true) ** 2).mean())
     variance = float(((true - true.mean(axis=0)) ** 2).mean())
     return {
         "mse": error,
         "psnr": float(-10 * np.log10(error)) if error > 0 else None,
-        "ssim": None if side is None else _mean_similarity(found, true, side),
+        "ssim": ssim,
         "r2": 1 - error / variance if variance > 0 else None,
         "identified": _identified(found, true),
     }
+
+
+def _identified(found: Floats, true: Floats) -> float:
+    """Return the share of reconstructions whose nearest true record is their own."""
+    distances = (true**2).sum(axis=1) - 2 * found @ true.T
+    nearest = distances.min(axis=1, keepdims=True)
+    best = distances <= nearest + 1e-9
+    return float((np.diag(best) / best.sum(axis=1)).mean())
 
 
 def similarity(one: Floats, other: Floats) -> float:
@@ -151,19 +199,143 @@ def similarity(one: Floats, other: Floats) -> float:
     return float((above / below)[inner].mean())
 
 
-def _randomized(mechanism: FeatureMechanism, rows: Floats, noise: LocalNoise, purpose: str) -> Floats:
-    return mechanism.estimate(mechanism.perturb(rows, stream=noise.stream(purpose))).astype(np.float64)
+# -- public embeddings of records --------------------------------------------------------------------------
 
 
-def _mean_similarity(found: Floats, true: Floats, side: int) -> float:
-    shape = (-1, side, side)
-    pairs = zip(found.reshape(shape), true.reshape(shape), strict=True)
-    return float(np.mean([similarity(one, other) for one, other in pairs]))
+def random_map(inputs: int, outputs: int, *, seed: int = 0) -> Map:
+    """Return a frozen random network of two layers: a public embedding of tables."""
+    rng = PublicStreams(seed).numpy("random-map")
+    first = rng.normal(size=(inputs, 2 * outputs)) / np.sqrt(inputs)
+    second = rng.normal(size=(2 * outputs, outputs)) / np.sqrt(2 * outputs)
+    return lambda x: np.asarray(np.tanh(np.tanh(x @ first) @ second))
 
 
-def _identified(found: Floats, true: Floats) -> float:
-    """Return the share of reconstructions whose nearest true record is their own."""
-    distances = (true**2).sum(axis=1) - 2 * found @ true.T
-    nearest = distances.min(axis=1, keepdims=True)
-    best = distances <= nearest + 1e-9
-    return float((np.diag(best) / best.sum(axis=1)).mean())
+def in_unit_range(map: Map, public: Floats) -> Map:
+    """Return the map with every output brought to [0, 1] by its range over public records, and cut there."""
+    seen = map(public)
+    low, width = seen.min(axis=0), np.maximum(np.ptp(seen, axis=0), 1e-9)
+    return lambda x: np.asarray(np.clip((map(x) - low) / width, 0, 1))
+
+
+def principal_axes(public: Floats, outputs: int) -> Map:
+    """Return the coordinates of records along the axes in which public ones differ most.
+
+    >>> line = np.outer([0.0, 1.0, 2.0], [3.0, 4.0])
+    >>> np.abs(principal_axes(line, 1)(line)).ravel().round(6).tolist()
+    [5.0, 0.0, 5.0]
+    """
+    mean = public.mean(axis=0)
+    axes = np.linalg.svd(public - mean, full_matrices=False)[2][:outputs]
+    return lambda x: np.asarray((x - mean) @ axes.T)
+
+
+def image_encoder(public: Floats, side: int, outputs: int, *, seed: int = 0, epochs: int = 30) -> Map:
+    """Return a convolutional encoder that was trained on public images, as the half of an autoencoder."""
+    streams = PublicStreams(seed)
+    generator = streams.torch("encoder")
+    encoder = DownConvolution(outputs, side, generator=generator)
+    both = nn.Sequential(encoder, UpConvolution(outputs, side, generator=generator))
+    images = _tensor(public)
+    _fit_images(both, images, images, epochs, streams)
+
+    @torch.no_grad()
+    def encode(x: Floats) -> Floats:
+        rows: Tensor = encoder(_tensor(x))
+        return rows.to(torch.float64).numpy()
+
+    return encode
+
+
+class DownConvolution(nn.Module):
+    """Two convolutions that halve the side, and an affine map. (B, side^2) -> (B, outputs)."""
+
+    def __init__(self, outputs: int, side: int, *, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__()
+        self._side = side
+        self._layers = nn.ModuleList(
+            [nn.Conv2d(1, _CHANNELS, 3, 2, 1), nn.Conv2d(_CHANNELS, 2 * _CHANNELS, 3, 2, 1)]
+        )
+        self._last = nn.Linear(2 * _CHANNELS * (side // 4) ** 2, outputs)
+        _draw(self, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return embeddings."""
+        h = x.view(-1, 1, self._side, self._side)
+        for layer in self._layers:
+            h = relu(layer(h))
+        return torch.as_tensor(self._last(h.flatten(1)))
+
+
+# -- inverses of images, learned on public records ---------------------------------------------------------
+
+
+def up_convolution(side: int, *, seed: int = 0, epochs: int = 30) -> Learner:
+    """Return what learns to draw images of ``side`` x ``side`` pixels from embeddings, by up-convolutions.
+
+    The network takes a row to a quarter of the side and doubles it twice; it lowers the squared error, which
+    an attacker who sees noise does best by drawing the mean of all images that may lie behind it.
+    """
+
+    def learn(seen: Floats, records: Floats) -> Map:
+        streams = PublicStreams(seed)
+        network = UpConvolution(seen.shape[1], side, generator=streams.torch("inverse"))
+        mean, scale = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-6)
+        rows = _tensor((seen - mean) / scale)
+        _fit_images(network, rows, _tensor(records), epochs, streams)
+
+        @torch.no_grad()
+        def inverse(x: Floats) -> Floats:
+            drawn: Tensor = network(_tensor((x - mean) / scale))
+            return drawn.to(torch.float64).numpy()
+
+        return inverse
+
+    return learn
+
+
+class UpConvolution(nn.Module):
+    """An affine map, and two up-convolutions that double the side. (B, inputs) -> (B, side^2)."""
+
+    def __init__(self, inputs: int, side: int, *, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__()
+        self._start = side // 4
+        self._first = nn.Linear(inputs, 2 * _CHANNELS * self._start**2)
+        self._second = nn.ConvTranspose2d(2 * _CHANNELS, _CHANNELS, 4, 2, 1)
+        self._last = nn.ConvTranspose2d(_CHANNELS, 1, 4, 2, 1)
+        _draw(self, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return images as rows."""
+        h = relu(self._first(x)).view(-1, 2 * _CHANNELS, self._start, self._start)
+        return torch.as_tensor(self._last(relu(self._second(h))).flatten(1))
+
+
+def _fit_images(
+    network: nn.Module, rows: Tensor, images: Tensor, epochs: int, streams: PublicStreams
+) -> None:
+    """Lower the squared error of what a network draws."""
+    generator = streams.torch("batches")
+    train(
+        network,
+        lambda index: network(rows[index]),
+        torch.zeros(len(rows), dtype=torch.long),  # nobody is classified
+        torch.arange(len(rows)),
+        torch.empty(0, dtype=torch.long),
+        TrainingSchedule(epochs=epochs, learning_rate=0.01, batch_size=64, decay="cosine", select="last"),
+        generator=generator,
+        loss=lambda index: mse_loss(network(rows[index]), images[index]),
+    )
+
+
+def _draw(network: nn.Module, generator: torch.Generator) -> None:
+    """Draw all weights from one generator, at He's scale."""
+    with torch.no_grad():
+        for weight in network.parameters():
+            scale = (2 / max(1, weight[0].numel())) ** 0.5 if weight.ndim > 1 else 0.0
+            weight.normal_(0.0, 1.0, generator=generator).mul_(scale)
+
+
+def _tensor(x: Floats) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))

@@ -17,8 +17,7 @@ from graphveil.estimators.base import Estimator
 from graphveil.estimators.features.scaling import FeatureScaling
 from graphveil.estimators.full_graph import TrainedFullGraph
 from graphveil.estimators.session import Session
-from graphveil.lab.attacks.influence import Predict
-from graphveil.lab.attacks.matrices import Matrix, float64_batch, is_sparse
+from graphveil.lab.attacks.influence import Matrix, Predict, float64_batch, is_sparse
 from graphveil.lab.attacks.roc import Floats
 from graphveil.perturb.mechanism import adjacency_of
 from graphveil.privacy import NoUnit
@@ -68,8 +67,10 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
     proba = fitted.own_proba.to(torch.float64).numpy()
     trained = fitted.trained
     if isinstance(trained, TrainedFullGraph):
-        noisy = trained.mechanism is not None
-        edges = released_adjacency(fitted.released["graph"], graph) if noisy else graph.adjacency
+        edges, noisy = graph.adjacency, isinstance(trained, TrainedPerturbed)
+        if noisy:  # a fit keeps the numbers of the released node pairs
+            domain = Domain.whole(graph.num_nodes, directed=graph.directed)
+            edges = adjacency_of(fitted.released["graph"], domain, None, "")
         answered = network_predict(trained.network, edges)
 
         def predict(x: Matrix) -> Floats:
@@ -86,13 +87,8 @@ def serve_model(model: Estimator, graph: Graph) -> ServedModel:
 
         return ServedModel(recomputed, EXACT, proba, {})
     rows = {name: part.to(torch.float64).numpy() for name, part in fitted.released.items()}
-    return ServedModel(lambda x: proba, RELEASED_ROWS, proba, _one_per_node(rows, graph))
-
-
-def released_adjacency(slots: Tensor, graph: Graph) -> Adjacency:
-    """Return the edges that a mechanism released, from the slots that a fit keeps of them."""
-    domain = Domain.whole(graph.num_nodes, directed=graph.directed)
-    return adjacency_of(slots, domain, None, "")
+    of_nodes = {name: part for name, part in rows.items() if part.ndim == 2 and len(part) == graph.num_nodes}
+    return ServedModel(lambda x: proba, RELEASED_ROWS, proba, of_nodes)
 
 
 @checked
@@ -114,7 +110,3 @@ def _scaled(scaling: FeatureScaling, x: Matrix) -> Matrix:
         return scaling.apply(sparse.csr_array(x))
     scaled: Any = scaling.apply(torch.from_numpy(np.asarray(x)))
     return np.asarray(scaled.numpy())
-
-
-def _one_per_node(rows: dict[str, Floats], graph: Graph) -> dict[str, Floats]:
-    return {name: part for name, part in rows.items() if part.ndim == 2 and len(part) == graph.num_nodes}

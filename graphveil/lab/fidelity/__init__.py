@@ -1,18 +1,29 @@
 """How faithful a released graph is to the true one. Everything here reads true edges, and is internal."""
 
-from graphveil.lab.fidelity.centrality import eigenvector_centrality
 from graphveil.lab.fidelity.communities import communities, modularity
-from graphveil.lab.fidelity.comparison import HEAD, StructuralComparison, StructuralQuery, compare
-from graphveil.lab.fidelity.degrees import assortativity, average_degree, degree_counts, degree_variance
-from graphveil.lab.fidelity.measures import (
+from graphveil.lab.fidelity.comparison import (
+    HEAD,
+    StructuralComparison,
+    StructuralQuery,
+    compare,
     kl_divergence,
     mean_absolute_error,
     normalized_mutual_information,
     relative_error,
 )
-from graphveil.lab.fidelity.paths import PathLengths, path_lengths, sample_sources
-from graphveil.lab.fidelity.simple_graph import SimpleGraph
-from graphveil.lab.fidelity.triangles import Clustering, clustering
+from graphveil.lab.fidelity.structure import (
+    Clustering,
+    PathLengths,
+    SimpleGraph,
+    assortativity,
+    average_degree,
+    clustering,
+    degree_counts,
+    degree_variance,
+    eigenvector_centrality,
+    path_lengths,
+    sample_sources,
+)
 
 __all__ = [
     "HEAD",

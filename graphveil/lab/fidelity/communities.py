@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from graphveil.lab.fidelity.simple_graph import Floats, Integers, SimpleGraph
+from graphveil.lab.fidelity.structure import Floats, Integers, SimpleGraph
 
 _ROUNDS, _PATIENCE = 100, 5  # of moves, at most and without a better partition
 _MOVING_SHARE = 0.5  # share of the nodes that may move in a round

@@ -13,21 +13,30 @@ from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import GraphError
-from graphveil.lab.fidelity.measures import (
-    kl_divergence,
-    mean_absolute_error,
-    normalized_mutual_information,
-    relative_error,
-)
-from graphveil.lab.fidelity.paths import PathLengths, sample_sources
-from graphveil.lab.fidelity.profile import Profile, profile
-from graphveil.lab.fidelity.simple_graph import SimpleGraph
+from graphveil.lab.fidelity.structure import PathLengths, SimpleGraph, sample_sources
 
 if TYPE_CHECKING:
     from graphveil.perturb import PerturbedGraph
 
+from scipy import sparse
+
+from graphveil.lab.fidelity.communities import communities, modularity
+from graphveil.lab.fidelity.structure import (
+    Clustering,
+    Floats,
+    Integers,
+    assortativity,
+    average_degree,
+    clustering,
+    degree_counts,
+    degree_variance,
+    eigenvector_centrality,
+    path_lengths,
+)
+
 RELATIVE, KL, NMI, MAE = "relative error", "KL divergence", "NMI (1 is best)", "mean absolute error"
 Value = float | int | list[float] | None
+HEAD = ("query", "true", "released", "error", "measure")
 
 
 @dataclass(frozen=True)
@@ -89,9 +98,6 @@ class StructuralComparison:
         return "\n".join([*table, *self.notes])
 
 
-HEAD = ("query", "true", "released", "error", "measure")
-
-
 @checked
 def compare(
     graph: Graph, released: Graph | PerturbedGraph, *, seed: int = 0, sources: int | None = None
@@ -127,7 +133,12 @@ def compare(
     (0.2, 2, 4)
     """
     first, second = _graph_of(graph), _graph_of(released)
-    _check_nodes(first, second)
+    same_ids = first.ids is None or second.ids is None or np.array_equal(first.ids, second.ids)
+    if first.num_nodes != second.num_nodes or not same_ids:
+        raise GraphError(
+            "the two graphs have different nodes, or not in one order; put the released edges on the nodes "
+            "of the true graph with gv.perturb.load(FOLDER, graph)"
+        )
     streams = PublicStreams(seed)
     start = sample_sources(first.num_nodes, sources, rng=streams.numpy("sources"))
     true, noisy = (
@@ -144,13 +155,45 @@ def _graph_of(given: object) -> Graph:
     return graph
 
 
-def _check_nodes(graph: Graph, other: Graph) -> None:
-    same_ids = graph.ids is None or other.ids is None or np.array_equal(graph.ids, other.ids)
-    if graph.num_nodes != other.num_nodes or not same_ids:
-        raise GraphError(
-            "the two graphs have different nodes, or not in one order; put the released edges on the nodes "
-            "of the true graph with gv.perturb.load(FOLDER, graph)"
-        )
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The exact answers about a graph, and those from samples; as private as its edges."""
+
+    nodes: int
+    edges: int
+    average_degree: float
+    degree_variance: float
+    degree_counts: Integers
+    assortativity: float | None
+    clustering: Clustering
+    paths: PathLengths
+    communities: Integers
+    modularity: float | None
+    centrality: Floats
+
+
+def profile(graph: SimpleGraph, sources: npt.NDArray[np.intp], streams: PublicStreams) -> Profile:
+    """Return the profile of a graph; two graphs with the same streams are sampled alike.
+
+    Args:
+        graph: whose profile it is.
+        sources: the nodes that paths are measured from.
+        streams: public randomness, for wedges and for the order in which nodes change communities.
+    """
+    found = communities(graph, rng=streams.numpy("communities"))
+    return Profile(
+        nodes=graph.nodes,
+        edges=graph.edges,
+        average_degree=average_degree(graph),
+        degree_variance=degree_variance(graph),
+        degree_counts=degree_counts(graph),
+        assortativity=assortativity(graph),
+        clustering=clustering(graph, rng=streams.numpy("wedges")),
+        paths=path_lengths(graph, sources),
+        communities=found,
+        modularity=modularity(graph, found),
+        centrality=eigenvector_centrality(graph),
+    )
 
 
 def _queries(true: Profile, noisy: Profile) -> list[StructuralQuery]:
@@ -160,8 +203,13 @@ def _queries(true: Profile, noisy: Profile) -> list[StructuralQuery]:
         return StructuralQuery(name, first, second, relative_error(first, second), RELATIVE)
 
     degrees = _aligned([true.degree_counts, noisy.degree_counts])
-    lengths = _with_apart([true.paths, noisy.paths])
+    paths = true.paths, noisy.paths
+    finite = _aligned([one.counts for one in paths])  # pairs by length, and last those without a path
+    lengths = [np.append(counts, one.apart) for counts, one in zip(finite, paths, strict=True)]
     close, far = true.clustering, noisy.clustering
+    labels, entries = (true.communities, noisy.communities), (true.centrality, noisy.centrality)
+    groups, nmi = [int(one.max()) + 1 for one in labels], normalized_mutual_information(*labels)
+    largest, mae = [float(one.max()) for one in entries], mean_absolute_error(*entries)
     return [
         scalar("nodes", true.nodes, noisy.nodes),
         scalar("edges", true.edges, noisy.edges),
@@ -176,8 +224,8 @@ def _queries(true: Profile, noisy: Profile) -> list[StructuralQuery]:
         scalar("average clustering", close.average, far.average),
         scalar("modularity", true.modularity, noisy.modularity),
         scalar("assortativity", true.assortativity, noisy.assortativity),
-        _agreement(true, noisy),
-        _centrality(true, noisy),
+        StructuralQuery("communities", groups[0], groups[1], nmi, NMI),
+        StructuralQuery("eigenvector centrality", largest[0], largest[1], mae, MAE),
     ]
 
 
@@ -187,27 +235,9 @@ def _aligned(counts: Sequence[npt.NDArray[np.int64]]) -> list[npt.NDArray[np.int
     return [np.pad(one, (0, longest - len(one))) for one in counts]
 
 
-def _with_apart(paths: Sequence[PathLengths]) -> list[npt.NDArray[np.int64]]:
-    """Return how many pairs have each length, and last how many have no path."""
-    counts = _aligned([one.counts for one in paths])
-    return [np.append(one, path.apart) for one, path in zip(counts, paths, strict=True)]
-
-
 def _distribution(name: str, counts: list[npt.NDArray[np.int64]]) -> StructuralQuery:
     first, second = ((one / max(1, one.sum())).tolist() for one in counts)
     return StructuralQuery(name, first, second, kl_divergence(*counts), KL)
-
-
-def _agreement(true: Profile, noisy: Profile) -> StructuralQuery:
-    labels = true.communities, noisy.communities
-    first, second = (int(one.max()) + 1 for one in labels)
-    return StructuralQuery("communities", first, second, normalized_mutual_information(*labels), NMI)
-
-
-def _centrality(true: Profile, noisy: Profile) -> StructuralQuery:
-    both = true.centrality, noisy.centrality
-    first, second = (float(one.max()) for one in both)
-    return StructuralQuery("eigenvector centrality", first, second, mean_absolute_error(*both), MAE)
 
 
 def _notes(true: Profile, noisy: Profile, sources: int, seed: int) -> list[str]:
@@ -231,3 +261,72 @@ def _cell(value: Value) -> str:
     if isinstance(value, list):
         return f"{len(value)} shares"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+# -- measures ----------------------------------------------------------------------------------------------
+
+
+def relative_error(true: float | None, released: float | None) -> float | None:
+    """Return |true - released| / |true|; None where an answer is undefined, or only the true one is zero.
+
+    >>> relative_error(4.0, 5.0), relative_error(0.0, 0.0), relative_error(0.0, 1.0)
+    (0.25, 0.0, None)
+    """
+    if true is None or released is None:
+        return None
+    if true == released:
+        return 0.0
+    return abs(true - released) / abs(true) if true else None
+
+
+def kl_divergence(true: npt.ArrayLike, released: npt.ArrayLike) -> float:
+    """Return KL(p || q) = sum_k p_k ln(p_k / q_k) of two counts over the same K values, in nats.
+
+    A value that only one graph has would make it infinite, so one more observation is spread evenly over the
+    K values of either: p_k = (c_k + 1/K) / (n + 1) for counts c_k that add up to n.
+
+    Shapes: (K) and (K).
+
+    >>> kl_divergence([2, 1], [2, 1]), round(kl_divergence([3, 0], [0, 3]), 4)
+    (0.0, 1.4594)
+    """
+    both = [np.asarray(counts, dtype=np.float64) for counts in (true, released)]
+    p, q = ((counts + 1 / max(1, len(counts))) / (counts.sum() + 1) for counts in both)
+    return max(0.0, float((p * np.log(p / q)).sum()))
+
+
+def normalized_mutual_information(first: Integers, second: Integers) -> float:
+    """Return 2 I / (H_1 + H_2) of two partitions of the same nodes: 1 if they are equal, 0 if independent.
+
+    I is the mutual information of a random node's two communities and H their entropies. Two partitions with
+    a single community each are equal.
+
+    Shapes: (N) and (N), communities numbered from 0.
+
+    >>> halves, crossed = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    >>> normalized_mutual_information(halves, 1 - halves), normalized_mutual_information(halves, crossed)
+    (1.0, 0.0)
+    """
+    shares = np.full(len(first), 1 / max(1, len(first)))
+    joint: Any = sparse.coo_array((shares, (first, second))).tocsr()  # of nodes in each pair of communities
+    p, q = np.asarray(joint.sum(axis=1)).ravel(), np.asarray(joint.sum(axis=0)).ravel()
+    both = _entropy(p) + _entropy(q)
+    if both == 0:
+        return 1.0
+    mutual = both - _entropy(joint.data)
+    return min(1.0, max(0.0, 2 * mutual / both))
+
+
+def _entropy(shares: Floats) -> float:
+    """Return the entropy of shares that add up to one, in nats."""
+    some = shares[shares > 0]
+    return float(-(some * np.log(some)).sum())
+
+
+def mean_absolute_error(true: Floats, released: Floats) -> float:
+    """Return the mean over nodes of |true_v - released_v|.
+
+    >>> mean_absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    1.0
+    """
+    return float(np.abs(true - released).mean())

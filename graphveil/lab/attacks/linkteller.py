@@ -1,0 +1,383 @@
+"""Link inference against a fitted model: LinkTeller, and the attackers that it is compared with.
+
+LinkTeller sends features and observes which predictions change. Other attackers compare the rows of two
+nodes, or learn from known edges what joined nodes look like. Internal: all are scored by the true edges.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphveil._util import checks
+from graphveil._util.checks import checked
+from graphveil._util.random import PublicStreams
+from graphveil.data import Graph
+from graphveil.errors import ConfigError
+from graphveil.estimators.base import Estimator
+from graphveil.lab.attacks.discriminator import fit_discriminator
+from graphveil.lab.attacks.influence import (
+    DIRECTIONS,
+    NUDGES,
+    STEP,
+    Direction,
+    Matrix,
+    Nudge,
+    Predict,
+    dense_rows,
+    features_of,
+    influences,
+    link_scores,
+)
+from graphveil.lab.attacks.pairs import SAMPLINGS, Integers, Pairs, Sampling, SecretEdges, draw_pairs
+from graphveil.lab.attacks.roc import Floats, MeanInterval, RocCurve, theoretical_bound_of
+from graphveil.lab.attacks.serving import ServedModel, serve_model
+
+LINKTELLER, BY_POSTERIOR, BY_FEATURES = "LinkTeller", "posterior correlation", "feature correlation (public)"
+SUPERVISED_PUBLIC, SUPERVISED = "told half the pairs (public)", "told half the pairs, with answers"
+MAX_ATTACKED_NODES = 6_000
+CONTROL = "told half the pairs, with true classes and degrees (control)"
+BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
+BY_CONSTRUCTION = "zero by construction: answers come from released rows, and no nudge moves them"
+_MIN_NORM = 1e-12
+_NARROW = 64  # rows this narrow are also compared entry by entry
+_MAX_TRAIN_EDGES, _NON_EDGES_PER_EDGE = 1_000, 8  # that a supervised attacker learns from
+_AT_ONCE = 1 << 17
+_DECAY = 1e-3
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings:
+    """What a link attack is told beforehand.
+
+    Args:
+        nodes: how many nodes are drawn; all pairs of them are judged.
+        sampling: ``"unbalanced"``, ``"balanced"``, ``"lo"`` or ``"hi"`` (:func:`draw_pairs`).
+        cutoff: the degree of ``"lo"`` and ``"hi"``.
+        step: the size of a nudge.
+        nudge: how a row is nudged (:func:`influences`).
+        direction: whose influence counts (:func:`link_scores`).
+        supervised: whether attackers who are told half of the pairs are asked, too
+            (:func:`supervised_scores`): one who has public data alone, one who has the model besides, and a
+            control who knows everybody's true class and number of neighbors.
+        seed: of the draw.
+    """
+
+    nodes: int = 500
+    sampling: Sampling = "unbalanced"
+    cutoff: int | None = None
+    step: float = STEP
+    nudge: Nudge = "either"
+    direction: Direction = "max"
+    supervised: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        checks.integer_at_least(2, nodes=self.nodes)
+        checks.one_of(SAMPLINGS, sampling=self.sampling)
+        checks.positive(step=self.step)
+        checks.one_of(NUDGES, nudge=self.nudge)
+        checks.one_of(DIRECTIONS, direction=self.direction)
+        checks.switch(supervised=self.supervised)
+        if self.nodes > MAX_ATTACKED_NODES:
+            raise ConfigError(
+                f"nodes={self.nodes} must be at most {MAX_ATTACKED_NODES:,}: all pairs of them are judged; "
+                "draw fewer"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Attacker:
+    """One attacker's scores of all pairs, and what became of them.
+
+    Args:
+        name: what tables call it.
+        scores: one a pair.
+        roc: how well they put edges first.
+        note: what has to be said of it.
+    """
+
+    name: str
+    scores: Floats
+    roc: RocCurve
+    note: str = ""
+
+    def as_dict(self, pairs: Pairs) -> dict[str, Any]:
+        """Return its figures as plain values, with decisions at every belief about the density."""
+        beliefs = {
+            f"{belief:g}k": dict(
+                zip(
+                    ("precision", "recall", "f1"),
+                    self.roc.at_top(belief * pairs.joined.sum()),
+                    strict=True,
+                )
+            )
+            for belief in BELIEFS
+        }
+        return {"attacker": self.name, **self.roc.figures(), "beliefs": beliefs, "note": self.note}
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class LinkReport:
+    """All attackers on the same pairs. Internal: it says how well true edges are found.
+
+    Args:
+        pairs: what was judged.
+        attackers: by name.
+        theoretical_bound: the attack bound that the guarantee implies for one edge
+            (:func:`theoretical_bound_of`).
+        edge_source: what the model's answers read.
+        settings: what was asked.
+    """
+
+    pairs: Pairs
+    attackers: Mapping[str, Attacker]
+    theoretical_bound: Mapping[str, Any]
+    edge_source: str
+    settings: LinkSettings = field(default_factory=LinkSettings)
+
+    def __getitem__(self, name: str) -> Attacker:
+        """Return an attacker by name."""
+        return self.attackers[name]
+
+    @checked
+    def difference(self, one: str, other: str, *, draws: int = 100) -> MeanInterval:
+        """Return by how much one attacker's AUC is above another's on the same pairs, with its 99 % interval.
+
+        Pairs share nodes, so it is nodes that are drawn anew, with repeats (bootstrap): a pair counts as
+        often as both of its ends. It says how much of the difference is the draw of nodes, not of the model.
+        """
+        rng = PublicStreams(self.settings.seed).numpy("bootstrap")
+        joined, count = self.pairs.joined, len(self.pairs.nodes)
+        found = []
+        for _ in range(draws):
+            times = rng.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
+            weights = times[self.pairs.one] * times[self.pairs.other]
+            first, second = (
+                RocCurve.from_scores(self[name].scores, joined, weights).auc for name in (one, other)
+            )
+            found.append(first - second)
+        low, high = np.quantile(found, (0.005, 0.995))
+        mean = self[one].roc.auc - self[other].roc.auc
+        return MeanInterval(mean, float(np.std(found, ddof=1)), float(low), float(high), 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``graphveil attack linkteller --json`` prints."""
+        main, baseline = self[LINKTELLER].roc, self[BY_FEATURES].roc
+        return {
+            "internal": True,
+            "attack": "linkteller",
+            "auc": main.auc,
+            "max_tpr_at_1pct_fpr": main.tpr(0.01),
+            "baseline": {"attacker": BY_FEATURES, **baseline.figures()},
+            "theoretical_bound": dict(self.theoretical_bound),
+            "edge_source": self.edge_source,
+            "nodes": len(self.pairs.nodes),
+            "pairs": len(self.pairs.joined),
+            "edges": int(self.pairs.joined.sum()),
+            "settings": dict(vars(self.settings)),
+            "attackers": [one.as_dict(self.pairs) for one in self.attackers.values()],
+        }
+
+
+@checked
+def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None = None) -> LinkReport:
+    """Return what an attacker learns about the edges of the graph that a model was fitted on.
+
+    LinkTeller sends features of its choice and watches whose predictions move; beside it stand attackers who
+    compare posteriors, and features alone, which are public. Guarantee: none; the true edges are read, so no
+    number of this may be published.
+
+    Raises:
+        ConfigError: a setting is outside its range, or the drawn pairs are all alike.
+
+    >>> import graphveil as gv
+    >>> graph = gv.load_dataset("synthetic/tiny")
+    >>> model = gv.GCN(unit="none", seed=0, epochs=20).fit(graph)
+    >>> report = attack_links(model, graph, LinkSettings(nodes=60))
+    >>> report["LinkTeller"].roc.auc > 0.9 > report["feature correlation (public)"].roc.auc
+    True
+    """
+    chosen = settings or LinkSettings()
+    answers = serve_model(model, graph)
+    edges = SecretEdges.from_adjacency(graph.adjacency)
+    pairs = draw_pairs(
+        edges, count=chosen.nodes, sampling=chosen.sampling, cutoff=chosen.cutoff, seed=chosen.seed
+    )
+    x, influence = features_of(graph), None
+    scores = {LINKTELLER: np.zeros(len(pairs.joined))}
+    if answers.responds_to_features:
+        influence = influences(answers.predict, x, pairs.nodes, step=chosen.step, nudge=chosen.nudge)
+        scores[LINKTELLER] = link_scores(influence, pairs, chosen.direction)
+    scores[BY_POSTERIOR] = correlations(answers.proba, pairs)
+    scores[BY_FEATURES] = correlations(x, pairs)
+    if chosen.supervised:
+        public = public_knowledge(graph, pairs)
+        full = full_knowledge(public, answers, pairs, influence)
+        scores[SUPERVISED_PUBLIC] = supervised_scores(public, pairs, seed=chosen.seed)
+        scores[SUPERVISED] = supervised_scores(full, pairs, seed=chosen.seed)
+        aggregates = aggregate_knowledge(public, graph, edges, pairs)
+        scores[CONTROL] = supervised_scores(aggregates, pairs, seed=chosen.seed)
+    notes = {} if answers.responds_to_features else {LINKTELLER: BY_CONSTRUCTION}
+    attackers = {
+        name: Attacker(name, values, RocCurve.from_scores(values, pairs.joined), notes.get(name, ""))
+        for name, values in scores.items()
+    }
+    theoretical_bound = theoretical_bound_of(model.guarantee, "edge")
+    return LinkReport(pairs, attackers, theoretical_bound, answers.edge_source, chosen)
+
+
+@checked
+def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSettings) -> Attacker:
+    """Return LinkTeller against anything that answers features with scores, a live endpoint for example."""
+    found = influences(predict, x, pairs.nodes, step=settings.step, nudge=settings.nudge)
+    scores = link_scores(found, pairs, settings.direction)
+    return Attacker(LINKTELLER, scores, RocCurve.from_scores(scores, pairs.joined))
+
+
+# -- attackers who compare rows ----------------------------------------------------------------------------
+
+
+@checked
+def correlations(rows: Matrix, pairs: Pairs) -> Floats:
+    """Return the correlation of the two ends' rows, each less its own mean: one score a pair.
+
+    With posteriors it is LSA2-post, with features LSA2-attr (Wu et al., after He et al.): the latter knows
+    nothing but what is public, and is what every attack has to be compared with.
+
+    Args:
+        rows: (N, d), an array, a tensor or a SciPy matrix.
+        pairs: which pairs.
+    """
+    drawn = dense_rows(rows, pairs.nodes)
+    centered = drawn - drawn.mean(axis=1, keepdims=True)
+    unit = centered / np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), _MIN_NORM)
+    return np.asarray((unit @ unit.T)[pairs.one, pairs.other])
+
+
+# -- attackers who know some of the edges ------------------------------------------------------------------
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class AdversaryKnowledge:
+    """What is known of the drawn nodes, by name.
+
+    Args:
+        rows: a matrix (n, d) each: features, public labels, posteriors, released rows.
+        influence: of each drawn node on each other (n, n), if it was asked.
+    """
+
+    rows: Mapping[str, Floats]
+    influence: Floats | None = None
+    _likeness: dict[str, list[Floats]] = field(default_factory=dict, init=False, repr=False)
+
+    @checked
+    def columns(self, one: Integers, other: Integers) -> Floats:
+        """Return what a classifier reads of each pair; the order of its ends does not matter."""
+        for rows in self.rows.values():
+            checks.places(len(rows), one=one, other=other)
+        parts = []
+        for name, rows in self.rows.items():
+            parts += [matrix[one, other][:, None] for matrix in self._alike(name)]
+            if rows.shape[1] <= _NARROW:
+                parts += [np.abs(rows[one] - rows[other]), rows[one] * rows[other]]
+        if self.influence is not None:
+            there, back = (np.log(self.influence[ends] + _MIN_NORM) for ends in ((one, other), (other, one)))
+            parts += [np.maximum(there, back)[:, None], np.minimum(there, back)[:, None]]
+        return np.concatenate(parts, axis=1)
+
+    def _alike(self, name: str) -> list[Floats]:
+        """Return products, cosines and correlations of all pairs of rows."""
+        if name not in self._likeness:
+            rows = self.rows[name]
+            self._likeness[name] = [rows @ rows.T, _cosines(rows), _cosines(rows - rows.mean(axis=0))]
+        return self._likeness[name]
+
+
+def _cosines(rows: Floats) -> Floats:
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _MIN_NORM)
+    return np.asarray(unit @ unit.T)
+
+
+@checked
+def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
+    """Return what everybody knows under a unit of edges: features, and labels of training and validation."""
+    rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
+    if graph.has_split:
+        known = (graph.mask("train") | graph.mask("val")).numpy()
+        labels = np.zeros((graph.num_nodes, graph.num_classes))
+        labels[known, graph.y.numpy()[known]] = 1
+        rows["labels"] = labels[pairs.nodes]
+    return AdversaryKnowledge(rows)
+
+
+def aggregate_knowledge(
+    public: AdversaryKnowledge, graph: Graph, edges: SecretEdges, pairs: Pairs
+) -> AdversaryKnowledge:
+    """Return a control: true classes of all nodes and how many neighbors each has, but of no pair whether.
+
+    It tells how much of an attacker's gain is about nodes, which a guarantee for one edge does not hide.
+    """
+    labels = np.eye(graph.num_classes)[graph.y.numpy()] * graph.labeled.numpy()[:, None]
+    degrees = np.log1p(edges.degrees.astype(np.float64))[:, None]
+    return AdversaryKnowledge({**public.rows, "labels": labels[pairs.nodes], "degrees": degrees[pairs.nodes]})
+
+
+@checked
+def full_knowledge(
+    public: AdversaryKnowledge, answers: ServedModel, pairs: Pairs, influence: Floats | None
+) -> AdversaryKnowledge:
+    """Return what is known to somebody who also has a model's answers, its released rows and influences."""
+    posteriors = np.log(answers.proba[pairs.nodes] + 1e-6)
+    released = {name: rows[pairs.nodes] for name, rows in answers.released.items()}
+    return AdversaryKnowledge({**public.rows, "posteriors": posteriors, **released}, influence)
+
+
+@checked
+def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
+    """Return the scores of an attacker who is told the truth about all folds of the pairs but one.
+
+    That is the strongest knowledge that the literature gives a link attacker (He et al., Stealing links from
+    graph neural networks, 2021: with part of the graph). Pairs are dealt into folds at random; those of a
+    fold are judged by a classifier of the others (:func:`fit_discriminator`), so with two folds half of the
+    edges are known. Scores of two folds are made comparable as ranks within their fold.
+
+    Args:
+        known: what pairs are compared by.
+        pairs: whom to judge.
+        folds: how many, 2 or more.
+        seed: of the folds and the classifiers.
+    """
+    checks.integer_at_least(2, folds=folds)
+    rng = PublicStreams(seed).numpy("folds")
+    fold = rng.integers(folds, size=len(pairs.joined))
+    scores = np.zeros(len(pairs.joined))
+    for number in range(folds):
+        kinds = (pairs.joined, ~pairs.joined)
+        edges, apart = (rng.permutation(np.flatnonzero((fold != number) & kind)) for kind in kinds)
+        edges = edges[:_MAX_TRAIN_EDGES]
+        train_pairs = np.concatenate([edges, apart[: max(_NON_EDGES_PER_EDGE * len(edges), 1)]])
+        judged = np.flatnonzero(fold == number)
+        model = fit_discriminator(
+            known.columns(pairs.one[train_pairs], pairs.other[train_pairs]),
+            pairs.joined[train_pairs],
+            seed=seed + number,
+            weight_decay=_DECAY,
+        )
+        for start in range(0, len(judged), _AT_ONCE):
+            some = judged[start : start + _AT_ONCE]
+            scores[some] = model.scores(known.columns(pairs.one[some], pairs.other[some]))
+        scores[judged] = _ranks(scores[judged])
+    return scores
+
+
+def _ranks(scores: Floats) -> Floats:
+    """Return ranks between 0 and 1; ties have one rank."""
+    values, place = np.unique(scores, return_inverse=True)
+    below = np.cumsum(np.bincount(place, minlength=len(values)))
+    return np.asarray(below[place] / len(scores))
