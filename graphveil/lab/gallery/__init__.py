@@ -5,12 +5,14 @@
 ('change',)
 """
 
-from graphveil.lab.gallery import edges, records, sound, trees
-from graphveil.lab.gallery.published_mechanism import PublishedMechanism, PublishedValue
+from graphveil.lab.gallery import edges, records, trees
+from graphveil.lab.gallery.published_mechanism import PublishedMechanism, RestatedValue
 
 BROKEN: dict[str, PublishedMechanism] = {
     exhibit.name: exhibit for exhibit in (*edges.BROKEN, *trees.BROKEN, *records.BROKEN)
 }
-SOUND: dict[str, PublishedMechanism] = {exhibit.name: exhibit for exhibit in sound.SOUND}
+SOUND: dict[str, PublishedMechanism] = {
+    exhibit.name: exhibit for exhibit in (*edges.SOUND, *trees.SOUND, *records.SOUND)
+}
 
-__all__ = ["BROKEN", "SOUND", "PublishedMechanism", "PublishedValue"]
+__all__ = ["BROKEN", "SOUND", "PublishedMechanism", "RestatedValue"]

@@ -1,4 +1,4 @@
-"""Published mechanisms that protect edges, or people by their edges, and do not."""
+"""Published mechanisms that protect edges, or records by their edges: violated claims and sound ones."""
 
 import math
 
@@ -7,10 +7,10 @@ import numpy as np
 from graphveil.audit.neighbor_test import neighbor_test
 from graphveil.audit.noise import FlipLaw, Floats, NoiseRecorder
 from graphveil.audit.small_graphs import NO_LABEL, SmallGraph
-from graphveil.lab.gallery.published_mechanism import PublishedMechanism, PublishedValue
+from graphveil.lab.gallery.published_mechanism import PublishedMechanism, RestatedValue
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 
-EPSILON, DELTA = 1.0, 1e-5
+EPSILON, DELTA, MU = 1.0, 1e-5, 0.5
 
 
 def renyi_sigma(epsilon: float, delta: float) -> float:
@@ -122,6 +122,44 @@ def sampling_times_epsilon(graph: SmallGraph, noise: NoiseRecorder, rate: float 
     noise.laplace((noise.hidden.random(edges) < rate).sum(), 1 / 4.0)
 
 
+def three_hops(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
+    """Sums over neighbors of rows of norm at most one, each hop from the noisy rows of the hop before."""
+    sigma = math.sqrt(3) * math.sqrt(2) / MU
+    rows = np.eye(3)[graph.y]
+    for _ in range(3):
+        noisy = noise.gaussian(graph.a.T @ rows, sigma)
+        rows = noisy / np.maximum(np.linalg.norm(noisy, axis=1, keepdims=True), 1.0)
+    return rows
+
+
+def edge_rand(graph: SmallGraph, noise: NoiseRecorder) -> int:
+    """Randomized response on every slot; how many edges come out is a function of it."""
+    return int(response(graph, noise, 1.0).sum())
+
+
+def lap_graph(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
+    """A noisy count T, noise on every cell, and the T largest cells."""
+    cells = graph.a[np.triu_indices(graph.nodes, 1)]
+    count = int(np.clip(np.rint(noise.laplace(cells.sum(), 1 / 0.01)), 0, len(cells)))
+    return np.argsort(-noise.laplace(cells, 1 / 0.99))[:count]
+
+
+def arr(graph: SmallGraph, noise: NoiseRecorder) -> np.ndarray:
+    """A noisy density, randomized response, and a share of its ones that follows from the density."""
+    slots = max(1, graph.nodes * (graph.nodes - 1) // 2)
+    edges = np.triu(graph.a).sum()
+    density = float(np.clip(noise.laplace(edges / slots, 1 / (slots * 0.1)), 1 / slots, 1))
+    ones = response(graph, noise, 0.9)
+    return noise.flip(ones, 2.0) if density < 0.5 else ones
+
+
+def pushes(graph: SmallGraph, noise: NoiseRecorder) -> None:
+    """Sums over senders, each message divided by the root of its sender's own list."""
+    degree = np.maximum(graph.a.sum(axis=1), 1)
+    sent = np.eye(4)[graph.y + 1][:, 1:] / np.sqrt(degree)[:, None]
+    noise.gaussian(graph.a.T @ sent, 1 / MU)
+
+
 BROKEN = (
     PublishedMechanism(
         name="sampled neighbors",
@@ -134,7 +172,7 @@ BROKEN = (
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=sampled_sums,
         kind="mixture",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="noise of one hop at epsilon 1, delta 1e-5",
             location="formula of Proposition 2",
             published=4.9006,
@@ -152,14 +190,14 @@ BROKEN = (
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=noise_for_one_direction,
         kind="change",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="sensitivity of the sums to one stored edge",
             location="Lemma 1",
             published=1.0,
             restated=moved_by_a_stored_edge,
             tolerance=1e-9,
         ),
-        cost=PublishedValue(
+        cost=RestatedValue(
             what="epsilon of a friendship where one direction is sold at 1, delta 1e-5",
             location="the least noise that one direction needs",
             published=1.465,
@@ -176,14 +214,14 @@ BROKEN = (
         claim={"epsilon": EPSILON, "delta": DELTA},
         mechanism=all_rows_at_node_level,
         kind="change",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="squared change of the others' rows by a node of D = 100 friends",
             location="Lemma 3, D alpha / (2 sigma^2), at the D = 100 of section 7.3",
             published=100.0,
             restated=lambda: moved_by_a_hub(100, own=False),
             tolerance=1e-9,
         ),
-        cost=PublishedValue(
+        cost=RestatedValue(
             what="squared change of its own row, which nothing is paid for",
             location="D^2, a sum of D equal rows",
             published=10_000.0,
@@ -212,7 +250,7 @@ BROKEN = (
         claim={"epsilon": 2 * EPSILON},
         mechanism=one_seed_for_two_graphs,
         kind="reused noise",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="probability that a slot is told so at epsilon 1, 1 - 2 q",
             location="formula: 1 less the share 2 / (1 + e) of slots that are drawn again",
             published=0.462,
@@ -228,14 +266,14 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=density_of_chunks,
         kind="change",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="scale of the noise on a density at epsilon 1, n = 19,717 (PubMed)",
             location="program: AsymmetricRandResponse.perturb",
             published=2.57228e-8,
             restated=lambda: density_scale(19_717, 1.0),
             tolerance=1e-5,
         ),
-        cost=PublishedValue(
+        cost=RestatedValue(
             what="epsilon of the density of PubMed (n = 19,717) where 0.1 is sold",
             location="the program's scale, and chunks of 1,000 rows",
             published=1.97,
@@ -252,14 +290,14 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=both_directions_apart,
         kind="change",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="probability that a slot keeps its answer at epsilon 1",
             location="program: AsymmetricRandResponse.perturb, 1 / (1 + exp(-0.9 epsilon))",
             published=0.7109495026,
             restated=kept_by_a_slot,
             tolerance=1e-9,
         ),
-        cost=PublishedValue(
+        cost=RestatedValue(
             what="epsilon of the links of a friendship, and of the density, where 1 is sold",
             location="the shares 0.9 and 0.1 in the program",
             published=1.8 + 0.1,
@@ -275,5 +313,49 @@ BROKEN = (
         claim={"epsilon": 0.1 * 4.0},
         mechanism=sampling_times_epsilon,
         kind="mixture",
+    ),
+)
+
+
+SOUND = (
+    PublishedMechanism(
+        name="three hops",
+        source="GAP at edge level, friendships",
+        explanation="Each hop costs mu^2 / 3, whatever the answers before it.",
+        unit="undirected-edge",
+        claim={"mu": MU},
+        mechanism=three_hops,
+    ),
+    PublishedMechanism(
+        name="EdgeRand",
+        source="randomized response on slots",
+        explanation="One slot, one answer.",
+        unit="undirected-edge",
+        claim={"epsilon": 1.0},
+        mechanism=edge_rand,
+    ),
+    PublishedMechanism(
+        name="LapGraph",
+        source="noise on cells, a noisy count of edges",
+        explanation="0.01 for the count and 0.99 for the cell.",
+        unit="undirected-edge",
+        claim={"epsilon": 1.0},
+        mechanism=lap_graph,
+    ),
+    PublishedMechanism(
+        name="ARR",
+        source="asymmetric randomized response, its density asked once",
+        explanation="0.1 for the density and 0.9 for the slot.",
+        unit="undirected-edge",
+        claim={"epsilon": 1.0},
+        mechanism=arr,
+    ),
+    PublishedMechanism(
+        name="pushes",
+        source="messages divided by the root of the sender's list",
+        explanation="A person's own list and vector move the rows by one.",
+        unit="node-record",
+        claim={"mu": MU},
+        mechanism=pushes,
     ),
 )

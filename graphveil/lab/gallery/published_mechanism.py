@@ -1,4 +1,4 @@
-"""What hangs in the gallery: a mechanism as it was published, restated in a few lines, and what it claims."""
+"""A published mechanism, restated in a few lines, with its claim and the numbers of its source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,15 +10,14 @@ from graphveil.audit.small_graphs import SmallGraph
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedValue:
-    """A figure, and the same from a restatement.
+class RestatedValue:
+    """A published number, and the same number from a restatement.
 
     Args:
-        what: it is.
-        location: where: a statement, formula, program or pseudo-code of the source; of a cost, what it
-            follows from.
-        published: the figure.
-        restated: returns what the restatement has.
+        what: its meaning.
+        location: a statement, formula, program or pseudo-code of the source; of a cost, what it follows from.
+        published: the number.
+        restated: returns the number of the restatement.
         tolerance: relative: as many digits as are known.
     """
 
@@ -31,20 +30,20 @@ class PublishedValue:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedMechanism:
-    """One mechanism, its claim, and what is wrong with it.
+    """One mechanism and its claim.
 
     Args:
-        name: short.
-        source: where the claim stands.
-        explanation: what is claimed, why it fails, and what would mend it.
-        unit: what is claimed to be protected.
+        name: a short name.
+        source: the publication or program with the claim.
+        explanation: the claim, why it fails, and a correction.
+        unit: the claimed privacy unit.
         claim: keywords of :func:`~graphveil.audit.neighbor_test`.
         mechanism: the restatement.
         kind: of finding that refutes it; empty for a sound mechanism.
-        figure: one figure of the source about the step that fails, reproduced, so that what is restated is
-            what was published; None where no source gives one.
-        cost: what the flaw costs, worked out apart from the restatement; None where nobody has.
-        search: how replays look for a pair, where defaults do not do (larger graphs).
+        figure: a number of the source about the step that fails, reproduced, so that the restatement is the
+            published mechanism; None where no source gives one.
+        cost: the privacy cost of the flaw, derived independently of the restatement; None if unknown.
+        search: keywords of the neighbor test where the defaults do not suffice (larger graphs).
     """
 
     name: str
@@ -54,10 +53,10 @@ class PublishedMechanism:
     claim: dict[str, Any]
     mechanism: Callable[[SmallGraph, NoiseRecorder], Any]
     kind: str = ""
-    figure: PublishedValue | None = None
-    cost: PublishedValue | None = None
+    figure: RestatedValue | None = None
+    cost: RestatedValue | None = None
     search: dict[str, Any] = field(default_factory=dict)
 
     def run_neighbor_test(self, **search: Any) -> NeighborTestResult:
-        """Return what a replay finds, within a budget (``seconds=``, ``pairs=``, ``seed=``)."""
+        """Run a neighbor test within a budget (``seconds=``, ``pairs=``, ``seed=``)."""
         return neighbor_test(self.mechanism, unit=self.unit, **self.claim, **{**self.search, **search})

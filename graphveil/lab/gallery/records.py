@@ -1,4 +1,4 @@
-"""Published mechanisms that randomize a person's own record, or train on records, and do not protect it."""
+"""Published mechanisms that randomize records or train on them: violated claims and sound ones."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from graphveil.audit.noise import Floats, GaussianLaw, NoiseRecorder
 from graphveil.audit.small_graphs import CLASSES, FEATURES, SmallGraph
-from graphveil.lab.gallery.published_mechanism import PublishedMechanism, PublishedValue
+from graphveil.lab.gallery.published_mechanism import PublishedMechanism, RestatedValue
 
 EPSILON, BINS, BITS = 1.0, 10, 9
 PARAMETERS = 16
@@ -163,7 +163,7 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=weights_as_they_are,
         kind="change",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="sum of the weights for d = 50, one sensitive feature, gamma 0.5",
             location="formula of equation 7",
             published=25.0,
@@ -180,7 +180,7 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=flipped_bits,
         kind="change",
-        cost=PublishedValue(
+        cost=RestatedValue(
             what="sum over the bits of 50 features, in units of epsilon",
             location="the log odds in the program",
             published=147.08,
@@ -197,7 +197,7 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=deterministic_tail,
         kind="mixture",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="largest output of PM-SUB at epsilon 1",
             location="formula of PM-SUB",
             published=4.10970318,
@@ -217,7 +217,7 @@ BROKEN = (
         claim={"mu": 1 / MULTIPLIER},
         mechanism=thresholds_from_gradients,
         kind="noise scale",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="noise of a step over its clipping norm, K = 5, one hop, multiplier 2",
             location="program: compute_base_sensitivity and dp_aggregate with configs/dpgcn.py",
             published=24.0,
@@ -235,11 +235,39 @@ BROKEN = (
         claim={"mu": 1 / 2.0},
         mechanism=floored_batch_size,
         kind="noise scale",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="what a step of batches of two is divided by, eleven records (ten: 2)",
             location="program: expected_batch_size of the optimizer that make_private returns",
             published=1,
             restated=lambda: divisor(11, 2),
         ),
+    ),
+)
+
+
+SOUND = (
+    PublishedMechanism(
+        name="label response",
+        source="randomized response on three classes",
+        explanation="Keep with probability e^eps / (e^eps + 2).",
+        unit="local-attributes",
+        claim={"epsilon": 1.0},
+        mechanism=label_response,
+    ),
+    PublishedMechanism(
+        name="FeatureRR",
+        source="public weights that sum to one",
+        explanation="Each feature costs its share of epsilon.",
+        unit="local-attributes",
+        claim={"epsilon": 1.0},
+        mechanism=weights_that_sum_to_one,
+    ),
+    PublishedMechanism(
+        name="a public clipping norm",
+        source="one training step, records replaced",
+        explanation="A replaced record moves the sum by twice the norm.",
+        unit="local-attributes",
+        claim={"mu": 1.0},
+        mechanism=public_threshold,
     ),
 )

@@ -15,7 +15,7 @@ from scipy.special import xlogy
 
 from graphveil.audit.noise import NoiseRecorder
 from graphveil.audit.small_graphs import SmallGraph
-from graphveil.lab.gallery.published_mechanism import PublishedMechanism, PublishedValue
+from graphveil.lab.gallery.published_mechanism import PublishedMechanism, RestatedValue
 
 LEAVES = 5  # of the private part; 105 trees
 EPSILON = 2.0
@@ -174,14 +174,14 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=chosen_tree,
         kind="change",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="probability that ((0, 1), (2, 3)) gives way to ((0, 2), (1, 3)); edges 01, 23, 02, at 1",
             location="equation 14, with Delta as in the appendix",
             published=0.7924523456,
             restated=lambda: accepted(((0, 1), (2, 3)), ((0, 2), (1, 3)), [(0, 1), (2, 3), (0, 2)], 1.0),
             tolerance=1e-9,
         ),
-        cost=PublishedValue(
+        cost=RestatedValue(
             what="worst loss at epsilon 2, n = 5, over all graphs",
             location="equation 14, over all graphs",
             published=2.2181,
@@ -199,7 +199,7 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=people_with_private_edges,
         kind="shape",
-        cost=PublishedValue(
+        cost=RestatedValue(
             what="how far one edge then moves a score, n = 5 (Delta is 2.7034)",
             location="the score of trees",
             published=6.0684,
@@ -217,11 +217,31 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=fresh_noise_for_descendants,
         kind="change",
-        figure=PublishedValue(
+        figure=RestatedValue(
             what="draws for one block of five leaves",
             location="pseudo-code of CalculateNoisyProb: one for each inner node",
             published=4,
             restated=lambda: draws_of_one_block(5),
         ),
+    ),
+)
+
+
+SOUND = (
+    PublishedMechanism(
+        name="a tree by the exponential mechanism",
+        source="exponent epsilon / (2 Delta)",
+        explanation="As proved by McSherry and Talwar.",
+        unit="undirected-edge",
+        claim={"epsilon": 2.0},
+        mechanism=sound_tree,
+    ),
+    PublishedMechanism(
+        name="a block counted once",
+        source="CalculateNoisyProb as the authors' program has it",
+        explanation="One draw for the block.",
+        unit="undirected-edge",
+        claim={"epsilon": 2.0},
+        mechanism=noise_drawn_once,
     ),
 )
