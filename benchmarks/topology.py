@@ -56,8 +56,8 @@ from graphveil.lab.fidelity.comparison import kl_divergence
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.perturb.perturbed_graph import edge_table
-from graphveil.release.dendrogram.chain import ChainSchedule, DendrogramChain
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import Dendrogram
+from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain
 
 COMMANDS = ("accuracy", "queries", "structure", "heterorr")
 BERKELEY, DEEP = "facebook100/Berkeley13", ("priv-hrg", "edge-rr")

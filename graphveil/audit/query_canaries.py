@@ -65,8 +65,7 @@ from graphveil.release import (
     TopNodePairsQuery,
     TreeStepsQuery,
 )
-from graphveil.release.dendrogram.blocks import DendrogramBlocks
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
 from graphveil.release.keys import canonical
 from graphveil.release.query import Query
 from graphveil.release.weights import Similarity

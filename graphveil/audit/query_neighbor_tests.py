@@ -88,7 +88,7 @@ from graphveil.release import (
     OutEdgeSumQuery,
     Release,
 )
-from graphveil.release.dendrogram.tree import Dendrogram
+from graphveil.release.dendrogram import Dendrogram
 from graphveil.release.query import Query, QueryData
 from graphveil.release.weights import Similarity
 

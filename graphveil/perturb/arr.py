@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphveil.data import Graph
 from graphveil.data.domain import Domain
-from graphveil.mechanisms.edge_response import EdgeRandomizedResponse
+from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph
 from graphveil.release import (
