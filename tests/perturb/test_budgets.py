@@ -17,12 +17,14 @@ from scipy import stats
 
 from graphveil import perturb
 from graphveil.data import Graph
-from graphveil.data.node_pairs import Domain
+from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import NodePairIndex
 from graphveil.mechanisms.node_pair_noise import TOTAL, EdgeRandomizedResponse, NoisyCells
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.release import EdgeTotalQuery, TopNodePairsQuery
 from graphveil.release.dendrogram import DendrogramBlocks
 from graphveil.release.dendrogram_walk import ChainSchedule, step_loss
+from perturb.chosen_total import edges_given_total
 
 Law = np.ndarray
 EPSILONS = (0.1, 1.0, 4.0)
@@ -254,11 +256,14 @@ TWELVE = 12
 PAIRS = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 11), (9, 10)]
 
 
+def twelve_nodes() -> Graph:
+    source, target = zip(*PAIRS, strict=True)
+    return Graph.from_edges(torch.eye(TWELVE), [0, 1] * 6, source, target, directed=False)
+
+
 def released(name: str, epsilon: float, repeats: int) -> np.ndarray:
     """Return which slots are edges in so many releases of one graph of twelve nodes, under fixed seeds."""
-    source, target = zip(*PAIRS, strict=True)
-    graph = Graph.from_edges(torch.eye(TWELVE), [0, 1] * 6, source, target, directed=False)
-    mechanism, found = MECHANISMS[name](epsilon=epsilon), []
+    graph, mechanism, found = twelve_nodes(), MECHANISMS[name](epsilon=epsilon), []
     for seed in range(repeats):
         adjacency = release_graph(
             graph, mechanism, unit="undirected-edge", unsafe_noise_seed=seed
@@ -304,15 +309,20 @@ def test_arr_draws_as_brute_force_does() -> None:
         assert p_value(seen, chances) > 1e-4
 
 
-def test_lap_graph_draws_as_brute_force_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lap_graph_draws_as_brute_force_does() -> None:
     wanted, epsilon = 11, 2.0
-    monkeypatch.setattr(EdgeTotalQuery, "answer", lambda self, private, data, key: torch.tensor([wanted]))
-    found = released("lap-graph", epsilon, 120)
+    pairs = zip(
+        *(part.tolist() for part in NodePairIndex(TWELVE, directed=False).ends(np.arange(66))), strict=True
+    )
+    true = np.array([pair in PAIRS for pair in pairs])
+    mechanism, found = perturb.LapGraph(epsilon=epsilon), np.zeros((120, len(true)), dtype=bool)
+    for seed, row in enumerate(found):
+        row[edges_given_total(mechanism, twelve_nodes(), wanted, seed=seed)] = True
     assert (found.sum(axis=1) == wanted).all()
-    noisy = np.random.default_rng(0).laplace(0, 1 / (0.99 * epsilon), (20_000, 66)) + TRUE
+    noisy = np.random.default_rng(0).laplace(0, 1 / (0.99 * epsilon), (20_000, 66)) + true
     best = np.argsort(-noisy, axis=1)[:, :wanted]
-    plain = np.bincount(TRUE[best].sum(axis=1), minlength=wanted + 1)
-    fast = np.bincount(found[:, TRUE].sum(axis=1), minlength=wanted + 1)
+    plain = np.bincount(true[best].sum(axis=1), minlength=wanted + 1)
+    fast = np.bincount(found[:, true].sum(axis=1), minlength=wanted + 1)
     common = plain > 900
     table = [np.append(part[common], part[~common].sum()) for part in (plain, fast)]
     assert stats.chi2_contingency(table).pvalue > 1e-4
