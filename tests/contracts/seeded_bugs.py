@@ -1836,11 +1836,11 @@ BUGS = [
             ),
         ],
         test=[
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[hops]",
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[pushes]",
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[cells]",
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[tally]",
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[outcomes]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[hops]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[pushes]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[cells]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[tally]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[outcomes]",
         ],
     ),
     dict(
@@ -1853,9 +1853,9 @@ BUGS = [
             )
         ],
         test=[
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[counts]",
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[blocks]",
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[total]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[counts]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[blocks]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[total]",
         ],
     ),
     dict(
@@ -1868,8 +1868,8 @@ BUGS = [
             )
         ],
         test=[
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[all records]",
-            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[steps on edges]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[all records]",
+            "tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[steps on edges]",
         ],
     ),
     dict(
@@ -1881,7 +1881,7 @@ BUGS = [
                 "self.sampling_rate = min(1.0, 2 * sampling_rate)",
             )
         ],
-        test="tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[steps]",
+        test="tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[steps]",
     ),
     dict(
         name="slots_answer_at_one_and_a_half_epsilon",
@@ -1892,7 +1892,7 @@ BUGS = [
                 "self = EdgeRandomizedResponse(1.5 * self.epsilon, self.share)\n        added = bernoulli_positions(stream, self.add, start, stop)",
             )
         ],
-        test="tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[private slots]",
+        test="tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[private slots]",
     ),
     dict(
         name="cells_are_drawn_at_one_and_a_half_epsilon",
@@ -1903,7 +1903,7 @@ BUGS = [
                 "NoisyCells(1.5 * self.epsilon,",
             )
         ],
-        test="tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[top slots]",
+        test="tests/audit/test_query_canaries.py::test_canaries_certify_most_of_a_claim_and_no_more[top slots]",
     ),
     dict(
         name="features_have_more_than_their_share",
@@ -1914,7 +1914,7 @@ BUGS = [
                 "1.2 * epsilon / dim",
             )
         ],
-        test="tests/audit/test_planted.py::test_features_told_one_by_one_keep_their_budget",
+        test="tests/audit/test_query_canaries.py::test_features_told_one_by_one_keep_their_budget",
     ),
     dict(
         name="a_key_reads_any_row",
