@@ -3,7 +3,7 @@
 Run ``python benchmarks/gap.py``: Berkeley13 through ``$GRAPHVEIL_DATA``, otherwise a
 synthetic graph of about its size. Runs of all rows take turns in one process: calibration, encoder (100
 epochs), two noisy hops, classifier (100 epochs), predictions; the figures are medians. ``restated`` is the
-same training written plainly with torch and PyG (``restated_gap.py``), and what is claimed is the ratio to
+same training written plainly with torch and PyG (``restated``), and what is claimed is the ratio to
 it, since a busy machine inflates CPU seconds by half or more. It draws the noise of the paper's public code:
 one stored, directed edge at epsilon 4 and delta 1e-7 by Renyi orders, a deviation of 1.94 at each of two
 hops. That code took 3.3 CPU seconds on another machine (encoder 2.1, hops 0.014, classifier 1.1), and
@@ -11,6 +11,7 @@ reached 73.2 % here, three splits.
 """
 
 import argparse
+import copy
 import math
 import os
 import statistics
@@ -21,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from restated_gap import restated
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+from torch_geometric.nn import MLP, SimpleConv
 
-from graphveil.data import Graph, load_dataset
+from graphveil.data import Graph, load_dataset, to_dense
 from graphveil.estimators.gap import GAP
 from graphveil.release import NeighborSumQuery
 
@@ -87,6 +90,96 @@ def _timed(run: Callable[[], float]) -> tuple[float, float]:
     start = time.process_time()
     accuracy = run()
     return time.process_time() - start, accuracy
+
+
+# -- the yardstick: GAP written plainly with torch and PyG -------------------------------------------------
+#
+# The paper's training at edge level: an encoder of two layers and a linear head, 100 epochs of Adam on one
+# full batch; noisy sums over two hops of unit rows; one layer a hop, side by side, and a linear head, 100
+# epochs more. Widths 16, SELU, batch norm, no dropout, one validation pass an epoch, the best epoch kept. As
+# in the paper's public code, both heads read SELU of batch norm of rows of norm one: the paper does not say
+# so, and it is worth 0.8 points on five splits. Nothing is compiled, cached or sparse beyond what PyG does by
+# itself, and no Python loop runs over nodes.
+
+HIDDEN, EPOCHS, RATE, HOPS = 16, 100, 0.01, 2
+
+
+def head(width: int, classes: int) -> nn.Module:
+    """Return what reads rows of norm one."""
+    return nn.Sequential(nn.BatchNorm1d(width), nn.SELU(), nn.Linear(width, classes))
+
+
+class Encoder(nn.Module):
+    """Two layers that make rows of norm one, and a head that is needed for training alone."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        """Build the layers."""
+        super().__init__()
+        self.layers = MLP([features, HIDDEN, HIDDEN], act="selu", norm="batch_norm")
+        self.head = head(HIDDEN, classes)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Return what is sent to the neighbors."""
+        return normalize(self.layers(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits."""
+        logits: Tensor = self.head(self.rows(x))
+        return logits
+
+
+class Classifier(nn.Module):
+    """A layer for the rows of each hop, and a head that reads them side by side."""
+
+    def __init__(self, classes: int) -> None:
+        """Build the layers."""
+        super().__init__()
+        self.hops = nn.ModuleList(nn.Linear(HIDDEN, HIDDEN) for _ in range(HOPS + 1))
+        self.head = head(HIDDEN * (HOPS + 1), classes)
+
+    def forward(self, hops: Tensor) -> Tensor:
+        """Return logits from the hops' rows, (K + 1, N, width)."""
+        parts = [layer(rows) for layer, rows in zip(self.hops, hops, strict=True)]
+        logits: Tensor = self.head(normalize(torch.cat(parts, dim=1)))
+        return logits
+
+
+def restated(graph: Graph, sigma: float) -> float:
+    """Train GAP on the graph, with noise of a standard deviation at each hop; return the test accuracy."""
+    torch.default_generator.manual_seed(0)
+    x, edges = to_dense(graph.x), graph.to_pyg().edge_index
+    encoder = Encoder(graph.num_features, graph.num_classes)
+    fit(encoder, lambda index: encoder(x[index]), graph)
+    with torch.no_grad():
+        encoder.eval()
+        hops = [encoder.rows(x)]
+        for _ in range(HOPS):
+            sums = SimpleConv(aggr="sum")(hops[-1], edges)
+            hops.append(normalize(sums + sigma * torch.randn_like(sums)))
+    rows, classifier = torch.stack(hops), Classifier(graph.num_classes)
+    fit(classifier, lambda index: classifier(rows[:, index]), graph)
+    with torch.no_grad():
+        classifier.eval()
+        test = graph.mask("test")
+        return float((classifier(rows[:, test]).argmax(dim=1) == graph.y[test]).float().mean())
+
+
+def fit(network: nn.Module, logits: Callable[[Tensor], Tensor], graph: Graph) -> None:
+    """Train on one full batch, look at the validation nodes after every epoch, and keep the best one."""
+    train, val = (torch.nonzero(graph.mask(part)).flatten() for part in ("train", "val"))
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
+    best, kept = -1.0, network.state_dict()
+    for _ in range(EPOCHS):
+        network.train()
+        optimizer.zero_grad()
+        torch.autograd.backward(cross_entropy(logits(train), graph.y[train]))
+        optimizer.step()
+        network.eval()
+        with torch.no_grad():
+            accuracy = float((logits(val).argmax(dim=1) == graph.y[val]).float().mean())
+        if accuracy > best:
+            best, kept = accuracy, copy.deepcopy(network.state_dict())
+    network.load_state_dict(kept)
 
 
 if __name__ == "__main__":
