@@ -1,7 +1,7 @@
 """Audits: what a release gives away at least, and whether code keeps the guarantee that it states.
 
 Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func:`summed_gaussian`, ...), and
-:func:`neighbor_test`, which tries to refute the claim of anybody's mechanism.
+:func:`neighbor_test`, which tries to refute the claim of any mechanism.
 """
 
 from graphveil.audit.bounds import (

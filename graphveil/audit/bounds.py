@@ -2,7 +2,7 @@
 
 Three kinds of evidence, strongest assumptions last; ``docs/audit.md`` has the proofs.
 
-*Repeated runs.* A test that was fixed beforehand says whether a run had a canary. Under
+*Repeated runs.* A test that was fixed beforehand decides whether a run had a canary. Under
 (epsilon, delta)-indistinguishability
 
     TPR <= e^epsilon FPR + delta    and    1 - FPR <= e^epsilon (1 - TPR) + delta,
@@ -13,7 +13,7 @@ delta = 0 both together bound the odds ratio TPR (1 - FPR) / (FPR (1 - TPR)) by 
 ratio has an exact bound of its own (Fisher 1935).
 
 *One run.* Many canaries are each in or out by a fair coin. Guesses are made from the output alone, and their
-number is fixed beforehand; the canaries about which the output says least are not guessed.
+number is fixed beforehand; the canaries with the least extreme scores are not guessed.
 
 *Sums over canaries*, where the law of the noise is known: Gaussian, or Gaussian with sampled batches. Scores
 are in units of the noise's standard deviation. A canary's score is the release along the direction in which
@@ -57,7 +57,7 @@ class LowerBound:
         confidence: how often such a bound is right, at least.
         max_certifiable: the maximum certifiable epsilon, had every guess been right: no result of this size
             certifies more. Infinite where the statistic has no largest value.
-        method: which bound, in words.
+        method: the name of the bound.
         mu: the lower bound on mu that epsilon follows from, or None.
 
     >>> print(repeated_runs(90, 100, 10, 100))
@@ -72,7 +72,7 @@ class LowerBound:
     mu: float | None = None
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return the bound as one line."""
         mu = "" if self.mu is None else f", mu >= {self.mu:.4f}"
         most = (
             "no maximum"
@@ -101,9 +101,9 @@ def repeated_runs(
     """Return the lower bound on epsilon from independent runs with a canary and without it.
 
     Args:
-        tp: runs with the canary in which the test said "with".
+        tp: runs with the canary in which the test answered "with".
         with_canary: all runs with it.
-        fp: runs without it in which the test said "with".
+        fp: runs without it in which the test answered "with".
         without_canary: all runs without it.
         delta: at which delta.
         confidence: of the bound; the test must not have been chosen by these runs.
@@ -171,7 +171,7 @@ def odds_of_runs(
 ) -> LowerBound:
     """Return the lower bound on epsilon at delta = 0 that the odds ratio of independent runs gives.
 
-    Given how often the test said "with" in all, ``tp`` has Fisher's noncentral hypergeometric law, whose
+    Given the number of answers "with", ``tp`` has Fisher's noncentral hypergeometric law, whose
     upper tail grows with the odds ratio. The least ratio under which so many hits are as likely as the
     significance is its bound, and half of its logarithm is one on epsilon. For randomized bits, whose odds
     ratio is e^(2 epsilon), it costs 3.3 / sqrt(n) of epsilon where :func:`repeated_runs` costs 5.2 / sqrt(n).
@@ -326,7 +326,7 @@ def one_run_gaussian(
 def gaussian_claim_fails(canaries: int, guesses: int, correct: int, mu: float, significance: float) -> bool:
     """Whether so many right guesses have a probability below the significance under the claim mu.
 
-    Were P[V >= v] = tau, the tails P[V >= j] would have to grow downwards from j = v as the recursion says,
+    Were P[V >= v] = tau, the tails P[V >= j] would have to grow downwards from j = v by the recursion,
     and reach more than one.
     """
     right = significance * correct / canaries  # sum over k >= j of k P[V = k], over m
@@ -424,7 +424,7 @@ def sampled_training(
 ) -> LowerBound:
     """Return the lower bound on epsilon of sampled training, by the likelihood ratio of its dominating pair.
 
-    Scores are what single steps say of a record whose clipped gradient is constant, over the noise's standard
+    Scores are those of single steps for a record with a constant clipped gradient, over the noise's standard
     deviation: N(b / z, 1), where b is one with probability q. The statistic is the sum of
 
         l(y) = ln(1 - q + q exp(y / z - 1 / (2 z^2)))
@@ -437,7 +437,7 @@ def sampled_training(
     Args:
         scores: one for each step that was seen, of any number of runs.
         without_canary: the same of records that are in no batch: noise alone.
-        noise_multiplier: z, as claimed; it shapes the statistic, and the bound holds whatever it is.
+        noise_multiplier: z, as claimed; it shapes the statistic, and the bound is valid for every z.
         sampling_rate: q, which is public and taken as given.
         steps: T, of the training that is claimed.
         delta, confidence: of the bound.

@@ -1,4 +1,4 @@
-"""Canaries of local mechanisms: many people with one of the two worst records, and exact counts."""
+"""Canaries of local mechanisms: many records of the two worst kinds, and exact counts."""
 
 import math
 from dataclasses import replace
@@ -28,9 +28,9 @@ def audit_label_mechanism(
     confidence: float = CONFIDENCE,
     noise: LocalNoise | None = None,
 ) -> LowerBound:
-    """Return the lower bound on a label mechanism's epsilon, from people of class 0 and people of class 1.
+    """Return the lower bound on a label mechanism's epsilon, from records of class 0 and of class 1.
 
-    The event is "says class 0, and not class 1", whose likelihood ratio is e^epsilon exactly.
+    The event is "reports class 0, and not class 1", whose likelihood ratio is e^epsilon exactly.
 
     >>> from graphveil.mechanisms import LabelRR
     >>> found = audit_label_mechanism(LabelRR(epsilon=1.0, classes=4), noise=LocalNoise(unsafe_noise_seed=0))
@@ -57,19 +57,19 @@ def audit_feature_mechanism(
     """Return the lower bound on a feature mechanism's epsilon, or None where its event is too rare to count.
 
     One half has the highest value in every feature, the other the lowest. The event is that everything that
-    is told is as high as it can be; for one bit a feature its likelihood ratio is e^epsilon exactly. Where
-    every feature is told on its own (FeatureRR), that event is rare, and features of one law are counted
+    is reported is as high as it can be; with one bit per feature its likelihood ratio is e^epsilon. Where
+    every feature is reported on its own (FeatureRR), that event is rare, and features of one law are counted
     together instead: they are independent, so their bounds add up. Features of two bins are counted by odds:
-    records that tell all features high, and all low, are each at most e^epsilon likelier under one record,
+    reports of all features high, and of all low, are each at most e^epsilon likelier under one record,
     so the product of the features' odds ratios is at most e^(2 epsilon).
 
     Args:
-        mechanism: what people do to their features.
+        mechanism: randomizes the features of a record.
         num_records: how many, of either half together; features of one law are counted instead where they are
-            told on their own.
+            reported on their own.
         confidence: of the bound.
         noise: where it is drawn from; fresh by default.
-        most: features of one law that are told by either of the worst records, at most.
+        most: the largest number of features of one law that are reported for either of the worst records.
     """
     _check_num_records(num_records, confidence)
     checks.integer_at_least(1, most=most)
@@ -98,7 +98,7 @@ def _check_num_records(num_records: int, confidence: float) -> None:
 
 
 def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most: int) -> LowerBound | None:
-    """Add up the bounds of features: how often the highest bin is told by either of the worst records."""
+    """Add up the bounds of features: how often the highest bin is reported for the worst records."""
     laws = list(dict.fromkeys(mechanism.features))
     if len(laws) > _MAX_LAWS:
         return None
@@ -127,7 +127,7 @@ def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most
 
 
 def _needed_reports(law: Bins, most: int) -> int:
-    """Return how many features of a law are told by either of the worst records."""
+    """Return how many features of a law are reported for either of the worst records."""
     if not law.epsilon:
         return _MIN_REPORTS
     needed = (_NEEDED_OF_BITS if law.k == 2 else _NEEDED) / law.epsilon**2
@@ -137,7 +137,7 @@ def _needed_reports(law: Bins, most: int) -> int:
 def _highest(
     mechanism: FeatureRR, which: npt.NDArray[np.int64], num_records: int, noise: LocalNoise
 ) -> npt.NDArray[np.int64]:
-    """Return how often highest and lowest records told a feature's highest bin, law by law: (2, laws)."""
+    """Return how often highest and lowest records report a feature's highest bin, law by law: (2, laws)."""
     stream, top = noise.stream("features"), mechanism.sizes - 1
     low, high = (np.broadcast_to(end, mechanism.dim) for end in (mechanism.bounds.low, mechanism.bounds.high))
     detected = np.zeros((2, mechanism.dim), dtype=np.int64)

@@ -62,7 +62,7 @@ class LossLowerBound:
     def epsilon(self, delta: float) -> float:
         """Return an epsilon that no (epsilon', delta) claim below it can meet.
 
-        With a pure loss L of mass P beside a Gaussian, delta(e) >= P delta(e - L; mu).
+        With a pure loss L of mass P and a Gaussian, delta(e) >= P delta(e - L; mu).
 
         >>> LossLowerBound(pure=1.5, mass=0.5).epsilon(0.0)
         1.5
@@ -95,14 +95,14 @@ class Law(ABC):
 
     @abstractmethod
     def against(self, other: Any, delta: float) -> LossLowerBound:
-        """Return what tells this law from another of the same kind and shape."""
+        """Return the loss of this law against another of the same kind and shape."""
 
     def scale_differs(self, other: Any) -> bool:
         """Whether the noise itself is another one."""
         return False
 
     def shared(self, later: Any) -> Floats | None:
-        """Return what is told exactly where a later step draws the same noise; None if nothing is."""
+        """Return what is revealed exactly if a later step draws the same noise; None if nothing is."""
         return None
 
     def shared_mass(self) -> float:
@@ -151,7 +151,7 @@ class GaussianLaw(Law):
         return not same(self.sigma, other.sigma)
 
     def against(self, other: "GaussianLaw", delta: float) -> LossLowerBound:
-        """Return mu, or what the length of the noise tells if its scale is another."""
+        """Return mu, or the loss by the length of the noise if its scale differs."""
         if self.scale_differs(other):
             return _scale_loss(self, other, delta)
         if not (self.sigma > 0).all():
@@ -219,7 +219,7 @@ class LaplaceLaw(Law):
 
 
 def _tail_loss(one: LaplaceLaw, other: LaplaceLaw, delta: float) -> float:
-    """Return the loss beyond the wider law's upper 2 delta, for the entry that tells most."""
+    """Return the loss beyond the wider law's upper 2 delta, for the entry with the largest."""
     a, b = np.broadcast_to(one.scale, one.shape), np.broadcast_to(other.scale, one.shape)
     reach = a * -math.log(4 * delta) if delta < 0.25 else a * 0
     rare = -np.maximum(reach + one.value - other.value, 0) / b + math.log(0.5)
@@ -280,7 +280,7 @@ class ChoiceLaw(Law):
         return np.asarray(np.minimum(beyond.sum(axis=1), self.shape[1] - 1))
 
     def against(self, other: "ChoiceLaw", delta: float) -> LossLowerBound:
-        """Return the loss of the choices that tell most."""
+        """Return the loss of the most distinguishing choices."""
         return of_choices(self.probabilities, other.probabilities)
 
 
@@ -321,7 +321,7 @@ class NoiseStep:
 
     @property
     def sort(self) -> tuple[str, tuple[int, ...], Hashable | None]:
-        """What everybody sees of it beforehand."""
+        """What is public of it beforehand."""
         return type(self.law).__name__, self.law.shape, self.stream
 
 

@@ -27,8 +27,7 @@ class PlanAudit:
         claimed: the plan's own epsilon at its delta.
         delta, confidence: of the bound, over all queries together.
         planted: query by query.
-        without_canaries: stages without canaries, which count as if they told nothing, each with why it has
-            none.
+        without_canaries: stages without canaries, which count as if they revealed nothing, and the reasons.
     """
 
     epsilon: float
@@ -85,7 +84,7 @@ def audit_plan(
 ) -> PlanAudit:
     """Plant canaries in every query of a plan that has a place for them, and compose what they certify.
 
-    Each query is asked by the release path as the plan would ask it, on graphs of canaries alone. Bounds hold
+    Each query is answered by the release path as in the plan, on graphs of canaries alone. Bounds hold
     together with the given confidence. The composition of certified events is a lower bound because one
     neighbor is the worst in each of them: an edge between the same two groups is in all hops, and a record
     of one group that is trained on also sends. The group that gives most away counts.

@@ -1,7 +1,7 @@
 """Canaries in single queries: many copies of a query's worst neighbors, answered by the release path.
 
 Each canary has rows, node pairs, cells or coordinates of its own, so one release contains thousands of
-independent ones. The same path with zero noise says how far each would move the answer; the bound is about
+independent ones. The same path with zero noise shows how far each moves the answer; the bound is about
 the noise. There are as many releases as the claim needs for a bound of about nine tenths of it.
 """
 
@@ -104,7 +104,7 @@ RowQuery = Callable[[Any, Coins], Floats]
 
 @dataclass(frozen=True, eq=False)
 class CanaryContext:
-    """What canaries are planted in: how one query is asked, by whom, and with what chance.
+    """The setting of canaries in one query: the plan, the confidence, and the source of the coins.
 
     Args:
         plan: whose query, unit, sampler and delta are meant.
@@ -157,7 +157,7 @@ class CanaryContext:
         )
 
     def counted(self, detected: Coins, present: Coins) -> LowerBound:
-        """Return the bound from counts of canaries that are heard, in and out."""
+        """Return the bound from counts of detected canaries, in and out."""
         tp, fp = int(detected[present].sum()), int(detected[~present].sum())
         inside = int(present.sum())
         return repeated_runs(tp, inside, fp, len(present) - inside, confidence=self.confidence)
@@ -178,7 +178,7 @@ def _answer(
 
 @dataclass(frozen=True, eq=False)
 class CanaryResult:
-    """What canaries say of one query: its name, its event as certified, the bound, and what was claimed."""
+    """The result for one query: its name, the certified event, the bound, and the claim."""
 
     stage: str
     canaries: int
@@ -189,7 +189,7 @@ class CanaryResult:
 
 @singledispatch
 def insert_canaries(query: Query, context: CanaryContext) -> CanaryResult | str:
-    """Return what canaries in a query say, or why there are none.
+    """Insert canaries into a query and return the result, or why there are none.
 
     A new kind of query registers here; a kind that cannot have canaries stands in ``WITHOUT_CANARIES`` with
     its reason.
@@ -223,7 +223,7 @@ def canaries_per_release(dim: int, nodes_each: int) -> int:
 
 @insert_canaries.register
 def _of_hops(query: NeighborSumQuery, context: CanaryContext) -> CanaryResult:
-    """Stars whose centers send a vector of norm one: a friendship, a stored edge, or all edges of a node."""
+    """Stars whose centers send a vector of norm one: an undirected or stored edge, or all edges of a node."""
     unit = context.unit
     here, there = context.pair if query.groups > 1 else (0, 0)
     leaves = min(unit.max_degree, _MAX_LEAVES) if isinstance(unit, NodeBoundedDegree) else 1
@@ -301,8 +301,8 @@ def _of_rows(
 ) -> CanaryResult:
     """Score each canary along what it moves, in noise units, and bound mu.
 
-    ``query_rows`` returns rows in noise units for those canaries that are in; ``owner`` says whose row each
-    is.
+    ``query_rows`` returns rows in noise units for those canaries that are in. ``owner`` has the canary of
+    each row.
     """
     none = query_rows(context.exact, np.zeros(count, dtype=bool))
     moved = query_rows(context.exact, np.ones(count, dtype=bool)) - none
@@ -322,7 +322,7 @@ def _of_rows(
 
 @insert_canaries.register
 def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> CanaryResult:
-    """Friendships of disjoint pairs: the count that one moves is at least one, or not."""
+    """Undirected edges of disjoint pairs: the count that one moves is at least one, or not."""
     count = canaries_per_release(query.classes, 2)
     first, nodes, present = np.arange(count) * 2, 2 * count, context.coins(count)
     data = NeighborCountData(torch.zeros(nodes, dtype=torch.int64))
@@ -410,7 +410,7 @@ def _two_nodes(context: CanaryContext, groups: int) -> tuple[Adjacency, Tensor |
 
 @dataclass(frozen=True, eq=False)
 class _CanaryPairs:
-    """Slots that canaries have to themselves, and what is public beside them."""
+    """Node pairs that belong to one canary each, and the public edges."""
 
     domain: Domain
     known: npt.NDArray[np.int64]  # public edges, (2, edges)
@@ -428,7 +428,7 @@ class _CanaryPairs:
         return cls(domain, known, domain.keep_protected(np.arange(domain.slots.total)))
 
     def edges(self, slots: Integers) -> Adjacency:
-        """Return the graph that has these slots for edges, beside the public ones."""
+        """Return the graph of these edges and the public ones."""
         ends = np.concatenate([self.known, np.stack(self.domain.ends(slots))], axis=1)
         nodes, directed = len(self.domain.rank), self.domain.slots.directed
         return Adjacency.from_edges(*ends, num_nodes=nodes, directed=directed)
@@ -436,7 +436,7 @@ class _CanaryPairs:
 
 @insert_canaries.register
 def _of_responses(query: EdgeResponseQuery, context: CanaryContext) -> CanaryResult:
-    """Every slot says that it is an edge, or not."""
+    """Every node pair is reported as an edge, or not."""
     canary_pairs = _CanaryPairs.for_unit(_NODES, context.unit)
     present = context.coins(len(canary_pairs.slots))
     out = context.noisy(

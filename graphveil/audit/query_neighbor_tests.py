@@ -180,7 +180,7 @@ def _check_pairs(pairs: int, seed: int) -> None:
 
 @dataclass(frozen=True)
 class ChargedLoss:
-    """A Gaussian part, and a pure one beside it.
+    """The loss that events charge: a Gaussian part and a pure part.
 
     >>> ChargedLoss(0.3) + ChargedLoss(0.4, 1.0)
     ChargedLoss(mu=0.5, pure=1.0)
@@ -190,7 +190,7 @@ class ChargedLoss:
     pure: float = 0.0
 
     def __add__(self, other: "ChargedLoss") -> "ChargedLoss":
-        """Return the price of both."""
+        """Return the loss of both."""
         return ChargedLoss(math.hypot(self.mu, other.mu), self.pure + other.pure)
 
     @property
@@ -206,7 +206,7 @@ class ChargedLoss:
         return PrivacyClaim(epsilon=self.at[0], delta=DELTA_OF_MU if self.mu else 0.0)
 
     def share(self, loss: LossLowerBound) -> float:
-        """Return how much of the price a loss takes: of its larger part."""
+        """Return a loss as a share of the charged one, by its larger part."""
         if loss.certain or loss.alone:
             return math.inf
         parts = ((loss.mu, self.mu), (loss.pure, self.pure))
@@ -260,7 +260,7 @@ class NeighborView:
         public: what both have in common.
         groups: of nodes, public.
         number: of the query in its plan.
-        within: whether no vector is longer than its bound, as some bounds ask for.
+        within: whether no vector is longer than its bound, as some bounds require.
     """
 
     graph: SmallGraph
@@ -486,7 +486,7 @@ class _Comparison:
             self._judge(_Pair(self._queries, self._unit, views, others, before, after, neighbor.place))
 
     def _data(self, views: list["NeighborView"]) -> list[QueryData[Any]]:
-        """Return the data of all queries; nothing if one of them cannot be asked about this graph."""
+        """Return the data of all queries; nothing if this graph has no data for one of them."""
         data = [query_data(query, view) for query, view in zip(self._queries, views, strict=True)]
         present = [one for one in data if one is not None]
         return present if len(present) == len(data) else []
@@ -573,7 +573,7 @@ class _Pair:
     def has_public_shapes(self) -> bool:
         """Whether shapes are equal and rows are one for each node.
 
-        An answer of node pairs has as many entries as its noise says.
+        The number of entries of an answer of node pairs follows from its noise.
         """
         for query, x, y in zip(self.queries, self.before.answers, self.after.answers, strict=True):
             if isinstance(query, _OF_ROWS) and not len(x) == len(y) == self.views[0].public.nodes:

@@ -105,7 +105,7 @@ class SmallGraph:
         return replace(self, x=features, y=labels)
 
     def __str__(self) -> str:
-        """Say nodes and edges, an undirected edge once."""
+        """Return nodes and edges as text, an undirected edge once."""
         shown = [
             f"{u}->{v}" if self.directed else f"{u}-{v}" for u, v in self.edges if self.directed or u < v
         ]
@@ -147,7 +147,7 @@ def neighbors_of(unit: str, nodes: int = NODES) -> Drawing:
     """Return what draws two neighbors under a unit.
 
     ``undirected-edge`` and ``directed-edge`` toggle one edge. ``node-record`` nulls one node's features,
-    label and own list; ``node`` its record and all its edges, whoever declares them. ``local-attributes``
+    label and own list; ``node`` its record and all its edges in either direction. ``local-attributes``
     puts another record in a node's place and leaves the edges.
 
     >>> first, second = neighbors_of("undirected-edge")(np.random.default_rng(0))
@@ -170,7 +170,7 @@ def _toggled(rng: Rng, *, directed: bool, most: int) -> Neighbors:
 
 
 def _nulled(rng: Rng, *, own: bool, most: int) -> Neighbors:
-    """Draw a graph where a node knows nobody, some or everybody, and the same without its record."""
+    """Draw a graph where a node has no, some or all possible edges, and the same without its record."""
     graph = draw_graph(rng, directed=own, most=most)
     q = int(rng.integers(graph.nodes))
     others = [v for v in range(graph.nodes) if v != q]
@@ -212,13 +212,13 @@ def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbors]:
 
 @dataclass(frozen=True, eq=False)
 class PublicGraphFacts:
-    """What neighbors have in common beside the graph's size.
+    """The public facts that neighbors share.
 
     Args:
         nodes: how many.
         seed: of everything public that is drawn.
         mutual: whether the graph is stored as an undirected one.
-        listed: who may have private edges; everybody by default.
+        listed: which nodes may have private edges; all by default.
         known: public edges, each once.
     """
 

@@ -29,10 +29,10 @@ _GUESSED = 0.2  # of the canaries: those about which the output says most
 
 @dataclass(frozen=True, eq=False)
 class CanaryGraph:
-    """A graph with canaries: those that are in, and what tells about each.
+    """A graph with canaries: those that are in, and where each is.
 
     Args:
-        graph: with the canaries whose coin said so.
+        graph: with the canaries that are in.
         query_graph: the graph whose predictions are scored: for edges the same, for records with all of them
             in.
         places: an edge's two ends (m, 2), or a record's node (m,).
@@ -49,7 +49,7 @@ Score = Callable[[Estimator, CanaryGraph], Floats]
 
 
 def insert_edges(graph: Graph, count: int, rng: np.random.Generator) -> CanaryGraph:
-    """Let fair coins decide about random slots with ends of their own, whatever was there before."""
+    """Let fair coins decide about random node pairs without common ends, edges or not."""
     if 2 * count > graph.num_nodes:
         raise ConfigError(f"{count} edges need {2 * count} ends, and the graph has {graph.num_nodes} nodes")
     ends = rng.permutation(graph.num_nodes)[: 2 * count].reshape(count, 2)
@@ -141,7 +141,7 @@ def audit_training(
     confidence: float = CONFIDENCE,
     **fit: Any,
 ) -> TrainingAudit:
-    """Insert canaries at random, split, fit once, guess them from what the model says, and bound epsilon.
+    """Insert canaries at random, split, fit once, guess them from the model's outputs, and bound epsilon.
 
     Under units of edges canaries are slots, under units of records they are records that end up in the
     training part. A fifth of them is guessed: those with the highest scores as in, with the lowest as out.
@@ -152,7 +152,7 @@ def audit_training(
         graph: without a split.
         split: gives the graph its split, after the canaries are in.
         canaries: how many.
-        score: what tells about a canary, larger for one that is in; by default from predictions.
+        score: of a canary, larger for one that is in; by default from predictions.
         seed: of places and coins.
         confidence: of the bounds.
 

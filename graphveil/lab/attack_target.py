@@ -65,7 +65,7 @@ def roc_page(title: str, curves: Sequence[PlotLine]) -> str:
 
 
 def load_attack_target(place: Path, overrides: Mapping[str, Any]) -> AttackTarget:
-    """Read a run and its data once more, from where they were or from where the overrides say.
+    """Read a run and its data again, from their original place or from that of the overrides.
 
     Raises:
         ArtifactError: the folder holds no finished run with its internal part.

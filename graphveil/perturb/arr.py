@@ -30,7 +30,7 @@ class ARR(GraphMechanism):
         s = min(1, d / (2 p d - p - d + 1)),
 
     so that the expected density is d. As the edge perturbation of SAGE-EDP it is Sajadmanesh et al. (GAP,
-    2023), with the density asked once, and each friendship randomized once.
+    2023), with one query of the density, and each undirected edge randomized once.
 
     Guarantee: eps-indistinguishable for one edge, with delta 0; s follows from the noisy density alone.
 
@@ -58,7 +58,7 @@ class ARR(GraphMechanism):
 
     @property
     def keep_probability(self) -> float:
-        """The probability p that a slot says the truth."""
+        """The probability p that a node pair is reported truthfully."""
         return 1 - EdgeRandomizedResponse((1 - self.density_fraction) * self.epsilon).flip
 
     def share(self, density: float, most: float = 1.0) -> float:

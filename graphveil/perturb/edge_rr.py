@@ -176,7 +176,7 @@ class EdgeRR(GraphMechanism):
         return torch.from_numpy(draw_edges(blocks, counts.numpy(), domain, rng, self.max_edges))
 
     def public_tree(self, domain: Domain) -> Dendrogram:
-        """Return the tree that public edges say is good, a balanced one without any; none other is read."""
+        """Return the best tree for the public edges, a balanced one without any. Private edges are not read."""
         streams, leaves = PublicStreams(self.seed), domain.slots.nodes
         if not len(domain.public):
             return Dendrogram.balanced(leaves, streams.numpy("tree"))
@@ -191,8 +191,8 @@ class EdgeRR(GraphMechanism):
 class PrivHRG(EdgeRR):
     """:class:`EdgeRR` where no edge is public (Xiao, Chen, Tan: Network data release, 2014).
 
-    Private edges alone say what a good tree is, so ``structure`` is ``lazy_audited`` unless it is said
-    otherwise. Where some edges are public they are kept, and not heeded.
+    Private edges alone determine a good tree, so ``structure`` is ``lazy_audited`` unless it is given
+    otherwise. Public edges are kept, and not used for the tree.
     """
 
     name: ClassVar[str] = "priv-hrg"

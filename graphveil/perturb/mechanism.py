@@ -52,7 +52,7 @@ class GraphMechanism(ABC):
     """A mechanism that reads a graph's edges once and leaves a whole noisy graph; its fields are public.
 
     Args:
-        epsilon: of one edge, for everything that is asked.
+        epsilon: of one edge, for all queries together.
         max_edges: the most edges that may be expected to come out; a larger graph is refused beforehand.
     """
 
@@ -76,7 +76,7 @@ class GraphMechanism(ABC):
 
     @abstractmethod
     def queries(self, domain: Domain) -> tuple[Query, ...]:
-        """Return what is asked, in order."""
+        """Return the queries in order."""
 
     @abstractmethod
     def expected_edges(self, domain: Domain) -> float:
@@ -88,7 +88,7 @@ class GraphMechanism(ABC):
 
     @abstractmethod
     def sample_edges(self, release: Release, domain: Domain) -> Tensor:
-        """Ask everything, and return the slots that are edges afterwards, int64, ascending."""
+        """Answer all queries, and return the node pairs that are edges afterwards, int64, ascending."""
 
     def for_mode(self, mode: Mode) -> "GraphMechanism":
         """Return the mechanism, or for paper mode the published one with the same settings."""
@@ -154,11 +154,11 @@ def release_graph(
     unsafe_noise_seed: int | None = None,
     mode: Mode = "strict",
 ) -> PerturbedGraph:
-    """Record a mechanism's release on a graph's edges, ask it, and return the noisy graph with its guarantee.
+    """Charge a mechanism's release, run it, and return the noisy graph with its guarantee.
 
     Features, labels and the split stay as they are: they are public under units of edges. Edges that are
-    neither public nor between listed nodes are left out, whatever the graph has of them. Which edges are
-    public is said here, or by the graph itself (``Graph.with_public``).
+    neither public nor between listed nodes are left out. Which edges are
+    public is given here, or by the graph itself (``Graph.with_public``).
     """
     check_kind(graph)
     protected, mechanism = parse_unit(unit), mechanism.for_mode(mode)
@@ -182,7 +182,7 @@ def release_graph(
 
 
 def public_edges_of(graph: Graph, unit: Unit) -> Adjacency | None:
-    """Return the public edges that a graph says it has, where the unit leaves any public."""
+    """Return the public edges of a graph, if the unit leaves any public."""
     return graph.public.edges if isinstance(unit, EdgeSubset) and graph.public is not None else None
 
 
@@ -207,7 +207,7 @@ def domain_of(
     public_edges: Adjacency | None = None,
     private_nodes: Tensor | npt.ArrayLike | None = None,
 ) -> Domain:
-    """Return the slots that a unit protects; what is public the graph may say itself.
+    """Return the node pairs that a unit protects, from the arguments or from the graph's public part.
 
     Raises:
         UnitError: the list of private nodes is missing, or public edges are given to a unit without any.
@@ -236,7 +236,7 @@ def domain_of(
 
 
 def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
-    """Return slots as in-edges, with the public edges, under an edge set that says where they come from.
+    """Return node pairs as in-edges, with the public edges, in an edge set that records their origin.
 
     >>> import torch
     >>> edges = adjacency_of(torch.tensor([0, 4]), Domain.whole(4, directed=False), None, "")

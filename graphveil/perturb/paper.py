@@ -1,6 +1,6 @@
 """Mechanisms as published code has them, flaws included: for paper mode, which never gives a guarantee.
 
-Each says in its deviations what it loses, and its epsilon is what holds of it, where anything does.
+The deviations of each name its flaws, and its epsilon is what is valid of it, if anything is.
 """
 
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ class PaperEdgeRand(EdgeRand):
     Guarantee: none; see the deviations.
 
     Args:
-        noise_seed: of the noise, for whatever graph.
+        noise_seed: of the noise, the same for every graph.
     """
 
     mode: ClassVar[Mode] = "paper"
@@ -111,7 +111,7 @@ class PaperLapGraph(LapGraph):
     Guarantee: none; see the deviations.
 
     Args:
-        noise_seed: of the noise, for whatever graph.
+        noise_seed: of the noise, the same for every graph.
     """
 
     mode: ClassVar[Mode] = "paper"
@@ -143,13 +143,13 @@ class PaperLapGraph(LapGraph):
 class PaperARR(ARR):
     """:class:`ARR` as the code of GAP has it: each direction on its own, a density for each chunk.
 
-    What comes out is directed, whatever the graph is.
+    The released graph is always directed.
 
     Guarantee: none of epsilon. With r rows in the smallest chunk, one stored edge costs (1 - f) eps + f eps N
-    / r, f being the density's share, and a friendship about twice that.
+    / r, f being the density's share, and an undirected edge about twice that.
 
     Args:
-        chunk: rows whose density is asked together.
+        chunk: number of rows with one density.
     """
 
     mode: ClassVar[Mode] = "paper"

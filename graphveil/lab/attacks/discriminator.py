@@ -1,4 +1,4 @@
-"""The attacker's own classifier: a small network that tells two kinds apart."""
+"""The attacker's own classifier: a small network that distinguishes two kinds."""
 
 from dataclasses import dataclass
 

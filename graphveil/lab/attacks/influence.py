@@ -39,7 +39,7 @@ def influences(
 
         I_vu = || (f(X_v)_u - f(X)_u) / step ||_2,    X_v = X with row v times 1 + step.
 
-    It asks ``predict`` once for X and once for each node. ``predict`` must compute in float64: in float32 the
+    It calls ``predict`` once for X and once per node. ``predict`` must compute in float64: in float32 the
     rounding of about 1e-7 / step drowns weak pairs.
 
     Args:

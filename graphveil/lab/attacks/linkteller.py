@@ -50,7 +50,7 @@ _DECAY = 1e-3
 @checked
 @dataclass(frozen=True, kw_only=True)
 class LinkSettings:
-    """What a link attack is told beforehand.
+    """Settings of a link attack.
 
     Args:
         nodes: how many nodes are drawn; all pairs of them are judged.
@@ -59,9 +59,9 @@ class LinkSettings:
         step: the size of a nudge.
         nudge: how a row is nudged (:func:`influences`).
         direction: whose influence counts (:func:`link_scores`).
-        supervised: whether attackers who are told half of the pairs are asked, too
+        supervised: whether attackers who know half of the pairs are included
             (:func:`supervised_scores`): one who has public data alone, one who has the model besides, and a
-            control who knows everybody's true class and number of neighbors.
+            control who knows the true class and number of neighbors of every node.
         seed: of the draw.
     """
 
@@ -97,7 +97,7 @@ class Attacker:
         name: what tables call it.
         scores: one a pair.
         roc: how well they put edges first.
-        note: what has to be said of it.
+        note: a remark for reports.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Attacker:
 @checked
 @dataclass(frozen=True, eq=False)
 class LinkReport:
-    """All attackers on the same pairs. Internal: it says how well true edges are found.
+    """All attackers on the same pairs. Internal: it shows how well true edges are found.
 
     Args:
         pairs: what was judged.
@@ -131,7 +131,7 @@ class LinkReport:
         theoretical_bound: the attack bound that the guarantee implies for one edge
             (:func:`theoretical_bound_of`).
         edge_source: what the model's answers read.
-        settings: what was asked.
+        settings: of the attack.
     """
 
     pairs: Pairs
@@ -148,8 +148,8 @@ class LinkReport:
     def difference(self, one: str, other: str, *, draws: int = 100) -> MeanInterval:
         """Return by how much one attacker's AUC is above another's on the same pairs, with its 99 % interval.
 
-        Pairs share nodes, so it is nodes that are drawn anew, with repeats (bootstrap): a pair counts as
-        often as both of its ends. It says how much of the difference is the draw of nodes, not of the model.
+        Pairs share nodes, so nodes are drawn again with repeats (bootstrap): a pair counts as
+        often as both of its ends. It shows how much of the difference is due to the draw of nodes.
         """
         rng = PublicStreams(self.settings.seed).numpy("bootstrap")
         joined, count = self.pairs.joined, len(self.pairs.nodes)
@@ -188,7 +188,7 @@ class LinkReport:
 def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None = None) -> LinkReport:
     """Return what an attacker learns about the edges of the graph that a model was fitted on.
 
-    LinkTeller sends features of its choice and watches whose predictions move; beside it stand attackers who
+    LinkTeller sends features and observes which predictions change. It is compared with attackers who
     compare posteriors, and features alone, which are public. Guarantee: none; the true edges are read, so no
     number of this may be published.
 
@@ -269,7 +269,7 @@ class AdversaryKnowledge:
 
     Args:
         rows: a matrix (n, d) each: features, public labels, posteriors, released rows.
-        influence: of each drawn node on each other (n, n), if it was asked.
+        influence: of each drawn node on each other (n, n), if it was measured.
     """
 
     rows: Mapping[str, Floats]
@@ -306,7 +306,7 @@ def _cosines(rows: Floats) -> Floats:
 
 @checked
 def public_knowledge(graph: Graph, pairs: Pairs) -> AdversaryKnowledge:
-    """Return what everybody knows under a unit of edges: features, and labels of training and validation."""
+    """Return what is public under edge-level units: features, and labels of training and validation."""
     rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
     if graph.has_split:
         known = (graph.mask("train") | graph.mask("val")).numpy()
@@ -321,7 +321,7 @@ def aggregate_knowledge(
 ) -> AdversaryKnowledge:
     """Return a control: true classes of all nodes and how many neighbors each has, but of no pair whether.
 
-    It tells how much of an attacker's gain is about nodes, which a guarantee for one edge does not hide.
+    It shows how much of an attacker's gain is about nodes, which a guarantee for one edge does not hide.
     """
     labels = np.eye(graph.num_classes)[graph.y.numpy()] * graph.labeled.numpy()[:, None]
     degrees = np.log1p(edges.degrees.astype(np.float64))[:, None]
@@ -332,7 +332,7 @@ def aggregate_knowledge(
 def full_knowledge(
     public: AdversaryKnowledge, answers: ServedModel, pairs: Pairs, influence: Floats | None
 ) -> AdversaryKnowledge:
-    """Return what is known to somebody who also has a model's answers, its released rows and influences."""
+    """Return what is known to an attacker with a model's answers, its released rows and influences."""
     posteriors = np.log(answers.proba[pairs.nodes] + 1e-6)
     released = {name: rows[pairs.nodes] for name, rows in answers.released.items()}
     return AdversaryKnowledge({**public.rows, "posteriors": posteriors, **released}, influence)
@@ -340,7 +340,7 @@ def full_knowledge(
 
 @checked
 def supervised_scores(known: AdversaryKnowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
-    """Return the scores of an attacker who is told the truth about all folds of the pairs but one.
+    """Return the scores of an attacker who knows the truth about all folds of the pairs but one.
 
     That is the strongest knowledge that the literature gives a link attacker (He et al., Stealing links from
     graph neural networks, 2021: with part of the graph). Pairs are dealt into folds at random; those of a

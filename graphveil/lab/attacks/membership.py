@@ -37,11 +37,11 @@ _PENALTY = 1e-3
 @checked
 @dataclass(frozen=True, kw_only=True)
 class MembershipSettings:
-    """What a membership attack is told beforehand.
+    """Settings of a membership attack.
 
     Args:
         per_class: nodes of each class in the shadow graph; classes with fewer are left out.
-        evaluate_on: ``"target"``, as the paper says: the attack model learns from the shadow model alone; or
+        evaluate_on: ``"target"``, as in the paper: the attack model learns from the shadow model alone; or
             ``"shadow"``, which is what its scripts do.
         disjoint: whether nodes of the shadow graph are left out where the target is judged.
         shadows: how many shadow models of the whole graph to fit besides, for LiRA and the Bayes posterior
@@ -75,7 +75,7 @@ class MembershipReport:
             that protects edges alone.
         unit: what it protects.
         judged: how many nodes were judged.
-        settings: what was asked.
+        settings: of the attack.
     """
 
     attackers: Mapping[str, RocCurve]
@@ -108,8 +108,8 @@ def attack_membership(
     """Return what a shadow model teaches about who was trained on (Sajadmanesh et al., GAP, section 7.4.2).
 
     The attacker has a part of the data with labels and edges, fits a model of the same kind and budget on it,
-    and learns from its posteriors and the nodes' true classes to tell its training nodes from its test nodes.
-    The target is asked about the whole graph (TSTF). Guarantee: none; internal.
+    and learns from its posteriors and the nodes' true classes to distinguish training nodes from test nodes.
+    The target predicts the whole graph (TSTF). Guarantee: none; internal.
 
     Raises:
         ConfigError: no two classes have nodes enough for the shadow graph.
@@ -202,7 +202,7 @@ def select_evaluated_nodes(graph: Graph, without: Integers | None = None) -> tup
 
 
 def inputs_of(model: Estimator, graph: Graph) -> Floats:
-    """Return what the attack model reads of each node: posteriors beside the true class."""
+    """Return what the attack model reads of each node: posteriors and the true class."""
     classes = np.eye(graph.num_classes)[graph.y.numpy()]  # -1, which nobody is judged with, reads the last
     return np.concatenate([model.fitted.own_proba.double().numpy(), classes], axis=1)
 
@@ -248,7 +248,7 @@ class Ensemble:
     def laws(self) -> "Laws":
         """Return what is expected of each node's confidence, where it is a member and where it is not.
 
-        A handful of models says little about one node: spreads are one for all (as Carlini et al. 2022 do
+        Few models contain little about one node: spreads are one for all (as Carlini et al. 2022 do
         there, too), and what membership adds to a node's confidence is shrunk towards its mean over nodes, by
         as much as the models' scatter explains of its variance.
         """
@@ -301,7 +301,7 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
     node is left out by equally many models, two at least, so that none is without examples of either kind.
 
     Raises:
-        ConfigError: fewer than four models are asked for.
+        ConfigError: ``count`` is below four.
     """
     checks.integer_at_least(4, count=count)
     rng = PublicStreams(seed).numpy("members")
@@ -322,7 +322,7 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
 
 @checked
 def lira_scores(ensemble: Ensemble, confidences: Floats) -> Floats:
-    """Return LiRA's log-likelihood ratios of membership, one a node (Carlini et al., S&P 2022).
+    """Return LiRA's log-likelihood ratio of membership for each node (Carlini et al., S&P 2022).
 
     A Gaussian for models that held the node, another for those that did not (:meth:`Ensemble.laws`).
     """
@@ -340,7 +340,7 @@ def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, no
         -loss_v / T - log E[exp(-loss_v / T)] + a constant,
 
     the mean over models without v (Sablayrolles et al. 2019). In a graph, members among v's neighbors lower
-    its loss too, so what v's outputs say has to be judged beside how far its neighbors' outputs are from
+    its loss too, so v's outputs are judged together with how far its neighbors' outputs are from
     what they are without them. Temperature and weights of these parts, and of LiRA's ratio, are fitted by
     logistic regression on the shadow models, each judged by the others, where the truth is known.
 
@@ -365,7 +365,7 @@ def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, no
 
 
 def _evidence(ensemble: Ensemble, confidences: Floats, edges: SecretEdges) -> Floats:
-    """Return what the outputs say about each node (N, 6): its own terms, and its neighbors' mean."""
+    """Return the evidence of the outputs for each node (N, 6): its own terms, and its neighbors' mean."""
     laws, base = ensemble.laws(), _posterior_term(ensemble, confidences)
     lira, surprise, gain = laws.ratio(confidences), confidences - laws.base, laws.gain
     degrees = np.maximum(edges.degrees, 1)

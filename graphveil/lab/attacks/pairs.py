@@ -102,7 +102,7 @@ class Pairs:
 
     @property
     def density(self) -> float:
-        """The share of edges among all pairs that are asked."""
+        """The share of edges among all judged pairs."""
         return float(self.joined.mean())
 
 
@@ -164,7 +164,7 @@ def draw_pairs(
 def toggle_edge(graph: Graph, pair: tuple[int, int]) -> Graph:
     """Return the undirected graph with the pair joined if it is not, and apart if it is.
 
-    It has an edge set of its own, so what is asked of it is booked there.
+    It has an edge set of its own, so its queries are charged there.
 
     >>> import torch
     >>> apart = Graph.from_edges(torch.eye(3), [0, 1, 1], [0], [1], directed=False)
@@ -180,13 +180,13 @@ def toggle_edge(graph: Graph, pair: tuple[int, int]) -> Graph:
 
 @checked
 def single_pair(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000) -> RocCurve:
-    """Return how well a score tells whether one pair is joined, over repeated releases of two graphs.
+    """Return how well a score shows whether one pair is joined, over repeated releases of two graphs.
 
     The two graphs differ in that pair alone, so under pure epsilon no score has an AUC above
     e^eps / (1 + e^eps) or a TPR - FPR above tanh(eps / 2), but for the chance of so many repeats.
 
     Args:
-        score: releases a graph anew, attacks what comes out, and scores the pair.
+        score: makes a new release of a graph, attacks it, and scores the pair.
         graph: the one of the two; the other has the pair toggled.
         pair: two nodes.
         repeats: releases of each of the two.

@@ -1,4 +1,4 @@
-"""Poisoning of a collection: false clients who choose what they send, and what they cost."""
+"""Poisoning of a collection: malicious clients choose their LDP reports; the loss of accuracy."""
 
 import dataclasses
 from collections.abc import Callable
@@ -39,16 +39,16 @@ _UNBOUNDED_FACTOR = 100.0  # times the largest honest LDP report, of one that no
 @checked
 @dataclass(frozen=True)
 class PoisoningReport:
-    """Test accuracies of one collection, with and without false clients. Internal.
+    """Test accuracies of one collection, with and without malicious clients. Internal.
 
     Args:
-        strategy: what they send.
-        share: of all nodes, how many they are.
-        unpoisoned: nobody lies.
-        poisoned: they lie, and the server takes it.
-        checked: the server's checks refuse LDP reports that no device can send.
-        robust: besides, the server decodes as :func:`attack_collection` says.
-        unpoisoned_robust: nobody lies, and the server decodes as if some did.
+        strategy: of the malicious clients.
+        share: of malicious clients among all nodes.
+        unpoisoned: without malicious clients.
+        poisoned: with them, and a server that accepts every LDP report.
+        checked: the server rejects LDP reports that no client can send.
+        robust: the server also decodes robustly, see :func:`attack_collection`.
+        unpoisoned_robust: without malicious clients, with robust decoding.
     """
 
     strategy: str
@@ -69,10 +69,10 @@ class PoisoningReport:
 
 @dataclass(frozen=True, eq=False)
 class PoisonedCollection:
-    """One collection of honest records, whose server's answers are measured once.
+    """One collection of unpoisoned LDP reports, whose accuracy is measured once.
 
     Args:
-        model: the LPGNN that asked.
+        model: the LPGNN of the collection.
         graph: whose records were randomized.
         reports_sent: what its nodes sent.
         guarantee: their guarantee.
@@ -90,7 +90,7 @@ class PoisonedCollection:
         """Have the nodes of a graph randomize their records, and learn from them.
 
         Raises:
-            NotImplementedGuaranteeError: the model tells several classes, or features of another kind than
+            NotImplementedGuaranteeError: clients report several classes, or features of another kind than
                 the collection's.
         """
         if model.unit != "local-attributes":
@@ -114,13 +114,13 @@ class PoisonedCollection:
 
     @cached_property
     def unpoisoned_robust(self) -> float:
-        """The test accuracy of robust decoding where nobody lies."""
+        """The test accuracy of robust decoding without malicious clients."""
         return self.robust(self.reports_sent)
 
     def with_malicious_clients(
         self, strategy: PoisoningStrategy, *, share: float, hubs: bool = False, seed: int = 0
     ) -> PoisoningReport:
-        """Return what false clients cost, see :func:`attack_collection`."""
+        """Return the loss of accuracy, see :func:`attack_collection`."""
         checks.one_of(POISONING_STRATEGIES, strategy=strategy)
         checks.within(0, 0.5, share=share)
         checks.switch(hubs=hubs)
@@ -153,33 +153,32 @@ def attack_collection(
     hubs: bool = False,
     seed: int = 0,
 ) -> PoisoningReport:
-    """Return what false clients cost LPGNN, and what checks and robust decoding win back.
+    """Return the accuracy that malicious clients cost LPGNN, and what checks and robust decoding recover.
 
-    All fits learn from one collection: the same noise, of which false clients replace their own part. What
-    they may send: ``"random"``, any LDP report there is; about their label with honest features ``"label"``,
-    the class after their own, ``"same"``, all of them the rarest class, or ``"deny"``, anything but theirs;
-    ``"feature"``, the largest value about every feature that they are asked for; ``"unbounded"``, a hundred
-    times that, which a server takes only if it checks nothing (the collector of ``graphveil.local.collect``
-    refuses it). Which features a client tells about follows from a hash of its id, and so does with
-    ``labels="hashing"`` which classes stand together: it knows them and cannot choose them, and says the
-    group of the class that it wants to be heard.
+    All fits learn from one collection with the same noise, in which malicious clients replace their own LDP
+    reports. They send with ``"random"`` any valid LDP report. With true features, they send about their label
+    with ``"label"`` the next class, with ``"same"`` the rarest class, or with ``"deny"`` any class but their
+    own. ``"feature"`` is the largest value for every feature that they report. ``"unbounded"`` is a hundred
+    times that, which only a server without checks accepts (``graphveil.local.collect`` rejects it). Which
+    features a client reports, and with ``labels="hashing"`` the groups of classes, follow from a hash of its
+    id: the client knows them and cannot choose them.
 
-    Robust decoding: the network, the posterior of labels told around each node, or their product, whichever
-    foretells best what it was not told (``prior="robust"``, ``posterior_use="evidence"``): a network that
-    fits lies foretells badly. Classes that more people claim than their neighbors bear out are not taken to
-    be more common (decision 084). It has to know nothing about liars. What it costs where nobody lies is
-    measured on the same collection. What liars say of each class cannot be had from what was said (decision
-    045).
+    Robust decoding selects the network, the posterior of the labels reported around each node, or their
+    product by how well they predict held-out LDP reports (``prior="robust"``, ``posterior_use="evidence"``):
+    a network that fits false labels predicts badly. Classes that are reported more often than neighbors
+    support are not taken to be more common (decision 084). It needs no knowledge of the clients. Its cost
+    without malicious clients is measured on the same collection. How often malicious clients report a class
+    cannot be identified (decision 045).
 
     Args:
         model: an unfitted LPGNN of unit ``local-attributes``, or a fitted one, whose keywords are taken.
-        graph: its records, which are randomized anew.
-        lie, share: what false clients send, and how many of all nodes they are.
+        graph: its records, which are randomized again.
+        strategy, share: of malicious clients: what they send, and their share of all nodes.
         hubs: whether they are the nodes of most neighbors, instead of any.
-        seed: of who lies, and of random lies.
+        seed: of the choice of clients and of random LDP reports.
 
     Raises:
-        NotImplementedGuaranteeError: the model tells several classes, or features of another kind than the
+        NotImplementedGuaranteeError: clients report several classes, or features of another kind than the
             collection's.
     """
     checks.one_of(POISONING_STRATEGIES, strategy=strategy)
@@ -201,7 +200,7 @@ def _reports_of(fitted: LPGNN) -> RandomizedRecords:
 
 
 def _malicious_clients(graph: Graph, share: float, *, hubs: bool, seed: int) -> Tensor:
-    """Return who lies, ascending."""
+    """Return the malicious clients, ascending."""
     count = round(share * graph.num_nodes)
     if hubs:
         order = np.argsort(-SecretEdges.from_adjacency(graph.adjacency).degrees, kind="stable")
@@ -218,7 +217,7 @@ def _poison_reports(
     strategy: PoisoningStrategy,
     rng: np.random.Generator,
 ) -> RandomizedRecords:
-    """Return the reports with what false clients send in the place of their own."""
+    """Return the LDP reports in which malicious clients have replaced their own."""
     labels = reports_sent.labels.clone()
     reporting = clients[known(reports_sent.labels)[clients]]
     if strategy == "random" or strategy in _ABOUT_LABELS:
@@ -234,7 +233,7 @@ def _poison_reports(
 def _poisoned_labels(
     graph: Graph, law: LabelMechanism, clients: Tensor, strategy: PoisoningStrategy, rng: np.random.Generator
 ) -> Tensor:
-    """Return what false clients say about their label: a class, or the classes of a group of their hash."""
+    """Return the labels that malicious clients report: a class, or the classes of a group of their hash."""
     own, classes, all_clients = graph.y[clients].clamp_min(0).numpy(), law.classes, np.arange(len(clients))
     hashes, count = np.tile(np.arange(classes), (len(clients), 1)), classes  # a class is a group of its own
     if isinstance(law, LocalHashing):

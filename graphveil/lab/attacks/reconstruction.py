@@ -96,9 +96,9 @@ def attack_records(
 
     The embedding is public, and so are some records of the same kind. The *naive* attacker learns its inverse
     from their clean embeddings, the *adaptive* one from embeddings that it randomized itself by the same
-    mechanism: the honest adversary, who gives the mean where noise leaves nothing else. Beside them stand the
+    mechanism; it returns the mean where noise hides everything else. Both are compared with the
     mean of the public records, and the adaptive attacker's records dealt to the wrong people: what is no
-    closer than that tells nothing about anybody.
+    closer than that reveals nothing about a person.
 
     Args:
         public: the attacker's own records (n, d).

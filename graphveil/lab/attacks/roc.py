@@ -35,7 +35,7 @@ _TRIVIAL_BOUND = {
 class RocCurve:
     """Scores of things that are there or not, best first, with ties counted together.
 
-    An attacker cannot tell ties apart, so between two thresholds the curve is straight: a coin decides.
+    An attacker cannot distinguish ties, so between two thresholds the curve is straight: a coin decides.
 
     Args:
         tp: how many that are there have a score of at least each threshold, ascending to all of them.
@@ -181,7 +181,7 @@ class MeanInterval:
 
 @checked
 def pure_advantage(epsilon: float) -> float:
-    """Return tanh(epsilon / 2): under pure epsilon nobody's TPR - FPR on one slot is larger.
+    """Return tanh(epsilon / 2), the largest TPR - FPR of any attack on one node pair under pure epsilon.
 
     >>> round(pure_advantage(1.0), 4)
     0.4621
@@ -208,11 +208,11 @@ def pure_auc(epsilon: float) -> float:
 def theoretical_bound_of(
     guarantee: Guarantee, attacked_object: AttackedObject | None = None
 ) -> dict[str, Any]:
-    """Return what nobody can pass on one thing: AUC, TPR - FPR, TPR at two rates of FPR.
+    """Return upper bounds for attacks on one edge or record: AUC, TPR - FPR, and TPR at two FPRs.
 
-    It bounds what the release tells about one edge (or record) to someone who knows everything else. It does
-    not bound what public features and labels tell about edges in general: an attack over many pairs may have
-    a larger AUC without reading any release, which is why the feature-only attacker stands beside it.
+    It bounds what the release reveals about one edge (or record) to an attacker who knows the rest. It does
+    not bound what public features and labels reveal about edges: an attack over many pairs may have
+    a larger AUC without reading any release, which is why a feature-only attacker is reported, too.
 
     Args:
         guarantee: the guarantee.
@@ -244,7 +244,7 @@ def theoretical_bound_of(
 
 
 def _protects(guarantee: Guarantee, attacked_object: AttackedObject | None) -> bool:
-    """Return whether a guarantee says anything about one thing of this kind."""
+    """Return whether a guarantee protects things of this kind."""
     if attacked_object == "edge":  # a node's record contains its edges
         return guarantee.unit != LocalAttributes.name
     if attacked_object == "record":  # nodes that randomize their features still show that they took part

@@ -1,4 +1,4 @@
-"""What a deployed model answers to features that somebody sends, and what it reads for that."""
+"""The answers of a deployed model to features that are sent to it, and what it reads for them."""
 
 import copy
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class ServedModel:
         predict: probabilities for features that are sent; the server holds the edges.
         edge_source: what an answer is computed from: exact edges, a released graph, or released rows. In the
             last case answers are stored, and other features are another question at a price of its own: no
-            nudge moves anybody's answer, and every influence is zero by construction.
+            nudge moves an answer, and every influence is zero by construction.
         proba: the probabilities of the graph's own features.
         released: what was published besides, rows by name.
     """
@@ -54,7 +54,7 @@ class ServedModel:
 def serve_model(model: Estimator, graph: Graph) -> ServedModel:
     """Return how a fitted model answers about the graph that it was fitted on.
 
-    A network over edges is asked in float64, in evaluation mode. Features are sent as they are, and scaled as
+    A network over edges runs in float64 and in evaluation mode. Features are sent as they are, and scaled as
     the model's own predictions scale them.
 
     >>> import graphveil as gv

@@ -41,10 +41,10 @@ HEAD = ("query", "true", "released", "error", "measure")
 
 @dataclass(frozen=True)
 class StructuralQuery:
-    """One question, its two answers and how far they are apart.
+    """One query, its two answers and how far they are apart.
 
     Args:
-        name: what is asked.
+        name: of the query.
         true, released: the answers; None where undefined. Distributions are lists of shares over the same
             values. Of communities it is how many there are, of centrality the largest entry.
         error: how far the answers are apart, None where that is undefined.

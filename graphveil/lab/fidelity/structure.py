@@ -228,7 +228,7 @@ def _search(graph: SimpleGraph, sources: npt.NDArray[np.intp]) -> list[int]:
 
 @dataclass(frozen=True)
 class Clustering:
-    """What triangles say of a graph.
+    """Statistics of triangles.
 
     A wedge is a pair of neighbors of one node, and is closed if the two are joined.
 

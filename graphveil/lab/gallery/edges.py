@@ -36,7 +36,7 @@ def sums(graph: SmallGraph) -> Floats:
 
 
 def noise_for_one_direction(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """GAP at edge level, one hop: noise for one stored edge, where a friendship stores two."""
+    """GAP at edge level, one hop: noise for one stored edge, where an undirected edge stores two."""
     noise.gaussian(sums(graph), renyi_sigma(EPSILON, DELTA))
 
 
@@ -92,7 +92,7 @@ def density_cost(nodes: int, chunk: int, epsilon: float) -> float:
 
 
 def density_of_chunks(graph: SmallGraph, noise: NoiseRecorder, chunk: int = 1) -> None:
-    """ARR whose density is asked chunk by chunk of rows, with noise for the density of the whole matrix."""
+    """ARR whose density is queried per chunk of rows, with noise for the density of the whole matrix."""
     n = graph.nodes
     for start in range(0, n, chunk):
         rows = np.triu(graph.a)[start : start + chunk]
@@ -101,7 +101,7 @@ def density_of_chunks(graph: SmallGraph, noise: NoiseRecorder, chunk: int = 1) -
 
 
 def both_directions_apart(graph: SmallGraph, noise: NoiseRecorder) -> None:
-    """ARR that randomizes (u, v) and (v, u) independently: a friendship is asked twice."""
+    """ARR that randomizes (u, v) and (v, u) independently: an undirected edge is queried twice."""
     edges = np.triu(graph.a).sum()
     noise.laplace(edges, 1 / (0.1 * EPSILON))
     noise.flip(graph.a[~np.eye(graph.nodes, dtype=bool)] > 0, 0.9 * EPSILON)

@@ -140,7 +140,7 @@ def floored_batch_size(
 ) -> None:
     """A step divided by int(n / ceil(n / B)), for n records with a label, where no gradient is left.
 
-    Then the step is noise alone, whoever is in the batch, so its secret coins need not be drawn.
+    Then the step is noise alone for every batch, so its secret coins need not be drawn.
     """
     records = int((graph.y >= 0).sum())
     noise.gaussian(np.zeros(PARAMETERS), multiplier / max(1, divisor(records, batch)))

@@ -1,4 +1,4 @@
-"""Published mechanisms on dendrograms: which tree is chosen, and what its blocks are said to hold.
+"""Published mechanisms on dendrograms: the choice of a tree, and the counts of its blocks.
 
 A tree over n leaves has n - 1 inner nodes; each pair of leaves has one of them as lowest common ancestor.
 Inner node r has N_r pairs and e_r edges, and the tree's score is L = sum_r l(N_r, e_r), with
