@@ -176,7 +176,7 @@ class EdgeRR(GraphMechanism):
         return torch.from_numpy(draw_edges(blocks, counts.numpy(), domain, rng, self.max_edges))
 
     def public_tree(self, domain: Domain) -> Dendrogram:
-        """Return the best tree for the public edges, a balanced one without any. Private edges are not read."""
+        """Return the best tree for the public edges, or a balanced one; private edges are not read."""
         streams, leaves = PublicStreams(self.seed), domain.slots.nodes
         if not len(domain.public):
             return Dendrogram.balanced(leaves, streams.numpy("tree"))
