@@ -70,21 +70,12 @@ from graphveil.release.keys import canonical
 from graphveil.release.query import Query
 from graphveil.release.weights import Similarity
 
+Floats = npt.NDArray[np.float64]
+Coins = npt.NDArray[np.bool_]
+RowQuery = Callable[[Any, Coins], Floats]
+
 BLUR = 0.08  # how far below mu its bound may lie on average, relative
 _MAX_ROUNDS = 64
-NUMBERS = 1 << 21  # that a release of canaries may have: seconds
-_MAX_NODES = 1 << 17  # and at most so many nodes
-_MAX_LEAVES = 1 << 12  # of a star: a larger asserted degree is certified in part
-_CLASSES = 64  # of cells for canaries: the same law, with room
-_CANDIDATES = 1 << 12
-_RECORDS = 1 << 11  # releases of single records
-_NODES = 600  # of which every pair is a canary
-_TREE_LEAVES = 2000  # of a tree, each block of which has one
-_KEPT = 8  # one slot in so many becomes an edge
-_TOTALS = 1 << 11  # releases of single counts
-_COUNTED = 1 << 17  # canaries in blocks
-_COORDINATES = 1 << 11
-_MAX_SCORES = 1 << 24
 _PAPER = "it is as published, and known not to keep its claim"
 WITHOUT_CANARIES = {  # kinds of queries that no canary has a place of its own in
     "TreeSearchQuery": (
@@ -97,9 +88,6 @@ WITHOUT_CANARIES = {  # kinds of queries that no canary has a place of its own i
     "SeededResponseQuery": _PAPER,
     "SeededTotalQuery": _PAPER,
 }
-Floats = npt.NDArray[np.float64]
-Coins = npt.NDArray[np.bool_]
-RowQuery = Callable[[Any, Coins], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,12 +201,15 @@ def of_scores(
     return planted(query, context, sum(map(len, scores)), Gaussian(bound.mu or 0.0), bound)
 
 
+# -- rows: disjoint stars and sources ----------------------------------------------------------------------
+
+NUMBERS, _MAX_NODES = 1 << 21, 1 << 17  # of a release with canaries, which then takes seconds
+_MAX_LEAVES = 1 << 12  # of a star: a larger asserted degree is certified in part
+
+
 def canaries_per_release(dim: int, nodes_each: int) -> int:
     """Return how many canaries a release of a few million numbers holds."""
     return max(16, min(NUMBERS // dim, _MAX_NODES) // nodes_each)
-
-
-# -- rows: disjoint stars and sources ----------------------------------------------------------------------
 
 
 @insert_canaries.register
@@ -319,6 +310,10 @@ def _of_rows(
 
 # -- counts: each canary moves a count, a cell or a candidate of its own -----------------------------------
 
+# More classes and candidates than the query has: the noise has the same law, and each canary its own count.
+_CLASSES, _CANDIDATES = 64, 1 << 12
+_RECORDS = 1 << 11  # releases of single records
+
 
 @insert_canaries.register
 def _of_neighbor_counts(query: NeighborCountQuery, context: CanaryContext) -> CanaryResult:
@@ -407,6 +402,12 @@ def _two_nodes(context: CanaryContext, groups: int) -> tuple[Adjacency, Tensor |
 
 # -- released graphs: every node pair, or one in every block, is an edge or not; public edges stay ---------
 
+_NODES = 600  # of which every pair is a canary
+_TREE_LEAVES = 2000  # of a tree, each block of which has one
+_KEPT = 8  # one node pair in so many becomes an edge
+_TOTALS = 1 << 11  # releases of single counts
+_COUNTED = 1 << 17  # canaries in blocks
+
 
 @dataclass(frozen=True, eq=False)
 class _CanaryPairs:
@@ -492,6 +493,8 @@ def _of_blocks(query: BlockCountQuery, context: CanaryContext) -> CanaryResult:
 
 
 # -- training steps: gradients that are the axes, each with a coordinate of its own ------------------------
+
+_COORDINATES, _MAX_SCORES = 1 << 11, 1 << 24  # canaries in one step, and in all steps that are drawn
 
 
 @insert_canaries.register

@@ -26,16 +26,13 @@ Pair = tuple[int, int]
 Floats = npt.NDArray[np.float64]
 Neighbors = tuple["SmallGraph", "SmallGraph"]
 Drawing = Callable[[Rng], Neighbors]
+
 SHAPES = ("random", "star", "clique", "hubs", "isolated", "path", "matching", "empty")
 CLASSES, FEATURES = 3, 3
 NO_LABEL = -1  # the label of a null record
-NODES = 32  # at most
-_FEW = 9  # nodes of most graphs
+NODES, _FEW = 32, 9  # largest number of nodes, and that of most graphs: small pairs are easier to read
 _SHOWN = 12  # edges that text lists
-MAX_NODES = 4096  # of a graph whose adjacency is a full matrix
-FAMILY_NODES = 9  # nodes
-_NEIGHBORS = 12  # of one graph, at random
-_MAX_WEIGHT = 2.0  # of an edge
+MAX_NODES = 4096  # because the adjacency is a full matrix
 
 
 @checked
@@ -208,6 +205,9 @@ def pairs_of(drawing: Drawing, seed: int) -> Iterator[Neighbors]:
 
 
 # -- graphs with several neighbors, for query plans --------------------------------------------------------
+
+FAMILY_NODES, _NEIGHBORS = 9, 12  # largest numbers of nodes, and of neighbors of one graph
+_MAX_WEIGHT = 2.0  # of an edge
 
 
 @dataclass(frozen=True, eq=False)
