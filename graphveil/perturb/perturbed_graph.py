@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphveil._util.files import as_path, atomic_folder, writing_folder
+from graphveil._util.templates import render
 from graphveil._util.typed import checked
 from graphveil.data import Graph, tables
 from graphveil.data.files import EDGES_FILE, read_edges
@@ -155,33 +156,18 @@ def reveals_edges(guarantee: Guarantee) -> bool:
 
 def _page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: str) -> str:
     """Return the description that accompanies a released graph."""
-    found = f"{100 * guarantee.max_tpr():.2f}"
-    kind = "directed" if graph.directed else "undirected"
     difference = "True edges may be missing from it, and edges in it may not be true."
     if reveals_edges(guarantee):
         difference = f"Warning: {REVEALS_WARNING}."
-    return f"""# A released graph
-
-`edges.parquet` holds {counted(edges, f"{kind} edge")} between {counted(graph.num_nodes, "node")}, drawn by
-the mechanism `{mechanism_of(graph)}`. {difference}
-Nothing else in this folder depends on the true edges.
-
-## The guarantee
-
-{guarantee.formal_statement()}
-
-An attacker who knows everything but one edge, and accepts a false alarm for 1 in 100 of the edges that do not
-exist, finds at most {found} in 100 of those that do, by any test; guessing blindly finds 1.
-
-## How to use it
-
-Reading, copying and training on it costs nothing more, as often as you like. In Python, with your own table
-of nodes:
-
-    columns = dict(source={source!r}, target={target!r}, directed={graph.directed})
-    graph = graphveil.read_graph("nodes.parquet", "edges.parquet", id=..., label=..., **columns)
-    graph.to_pyg()      # for any model of torch_geometric
-
-A model that is trained on it must also see this graph, and not the true one, where it predicts: a prediction
-that reads true edges is not covered.
-"""
+    return render(
+        "released_graph.md",
+        edges=counted(edges, "directed edge" if graph.directed else "undirected edge"),
+        nodes=counted(graph.num_nodes, "node"),
+        mechanism=mechanism_of(graph),
+        difference=difference,
+        guarantee=guarantee,
+        found=f"{100 * guarantee.max_tpr():.2f}",
+        source=repr(source),
+        target=repr(target),
+        directed=graph.directed,
+    )
