@@ -31,7 +31,7 @@ from scipy.special import betaincinv, chdtri, expit, logsumexp, ndtr, ndtri
 from scipy.stats import binom
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.errors import ConfigError
 from graphveil.privacy import PoissonGaussian, privacy_curve
 from graphveil.privacy.gaussian import epsilon_of

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.bounds import LowerBound, repeated_runs
 from graphveil.audit.noise import (
     DivergedError,

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.errors import ConfigError
 from graphveil.privacy.gaussian import epsilon_of
 

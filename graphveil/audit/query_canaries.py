@@ -20,8 +20,7 @@ from torch import Tensor
 from graphveil.audit.bounds import LowerBound, largest_multiplier, one_run, repeated_runs, summed_gaussian
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
-from graphveil.data.domain import Domain
-from graphveil.data.node_pairs import Integers
+from graphveil.data.node_pairs import Domain, Integers
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import (
     DirectedEdge,

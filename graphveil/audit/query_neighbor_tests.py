@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.neighbor_test import (
     DELTA_OF_MU,
     Finding,

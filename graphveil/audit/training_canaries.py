@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from graphveil._util import checks
-from graphveil._util.typed import checked
+from graphveil._util.checks import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, one_run, one_run_gaussian
 from graphveil.data import Adjacency, Graph
 from graphveil.errors import ConfigError

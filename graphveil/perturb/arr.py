@@ -6,7 +6,7 @@ from typing import ClassVar, Unpack
 from torch import Tensor
 
 from graphveil.data import Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.mechanisms.node_pair_noise import EdgeRandomizedResponse
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph

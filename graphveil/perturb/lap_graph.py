@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphveil._util import checks
 from graphveil.data import Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.mechanisms.node_pair_noise import MAX_CELLS
 from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, ReleaseOptions, check_share, release_graph
 from graphveil.perturb.perturbed_graph import PerturbedGraph

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil._util import checks
-from graphveil._util.call_syntax import parse_arguments, parse_name
-from graphveil._util.checks import suggestion
+from graphveil._util.checks import parse_arguments, parse_name, suggestion
 from graphveil.data import Adjacency, EdgeSet, Graph
 from graphveil.data.graph import check_kind
 from graphveil.data.node_pairs import Domain, PublicPart, no_public_edges

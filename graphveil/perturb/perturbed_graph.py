@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphveil._util.checks import checked
+from graphveil._util.escape import render
 from graphveil._util.files import as_path, atomic_folder, writing_folder
-from graphveil._util.templates import render
-from graphveil._util.typed import checked
 from graphveil.data import Graph, tables
-from graphveil.data.files import EDGES_FILE, read_edges
+from graphveil.data.graph_files import read_edges
+from graphveil.data.tables.inspect_tables import EDGES_FILE
 from graphveil.errors import ArtifactError, ConfigError, GraphError
 from graphveil.privacy import Guarantee
 from graphveil.privacy.formatting import counted

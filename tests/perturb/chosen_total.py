@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graphveil.data import Graph
-from graphveil.data.domain import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.perturb import GraphMechanism
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import EdgeTotalData, Release, ReleaseKey

@@ -17,8 +17,7 @@ from scipy import stats
 
 from graphveil import perturb
 from graphveil.data import Graph
-from graphveil.data.domain import Domain
-from graphveil.data.node_pairs import NodePairIndex
+from graphveil.data.node_pairs import Domain, NodePairIndex
 from graphveil.mechanisms.node_pair_noise import TOTAL, EdgeRandomizedResponse, NoisyCells
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.release import EdgeTotalQuery, TopNodePairsQuery

@@ -13,8 +13,8 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from graphveil._util import checks, typed
-from graphveil._util.typed import checked
+from graphveil._util import checks
+from graphveil._util.checks import checked
 from graphveil.data import Adjacency, Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.lab.attacks.pairs import Integers, Pairs
@@ -202,7 +202,7 @@ def as_float64(x: Matrix) -> Matrix:
     """Return a matrix in float64, in compressed rows if it is sparse."""
     if is_sparse(x):
         return x.tocsr().astype(np.float64)
-    rows = typed.fitting("x", x, Floats)
+    rows = checks.fitting("x", x, Floats)
     checks.shape((-1, -1), x=rows)
     return rows
 

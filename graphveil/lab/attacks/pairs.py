@@ -11,7 +11,6 @@ from scipy import sparse
 from graphveil._util import checks
 from graphveil._util.checks import checked
 from graphveil._util.random import PublicStreams
-from graphveil._util.typed import checked
 from graphveil.data import Adjacency, Graph
 from graphveil.errors import ConfigError
 from graphveil.lab.attacks.roc import Bools, Floats, RocCurve

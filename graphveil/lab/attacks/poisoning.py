@@ -16,6 +16,7 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import Graph
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError
 from graphveil.lab.attacks.pairs import SecretEdges
+from graphveil.local.local_method import ReceivedReports, TrainedOnReports
 from graphveil.local.lpgnn import LPGNN
 from graphveil.local.randomized_records import UNKNOWN, RandomizedRecords, known
 from graphveil.mechanisms import LabelMechanism, LocalHashing

@@ -207,7 +207,7 @@ def measure_membership(work: Work, paths: MeasurementPaths) -> Measurement:
 def measure_links(work: Work, paths: MeasurementPaths) -> Measurement:
     """Return LinkTeller's ROC-AUC over all pairs of 500 nodes, and that of public features alone."""
     from graphveil.lab.attacks import LinkSettings, attack_links
-    from graphveil.lab.attacks.link import BY_FEATURES, LINKTELLER
+    from graphveil.lab.attacks.linkteller import BY_FEATURES, LINKTELLER
 
     graph, model = _fitted(work, paths)
     report = attack_links(model, graph, LinkSettings(nodes=LINK_NODES, seed=work.seed))
@@ -227,8 +227,7 @@ def measure_records(work: Work, paths: MeasurementPaths) -> Measurement:
     of a public random map.
     """
     from graphveil.lab.attacks import attack_records
-    from graphveil.lab.attacks.inverses import in_unit_range, random_map
-    from graphveil.lab.attacks.reconstruction import ADAPTIVE, MEAN
+    from graphveil.lab.attacks.reconstruction import ADAPTIVE, MEAN, in_unit_range, random_map
 
     x = to_dense(Source(dataset=work.dataset, root=paths.root).load().x).double().numpy()
     order = np.random.default_rng(work.seed).permutation(len(x))[:RECORDS]
