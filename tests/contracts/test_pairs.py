@@ -11,7 +11,6 @@ from torch import Tensor
 
 from contracts import pairs
 from contracts.pairs import CHECKS, WEIGHTS
-from graphveil import _kernels
 from graphveil.audit.query_neighbor_tests import keys_of
 from graphveil.data import Adjacency
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
