@@ -32,8 +32,8 @@ from graphveil.audit.noise import (
 )
 from graphveil.audit.small_graphs import NODES, Drawing, Neighbors, SmallGraph, neighbors_of, pairs_of
 from graphveil.errors import ConfigError
-from graphveil.privacy.formatting import counted
 from graphveil.privacy.gaussian import epsilon_of
+from graphveil.privacy.statements import counted
 
 SECONDS, RUNS = 20.0, 16_000
 TOLERANCE = 1e-7  # relative; rounding is below it

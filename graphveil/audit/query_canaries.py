@@ -21,13 +21,13 @@ from graphveil.audit.bounds import LowerBound, largest_multiplier, one_run, repe
 from graphveil.audit.zero_noise import zero_noise_plan
 from graphveil.data import Adjacency
 from graphveil.data.node_pairs import Domain, Integers
+from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import (
     DirectedEdge,
     EdgeSubset,
     Event,
     Gaussian,
-    MemoryLedger,
     NodeBoundedDegree,
     PoissonGaussian,
     PureDP,

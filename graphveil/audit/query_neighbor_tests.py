@@ -44,6 +44,7 @@ from graphveil.audit.small_graphs import (
 )
 from graphveil.audit.zero_noise import Draw, RecordingZeroNoise, zero_noise_plan
 from graphveil.errors import ConfigError
+from graphveil.ledger import MemoryLedger
 from graphveil.privacy import (
     ApproximateDP,
     ByGroup,
@@ -51,7 +52,6 @@ from graphveil.privacy import (
     DirectedEdge,
     Event,
     Gaussian,
-    MemoryLedger,
     NodeBoundedDegree,
     NodeRecord,
     PairwiseGaussian,

@@ -98,7 +98,7 @@ def _release_origin(graph: "Graph") -> str:
     """Return by which mechanism edges were released, and with what guarantee."""
     from graphveil.perturb import guarantee_of
     from graphveil.perturb.perturbed_graph import mechanism_of
-    from graphveil.privacy.formatting import format_epsilon_delta
+    from graphveil.privacy.statements import format_epsilon_delta
 
     guarantee = guarantee_of(graph)
     if guarantee is None:

@@ -126,7 +126,7 @@ def _facts(
     """Return names and values of the plan, from public numbers alone."""
     from graphveil.artifacts.cards import attack_bound_text
     from graphveil.perturb.perturbed_graph import REVEALS_WARNING, reveals_edges
-    from graphveil.privacy.formatting import counted, format_epsilon_delta
+    from graphveil.privacy.statements import counted, format_epsilon_delta
 
     return [
         ("data", f"{graph.name}: {counted(graph.num_nodes, 'node')}"),

@@ -16,8 +16,9 @@ from graphveil.data.graph import check_kind
 from graphveil.data.node_pairs import Domain, PublicPart, no_public_edges
 from graphveil.data.recipes import about_edges
 from graphveil.errors import ConfigError, NotImplementedGuaranteeError, UnitError
+from graphveil.ledger import ledger_of
 from graphveil.perturb.perturbed_graph import PerturbedGraph, provenance_of
-from graphveil.privacy import EdgeSubset, Guarantee, Unit, ledger_of, parse_unit
+from graphveil.privacy import EdgeSubset, Guarantee, Unit, parse_unit
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import Query, Release, ReleaseKey, ReleasePlan
 

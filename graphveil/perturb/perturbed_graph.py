@@ -14,8 +14,8 @@ from graphveil.data.graph_files import read_edges
 from graphveil.data.tables.inspect_tables import EDGES_FILE
 from graphveil.errors import ArtifactError, ConfigError, GraphError
 from graphveil.privacy import Guarantee
-from graphveil.privacy.formatting import counted
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.privacy.statements import counted
 
 REVEALS_WARNING = (
     "at this budget the released graph reveals almost every true edge: it is not protected in practice"

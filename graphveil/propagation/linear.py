@@ -1,4 +1,4 @@
-"""Public linear maps of rows, one row per node, with gradients: what a server does to LDP reports.
+"""Public linear maps of rows, one row per node, with gradients: a server applies them to LDP reports.
 
 Under unit ``local-attributes`` edges are public and records arrive randomized, so these maps cost nothing.
 They are not for protected edges: nothing here adds noise. :class:`KProp` averages the noise of randomized

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from graphveil.data import Graph
 from graphveil.data.node_pairs import Domain
+from graphveil.ledger import MemoryLedger
 from graphveil.perturb import GraphMechanism
-from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.privacy import UndirectedEdge
 from graphveil.release import EdgeTotalData, Release, ReleaseKey
 
 

@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError, UnitError
 from graphveil.ledger import MemoryLedger
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.perturb.edge_rr import STRUCTURES, EdgeRR, draw_edges
-from graphveil.privacy import ApproximateDP, EdgeSubset, MemoryLedger, UndirectedEdge
+from graphveil.privacy import ApproximateDP, EdgeSubset, UndirectedEdge
 from graphveil.release import BlockCountData, BlockCountQuery, Release, ReleasePlan
 from graphveil.release.dendrogram import Dendrogram, DendrogramBlocks
 from graphveil.release.dendrogram_walk import ChainSchedule, DendrogramChain, step_loss
