@@ -1,6 +1,7 @@
 """Every Python block of the README and the pages in docs/ runs, in order, in an empty folder."""
 
 import re
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,9 @@ RUN_HERE = [page for page in PAGES if page.name not in ELSEWHERE]
 
 @pytest.mark.usefixtures("own_names")
 @pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
-def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_blocks(page)
+def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        run_blocks(page)
 
 
 def run_blocks(page: Path) -> None:

@@ -131,11 +131,14 @@ def test_a_limit_on_features_is_checked_for_all_runs_before_any_query(invoke: In
 def test_features_that_were_reported_are_not_refunded(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refusing(*given: object, **named: object) -> None:
-        raise BudgetError("somebody was quicker")
+    commit = Release._commit
+
+    def refusing(self: Release, data: Any) -> None:
+        commit(self, data)
+        raise BudgetError("another run was quicker")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "_answer", refusing)
+        patch.setattr(Release, "_commit", refusing)
         assert invoke("train", *HETERO, *ALL, *files.flags, "--out", "run").code == 1  # after a charge
     accounts = invoke("ledger", "list", "--json").json["data_sets"]
     releases = {one["unit"]: one["releases"] for one in accounts}

@@ -36,7 +36,7 @@ def run_command(arguments: list[str], drawn: str) -> None:
     from graphveil.release import Release
 
     torch.set_num_threads(1)  # a copy of a process has none of its threads
-    real, opening = Release._answer, Store.__init__
+    real, opening = Release._commit, Store.__init__
 
     def opened(self: Store, url: str, *, create: bool = True) -> None:
         mark = _mark(Path(drawn).parent, os.getpid())
@@ -45,14 +45,15 @@ def run_command(arguments: list[str], drawn: str) -> None:
         opening(self, url, create=create)
 
     def noted(self: Release, *given: object) -> object:
+        committed = real(self, *given)  # type: ignore[arg-type]
         with Path(drawn).open("a") as file:
             file.write(json.dumps([arguments[-1], self.release_id]) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        return real(self, *given)  # type: ignore[arg-type]
+        return committed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Release, "_answer", noted)
+        patch.setattr(Release, "_commit", noted)
         patch.setattr(Store, "__init__", opened)
         main(arguments)
 
