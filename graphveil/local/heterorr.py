@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -292,12 +291,17 @@ class FeatureRandomizer:
         with session.stage("features"):
             folder, binding = session.workspace, self._binding(graph)
             report_file = None if folder is None else ReportFile(folder / "features.safetensors", binding)
-            found = collect_reports(
-                graph, session, self._entry_of(graph), lambda: self._perturb(x, session), report_file
-            )
+            event = self.event(graph.num_features)
+
+            def entry(release_id: str) -> Entry:
+                return Entry(release_id, f"{self.method}: features", event, unit=LocalAttributes())
+
+            found = collect_reports(graph, session, entry, lambda: self._perturb(x, session), report_file)
             clipped = outside(self.report_config.bounds, x)
             estimates = estimate_features(mechanism, found, x)
-        return RandomizedFeatures(estimates.deviations, _released(found), clipped)
+        # Reports may be published; there are none where features were not randomized.
+        released = {f"feature_{part}": found[part] for part in _PARTS if part in found}
+        return RandomizedFeatures(estimates.deviations, released, clipped)
 
     def seen(self, graph: Graph, released: State) -> Graph:
         """Return a graph with its features as they were told, from what was released of them."""
@@ -317,10 +321,6 @@ class FeatureRandomizer:
         reproducible = torch.tensor(bool(noise.deviations))
         return {"reproducible": reproducible, **randomize_features(mechanism, x, noise, purpose)}
 
-    def _entry_of(self, graph: Graph) -> Callable[[str], Entry]:
-        label, event = f"{self.method}: features", self.event(graph.num_features)
-        return lambda release_id: Entry(release_id, label, event, unit=LocalAttributes())
-
     def _binding(self, graph: Graph) -> dict[str, object]:
         """Return what reports are bound to: whose they are, and by which law. Edges are private: none."""
         ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
@@ -330,11 +330,6 @@ class FeatureRandomizer:
             "nodes": graph.num_nodes,
             "ids": None if ids is None else hashlib.sha256(ids.encode()).hexdigest(),
         }
-
-
-def _released(found: State) -> State:
-    """Return what may be published: reports, and nothing where features were not randomized."""
-    return {f"feature_{part}": found[part] for part in _PARTS if part in found}
 
 
 # -- the method ----

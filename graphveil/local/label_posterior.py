@@ -1,6 +1,5 @@
 """The label posterior: classes from public edges and one noisy label a person, with no features at all."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 from weakref import ReferenceType, ref
@@ -15,9 +14,6 @@ from graphveil.data.adjacency import AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.estimators.fitted import FittedAttribute
 from graphveil.estimators.inference import (
-    PredictionOptions,
-    PredictionRequest,
-    PredictionState,
     RequestFactory,
 )
 from graphveil.estimators.method import FitResult, State
@@ -147,13 +143,7 @@ class LabelPosterior(LocalEstimator):
 
     def _request_factory(self) -> RequestFactory:
         """Return that other graphs are asked nothing: there are no features to tell."""
-        return _no_requests
-
-
-def _no_requests(
-    prediction_state: PredictionState, graph: Graph, options: PredictionOptions
-) -> Sequence[PredictionRequest]:
-    return ()
+        return lambda prediction_state, graph, options: ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,7 @@ from graphveil.local.report_config import (
     label_mechanism_name,
     scaled,
 )
-from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, MultiBit, WeightedAllocation
+from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, WeightedAllocation
 from graphveil.nn.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee, LocalAttributes
 
@@ -365,12 +365,21 @@ def _protocol_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
         raise ConfigError(
             "the survey's bounds were taken from data and depend on them; ask with public bounds"
         )
+    choices: dict[str, Any] = {"features": "1bm", "m": "best", "theta": None}
+    choices |= {"k": "auto", "rounding": "stochastic", "decode": "unbiased"}
+    if isinstance(mechanism, FeatureRR):
+        allocation = mechanism.allocation
+        theta = allocation.theta if isinstance(allocation, WeightedAllocation) else None
+        choices |= {"features": "feature-rr", "theta": theta}
+        choices |= {"k": mechanism.k, "rounding": mechanism.mode, "decode": mechanism.decode}
+    elif mechanism.m != "all":
+        choices |= {"features": "multi-bit", "m": mechanism.m}
     return {
         **common,
         "eps_x": mechanism.epsilon,
         "low": mechanism.bounds.low,
         "high": mechanism.bounds.high,
-        **(_multi_bit(mechanism) if isinstance(mechanism, MultiBit) else _feature_rr(mechanism)),
+        **choices,
         "scaling": "none",
     }
 
@@ -385,31 +394,6 @@ def _protocol_label_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
         "labels": label_mechanism_name(protocol.label),
         "unsafe_noise_seed": None,  # the devices' noise has no seed
     }
-
-
-def _multi_bit(mechanism: MultiBit) -> dict[str, Any]:
-    if mechanism.m == "all":
-        return {"features": "1bm", "m": "best", "theta": None, **_bins("auto", "stochastic", "unbiased")}
-    return {
-        "features": "multi-bit",
-        "m": mechanism.m,
-        "theta": None,
-        **_bins("auto", "stochastic", "unbiased"),
-    }
-
-
-def _feature_rr(mechanism: FeatureRR) -> dict[str, Any]:
-    theta = mechanism.allocation.theta if isinstance(mechanism.allocation, WeightedAllocation) else None
-    return {
-        "features": "feature-rr",
-        "m": "best",
-        "theta": theta,
-        **_bins(mechanism.k, mechanism.mode, mechanism.decode),
-    }
-
-
-def _bins(k: int | str, rounding: str, decode: str) -> dict[str, Any]:
-    return {"k": k, "rounding": rounding, "decode": decode}
 
 
 def as_graph(

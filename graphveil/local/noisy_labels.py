@@ -239,7 +239,8 @@ def log_posterior(
     guess = diffusion_prior(noisy, adjacency, steps)
     if shares is None:
         shares = class_shares(noisy.reported[known(noisy.labels)].mean(dim=0), transition)
-    neighbors = _neighbor_sum(adjacency).apply(guess)
+    ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
+    neighbors = SparseMap(adjacency.indptr, adjacency.indices.long(), ones).apply(guess)
     theta = _neighbor_weight(guess.argmax(dim=1), noisy, transition, adjacency)
     return (shares.log() + log_likelihood(noisy) + theta * neighbors).log_softmax(dim=1)
 
@@ -278,12 +279,6 @@ def _neighbor_weight(guess: Tensor, noisy: NoisyLabels, transition: Tensor, adja
     alike = (float(agrees.mean()) - change) / (keep - change) if len(agrees) else chance
     alike = min(max(alike, chance + _LEAST_ALIKE), _MOST_ALIKE)
     return math.log(alike * (classes - 1) / (1 - alike))
-
-
-def _neighbor_sum(adjacency: Adjacency) -> SparseMap:
-    """Return A, without weights."""
-    ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
-    return SparseMap(adjacency.indptr, adjacency.indices.long(), ones)
 
 
 def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -28,10 +28,7 @@ from graphveil.local.structure.public_edges import undirected
 Prior = Literal["mixture", "robust", "diffusion", "nothing"]
 PredictionRule = Literal["network", "posterior", "product"]
 PREDICTION_RULES: tuple[PredictionRule, ...] = ("network", "posterior", "product")
-HOMOPHILY_LEVELS = (
-    0.45,
-    0.65,
-)  # neighbors of one class: two guesses, of which evidence weighs the better one
+HOMOPHILY_LEVELS = (0.45, 0.65)  # of neighbors: two guesses, of which evidence weighs the better one
 RESOLUTIONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 FOLDS = 3
 _PRIOR_NODES = 5.0  # a community's classes are those of everybody, as if so many more nodes had told
@@ -398,41 +395,29 @@ class _PosteriorContext:
         return shares[partition]
 
 
-def _own_label_posterior(context: _PosteriorContext) -> Tensor:
-    return context.own.log_softmax(dim=1)
+def _propagated(context: _PosteriorContext, homophily: float) -> Tensor:
+    """Return what belief propagation says, from the guess from afar."""
+    pairs = context.graph_context.pairs
+    return belief_propagation(context.own, pairs, homophily=homophily, start=context.candidate)
 
 
-def _diffusion_posterior(context: _PosteriorContext) -> Tensor:
-    return context.diffusion_log_posterior
-
-
-def _diffusion_community_posterior(context: _PosteriorContext) -> Tensor:
-    return (context.diffusion_log_posterior + _TRUST * context.community_log_ratio).log_softmax(dim=1)
-
-
-def _belief_propagation(homophily: float) -> Callable[[_PosteriorContext], Tensor]:
-    return lambda context: belief_propagation(
-        context.own, context.graph_context.pairs, homophily=homophily, start=context.candidate
-    )
-
-
-def _community_belief_propagation(homophily: float) -> Callable[[_PosteriorContext], Tensor]:
-    def candidate(context: _PosteriorContext) -> Tensor:
-        start = (context.community_log_ratio + context.shares.log()).softmax(dim=1)
-        evidence = context.own + _TRUST * context.community_log_ratio
-        return belief_propagation(evidence, context.graph_context.pairs, homophily=homophily, start=start)
-
-    return candidate
+def _propagated_with_communities(context: _PosteriorContext, homophily: float) -> Tensor:
+    """Return what belief propagation says, with the classes of a node's communities as a prior."""
+    start = (context.community_log_ratio + context.shares.log()).softmax(dim=1)
+    evidence = context.own + _TRUST * context.community_log_ratio
+    return belief_propagation(evidence, context.graph_context.pairs, homophily=homophily, start=start)
 
 
 CANDIDATE_POSTERIORS: dict[str, Callable[[_PosteriorContext], Tensor]] = {
-    "nothing": _own_label_posterior,
-    "diffusion": _diffusion_posterior,
-    "diffusion, communities": _diffusion_community_posterior,
-    **{f"beliefs, {homophily:g}": _belief_propagation(homophily) for homophily in HOMOPHILY_LEVELS},
+    "nothing": lambda context: context.own.log_softmax(dim=1),
+    "diffusion": lambda context: context.diffusion_log_posterior,
+    "diffusion, communities": lambda context: (
+        context.diffusion_log_posterior + _TRUST * context.community_log_ratio
+    ).log_softmax(dim=1),
+    **{f"beliefs, {level:g}": partial(_propagated, homophily=level) for level in HOMOPHILY_LEVELS},
     **{
-        f"beliefs, communities, {homophily:g}": _community_belief_propagation(homophily)
-        for homophily in HOMOPHILY_LEVELS
+        f"beliefs, communities, {level:g}": partial(_propagated_with_communities, homophily=level)
+        for level in HOMOPHILY_LEVELS
     },
 }
 PRIORS: dict[Prior, tuple[str, ...]] = {  # which guesses are mixed, by the keyword

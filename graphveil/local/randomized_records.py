@@ -111,11 +111,13 @@ class Randomizer:
 
         Reports belong to nodes by their number, so the nodes must be the same and in the same order.
         """
+        # Numbers or text, as bytes that no two lists share.
+        ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
         return {
             "mechanism": repr(self.mechanism),
             "label": repr(self.label),
             "telling": _digest(np.packbits(label_report_nodes(graph).numpy())),
-            "ids": None if graph.ids is None else _digest(_text_of(graph.ids)),
+            "ids": None if ids is None else _digest(np.frombuffer(ids.encode(), dtype=np.uint8)),
             "edges": _digest(graph.adjacency.indptr.numpy(), graph.adjacency.indices.numpy()),
         }
 
@@ -160,11 +162,6 @@ def known(labels: Tensor) -> Tensor:
 def extend_without_labels(labels: Tensor, nodes: int) -> Tensor:
     """Return labels for so many nodes: those that there are, and of the nodes after them none."""
     return torch.cat([labels, torch.full((nodes - len(labels), *labels.shape[1:]), UNKNOWN)])
-
-
-def _text_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return what the ids say, numbers or text, as bytes that no two lists share."""
-    return np.frombuffer(json.dumps(list(map(str, ids.tolist()))).encode(), dtype=np.uint8)
 
 
 def _digest(*arrays: npt.NDArray[Any]) -> str:

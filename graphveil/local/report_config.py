@@ -1,7 +1,7 @@
 """How each node randomizes its record, as a frozen value, and what one report costs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -53,6 +53,11 @@ ROW_SCALED = (
 GAUSSIAN_DELTA = 1e-10  # LPGNN's
 IDENTITY_MECHANISM = "as it is"
 _PLAIN_BINS = ("auto", "stochastic", "unbiased")
+WEIGHTED_MECHANISMS = (
+    *("lpm", "duchi", "piecewise", "pm-sub", "hybrid", "three-outputs"),
+    *("feature-rr", "feature-rr-naive"),
+)
+FEATURES = ("multi-bit", "1bm", "lpm", "agm", *WEIGHTED_MECHANISMS[1:])
 
 
 # -- keywords ----
@@ -156,12 +161,11 @@ class FeatureReportConfig:
 
     def __post_init__(self) -> None:
         """Refuse a choice that the mechanism does not have: it would be believed to do something."""
-        checks.one_of(tuple(FEATURES), features=self.name)
+        checks.one_of(FEATURES, features=self.name)
         if self.theta is not None and self.name not in WEIGHTED_MECHANISMS:
             raise ConfigError(
                 f"theta weighs the features of {', '.join(WEIGHTED_MECHANISMS)}, and features={self.name!r} "
-                "has no "
-                "budget for each; drop it"
+                "has no budget for each; drop it"
             )
         if self.m != "best" and self.name != "multi-bit":
             raise ConfigError(f"m={self.m!r} is for features='multi-bit', not {self.name!r}; drop it")
@@ -172,80 +176,23 @@ class FeatureReportConfig:
 
     def mechanism(self, dim: int) -> FeatureMechanism:
         """Return the mechanism for vectors of so many features."""
-        return FEATURES[self.name](self, dim)
-
-
-def _multi_bit(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
-    return MultiBit(epsilon=given.epsilon, dim=dim, bounds=given.bounds, m=given.m)
-
-
-def _one_bit(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
-    return MultiBit(epsilon=given.epsilon, dim=dim, bounds=given.bounds, m="all")
-
-
-def _laplace(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
-    allocation = _allocation(given)
-    return PerFeature(
-        epsilon=given.epsilon, dim=dim, bounds=given.bounds, scalar="laplace", allocation=allocation
-    )
-
-
-def _gaussian(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
-    return AnalyticGaussian(epsilon=given.epsilon, dim=dim, bounds=given.bounds, delta=given.delta)
-
-
-def _sampled(scalar: str) -> Callable[[FeatureReportConfig, int], FeatureMechanism]:
-    def build(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
-        allocation = SampledAllocation() if given.theta is None else WeightedAllocation(given.theta)
-        return PerFeature(
-            epsilon=given.epsilon, dim=dim, bounds=given.bounds, scalar=scalar, allocation=allocation
-        )
-
-    return build
-
-
-def _feature_rr(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
-    return FeatureRR(
-        epsilon=given.epsilon,
-        dim=dim,
-        bounds=given.bounds,
-        allocation=_allocation(given),
-        k=given.k,
-        mode=given.rounding,
-        decode=given.decode,
-    )
-
-
-def _feature_rr_naive(given: FeatureReportConfig, dim: int) -> FeatureMechanism:
-    return FeatureRR(
-        epsilon=given.epsilon,
-        dim=dim,
-        bounds=given.bounds,
-        allocation=_allocation(given),
-        k=10,
-        mode="ceil",
-        decode="naive",
-    )
-
-
-def _allocation(given: FeatureReportConfig) -> EvenAllocation | WeightedAllocation:
-    return EvenAllocation() if given.theta is None else WeightedAllocation(given.theta)
-
-
-FEATURES: dict[str, Callable[[FeatureReportConfig, int], FeatureMechanism]] = {
-    "multi-bit": _multi_bit,
-    "1bm": _one_bit,
-    "lpm": _laplace,
-    "agm": _gaussian,
-    "duchi": _sampled("duchi"),
-    "piecewise": _sampled("piecewise"),
-    "pm-sub": _sampled("pm-sub"),
-    "hybrid": _sampled("hybrid"),
-    "three-outputs": _sampled("three-outputs"),
-    "feature-rr": _feature_rr,
-    "feature-rr-naive": _feature_rr_naive,
-}
-WEIGHTED_MECHANISMS = tuple(name for name in FEATURES if name not in ("multi-bit", "1bm", "agm"))
+        common: dict[str, Any] = {"epsilon": self.epsilon, "dim": dim, "bounds": self.bounds}
+        even = EvenAllocation() if self.theta is None else WeightedAllocation(self.theta)
+        if self.name == "multi-bit":
+            return MultiBit(**common, m=self.m)
+        if self.name == "1bm":
+            return MultiBit(**common, m="all")
+        if self.name == "agm":
+            return AnalyticGaussian(**common, delta=self.delta)
+        if self.name == "lpm":
+            return PerFeature(**common, scalar="laplace", allocation=even)
+        if self.name == "feature-rr":
+            return FeatureRR(**common, allocation=even, k=self.k, mode=self.rounding, decode=self.decode)
+        if self.name == "feature-rr-naive":
+            return FeatureRR(**common, allocation=even, k=10, mode="ceil", decode="naive")
+        # All others spend the whole budget on a sample of features, unless weights are given.
+        sampled = SampledAllocation() if self.theta is None else even
+        return PerFeature(**common, scalar=self.name, allocation=sampled)
 
 
 def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
@@ -349,7 +296,10 @@ class ReportConfig:
     @classmethod
     def from_keywords(cls, given: LocalKeywords, privacy_config: PrivacyConfig, name: str) -> "ReportConfig":
         """Check the keywords under these terms, and fill in what they leave open."""
-        _check_budgets(given, privacy_config, name)
+        _check_terms({"eps_x": given.eps_x, "eps_y": given.eps_y}, privacy_config, name)
+        delta = privacy_config.delta
+        if privacy_config.protects and delta not in ("auto", 0) and given.features != "agm":
+            raise ConfigError(f"delta={delta!r} is for features='agm'; {given.features!r} needs none")
         checks.one_of(tuple(LABELS), labels=given.labels)
         return cls(
             features=feature_report_config(given, privacy_config),
@@ -412,15 +362,6 @@ def _budget(epsilon: float | None) -> float:
     return math.inf if epsilon is None else float(epsilon)
 
 
-def _check_budgets(given: LocalKeywords, privacy_config: PrivacyConfig, name: str) -> None:
-    """Require both budgets where records are randomized, and none elsewhere."""
-    _check_terms({"eps_x": given.eps_x, "eps_y": given.eps_y}, privacy_config, name)
-    if privacy_config.protects and privacy_config.delta not in ("auto", 0) and given.features != "agm":
-        raise ConfigError(
-            f"delta={privacy_config.delta!r} is for features='agm'; {given.features!r} needs none"
-        )
-
-
 def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig, name: str) -> None:
     """Require these budgets under ``local-attributes``, and none elsewhere."""
     if privacy_config.epsilon is not None:
@@ -437,26 +378,22 @@ def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig
         if any(value is not None for value in budgets.values()):
             raise ConfigError(
                 "eps_x and eps_y are budgets of unit 'local-attributes', and unit "
-                f"{privacy_config.unit.name!r} adds no "
-                "noise; drop them"
+                f"{privacy_config.unit.name!r} adds no noise; drop them"
             )
         return
-    _refuse_missing([budget for budget, value in budgets.items() if value is None], tuple(budgets))
-    check_budget(**{budget: value for budget, value in budgets.items() if value is not None})
-
-
-def _refuse_missing(missing: list[str], needed: tuple[str, ...]) -> None:
-    """Name the budgets that are missing."""
-    if missing:
+    if missing := [budget for budget, value in budgets.items() if value is None]:
         verb, it = ("is", "it") if len(missing) == 1 else ("are", "them")
-        flags = " ".join(f"--set {name}=1" for name in missing)
-        both = len(needed) > 1
-        raise ConfigError(
-            f"unit 'local-attributes' needs the budget{'s eps_x of features and' if both else ''} eps_y of "
-            "the "
-            f"label, and "
-            f"{' and '.join(missing)} {verb} missing: pass {it} ({flags}; inf for no protection)"
+        flags = " ".join(f"--set {budget}=1" for budget in missing)
+        needed = (
+            "budgets eps_x of features and eps_y of the label"
+            if len(budgets) > 1
+            else "budget eps_y of the label"
         )
+        raise ConfigError(
+            f"unit 'local-attributes' needs the {needed}, and {' and '.join(missing)} {verb} missing: pass "
+            f"{it} ({flags}; inf for no protection)"
+        )
+    check_budget(**{budget: value for budget, value in budgets.items() if value is not None})
 
 
 # -- scaling ----

@@ -1478,7 +1478,7 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.heterorr:FeatureRandomizer.randomize",
-                "collect_reports(\n                graph, session, self._entry_of(graph), lambda: self._perturb(x, session), report_file\n            )",
+                "collect_reports(graph, session, entry, lambda: self._perturb(x, session), report_file)",
                 "self._perturb(x, session)",
             )
         ],
@@ -4668,8 +4668,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.local.collect.client:_reports",
-                "x = _single(law.matrix(features))",
-                "x = law.matrix(features)",
+                "if x.dtype != np.float32:",
+                "if False:",
             ),
         ],
         test="tests/collect/test_client.py::test_a_record_answers_alike_however_its_numbers_are_held[bounds0]",

@@ -187,7 +187,10 @@ def _reports(
 ) -> LDPReports:
     law = protocol.features
     assert law is not None  # or there were no features
-    x = _single(law.matrix(features))
+    x = law.matrix(features)
+    if x.dtype != np.float32:  # as tables hold them: who has the same record in 64 bits is not asked twice
+        most = np.finfo(np.float32).max
+        x = np.where(np.isfinite(x), np.clip(x, -most, most), x).astype(np.float32)
     records = [
         row.tobytes()  # as clipped, and without -0.0: what counts is what is randomized
         for part in row_blocks(len(x), law.dim)
@@ -197,14 +200,6 @@ def _reports(
     if isinstance(law, MultiBit):
         return law.perturb_features(x, chosen_features(protocol, nodes), stream=words)
     return law.perturb(x, stream=words)
-
-
-def _single(x: Real) -> Real:
-    """Return features in 32 bits, as tables hold them: who has the same record in 64 is not asked twice."""
-    if x.dtype == np.float32:
-        return x
-    most = np.finfo(np.float32).max
-    return np.where(np.isfinite(x), np.clip(x, -most, most), x).astype(np.float32)
 
 
 def _randomize_labels(
@@ -255,7 +250,9 @@ def client_secret(path: Path | None = None) -> bytes:
         ConfigError: the file cannot be read or made, or it is no secret.
     """
     try:
-        path = _default() if path is None else path
+        if path is None:
+            state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+            path = Path(state) / "graphveil" / "device-secret"
         if not path.exists():
             _make(path)
         secret = path.read_bytes()
@@ -276,11 +273,6 @@ def checked_secret(secret: bytes) -> bytes:
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
         raise ConfigError(f"a device's secret is {SECRET_BYTES} random bytes; take one from client_secret()")
     return secret
-
-
-def _default() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "graphveil" / "device-secret"
 
 
 def _make(path: Path) -> None:

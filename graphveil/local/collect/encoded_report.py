@@ -69,15 +69,20 @@ def encode_all(
 ) -> list[bytes]:
     """Return the LDP reports of many answers, in order: a row of the reports and a label for each node."""
     head, widths = MAGIC + bytes([VERSION]) + protocol.digest, _widths(protocol)
-    if features is not None and not _same(features.indices, chosen_features(protocol, nodes)):
-        raise ConfigError("an answer tells about the features that the survey and the node's id choose")
+    if features is not None:
+        chosen = chosen_features(protocol, nodes)
+        told = features.indices
+        if not (told is chosen or (told is not None and chosen is not None and np.array_equal(told, chosen))):
+            raise ConfigError("an answer tells about the features that the survey and the node's id choose")
     parts = (None if features is None else features.values, _label_fields(protocol, nodes, labels))
     columns = [part for part in parts if part is not None]
     encoded_reports = []
     for rows in row_blocks(len(nodes), len(widths)):
         fields = np.concatenate([column[rows] for column in columns], axis=1).astype(np.uint64)
         pairs = zip(nodes[rows], _pack(fields, widths), strict=True)
-        encoded_reports += [_signed(head + node_tag(protocol, node) + payload) for node, payload in pairs]
+        for node, payload in pairs:
+            body = head + node_tag(protocol, node) + payload
+            encoded_reports.append(body + zlib.crc32(body).to_bytes(CHECK_BYTES, "big"))
     return encoded_reports
 
 
@@ -95,10 +100,6 @@ def _label_fields(
     return law.members(labels)
 
 
-def _same(one: npt.NDArray[np.int32] | None, other: npt.NDArray[np.int32] | None) -> bool:
-    return one is other if one is None or other is None else np.array_equal(one, other)
-
-
 def report_bytes(protocol: CollectionProtocol) -> int:
     """Return the length of every LDP report of a survey.
 
@@ -106,11 +107,6 @@ def report_bytes(protocol: CollectionProtocol) -> int:
     42
     """
     return _HEADER + -(-int(_widths(protocol).sum()) // 8) + CHECK_BYTES
-
-
-def _signed(body: bytes) -> bytes:
-    """Return an LDP report with its checksum."""
-    return body + zlib.crc32(body).to_bytes(CHECK_BYTES, "big")
 
 
 def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> LDPReport:

@@ -248,7 +248,8 @@ def _features_json(law: MultiBit | FeatureRR) -> Json:
 
 
 def _label_json(law: LabelLaw) -> Json:
-    common: Json = {"epsilon": _number(law.epsilon), "classes": law.classes}
+    epsilon = "inf" if math.isinf(law.epsilon) else float(law.epsilon)  # JSON has no infinity
+    common: Json = {"epsilon": epsilon, "classes": law.classes}
     name = next(name for name, kind in LABELS.items() if isinstance(law, kind))
     return common if name is None else common | {"mechanism": name}
 
@@ -317,11 +318,6 @@ def _label(given: Json) -> LabelLaw:
     return LABELS[mechanism](**given)
 
 
-def _number(value: float) -> float | str:
-    """Return a number that JSON has."""
-    return "inf" if math.isinf(value) else float(value)
-
-
 def _object(text: str) -> Json:
     if isinstance(text, str) and len(text) > MAX_TEXT:
         raise LDPReportError(f"a survey has at most {MAX_TEXT:,} characters, and this text has {len(text):,}")
@@ -372,11 +368,12 @@ def overview(protocol: CollectionProtocol) -> list[Row]:
     >>> overview(CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot"))[0]
     ('purpose', 'pilot')
     """
+    total = exact_sum_text(*(claim.epsilon for claim in protocol.claims))
     return [
         ("purpose", protocol.purpose or "none is given"),
         *_feature_lines(protocol),
         *_label_lines(protocol),
-        _total(protocol),
+        ("together", f"epsilon {total} of a whole record"),
     ]
 
 
@@ -427,17 +424,7 @@ def _label_lines(protocol: CollectionProtocol) -> Iterator[Row]:
             "told",
             f"one of {law.groups} groups of classes, which the survey and your id make, not the answer",
         )
-    yield "kept", f"{_kept(law)} with probability {law.keep:.4g} (epsilon {law.epsilon:g})"
-
-
-def _kept(law: LabelLaw) -> str:
+    kept = "the label" if law.size == 1 else f"{law.size} classes are told, the label among them"
     if isinstance(law, LocalHashing):
-        return "the label's own group"
-    return "the label" if law.size == 1 else f"{law.size} classes are told, the label among them"
-
-
-def _total(protocol: CollectionProtocol) -> Row:
-    return (
-        "together",
-        f"epsilon {exact_sum_text(*(claim.epsilon for claim in protocol.claims))} of a whole record",
-    )
+        kept = "the label's own group"
+    yield "kept", f"{kept} with probability {law.keep:.4g} (epsilon {law.epsilon:g})"
