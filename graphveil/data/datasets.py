@@ -101,7 +101,7 @@ def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any
     >>> [row["local"] for row in list_datasets() if row["name"] == "synthetic/demo"]
     [True]
     """
-    folders = _folders(root)
+    folders = dataset_folders(root)
     return [
         {
             "name": entry.name,
@@ -155,14 +155,14 @@ def _load(name: str, root: str | PathLike[str] | None) -> Graph:
     entry = entry_of(name)
     if entry.preset:
         return synthetic(entry.preset)
-    fields = _fields(entry, _folders(root))
+    fields = read_or_fetch(entry, dataset_folders(root))
     # The publishers' number of classes, and not the largest label that the files happen to hold.
     fields.setdefault("num_classes", len(fields.get("class_names", ())) or entry.classes)
     fields["edge_set"] = EdgeSet(f"dataset:{name}")  # whichever object held the edges on the way
     return Graph.from_edges(directed=False, name=name, **fields)
 
 
-def _folders(root: str | PathLike[str] | None) -> list[Path]:
+def dataset_folders(root: str | PathLike[str] | None) -> list[Path]:
     """Return the folders to look in, of which the last one takes downloads."""
     chosen = root if root is not None else os.environ.get(ROOT_VARIABLE)
     if chosen:
@@ -171,7 +171,7 @@ def _folders(root: str | PathLike[str] | None) -> list[Path]:
     return [(Path(cache) if cache else Path.home() / ".cache") / "graphveil"]
 
 
-def _fields(entry: Dataset, folders: list[Path]) -> Fields:
+def read_or_fetch(entry: Dataset, folders: list[Path]) -> Fields:
     """Return the content from the first folder that has it, or else from the public copy."""
     for folder in folders:
         if entry.read is not None and entry.lies_under(folder):

@@ -28,6 +28,7 @@ from graphveil.data.conversion import fields_from_tables, refuse_unlabeled
 from graphveil.data.edge_sorting import SHIFT, EdgeTables, Keys, found_files, full_disk
 from graphveil.data.graph import Graph
 from graphveil.data.stored_graph import (
+    IDS,
     MANIFEST,
     OFFSETS,
     SOURCES,
@@ -265,7 +266,7 @@ def read_unfinished_manifest(folder: Path, inputs: str) -> Manifest | None:
     names = {part.name for part in folder.iterdir()} if folder.is_dir() else set[str]()
     # What a call may have left that was killed before it wrote a manifest.
     known = {SOURCES, OFFSETS, SCRATCH, LOCK}
-    known |= {name for name in names if name.endswith((".npy", ".parquet")) or MANIFEST in name}
+    known |= {name for name in names if name.endswith(".npy") or IDS in name or MANIFEST in name}
     if names and (LOCK not in names or not names <= known):
         raise GraphError(f"{folder} is there and holds other files; name a new folder for the graph")
     return None

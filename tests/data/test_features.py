@@ -85,13 +85,14 @@ def test_from_pattern_sets_ones():
     assert to_dense(x).tolist() == [[1, 0, 0, 1], [0, 0, 0, 0]] and x.dtype == np.float32
 
 
-@pytest.mark.parametrize("entries", [1, 5, 12, 1000])
-def test_every_part_is_looked_at(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "_ENTRIES", entries)
-    for place in [None, *range(12)]:
-        values = torch.ones(12)
+@pytest.mark.parametrize("width", [1, 1000, 1 << 21])
+def test_every_part_is_looked_at(width: int) -> None:
+    part = 1 << 20  # entries that are looked at together, at most
+    for place in [None, 0, part - 1, part, 2 * part - 1, 2 * part, -1]:
+        values = torch.ones(-(-(2 * part + 1) // width) * width)
         if place is not None:
             values[place] = np.nan
-        for x in (values.reshape(4, 3), sparse.csr_array(values.reshape(4, 3).numpy())):
-            assert features.is_finite(x) == (place is None)
+        x = values.reshape(-1, width)
+        held = sparse.csr_array((values.numpy(), np.zeros(len(values), int), np.arange(len(values) + 1)))
+        assert features.is_finite(x) == features.is_finite(held) == (place is None)
     assert features.is_finite(torch.ones(0, 3)) and features.is_finite(torch.ones(3, 0))

@@ -17,8 +17,15 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from graphveil.data import edge_sorting, open_graph, prepare, read_graph
-from graphveil.data.preparation import lock_folder
+from graphveil.data import open_graph, prepare, read_graph, synthetic
+from graphveil.data.edge_sorting import found_files
+from graphveil.data.preparation import (
+    SourceTables,
+    complete_manifest,
+    create_manifest,
+    lock_folder,
+    write_blocks,
+)
 from graphveil.data.stored_graph import OFFSETS, SOURCES, manifest_of
 from graphveil.errors import ConfigError, GraphError
 
@@ -96,21 +103,21 @@ def test_a_table_that_is_edited_is_noticed_whatever_its_time_says(tmp_path: Path
         prepare(nodes, [part], tmp_path / "g", **COLUMNS)
 
 
-def test_a_table_that_changes_on_the_way_leaves_no_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_changes_on_the_way_leaves_no_graph(tmp_path: Path) -> None:
     nodes, _ = tables(tmp_path, "run")
-    plain = edge_sorting.EdgeTables.sorted_from
+    inputs, folder = SourceTables((nodes,), ("choices",)), tmp_path / "g"
 
-    def changing(edges: edge_sorting.EdgeTables, row: int) -> Iterator[Any]:
-        yield from plain(edges, row)
+    def changing(row: int) -> Iterator[Any]:
         nodes.write_bytes(nodes.read_bytes())
+        yield from ()
 
-    monkeypatch.setattr(edge_sorting.EdgeTables, "sorted_from", changing)
-    with pytest.raises(GraphError, match="a table has changed while"):
-        prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", **COLUMNS)
+    with lock_folder(folder):
+        manifest = create_manifest(folder, synthetic("tiny"), inputs.text(), 70, "")
+        manifest = write_blocks(folder, manifest, changing)
+        with pytest.raises(GraphError, match="a table has changed while"):
+            complete_manifest(folder, manifest, inputs)
     with pytest.raises(GraphError, match="is not finished"):
-        open_graph(tmp_path / "g")
+        open_graph(folder)
 
 
 def test_two_calls_do_not_write_to_one_folder(tmp_path: Path) -> None:
@@ -274,7 +281,7 @@ def test_a_disk_that_fills_up_is_named_and_the_same_call_goes_on(tmp_path: Path,
 
 def test_patterns_name_each_file_once(tmp_path: Path) -> None:
     tables(tmp_path, "run")
-    found = edge_sorting.found_files([tmp_path / "part-*.parquet", tmp_path / "part-1.parquet"])
+    found = found_files([tmp_path / "part-*.parquet", tmp_path / "part-1.parquet"])
     assert [path.name for path in found] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
 
 

@@ -1,19 +1,28 @@
 """Graphs on disk: blocks from sorted edges, what a kill leaves, and what is refused by name."""
 
-import errno
 import json
+import resource
 import shutil
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from graphveil.data import Adjacency, Graph, open_graph, preparation
+from graphveil.data import Adjacency, Graph, open_graph
 from graphveil.data.edge_sorting import Keys
 from graphveil.data.preparation import Sorted, create_manifest, lock_folder, write_blocks
-from graphveil.data.stored_graph import MANIFEST, OFFSETS, SOURCES, Manifest, read_manifest
+from graphveil.data.stored_graph import (
+    MANIFEST,
+    OFFSETS,
+    SOURCES,
+    Manifest,
+    ManifestBlock,
+    keyed_sum,
+    read_manifest,
+)
 from graphveil.errors import GraphError
 
 NODES, BATCH = 50, 17
@@ -123,26 +132,23 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("after", range(0, 22, 3))
-def test_a_killed_call_goes_on_behind_its_last_block(
-    tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph, calls = drawn(), [0]
+@pytest.mark.parametrize("more", [b"", b"half a block"])
+@pytest.mark.parametrize("after", range(0, 66, 11))
+def test_a_killed_call_goes_on_behind_its_last_block(tmp_path: Path, after: int, more: bytes) -> None:
+    graph = drawn()
     written(tmp_path / "whole", graph)
     folder = tmp_path / "killed"
     manifest = begun(folder, graph)
-    sync = preparation.os.fsync
 
-    def killed(file: int) -> None:  # in the middle of a block, or behind it
-        calls[0] += 1
-        if calls[0] > after:
-            raise Killed
-        sync(file)
+    def killed(row: int) -> Iterator[Keys]:
+        yield from islice(edges_of(graph)(row), after)
+        raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr(preparation.os, "fsync", killed)
-        with pytest.raises(Killed):
-            write_blocks(folder, manifest, edges_of(graph)).completed(folder)
+    with pytest.raises(Killed):
+        write_blocks(folder, manifest, killed).completed(folder)
+    for name in (SOURCES, OFFSETS):  # what is there if the kill comes before the manifest names a block
+        with (folder / name).open("ab") as file:
+            file.write(more)
     left = read_manifest(folder)
     assert left is not None and not left.complete
     with pytest.raises(GraphError, match="is not finished"):
@@ -164,15 +170,14 @@ def test_what_lies_behind_the_last_block_is_cut_off(tmp_path: Path) -> None:
     assert same(open_graph(tmp_path).adjacency, drawn().adjacency)
 
 
-def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    manifest = begun(tmp_path, drawn())
-    with monkeypatch.context() as patch:
-        patch.setattr(preparation.os, "fsync", full)
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    manifest, limits = begun(tmp_path, drawn()), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+    try:
         with pytest.raises(GraphError, match=f"no room left for {tmp_path}.*goes on where it stopped"):
             write_blocks(tmp_path, manifest, edges_of(drawn()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     write_blocks(tmp_path, manifest, edges_of(drawn())).completed(tmp_path)
     assert same(open_graph(tmp_path).adjacency, drawn().adjacency)
 
@@ -220,10 +225,13 @@ def test_a_flipped_block_is_named_by_its_number(good: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("edges", [[1, 1, 4], [4, 1, 2], [0, 1, 2], [1, 2, NODES], [-1, 1, 2]])
 def test_rows_that_no_graph_has_are_refused_whatever_their_sums(tmp_path: Path, edges: list[int]) -> None:
     manifest = begun(tmp_path, drawn(True, edges=0), block_rows=NODES)
-    keys = np.array(edges, dtype=np.int64)  # into node 0, in an order that the writer does not look at
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "_by_block", lambda *_: iter([keys & ((1 << 32) - 1)]))
-        write_blocks(tmp_path, manifest, lambda row: iter(())).completed(tmp_path)
+    sources = np.array(edges, dtype="<i4")  # of node 0
+    ends = np.full(NODES, len(edges), dtype="<i8")
+    (tmp_path / SOURCES).write_bytes(sources.tobytes())
+    (tmp_path / OFFSETS).write_bytes(bytes(8) + ends.tobytes())
+    sums = {"sources": keyed_sum(manifest.key, sources), "offsets": keyed_sum(manifest.key, ends)}
+    block = ManifestBlock(stop=NODES, edges=len(edges), **sums)
+    manifest.model_copy(update={"blocks": [block]}).completed(tmp_path)
     with pytest.raises(GraphError, match="block 0"):
         open_graph(tmp_path)
 
