@@ -1,4 +1,4 @@
-"""Argument checks: each prints ``name=value`` and the range expected, and raises :class:`ConfigError`."""
+"""Argument checks, by value and by annotation. Each prints ``name=value`` and raises :class:`ConfigError`."""
 
 import ast
 import dataclasses
@@ -333,7 +333,11 @@ def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
             _fits(part, hint) for item in value.items() for part, hint in zip(item, inner, strict=False)
         )
     if kind is tuple:
-        return isinstance(value, list | tuple) and _fits_tuple(value, inner)
+        if not isinstance(value, list | tuple):
+            return False
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return all(_fits(item, inner[0]) for item in value)
+        return not inner or (len(value) == len(inner) and all(map(_fits, value, inner)))
     if kind in (Sequence, list, set, frozenset):
         members = isinstance(value, set | frozenset) if kind in (set, frozenset) else _is_sequence(value)
         return members and all(_fits(item, hint) for hint in inner for item in value)
@@ -345,12 +349,6 @@ def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
         }
         return not isinstance(value, type) and all(hasattr(value, name) for name in names)
     return isinstance(value, kind)
-
-
-def _fits_tuple(value: Any, inner: tuple[Any, ...]) -> bool:
-    if len(inner) == 2 and inner[1] is Ellipsis:
-        return all(_fits(item, inner[0]) for item in value)
-    return not inner or (len(value) == len(inner) and all(map(_fits, value, inner)))
 
 
 def _is_sequence(value: Any) -> bool:

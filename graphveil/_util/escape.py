@@ -1,9 +1,12 @@
-"""Text from outside, made harmless for the place where it is shown: a terminal, Markdown, HTML, a CSV.
+"""Text from outside, made harmless for the place where it is shown, and pages from ``templates/``.
 
-Names of classes, ids and paths are whatever somebody wrote. Each place has its own way of taking text for
-something else: a terminal obeys control characters, Markdown and HTML have markup, and a spreadsheet computes
-what begins with ``=``. Everything that is shown goes through one of these functions, and none of them changes
-text that is harmless.
+Names of classes, ids and paths are whatever a user wrote. Each place has its own way of taking text for
+something else: a terminal obeys control characters, Markdown and HTML have markup, and a spreadsheet
+computes what begins with ``=``. All text that is shown goes through one of these functions. None of them
+changes harmless text.
+
+Templates escape all text in HTML. In Markdown a value from outside goes through the filter ``md``, and in
+YAML every value through ``yaml``.
 """
 
 import html as _html
@@ -34,7 +37,14 @@ def terminal(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(letter if letter == "\n" or not _obeyed(letter) else _written(letter) for letter in text)
+    obeyed = (
+        letter != "\n" and letter not in _JOINERS and unicodedata.category(letter) in _HIDDEN
+        for letter in text
+    )
+    return "".join(
+        letter.encode("unicode_escape").decode("ascii") if hidden else letter
+        for letter, hidden in zip(text, obeyed, strict=True)
+    )
 
 
 def one_line(text: str) -> str:
@@ -94,14 +104,6 @@ def csv_cell(text: str) -> str:
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA) and not _is_number(shown) else shown
 
 
-def _obeyed(letter: str) -> bool:
-    return unicodedata.category(letter) in _HIDDEN and letter not in _JOINERS
-
-
-def _written(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
-
-
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -130,18 +132,14 @@ def _environment() -> "Environment":
         loader=PackageLoader("graphveil", "templates"),
         autoescape=select_autoescape(("html",)),
         undefined=StrictUndefined,
-        finalize=_visible,
+        # Text without control characters; finished markup, which is no plain text, has none left.
+        finalize=lambda value: terminal(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     made.filters |= {"md": markdown, "tex": latex, "yaml": yaml_value}
     return made
-
-
-def _visible(value: Any) -> Any:
-    """Return text without control characters; finished markup has none left."""
-    return terminal(value) if type(value) is str else value
 
 
 def yaml_value(value: Any) -> str:

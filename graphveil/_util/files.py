@@ -1,4 +1,9 @@
-"""Atomic writes: a killed process leaves a whole file or folder, or none."""
+"""Atomic writes: a killed process leaves a whole file or folder, or none. Tensors with a digest.
+
+A file of tensors is still one after a bit of its numbers has flipped, and a run that resumes from it would
+publish something that it never computed. So every internal file of tensors has a digest, and is refused if
+it differs.
+"""
 
 import errno
 import hashlib

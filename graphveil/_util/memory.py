@@ -80,13 +80,10 @@ def _of_groups() -> Iterator[int]:
         with suppress(OSError, ValueError):
             most, used = (int(_text(group / name)) for name in ("memory.max", "memory.current"))
             if most < _UNLIMITED:
-                yield most - used + _given_back(group)
-
-
-def _given_back(group: Path) -> int:
-    """Return what a group holds of files that nobody uses, which goes when memory is needed."""
-    lines = (line.split() for line in _text(group / "memory.stat").splitlines())
-    return sum(int(value) for name, value in lines if name == "inactive_file")
+                lines = (line.split() for line in _text(group / "memory.stat").splitlines())
+                # What the group holds of files that no process uses goes when memory is needed.
+                unused = sum(int(value) for name, value in lines if name == "inactive_file")
+                yield most - used + unused
 
 
 def _of_process() -> Iterator[int]:

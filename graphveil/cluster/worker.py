@@ -1,7 +1,13 @@
-"""What is done in a worker's process: open what is sent, work on a block, hand back what has noise.
+"""A worker's process: open the values that are sent, work on a block, return what has noise.
 
-A worker has one lock, made when it starts, and keeps the keys that it is sent in its own memory. It remembers
-the blocks that it was sent, so that a later query about the same graph finds them there.
+A worker has one key pair, made when it starts, and keeps the keys that it is sent in its own memory. It
+keeps the blocks that it was sent, so that a later query about the same graph finds them there.
+
+Values are sealed in parts of at most 64 MiB: a process that carries, stores or spills them sees their
+lengths alone. Arrays and tensors follow the pickle, so that neither side holds a second copy of a large
+table. A part is opened, which proves that it comes from a holder of the key, before anything is unpickled.
+The length of a block would say how many edges it has. So a value is filled up with zeros to the next
+quarter step between powers of two.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,11 @@
-"""Workers on a cluster of Ray: started, given keys and work, replaced when they are lost.
+"""Workers on a cluster of Ray: joined, started, given keys and work, and replaced when they are lost.
 
-Ray starts processes, finds them room, and carries sealed parcels; it repeats nothing by itself. What it
-writes down of a call are a method's name, the numbers of rows, and random names.
+Ray starts processes, finds them room, and carries sealed values; it repeats nothing by itself. What it
+writes down of a call are a method's name, the numbers of rows, and random names. The numbers of a block are
+a function of the block and the work alone, so a lost block is computed again by another worker.
+
+Ray joins one cluster a process. Of a cluster that this process started for itself, processors are not
+reserved: no other user exists, and two backends that want different workers would wait for each other.
 """
 
 import os
@@ -103,7 +107,9 @@ class RayWorkerPool:
 
     def _start_missing_workers(self) -> None:
         """Ask for the workers that are missing, and wait for those that the cluster has processors for."""
-        config, room = self._config, self._capacity()
+        config = self._config
+        # As many workers as the cluster has processors for.
+        room = max(1, int(self._ray.cluster_resources().get("CPU", 1)) // config.threads)
         workers = config.workers or room
         missing = workers - len(self._ready) - len(self._starting)
         for _ in range(missing):
@@ -225,10 +231,6 @@ class RayWorkerPool:
 
     # -- workers -------------------------------------------------------------------------------------------
 
-    def _capacity(self) -> int:
-        """Return how many workers the cluster has processors for."""
-        return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self._config.threads)
-
     def _start(self) -> None:
         """Ask for a worker, which joins when it says hello."""
         threads = self._config.threads
@@ -322,13 +324,8 @@ class QueryRun:
         work: SealedBlob,
     ) -> None:
         """Take what is asked about which graph."""
-        self._worker_pool, self._config, self._placement, self._rows, self._work = (
-            worker_pool,
-            config,
-            placement,
-            rows,
-            work,
-        )
+        self._worker_pool, self._config, self._placement = worker_pool, config, placement
+        self._rows, self._work = rows, work
         self._informed: list[WorkerHandle] = []
 
     def members(self) -> list[WorkerHandle]:

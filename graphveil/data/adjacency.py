@@ -1,7 +1,9 @@
-"""Who sends to whom: the in-edges of every node, and the identity of the edge set that they come from.
+"""The in-edges of every node, their weights, and the identity of the edge set that they come from.
 
-The in-edges are stored in compressed rows, one row per target, because every aggregation reads them in
-that order. Nothing here prints, logs or raises anything from which an edge or an edge count can be computed.
+In-edges are stored in compressed rows, one row per target, because every aggregation reads them in that
+order. A budget hangs on an :class:`EdgeSet` and stored answers on an :class:`AdjacencyVersion`. Both are
+compared as objects, because any digest of the edges would distinguish neighboring graphs. Nothing here
+prints, logs or raises anything from which an edge or an edge count can be computed.
 """
 
 from __future__ import annotations

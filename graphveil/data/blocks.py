@@ -1,4 +1,10 @@
-"""Destination blocks: some rows of a graph with all their in-edges, as values that can be sent anywhere."""
+"""Destination blocks: some rows of a graph with all their in-edges, as values that can be sent anywhere.
+
+A block may be a view of a mapped file, which others can change: what is cut off from it ends the process
+that reads it, and compiled sums follow indices unchecked. So a pass over the edges first asks the system
+whether the files are as they were when the graph was opened, which takes microseconds. It cannot see
+changes within a pass.
+"""
 
 from __future__ import annotations
 

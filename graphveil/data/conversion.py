@@ -1,4 +1,8 @@
-"""What a look at two tables gives a graph."""
+"""Tables, frames, networkx and torch_geometric as the fields of a graph, and a graph as ``Data``.
+
+Frames go through the same inspection as files. torch_geometric takes seconds to import and is loaded only
+when it is needed.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Compressed rows that come from outside, checked whole before any compiled code follows their indices.
+"""Compressed sparse rows: arrays from outside are checked, and a triangle becomes a symmetric pattern.
 
 SciPy and torch trust the arrays of a sparse matrix: an index beyond its end is read, and sometimes written,
-where it points. Whatever a file or a caller hands over is therefore checked here first.
+where it points. So arrays of a file or a caller are checked here first. Work on rows is done in pieces that
+stay in the cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data sets by name: loading one, listing all, counting what is public about one."""
+"""The datasets by name: load one, list all, count what is public about one; and the catalog of them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,12 @@ from graphveil.data.adjacency import EdgeSet
 from graphveil.data.dataset_readers import (
     OGB_FILES,
     Fields,
-    fetch_amazon,
     fetch_facebook100,
-    fetch_facebook_pages,
     fetch_karate,
-    fetch_lastfm_asia,
     fetch_planetoid,
     fetch_ppi,
-    fetch_reddit,
-    fetch_twitch,
     fetch_wikipedia,
+    pyg_reader,
     read_amazon,
     read_facebook100,
     read_facebook_pages,
@@ -271,7 +267,7 @@ def _amazon(name: str, nodes: int, features: int, classes: int) -> Dataset:
         where="Amazon co-purchases (Shchur et al. 2018)",
         files=(f"amazon/{name}.npz",),
         read=read_amazon,
-        fetch=fetch_amazon,
+        fetch=pyg_reader("Amazon"),
     )
 
 
@@ -301,7 +297,7 @@ def _twitch(country: str, nodes: int) -> Dataset:
         where="MUSAE Twitch friendships (Rozemberczki et al. 2021); the download has 128 dense features",
         files=_musae(f"twitch/{country}", country),
         read=read_twitch,
-        fetch=fetch_twitch,
+        fetch=pyg_reader("Twitch"),
     )
 
 
@@ -327,7 +323,7 @@ _OTHERS = (
         where="MUSAE page-page links (Rozemberczki et al. 2021); the download has 128 dense features",
         files=_musae("facebook_pages", "facebook"),
         read=read_facebook_pages,
-        fetch=fetch_facebook_pages,
+        fetch=pyg_reader("FacebookPagePage"),
     ),
     Dataset(
         name="lastfm_asia",
@@ -340,7 +336,7 @@ _OTHERS = (
             "lastfm_asia_structure/lastfm_asia_target.csv",
         ),
         read=read_lastfm_asia,
-        fetch=fetch_lastfm_asia,
+        fetch=pyg_reader("LastFMAsia"),
     ),
     Dataset(
         name="reddit",
@@ -348,7 +344,7 @@ _OTHERS = (
         features=602,
         classes=41,
         where="GraphSAGE Reddit (Hamilton et al. 2017), by download only",
-        fetch=fetch_reddit,
+        fetch=pyg_reader("Reddit"),
     ),
     Dataset(
         name="ogbn_products",

@@ -1,4 +1,4 @@
-"""Tables of nodes and edges become a graph: one row per node, one row per edge."""
+"""A table of nodes and a table of edges become a graph: one row per node, one row per edge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Slots: the pairs of nodes between which an edge may be, numbered from 0 without a gap."""
+"""Node pairs between which an edge may be: their numbers, which of them are public, and which are
+protected."""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Two tables of any size become a folder that :func:`~graphveil.data.stored_graph.open_graph` opens.
 
-Node arrays go through memory, edges do not: they are sorted outside of it, and written block by block.
+Node arrays go through memory, edges do not: they are sorted outside of it and appended, block by block, to
+two files: the sources of all edges by target, 32 bits each, and where each row ends. A block counts once
+the manifest names it, which happens after its bytes are on the disk. So an interrupted call resumes after
+the last block.
 """
 
 from __future__ import annotations

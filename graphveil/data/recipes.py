@@ -1,4 +1,5 @@
-"""How each paper prepares and splits its graphs, as plain records in one table."""
+"""Splits that are generated, and the papers' ways of preparing and splitting their graphs, as frozen
+recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""A prepared folder becomes a graph whose edges and features are mapped into memory, not loaded."""
+"""Graphs outside of this process's memory: prepared folders, mapped when opened, and graphs sent elsewhere.
+
+A folder is as private as the tables that it was made of. Its sums are keyed, with a key of the folder's
+own, so that no digest of private data exists that means anything elsewhere. A process that did not open the
+folder gets the manifest from the one that did, and checks each block when it reads it.
+
+An edge set cannot be pickled, because its budget would not go with it. The caller that sends a graph to
+another process answers for that: the ledger of each edge set stays where it is, and the other process asks
+it there.
+"""
 
 from __future__ import annotations
 

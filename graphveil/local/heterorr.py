@@ -1,4 +1,4 @@
-"""HeteroRR: randomized features, randomized private edges, and a graph convolutional network on both."""
+"""HeteroRR: features and private edges are randomized, each at its own budget; a GCN learns from both."""
 
 import hashlib
 import json

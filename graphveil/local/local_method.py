@@ -1,4 +1,9 @@
-"""Methods on records that their own nodes randomize: the guarantee of an LDP report, and one collection."""
+"""Methods on records that their own nodes randomize: the guarantee, one collection, and graphs not fitted.
+
+The nodes of another graph randomize their features before it is predicted, and report no label. An edge set
+stands for the people of its graph, and has the ledger of their reports. The new nodes of a graph that has
+grown report once, and the reports of the others are kept.
+"""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""LPGNN: learns from records that were randomized one by one, over public edges."""
+"""LPGNN: a graph neural network that learns from randomized records over public edges."""
 
 from abc import ABC, abstractmethod
 from copy import copy

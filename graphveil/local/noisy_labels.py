@@ -1,4 +1,4 @@
-"""Learning from randomized labels: the loss of LPGNN (Drop), the training loop, and which epoch is kept."""
+"""Randomized labels: the loss of LPGNN (Drop), the training loop, the posterior, and false claims."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Several guesses of what is around a node, mixed by how well each foretells labels that it was not told."""
+"""Several posteriors of a node's class, mixed by how well each predicts labels that it was not given."""
 
 import math
 from collections.abc import Callable, Sequence

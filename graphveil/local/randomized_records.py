@@ -1,4 +1,8 @@
-"""Each node randomizes its record; the server keeps what it gets. Nothing behind this sees a raw record."""
+"""Each node randomizes its record; the server stores what it gets. Nothing after this sees a raw record.
+
+A collection is recorded in the ledger first, and its reports are kept, so that an interrupted fit is
+charged once.
+"""
 
 import hashlib
 import json

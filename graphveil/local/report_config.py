@@ -1,4 +1,4 @@
-"""How each node randomizes its record, as a frozen value, and what one report costs."""
+"""How each node randomizes its record: keywords, mechanisms by name, and the cost of one report."""
 
 import math
 from collections.abc import Sequence

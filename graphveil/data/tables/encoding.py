@@ -1,4 +1,4 @@
-"""What a caller chooses about the columns of two tables: public, frozen, and spelt as the command's flags."""
+"""What a caller chooses about columns, and the frozen rule by which each column becomes features."""
 
 from __future__ import annotations
 
@@ -142,7 +142,9 @@ class EncodingOptions:
         return cls(
             features=None if features is None else _names(features, "features"),
             drop=_names(drop, "drop"),
-            categories=_categories(categories),
+            categories=tuple(_category(name, how) for name, how in categories.items())
+            if isinstance(categories, Mapping)
+            else tuple(map(Category.parse, _names(categories, "categories"))),
             missing=missing,
             unknown_ids=unknown_ids,
             null_values=None if null_values is None else _names(null_values, "null_values"),
@@ -245,12 +247,6 @@ def _names(given: Named, what: str = "columns") -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{what} must be text with commas, or a list of text; got {type(given).__name__}")
     return tuple(map(str, names))
-
-
-def _categories(given: Categories) -> tuple[Category, ...]:
-    if isinstance(given, Mapping):
-        return tuple(_category(name, how) for name, how in given.items())
-    return tuple(map(Category.parse, _names(given, "categories")))
 
 
 def _category(name: str, how: Sequence[str] | int | None) -> Category:

@@ -1,4 +1,4 @@
-"""Parquet and CSV files as checked columns, and back. Errors name columns, never values."""
+"""Parquet and CSV files and frames as checked columns, and back. Errors name columns, never values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels as class numbers: each label is read by itself, so that none decides how the others are read."""
+"""Labels as class numbers, each read by itself, so that none decides how the others are read; split parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The side of the device: one record in, one LDP report out. It needs NumPy and the standard library only.
+"""The client: one record in, one LDP report out. It needs NumPy and the standard library only.
 
-A survey is written by somebody else, so nothing in it is believed to be modest: what it asks for is compared
-with a limit of the device's own before a record is looked at.
+Another party writes the protocol, so it is compared with the client's own limit before a record is read.
+Equal noise on two different records would reveal their difference, so the record is part of what the random
+words depend on. A protocol that is answered again gets the same report, to the bit, and nothing new.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What is asked, and how answers are randomized: public parameters, the same for device and server."""
+"""What is collected, and how answers are randomized: public parameters, the same for client and server."""
 
 import hashlib
 import json

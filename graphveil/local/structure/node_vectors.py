@@ -1,4 +1,4 @@
-"""The nodes whose vectors point the same way, a block of rows at a time."""
+"""Random walks, a vector for each node from them or from their matrix, and the nearest vectors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Edges that anyone may read: the only ones that structural similarity is computed from."""
+"""Edges that anyone may read, their communities, and what similar nodes add to a propagation along them."""
 
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,4 +1,8 @@
-"""The contract of structural similarity: public edges in, for every node the nodes that are like it out."""
+"""Structural similarity: public edges in, for every node the nodes that are like it out.
+
+Nodes that many short walks lead to are alike (multi-hop transitions, as in GraRep), and nodes that walks
+pass together are (DeepWalk, node2vec, and the matrix that they factorize).
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
