@@ -116,18 +116,18 @@ class Bench:
             log = os.open(self.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             for stream in (1, 2):
                 os.dup2(log, stream)
-            from graphveil._util import processes
+            from graphveil._util import signals
             from graphveil.cli import main
 
-            processes.interrupt_on_termination()
+            signals.interrupt_on_termination()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[1:])
             main(words)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 0
         except KeyboardInterrupt:  # before the command began
-            from graphveil._util import processes
+            from graphveil._util import signals
 
-            code = processes.signal_exit_code()
+            code = signals.exit_code()
         finally:
             os._exit(code)
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil._util import processes
+from graphveil._util import signals
 from graphveil.cli import (
     attack,
     audit,
@@ -137,5 +137,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     code = run_guarded(typer.main.get_command(app), given)
     # What is done is done: an interrupt while Python takes itself apart would end in a signal.
-    atexit.register(processes.ignore_signals)
+    atexit.register(signals.ignore_all)
     sys.exit(code)

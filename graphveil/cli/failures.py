@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphveil._util import processes
+from graphveil._util import signals
 from graphveil._util.escape import one_line, without_password
 from graphveil._util.files import write_atomic
 from graphveil._util.memory import is_out_of_memory as memory_failed
@@ -80,7 +80,7 @@ def _run_command(command: Any, arguments: Sequence[str]) -> "CommandError | int"
         return CommandError(STOPPED, "stopped; nothing was spent", "Stopped")
     except Exception as error:
         failure = _to_command_error(error)
-        if not processes.signal_received() or failure.code == STOPPED:
+        if not signals.received() or failure.code == STOPPED:
             return failure
         what = "nothing was spent" if failure.code == MISUSE else str(failure)
         return CommandError(STOPPED, f"stopped; {what}", "Stopped", failure.folder)
@@ -223,7 +223,7 @@ def _safe_name(error: Exception) -> str:
 def _report_failure(ending: "CommandError | int", arguments: Sequence[str]) -> int:
     """Print why a command ended early, if it did, and return its exit code."""
     if isinstance(ending, CommandError) and ending.code == STOPPED:
-        ending.code = processes.signal_exit_code()
+        ending.code = signals.exit_code()
     if isinstance(ending, int) or ending.kind == _BROKEN_PIPE:
         return ending if isinstance(ending, int) else ending.code
     arguments = [without_password(word) for word in arguments]  # what is shown lands in logs

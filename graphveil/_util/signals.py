@@ -28,17 +28,17 @@ def interrupt_on_termination() -> None:
             signal.signal(number, interrupt)
 
 
-def ignore_signals() -> None:
+def ignore_all() -> None:
     """Ignore further signals that end a command, once it has ended."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
 
 
-def signal_received() -> bool:
+def received() -> bool:
     """Return whether a signal came: a library may have raised another error than KeyboardInterrupt for it."""
     return _received is not None
 
 
-def signal_exit_code() -> int:
+def exit_code() -> int:
     """Return the exit code of a command that was interrupted: 128 and the number of the signal."""
     return 128 + (signal.SIGINT if _received is None else _received)
