@@ -71,8 +71,8 @@ def encode_all(
     head, widths = MAGIC + bytes([VERSION]) + protocol.digest, _widths(protocol)
     if features is not None:
         chosen = chosen_features(protocol, nodes)
-        same = features.indices
-        if not (same is chosen or (same is not None and chosen is not None and np.array_equal(same, chosen))):
+        found = features.indices
+        if not (found is chosen or (found is not None and chosen is not None and np.array_equal(found, chosen))):
             raise ConfigError("an answer tells about the features that the survey and the node's id choose")
     parts = (None if features is None else features.values, _label_fields(protocol, nodes, labels))
     columns = [part for part in parts if part is not None]
