@@ -72,7 +72,9 @@ def encode_all(
     if features is not None:
         chosen = chosen_features(protocol, nodes)
         found = features.indices
-        if not (found is chosen or (found is not None and chosen is not None and np.array_equal(found, chosen))):
+        if not (
+            found is chosen or (found is not None and chosen is not None and np.array_equal(found, chosen))
+        ):
             raise ConfigError("an answer tells about the features that the survey and the node's id choose")
     parts = (None if features is None else features.values, _label_fields(protocol, nodes, labels))
     columns = [part for part in parts if part is not None]
