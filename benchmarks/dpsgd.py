@@ -21,10 +21,11 @@ from torch import Tensor
 from graphveil._util.random import PublicStreams
 from graphveil.mechanisms import StepNoise
 from graphveil.nn.layers import FeedForward, SparseRows, batch_of
+from graphveil.release.steps.training_steps import noisy_mean
 from graphveil.training import Activation, Affine, GhostSequential, PrivateSchedule
 from graphveil.training.adam import Adam
 from graphveil.training.clipped_sums import GhostClippedSum
-from graphveil.training.dpsgd import _noisy_mean, _TrainingState
+from graphveil.training.dpsgd import _TrainingState
 from graphveil.training.heads import MULTICLASS
 
 N, CLASSES = 20_000, 6
@@ -85,7 +86,7 @@ def private(x: Any, labels: Tensor, size: int) -> Callable[[], None]:
     state, steps = _TrainingState(gradients.weights, schedule), count()
 
     def step() -> None:
-        state.move(_noisy_mean(gradients, schedule.clip, noise, next(steps)), rate=RATE, last=False)
+        state.move(noisy_mean(gradients, schedule.clip, noise, next(steps)), rate=RATE, last=False)
 
     return step
 

@@ -30,7 +30,7 @@ from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.gnn.multi_hop_inputs import MultiHopInputs
 from graphveil.mechanisms import StepNoise
 from graphveil.release.steps.bounded_trees import BoundedTrees
-from graphveil.training.ego_graphs import EgoGraphClippedSum, EgoGraphs
+from graphveil.training.ego_graphs import EgoGraphClippedSum, EgoGraphRecords, StoredEgoGraphs
 
 _HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64
 
@@ -64,7 +64,7 @@ CONVOLUTIONS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-def stars(roots: int) -> tuple[EgoGraphs, Tensor, int]:
+def stars(roots: int) -> tuple[EgoGraphRecords, Tensor, int]:
     """Return stars of 64 leaves, their labels and their width."""
     generator = torch.Generator().manual_seed(0)
     width = _LEAVES + 2
@@ -72,27 +72,27 @@ def stars(roots: int) -> tuple[EgoGraphs, Tensor, int]:
     source = torch.arange(1, _LEAVES + 1)
     edges = torch.stack([source, torch.zeros_like(source)]).expand(roots, 2, _LEAVES)
     labels = torch.randint(0, _CLASSES, (roots,), generator=generator)
-    return lambda index: (x[index], edges[index]), labels, width
+    return StoredEgoGraphs(x, edges), labels
 
 
-def trees(name: str, layers: int) -> tuple[EgoGraphs, Tensor, int, Tensor, int, int]:
+def trees(name: str, layers: int) -> tuple[EgoGraphRecords, Tensor, int, Tensor, int, int]:
     """Return bounded trees of a real graph: D = 2, M = 4; their parents, inputs and classes."""
     graph = RECIPES["gap"].split(load_dataset(name), seed=0)
     nodes = graph.mask("train").nonzero()[:, 0]
     drawn = BoundedTrees(graph.adjacency, slots=2, cap=4, depth=layers, key=bytes(32))
-    inputs = MultiHopInputs(graph.x, nodes, drawn)
-    return inputs.of, graph.y[nodes], inputs.width, drawn.parents, graph.num_features, graph.num_classes
+    inputs = MultiHopInputs(graph.x, nodes, drawn, 1)
+    return inputs, graph.y[nodes], graph.num_features, graph.num_classes
 
 
 def plain(
-    module: nn.Module, made: EgoGraphs, labels: Tensor, index: Tensor, kind: torch.dtype
+    module: nn.Module, made: EgoGraphRecords, labels: Tensor, index: Tensor, kind: torch.dtype
 ) -> Callable[[], None]:
     """Return one step on a block-diagonal batch, without the nodes and edges that only fill places."""
     module = copy.deepcopy(module).to(kind)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
 
     def step() -> None:
-        x, edges = made(index)
+        x, edges = made.take(index)
         count, width = x.shape[:2]
         real = edges[:, 0] != width - 1
         source, target = edges[:, 0], edges[:, 1]
@@ -113,16 +113,14 @@ def plain(
 
 def private(
     module: nn.Module,
-    made: EgoGraphs,
+    made: EgoGraphRecords,
     labels: Tensor,
     index: Tensor,
-    width: int,
-    parents: Tensor | None,
     sizes: tuple[int, int],
 ) -> tuple[Callable[[], None], str]:
     """Return one private step, and how it is run."""
     route, _, dtype = choose_route(module, *sizes)
-    gradients = EgoGraphClippedSum(module, made, labels, width, route=route, parents=parents, dtype=dtype)
+    gradients = EgoGraphClippedSum(module, made, labels, route=route, dtype=dtype)
     noise = StepNoise(bytes(32), parameters=len(gradients.weights), noise_multiplier=2.0, sampling_rate=0.25)
     steps = iter(range(1 << 30))
 

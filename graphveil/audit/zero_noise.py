@@ -96,7 +96,7 @@ class _ZeroNoiseBlocks(_ZeroNoiseQuery, BlockCountQuery):
     """Counts of blocks as they are."""
 
 
-class _ZeroNoiseSteps(StepNoise):
+class ZeroNoiseSteps(StepNoise):
     """Steps without noise, everything in every batch."""
 
     def batch(self, step: int, count: int) -> Tensor:
@@ -113,7 +113,7 @@ class _ZeroNoiseAttention(EdgeAttentionQuery):
 
     def randomness(self, key: bytes) -> StepNoise:
         """Return noise that is none."""
-        return _ZeroNoiseSteps(
+        return ZeroNoiseSteps(
             key,
             parameters=self.parameters,
             noise_multiplier=self.noise_multiplier,

@@ -26,14 +26,13 @@ from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.privacy_config import PrivacyConfig
 from graphveil.estimators.public_sizes import OTHER, PARTITION, VAL, PublicSizes, check_members, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters, tensors_of
+from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters
 from graphveil.estimators.training.node_level import fit_node_level, plan_node_level
 from graphveil.estimators.training.nonprivate import fit_nonprivate
 from graphveil.estimators.training.record_plan import RecordPlan, accuracy_count_query, release_accuracies
 from graphveil.nn.layers import FeedForward, batch_of, batches_of
 from graphveil.privacy import NodeUnit
-from graphveil.release import DPSGDData, DPSGDQuery, Query, Release, ReleasePlan, calibrate_plan
-from graphveil.training.devices import device_tag
+from graphveil.release import DPSGDQuery, Query, Release, ReleasePlan, calibrate_plan
 from graphveil.training.null_records import finite_rows
 
 
@@ -322,7 +321,7 @@ class NodeLevelSoftmax(Method):
             )
         release = session.open(graph, record_groups(graph))
         with session.stage("classifier"):
-            trained = TrainedSoftmax(_train_or_load(graph, query, release, session))
+            trained = TrainedSoftmax(_train(graph, query, release, session))
         proba, accuracy = trained.proba(graph), dict[str, float]()
         if self.privacy_config.private_metrics:
             accuracy = release_accuracies(release, proba.argmax(dim=1), graph)
@@ -362,27 +361,19 @@ class TrainedSoftmax(TrainedModel):
         return self.model.state()
 
 
-def _train_or_load(graph: Graph, query: DPSGDQuery, release: Release, session: Session) -> NoisySoftmax:
-    """Ask for the steps' noise and take them, or take the weights from the workspace."""
-    labeled = torch.tensor(query.pays)[record_groups(graph)]
-    nodes = labeled.nonzero()[:, 0]
-    bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *device_tag(session.private_device))
-    noise = release.answer(DPSGDData(*bound))
-
-    def train() -> State:
-        return fit_softmax(
-            graph.x,
-            graph.y,
-            labeled,
-            graph.num_classes,
-            descent=softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
-            noise_multiplier=query.noise_multiplier,
-            noise=noise,
-            device=session.private_device,
-            on_step=lambda done: session.on_progress("classifier", done, query.steps),
-        ).state()
-
-    return NoisySoftmax.restore(session.load_or_compute("classifier", train))
+def _train(graph: Graph, query: DPSGDQuery, release: Release, session: Session) -> NoisySoftmax:
+    """Take the steps on the records that pay for them."""
+    nodes = torch.tensor(query.pays)[record_groups(graph)].nonzero()[:, 0]
+    return fit_softmax(
+        release,
+        query,
+        rows(graph.x, nodes),
+        graph.y[nodes],
+        graph.num_classes,
+        softmax_schedule(query.noise_multiplier, len(nodes), graph.num_features),
+        device=session.private_device,
+        on_step=lambda done: session.on_progress("classifier", done, query.steps),
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

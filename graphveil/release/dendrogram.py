@@ -22,6 +22,7 @@ from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.release.graph_queries import BoundedQuery, NodePairData, PreparedNodePairs, exact_node_pairs
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import PreparedData, PublicInputs
+from graphveil.release.sites import forms_private_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,6 +331,7 @@ class BlockCountQuery(BoundedQuery):
         blocks = DendrogramBlocks.from_tree(tree, data.domain.public, self.epsilon)
         return _PreparedBlocks(public, arrays, data.domain, data.number, blocks)
 
+    @forms_private_sum("BlockCountQuery")
     def answer(self, private: PrivateEdges, data: _PreparedBlocks, key: bytes) -> Tensor:
         """Return noisy counts; the exact ones live and die here."""
         ends = data.domain.slots.ends(exact_node_pairs(private, data.domain))

@@ -31,6 +31,7 @@ from graphveil.privacy import ApproximateDP, Unit
 from graphveil.release.dendrogram import Dendrogram
 from graphveil.release.graph_queries import BoundedQuery, NodePairData, PreparedNodePairs, exact_node_pairs
 from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.sites import forms_private_sum
 
 
 def score(slots: int, edges: int) -> float:
@@ -466,6 +467,7 @@ class TreeSearchQuery(BoundedQuery):
         """The inverse of epsilon: a walk has no noise of its own to name."""
         return (1 / self.epsilon,)
 
+    @forms_private_sum("TreeSearchQuery", note="the counts of a tree, and its random walk")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the parents of the last tree; the chain and its counts live and die here."""
         leaves = data.domain.slots.nodes

@@ -27,6 +27,7 @@ from graphveil.release.query import (
     refuse_edges_stored_twice,
     require_edge_unit,
 )
+from graphveil.release.sites import forms_private_sum
 
 _EDGES = 1 << 22  # at a time
 
@@ -154,6 +155,7 @@ class ClassPairs(BlockWork):
         return torch.from_numpy(counts.reshape(self.classes, self.classes))
 
 
+@forms_private_sum("EdgeCountQuery")
 def noisy_cells(
     private: PrivateEdges,
     labels: Tensor,

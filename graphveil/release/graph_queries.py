@@ -24,6 +24,7 @@ from graphveil.privacy import ApproximateDP, DirectedEdge, EdgeSubset, Undirecte
 from graphveil.release.backends import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import PreparedData, PublicInputs, Query, QueryData
+from graphveil.release.sites import forms_private_sum
 
 _ROWS, _EDGES = 1 << 12, 1 << 19  # of a block at a time
 
@@ -169,6 +170,7 @@ class EdgeResponseQuery(BoundedQuery):
         )
 
 
+@forms_private_sum("EdgeResponseQuery", note="no sum, each pair of nodes is randomized on its own")
 @dataclass(frozen=True, eq=False, repr=False)
 class PerturbedNodePairs(BlockWork):
     """The slots of a block's rows that are edges after randomized response, int64."""
@@ -214,6 +216,7 @@ class EdgeTotalQuery(BoundedQuery):
         """The noise's standard deviation in edges."""
         return (self.law.sigma,)
 
+    @forms_private_sum("EdgeTotalQuery")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the noisy count; the exact one lives and dies here."""
         exact = int(private.total(CountedEdges(data.domain), (1,))[0])
@@ -294,6 +297,7 @@ class TopNodePairsQuery(BoundedQuery):
         return torch.from_numpy(cells.largest(RowStream(key), found))
 
 
+@forms_private_sum("TopNodePairsQuery")
 @dataclass(frozen=True, eq=False, repr=False)
 class LeveledNodePairs(BlockWork):
     """The slots of a block's rows whose noisy cells are in a tier, with their levels, int64.

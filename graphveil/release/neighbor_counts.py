@@ -30,6 +30,7 @@ from graphveil.release.query import (
     refuse_edges_stored_twice,
     require_edge_unit,
 )
+from graphveil.release.sites import forms_private_sum
 from graphveil.release.steps.orientation import is_chosen_direction
 
 NOT_COUNTED = -1  # the class of a node that no row counts
@@ -181,6 +182,7 @@ class NeighborCountQuery(Query):
         return True
 
 
+@forms_private_sum("NeighborCountQuery")
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyCounts(BlockWork):
     """The counts of a block's rows with their noise, under the key of one query.

@@ -36,6 +36,7 @@ from graphveil.release.graph_queries import (
 )
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import PreparedData, PublicInputs, QueryData
+from graphveil.release.sites import forms_private_sum
 
 Floats = npt.NDArray[np.float64]
 
@@ -193,6 +194,7 @@ class ChunkDensityQuery(ChunkQuery):
         """The noise's standard deviation in edges of a full chunk."""
         return (2**0.5 * self.chunk / (self.nodes * self.epsilon),)
 
+    @forms_private_sum("ChunkDensityQuery")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return noisy densities."""
         chunks = -(-self.nodes // self.chunk)
@@ -273,6 +275,7 @@ class ChunkResponseQuery(ChunkQuery):
         return private.pieces(PerturbedRows(data.domain, self.epsilon, self.chunk, data.shares, key))
 
 
+@forms_private_sum("ChunkResponseQuery", note="no sum, each pair of nodes is randomized on its own")
 @dataclass(frozen=True, eq=False, repr=False)
 class PerturbedRows(BlockWork):
     """The slots of a block's rows that are edges after randomized response, int64."""
@@ -348,6 +351,7 @@ class SeededResponseQuery(SeededQuery):
         """The standard deviation of a slot's unbiased estimate."""
         return (EdgeRandomizedResponse(self.epsilon).estimate_deviation(),)
 
+    @forms_private_sum("SeededResponseQuery", note="in paper mode only, no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return what is stored."""
         edges = exact_node_pairs(private, data.domain)
@@ -381,6 +385,7 @@ class SeededTotalQuery(SeededQuery):
         """The noise's standard deviation in edges, before it is cut."""
         return (2**0.5 / self.epsilon,)
 
+    @forms_private_sum("SeededTotalQuery", note="in paper mode only, no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the noisy count."""
         exact = len(exact_node_pairs(private, data.domain))
@@ -406,6 +411,7 @@ class SeededCellsQuery(SeededQuery):
         """The standard deviation of a cell's noise."""
         return (2**0.5 / self.epsilon,)
 
+    @forms_private_sum("SeededCellsQuery", note="in paper mode only, no valid guarantee")
     def answer(self, private: PrivateEdges, data: PreparedNodePairs, key: bytes) -> Tensor:
         """Return the chosen slots."""
         slots, number = data.domain.slots.total, int(data.number)

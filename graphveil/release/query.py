@@ -75,7 +75,6 @@ class Query(ABC):
     reads_edges: ClassVar[bool] = True
     exact_noise: ClassVar[bool] = False  # whether it draws exact noise of its own, not by the plan's sampler
     sampled: ClassVar[bool] = True  # whether the plan's sampler draws any of its noise
-    stores_answer: ClassVar[bool] = True  # whether a journal keeps the answer
 
     @abstractmethod
     def event(self, unit: Unit) -> Event:
@@ -141,13 +140,6 @@ class Query(ABC):
     @abstractmethod
     def answer(self, private: PrivateEdges, data: Any, key: bytes) -> Any:
         """Return the answer with its noise, which the key fixes; what is exact lives and dies here."""
-
-    def closed(self) -> Any:
-        """Return what is left to say where the key is erased and no answer was kept: nothing, for most."""
-        raise ReleaseError(
-            "this release is closed and its noise key erased, but an answer is missing from the run's "
-            "internal folder; start a new run in a new folder, which is a new release"
-        )
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Refuse a unit that the bounds do not hold for on a graph that is stored in this way."""

@@ -30,6 +30,7 @@ from graphveil.release.query import (
     check_pays,
     require_record_unit,
 )
+from graphveil.release.sites import forms_private_sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +150,7 @@ class AccuracyCountQuery(RecordCountQuery):
             )
         return PreparedData(public, (correct,))
 
+    @forms_private_sum("AccuracyCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return the noisy counts, float64; the exact ones live and die here."""
         (correct,) = data.arrays
@@ -221,6 +223,7 @@ class OutcomeCountQuery(RecordCountQuery):
             )
         return PreparedData(public, tables)
 
+    @forms_private_sum("OutcomeCountQuery")
     def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> Tensor:
         """Return the noisy counts, float64; the exact ones live and die here."""
         correct, wrong = data.arrays

@@ -171,16 +171,16 @@ class Release:
                 )
             prepared = query.prepare(data, self._public)
             index, key = self._commit(prepared.arrays)
-            stored: Any = self._journal.load(index) if query.stores_answer else None
-            if stored is not None:
-                answer: Answer = stored
-            elif key:
-                drawn = query.answer(self._private, prepared, key)
-                if query.stores_answer:
-                    self._journal.store(index, drawn)
-                answer = drawn
-            else:  # the release is closed
-                answer = query.closed()
+            stored: Any = self._journal.load(index)
+            if stored is None and not key:
+                raise ReleaseError(
+                    "this release is closed and its noise key erased, but an answer is missing from the "
+                    "run's internal folder; start a new run in a new folder, which is a new release"
+                )
+            if stored is None:
+                stored = query.answer(self._private, prepared, key)
+                self._journal.store(index, stored)
+            answer: Answer = stored
             return answer
 
     def refund_if_undrawn(self) -> bool:

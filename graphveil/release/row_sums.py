@@ -21,6 +21,7 @@ from graphveil.data.blocks import MAX_EDGES, EdgeBlock
 from graphveil.mechanisms import IntegerNoise
 from graphveil.release.backends import BlockWork
 from graphveil.release.pair_weights import PairWeights
+from graphveil.release.sites import forms_private_sum
 
 FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
 MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits in 16
@@ -204,6 +205,7 @@ class Sums:
         return {name: part for name, part in vars(self).items() if name != "table"}
 
 
+@forms_private_sum("NeighborSumQuery", "OutEdgeSumQuery", note="in C `add_noisy_sums` in `_native.c`")
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyRows(BlockWork):
     """The sums of a block's rows with their noise, under the key of one query."""

@@ -1,7 +1,7 @@
 """Training: the plain loop, the private one, and their checkpoints."""
 
 from graphveil.training.clipped_sums import ClippedSum
-from graphveil.training.dpsgd import PrivateSchedule, clipped_sum, train_private, train_with_clipped_sum
+from graphveil.training.dpsgd import PrivateSchedule, clipped_sum
 from graphveil.training.ghost_modules import (
     Activation,
     Affine,
@@ -27,6 +27,4 @@ __all__ = [
     "clipped_sum",
     "reject_row_mixing",
     "train",
-    "train_private",
-    "train_with_clipped_sum",
 ]

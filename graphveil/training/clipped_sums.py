@@ -17,7 +17,7 @@ from torch import Tensor
 from graphveil.errors import ConfigError, GraphError
 from graphveil.training.devices import CPU, deterministic_on
 from graphveil.training.ghost_modules import GhostModule, GradientFactors
-from graphveil.training.records import Inputs, records_of
+from graphveil.training.records import Inputs, records_of, tensors_of
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
 _PIECE_NUMBERS = 1 << 19  # numbers at a time: they stay in the cache from the gather to the last product
@@ -33,17 +33,24 @@ class ClippedSum(ABC):
     would be an answer about private data.
 
     ``weights`` and ``sums`` are float64 vectors (p) on the host. The sums are private until noise is added to
-    them. Gradients are formed on ``device``, at a copy of the weights, and added up there in float64
-    (``devices.py``).
+    them, which :mod:`graphveil.release` alone does. ``arrays`` is all that gradients read of the records: a
+    release binds its noise to them. Gradients are formed on ``device``, at a copy of the weights, and added
+    up there in float64 (``devices.py``).
     """
 
     def __init__(
-        self, sources: Sequence[Tensor], labels: Tensor, count: int, device: torch.device = CPU
+        self,
+        sources: Sequence[Tensor],
+        arrays: Sequence[Tensor],
+        labels: Tensor,
+        count: int,
+        device: torch.device = CPU,
     ) -> None:
         """Copy the model's parameters into one vector."""
         if len(labels) != count:
             raise GraphError(f"{count} records have {len(labels)} labels; pass one a record")
         self._sources, self._labels = sources, labels
+        self.arrays = (*arrays, labels)
         self.count = count
         flat = [source.detach().to("cpu", torch.float64).reshape(-1) for source in sources]
         if not flat:
@@ -74,8 +81,10 @@ class ClippedSum(ABC):
     def _add(self, index: Tensor, clip: float) -> None:
         """Add them to the sums on the device, at the weights there."""
 
-    def store(self) -> None:
-        """Write the weights into the model's parameters."""
+    def store(self, weights: Tensor | None = None) -> None:
+        """Write the weights, or those that are given, into the model's parameters."""
+        if weights is not None:
+            self.weights.copy_(weights)
         for source, values in zip(self._sources, self._views(self.weights), strict=True):
             source.detach().copy_(values)
 
@@ -124,7 +133,7 @@ class GhostClippedSum(ClippedSum):
                 "torch module itself, whose per-record gradients are then formed"
             )
         self._network, self._records = network, records_of(inputs, device)
-        super().__init__(sources, labels, self._records.count, device)
+        super().__init__(sources, tensors_of(inputs), labels, self._records.count, device)
         weights, sums = map(self._views, self._there)
         for i, affine in enumerate(affines):
             part = slice(2 * i, 2 * i + 2)

@@ -17,9 +17,10 @@ From there on norms, factors and sums are float64, and the norm is that of the v
 What float32 rounds is part of the gradient, and no part of the bound.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -49,13 +50,65 @@ from graphveil.training.module_copies import ModuleCopies, call
 from graphveil.training.null_records import finite_rows, maskable_exceptions, run_masking_failures
 from graphveil.training.receptive_field import are_close, random_full_trees, random_weights, rows_read
 
-EgoGraphs = Callable[[Tensor], tuple[Tensor, Tensor]]  # indices (B) to rows (B, W, d), edges (B, 2, W - 2)
 Route = Literal["ghost", "vmap", "loop"]
 Parameters = dict[str, Tensor]
 T = TypeVar("T")
 _GradientParts = tuple[
     tuple[list[Tensor], Parameters], list[Tensor]
 ]  # gradients by moves and weights, and inputs
+
+
+class EgoGraphRecords(Protocol):
+    """Stars or trees of public shape, one a record, made when they are needed."""
+
+    @property
+    def arrays(self) -> Sequence[Tensor]:
+        """All that they are made of."""
+
+    @property
+    def width(self) -> int:
+        """W, the public number of nodes of each."""
+
+    @property
+    def parents(self) -> Tensor:
+        """The place above each place but the root's, (W - 2)."""
+
+    def begin(self, step: int) -> None:
+        """Draw what is public and changes from step to step."""
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return some records' rows (B, W, d) and edges (B, 2, W - 2); the next call may overwrite them."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredEgoGraphs:
+    """Stars that are kept as they are: rows (N, W, d) and edges (N, 2, W - 2); trees with ``parents``."""
+
+    x: Tensor
+    edges: Tensor
+    above: Tensor | None = None
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """Rows and edges."""
+        return self.x, self.edges
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.x.shape[1]
+
+    @property
+    def parents(self) -> Tensor:
+        """The root above each place, unless something else is."""
+        return torch.zeros(self.width - 2, dtype=torch.int64) if self.above is None else self.above
+
+    def begin(self, step: int) -> None:
+        """Draw nothing."""
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return those of some records."""
+        return self.x[index], self.edges[index]
 
 
 class EgoGraphClippedSum(ClippedSum):
@@ -66,23 +119,19 @@ class EgoGraphClippedSum(ClippedSum):
 
     Args:
         module: trained in place. Its weights are; it is not called, only copies of it are.
-        stars: returns some records' stars.
+        records: the stars.
         labels: classes, (N), a value that is no class for a record that teaches nothing.
-        width: W.
-        begin: is told the number of each step before its batch is added.
         route: ``"ghost"`` runs the stars of a chunk at once and forms no gradient of an affine map that is
             larger than its rows (``affine.py``), which asks that its weights are read by it alone; ``"vmap"``
             forms all gradients; and ``"loop"`` runs one star after the other, for modules that cannot be run
             at once.
-        parents: of a full tree, the place above each place but the root's, (W - 2); None for a star.
         dtype: what the module computes in; norms and sums are float64 whatever it is.
         device: where it computes, and where norms and sums are.
 
     >>> class Own(nn.Linear):
     ...     def forward(self, x, edge_index): return super().forward(x)
-    >>> edges = torch.tensor([[[1], [0]]])
-    >>> def stars(index): return torch.ones(len(index), 3, 2), edges.expand(len(index), 2, 1)
-    >>> gradients = EgoGraphClippedSum(Own(2, 2), stars, torch.zeros(5, dtype=torch.int64), width=3)
+    >>> stars = StoredEgoGraphs(torch.ones(5, 3, 2), torch.tensor([[[1], [0]]]).expand(5, 2, 1))
+    >>> gradients = EgoGraphClippedSum(Own(2, 2), stars, torch.zeros(5, dtype=torch.int64))
     >>> gradients.add(torch.tensor([1, 4]), clip=0.01)
     >>> round(float(gradients.sums.norm()), 4)
     0.02
@@ -91,20 +140,17 @@ class EgoGraphClippedSum(ClippedSum):
     def __init__(
         self,
         module: nn.Module,
-        stars: EgoGraphs,
+        records: EgoGraphRecords,
         labels: Tensor,
-        width: int,
         *,
         route: Route = "ghost",
-        begin: Callable[[int], None] = lambda step: None,
-        parents: Tensor | None = None,
         dtype: torch.dtype = torch.float64,
         device: torch.device = CPU,
     ) -> None:
         """Copy the weights."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        super().__init__(list(named.values()), labels, len(labels), device)
-        self._stars, self._width, self._begin = stars, width, begin
+        super().__init__(list(named.values()), records.arrays, labels, len(labels), device)
+        self._records, self._width = records, records.width
         self._module, self._fixed, self._dtype = module, _buffers(module, dtype, device), dtype
         self._copies = ModuleCopies(module)
         weights, sums = self._there
@@ -112,26 +158,26 @@ class EgoGraphClippedSum(ClippedSum):
         self._wide = dict(zip(named, self._views(weights), strict=True))
         self._parameters: Parameters = {}
         self._route = route
-        self._parents = torch.zeros(width - 2, dtype=torch.int64) if parents is None else parents
+        self._parents = records.parents
         self._calls: list[_Call] | None = None
         self._memory: dict[str, ScratchBuffer] = {}
         self._arena = BufferArena()
         keep_freed_memory()
 
     def begin(self, step: int) -> None:
-        """Let whoever makes the stars know."""
-        self._begin(step)
+        """Draw the stars that the step reads."""
+        self._records.begin(step)
 
     def _add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk, each of a size that follows from public numbers."""
         self._parameters = {name: part.to(self._dtype) for name, part in self._wide.items()}
         if len(index) and self._calls is None:
-            self._calls = self._plan_calls(self._stars(index[:1])[0].shape[2])
+            self._calls = self._plan_calls(self._records.take(index[:1])[0].shape[2])
         for part in chunks(index, self._numbers if len(index) else 0, self.device):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
-        x, edges = self._stars(index)
+        x, edges = self._records.take(index)
         x, edges = x.to(self.device).to(self._dtype), edges.to(self.device)
         output_offsets = [x.new_zeros(call.shape) for call in self._calls or ()]
         formed = {name: self._parameters[name] for name in self._formed}
@@ -332,9 +378,8 @@ _BYTES = 36  # that count as one number: three tables of a chunk fit what the C 
 
 def ego_graph_logits(
     module: nn.Module,
-    stars: EgoGraphs,
+    records: EgoGraphRecords,
     count: int,
-    width: int,
     classes: int,
     *,
     route: Route = "ghost",
@@ -370,8 +415,8 @@ def ego_graph_logits(
 
     found = list[Tensor]()
     with torch.no_grad(), deterministic_on(device):
-        for part in chunks(torch.arange(count), width * _HIDDEN, device):
-            x, edges = stars(part)
+        for part in chunks(torch.arange(count), records.width * _HIDDEN, device):
+            x, edges = records.take(part)
             found.append(rows_of(x.to(device).to(torch.float64), edges.to(device)).to(CPU))
     return finite_rows(torch.cat(found))
 

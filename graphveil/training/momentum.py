@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 class Momentum:
-    """Gradient descent with momentum: v <- momentum v + g, w <- w - rate v.
+    """Gradient descent with momentum: v <- momentum v + (1 - dampening) g, w <- w - rate v.
 
     >>> weight = torch.tensor([1.0])
     >>> optimizer = Momentum(weight, momentum=0.5)
@@ -16,9 +16,12 @@ class Momentum:
     0.75
     """
 
-    def __init__(self, weight: Tensor, *, momentum: float, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, weight: Tensor, *, momentum: float, dampening: float = 0.0, weight_decay: float = 0.0
+    ) -> None:
         """Start at rest."""
         self._weight, self._momentum, self._weight_decay = weight, momentum, weight_decay
+        self._share = 1 - dampening
         self._velocity = torch.zeros_like(weight)
 
     @torch.no_grad()
@@ -26,9 +29,9 @@ class Momentum:
         """Move along the weight's gradient."""
         if self._weight.grad is None:
             return
-        self._velocity.mul_(self._momentum).add_(self._weight.grad)
+        self._velocity.mul_(self._momentum).add_(self._weight.grad, alpha=self._share)
         if self._weight_decay:
-            self._velocity.add_(self._weight, alpha=self._weight_decay)
+            self._velocity.add_(self._weight, alpha=self._weight_decay * self._share)
         self._weight.add_(self._velocity, alpha=-rate)
 
     def state(self) -> dict[str, Tensor]:

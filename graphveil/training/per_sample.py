@@ -63,7 +63,7 @@ class PerSampleClippedSum(ClippedSum):
         _refuse_dropout(module)
         self._blocks = _dense_blocks(inputs)
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        super().__init__(list(named.values()), labels, len(self._blocks[0]), device)
+        super().__init__(list(named.values()), self._blocks, labels, len(self._blocks[0]), device)
         weights, sums = self._there
         self._sum_views = self._views(sums)
         self._parameters = dict(zip(named, self._views(weights), strict=True))

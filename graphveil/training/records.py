@@ -5,12 +5,11 @@ that way, and sums over a record's features run along contiguous rows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -63,8 +62,8 @@ class DenseRecordRows(RecordRows):
         out.addmm_(delta, self.values.t())
 
     def drop(self, bad: Tensor) -> None:
-        """Overwrite the rows."""
-        self.values[:, bad] = 0
+        """Put zeros in place of the rows, which may be the records themselves and are not written into."""
+        self.values = self.values.masked_fill(bad, 0)
 
 
 @dataclass
@@ -90,6 +89,12 @@ class SparseRecordRows(RecordRows):
     def drop(self, bad: Tensor) -> None:
         """Overwrite the stored values of the rows."""
         self.values.data[bad.numpy().repeat(np.diff(self.values.indptr))] = 0
+
+
+def _start_of_range(index: Tensor) -> int | None:
+    """Return where an ascending index begins that leaves out nothing: that of a step on all records."""
+    ends = (int(index[0]), int(index[-1])) if len(index) else (0, 0)
+    return ends[0] if ends[1] - ends[0] + 1 == len(index) else None
 
 
 class TrainingRecords(ABC):
@@ -120,6 +125,11 @@ class _DenseRecords(TrainingRecords):
 
     def take(self, index: Tensor) -> DenseRecordRows:
         count = len(index)
+        if self._values.dtype == torch.float64 and self._device == CPU:
+            first = _start_of_range(index)
+            if first is not None:  # nothing needs to be copied
+                part = slice(first, first + count)
+                return DenseRecordRows(self._values[part].t(), self._squares[part])
         if count > len(self._wide):  # kept between steps: fresh memory costs more than the copy into it
             self._picked = self._values.new_empty((count, self.width))
             self._wide = torch.empty((count, self.width), dtype=torch.float64)
@@ -144,7 +154,9 @@ class _SparseRecords(TrainingRecords):
         self._squares = torch.from_numpy(np.asarray(squares).reshape(-1))
 
     def take(self, index: Tensor) -> RecordRows:
-        values, squares = self._values[index.numpy()], self._squares.index_select(0, index)
+        first = _start_of_range(index)
+        rows = index.numpy() if first is None else slice(first, first + len(index))
+        values, squares = self._values[rows], self._squares.index_select(0, index)
         if self._device == CPU:
             return SparseRecordRows(values, squares)
         dense = torch.from_numpy(values.toarray())
@@ -162,16 +174,13 @@ class _BlockRecords(TrainingRecords):
         return tuple(block.take(index) for block in self._blocks)
 
 
-def arrays_of(inputs: Inputs) -> Iterator[npt.NDArray[Any]]:
-    """Yield the arrays that the records are made of."""
+def tensors_of(inputs: Inputs) -> list[Tensor]:
+    """Return all numbers that the records are made of."""
     if isinstance(inputs, Tensor):
-        yield inputs.detach().numpy()
-    elif isinstance(inputs, Sequence):
-        for block in inputs:
-            yield from arrays_of(block)
-    else:
-        matrix = inputs.tocsr()
-        yield from (matrix.data, matrix.indices, matrix.indptr)
+        return [inputs]
+    if isinstance(inputs, Sequence):
+        return list(inputs)
+    return [torch.from_numpy(part) for part in (inputs.data, inputs.indices, inputs.indptr)]
 
 
 def records_of(inputs: Inputs, device: torch.device = CPU) -> TrainingRecords:

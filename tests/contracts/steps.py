@@ -14,7 +14,13 @@ from scipy import stats
 from torch import Tensor
 
 from contracts import laws
-from graphveil.mechanisms import StepNoise
+from graphveil.audit.zero_noise import ZeroNoiseSteps
+from graphveil.data import Adjacency
+from graphveil.mechanisms import RoundedGaussian, StepNoise
+from graphveil.release import DPSGDData, DPSGDQuery
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import PublicInputs
+from graphveil.release.steps.training_steps import noisy_mean
 from graphveil.training.clipped_sums import ClippedSum
 
 KEY = bytes(range(32))
@@ -22,6 +28,45 @@ NOBODY = -1  # the label of a record that contributes nothing
 
 Step = Callable[[ClippedSum, float, StepNoise, int], Tensor]
 Make = Callable[[Any, Tensor], ClippedSum]
+
+
+class GivenNoise(DPSGDQuery):
+    """Training steps with noise that a test hands over."""
+
+    given: StepNoise
+
+    def randomness(self, key: bytes) -> StepNoise:
+        return getattr(self, "given", None) or super().randomness(key)
+
+
+def take_steps(data: DPSGDData, noise: StepNoise) -> Tensor:
+    """Answer a query of training steps with this noise, whatever the law of a release."""
+    schedule = data.schedule
+    query = GivenNoise(
+        parameters=noise.parameters,
+        steps=schedule.steps(data.gradients.count),
+        noise_multiplier=noise.noise_multiplier,
+        sampling_rate=noise.sampling_rate,
+        clip=schedule.clip,
+    )
+    object.__setattr__(query, "given", noise)
+    edges = PrivateEdges(Adjacency.from_edges([], [], num_nodes=1, directed=True))
+    return query.answer(edges, query.prepare(data, PublicInputs(1, None, RoundedGaussian)), KEY)
+
+
+class SilentRelease:
+    """Answers training steps without noise."""
+
+    def answer(self, data: DPSGDData) -> Tensor:
+        return take_steps(data, self.noise(len(data.gradients.weights)))
+
+    def noise(self, parameters: int) -> StepNoise:
+        return ZeroNoiseSteps(KEY, parameters=parameters, noise_multiplier=1.0)
+
+
+def shipped_step(gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
+    """Return the noisy mean gradient that a release hands to a training."""
+    return noisy_mean(gradients, clip, noise, number)
 
 
 def bounds_every_record(step: Step, make: Make, x: Tensor, labels: Tensor, clip: float) -> None:

@@ -5,32 +5,32 @@ from training import test_dpsgd
 
 from contracts import steps
 from graphveil.mechanisms import public_rate
-from graphveil.training import dpsgd
+from graphveil.training import PrivateSchedule
 
 
 def test_a_record_moves_a_step_by_its_clip() -> None:
     data = test_dpsgd.by_ghost, test_dpsgd.X, test_dpsgd.Y, test_dpsgd.CLIP
-    steps.bounds_every_record(dpsgd._noisy_mean, *data)
+    steps.bounds_every_record(steps.shipped_step, *data)
 
 
 def test_a_replacement_moves_a_step_by_two_clips() -> None:
     data = test_dpsgd.by_ghost, test_dpsgd.X, test_dpsgd.Y, test_dpsgd.CLIP
-    steps.bounds_every_replacement(dpsgd._noisy_mean, *data)
+    steps.bounds_every_replacement(steps.shipped_step, *data)
 
 
 def test_a_step_is_divided_by_a_public_size() -> None:
     gradients = test_dpsgd.by_ghost(test_dpsgd.X, test_dpsgd.Y)
-    steps.divides_by_the_expected_size(dpsgd._noisy_mean, gradients, test_dpsgd.CLIP)
+    steps.divides_by_the_expected_size(steps.shipped_step, gradients, test_dpsgd.CLIP)
 
 
 def test_a_step_carries_its_noise() -> None:
     gradients = test_dpsgd.by_ghost(test_dpsgd.X, test_dpsgd.NOBODY)
     noise = steps.noise_of(gradients, 0.25)
-    steps.carries_the_noise(dpsgd._noisy_mean, gradients, test_dpsgd.CLIP, noise)
+    steps.carries_the_noise(steps.shipped_step, gradients, test_dpsgd.CLIP, noise)
 
 
 def test_batches_are_poisson() -> None:
-    schedule = dpsgd.PrivateSchedule(epochs=200, batch_size=6)
+    schedule = PrivateSchedule(epochs=200, batch_size=6)
     sizes = test_dpsgd.batch_sizes(test_dpsgd.noise_of(schedule))
     steps.are_binomial(sizes, len(test_dpsgd.X), schedule.sampling_rate(len(test_dpsgd.X)))
 

@@ -7,7 +7,6 @@ messages that everybody else sends, nor their predictions.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +27,7 @@ from graphveil.privacy.accountant import total_mu
 from graphveil.release import DPSGDQuery, NeighborSumQuery, OutEdgeSumQuery, Release
 from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.out_edge_sums import OutEdgeSumData
-from graphveil.training import descent, dpsgd
+from graphveil.release.steps import training_steps
 from graphveil.training.clipped_sums import ClippedSum
 from tests.estimators.gnn.modules import Branching, Mean, Records
 
@@ -73,7 +72,6 @@ class Transcript:
     sent: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
     given: list[Tensor] = field(default_factory=list)
     noise: list[StepNoise] = field(default_factory=list)
-    visited: dict[int, list[Any]] = field(default_factory=dict)  # weights, by the place of what was given
 
 
 @dataclass
@@ -91,19 +89,6 @@ class Replay:
         gradients.add(drawn.batch(number, gradients.count), clip)
         self.seen.sums.append(gradients.sums / clip)
         return self._hand(MEAN(gradients, clip, drawn, number), drawn)
-
-    def descend(self, total_at: Callable[[Any], Any], start: Any, *data: Any) -> Any:
-        """Note the clipped sums at the weights that the transcript passed."""
-        place, passed = len(self.seen.given), list[Any]()
-
-        def noted(weights: Any) -> Any:
-            passed.append(weights)
-            return total_at(weights)
-
-        weights = DESCEND(noted, start, *data)
-        self.seen.visited[place] = passed if self.known is None else self.known.visited[place]
-        self.seen.sums += [torch.from_numpy(total_at(one)) for one in self.seen.visited[place]]
-        return self._hand(torch.from_numpy(weights)).numpy()
 
     def ask(self, release: Release, data: Any) -> Any:
         """Note what hops send and sum."""
@@ -125,7 +110,7 @@ class Replay:
         return answer.clone()
 
 
-MEAN, ASK, DESCEND = dpsgd._noisy_mean, Release.answer, descent._descend
+MEAN, ASK = training_steps.noisy_mean, Release.answer
 
 
 def drawn(seed: int = 0) -> Graph:
@@ -156,8 +141,7 @@ def run(model: Estimator, graph: Graph, known: Transcript | None) -> Transcript:
     """Fit with what a transcript says, or freely, and return what was seen."""
     replay = Replay(known)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpsgd, "_noisy_mean", replay.step)
-        patch.setattr(descent, "_descend", replay.descend)
+        patch.setattr(training_steps, "noisy_mean", replay.step)
         patch.setattr(Release, "answer", lambda release, data: replay.ask(release, data))
         model.fit(graph)
     return replay.seen

@@ -14,11 +14,10 @@ from contracts.checks import edgeless, plan_of
 
 from graphveil.errors import ReleaseError
 from graphveil.ledger import MemoryLedger
-from graphveil.privacy import DirectedEdge, NodeRecord
+from graphveil.privacy import DirectedEdge
 from graphveil.release import DPSGDQuery, EdgeAttentionQuery, Release, ReleasePlan
 from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.steps.edge_training import EdgeAttentionData, Gradients
-from graphveil.release.steps.training_steps import DPSGDData
 
 THREADS, NODES = 6, 50
 ROWS = torch.zeros(NODES, 2)
@@ -137,8 +136,7 @@ def test_a_forked_copy_of_a_release_is_refused() -> None:
 
 @forks
 def test_forked_copies_of_training_noise_are_refused() -> None:
-    plan = ReleasePlan(NodeRecord(), (STEPS,), delta=1e-5)
-    noise = Release.open(plan, edgeless(NODES), budget=MemoryLedger()).answer(DPSGDData(ROWS))
+    noise = STEPS.randomness(bytes(32))
     noise.noise(0)
     assert "opened in another process" in in_a_fork(lambda: noise.noise(0))
     assert "opened in another process" in in_a_fork(lambda: noise.batch(0, NODES))

@@ -1,62 +1,147 @@
-"""The table of private sums in ``docs/guarantees.md`` names every query, and each file on it exists."""
+"""Private sums are formed in declared places alone, and the table in ``docs/guarantees.md`` lists these."""
 
 import ast
-import re
+import importlib
+import inspect
+import pkgutil
+from functools import cache
 from pathlib import Path
+
+import graphveil.release
+from graphveil.release.query import Query
+from graphveil.release.sites import PRIVATE_SUM_SITES, private_sum_table
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "graphveil"
+# What reads exact numbers and draws no noise, each with its own argument:
+EXACT_READS = {
+    "graphveil.release.out_edge_sums:read_out_neighbor_sums",  # row v is for those entitled to v's record
+    "graphveil.release.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
+    "graphveil.release.steps.ego_graphs:read_ego_graphs",  # as the first
+    "graphveil.release.steps.bounded_trees:BoundedTrees.__init__",  # TreeStepsQuery pays for all roots
+    "graphveil.release.steps.edge_gradients:_in_edges",  # of NoisyGradients
+}
+SYNTHETIC = {  # sums over records that are nobody's
+    "graphveil.estimators.own.private_module:_fingerprint",
+    "graphveil.estimators.gnn.execution_route:_run_once",
+    "graphveil.estimators.gnn.execution_route:_probed",
+}
+READS = {"total", "exact", "in_edges", "out_neighbors"}
 
 
-def documented() -> dict[str, str]:
-    """Return the place of each query's exact sum, as the page has it."""
+@cache
+def calls(folder: str) -> tuple[tuple[str, ast.Call], ...]:
+    """Return the calls below a folder of the package, each with the qualified name of what it is in."""
+    found = list[tuple[str, ast.Call]]()
+
+    def search(node: ast.AST, module: str, place: str) -> None:
+        for part in ast.iter_child_nodes(node):
+            inner = place
+            if isinstance(part, ast.FunctionDef | ast.ClassDef):
+                inner = f"{place}.{part.name}" if place else part.name
+            if isinstance(part, ast.Call):
+                found.append((f"{module}:{inner}", part))
+            search(part, module, inner)
+
+    for path in sorted((PACKAGE / folder).rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        search(ast.parse(path.read_text(encoding="utf-8")), module, "")
+    return tuple(found)
+
+
+def parts(*without: str) -> list[str]:
+    """Return the folders of the package."""
+    return [path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name not in without]
+
+
+def name_of(call: ast.Call) -> str:
+    """Return the last part of what is called."""
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def is_declared(place: str) -> bool:
+    """Whether a place is declared, or is within one that is."""
+    return any(place == site.place or place.startswith(f"{site.place}.") for site in PRIVATE_SUM_SITES)
+
+
+def is_reached_from_declared_places(place: str, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether a function is called by declared places alone, however far away."""
+    if is_declared(place) or place in EXACT_READS:
+        return True
+    function = place.rpartition(":")[2].split(".")[-1]
+    module = place.partition(":")[0]
+    callers = {caller for caller, call in calls("release") if name_of(call) == function} - {place}
+    if function.startswith("_"):  # the private names of other modules are other functions
+        callers = {caller for caller in callers if caller.partition(":")[0] == module}
+    return bool(callers) and all(
+        caller in seen or is_reached_from_declared_places(caller, seen | {place}) for caller in callers
+    )
+
+
+def all_modules_of_release() -> None:
+    for found in pkgutil.walk_packages(graphveil.release.__path__, "graphveil.release."):
+        importlib.import_module(found.name)
+
+
+def test_the_page_lists_the_declared_places() -> None:
+    all_modules_of_release()
     page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-    section = page.partition("## 6. Numbers and noise")[2].partition("### Rows of norm")[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
-    return {name: where for names, where in rows for name in re.findall(r"`(\w+Query)`", names)}
+    assert private_sum_table() in page, f"docs/guarantees.md, section 6, must hold\n{private_sum_table()}"
 
 
-def answering(folder: Path) -> dict[str, Path]:
-    """Return the classes below a folder that answer queries about private data, with their files."""
-    return {
-        node.name: path
-        for path in folder.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and any(_answers(part) for part in node.body)
+def test_every_query_has_a_declared_place() -> None:
+    all_modules_of_release()
+    kinds, found = [Query], set[str]()
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if not inspect.isabstract(kind) and kind.__module__.startswith("graphveil.release."):
+            found.add(kind.__name__)
+    assert {query for site in PRIVATE_SUM_SITES for query in site.queries} == found
+
+
+def test_noise_is_drawn_in_declared_places_alone() -> None:
+    drawing = {
+        place
+        for place, call in calls("release")
+        if isinstance(call.func, ast.Attribute)
+        and (call.func.attr == "draw" or (call.func.attr == "noise" and call.args))
+        and "super()" not in ast.unparse(call.func)
+        and ast.unparse(call.func) != "self.trees.draw"
+        and ast.unparse(call.func) != "self.draw"
     }
+    assert drawing
+    assert not {place for place in drawing if not is_reached_from_declared_places(place)}
 
 
-def _answers(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.FunctionDef)
-        and node.name == "answer"
-        and any("PrivateEdges" in ast.dump(arg) for arg in node.args.args)
-    )
-
-
-def test_the_page_names_every_query() -> None:
-    queries = {name for name in answering(PACKAGE / "release") if name != "Query"}
-    assert set(documented()) == queries
-
-
-def test_no_other_part_answers_queries() -> None:
-    assert set(answering(PACKAGE)) == set(answering(PACKAGE / "release"))
-
-
-def test_the_files_on_the_page_exist() -> None:
-    named = {name for where in documented().values() for name in re.findall(r"`([\w/]+\.py)`", where)}
-    assert named
-    assert not [name for name in named if not (PACKAGE / name).is_file()]
-
-
-def test_noise_of_training_steps_is_added_where_the_page_says() -> None:
-    adding = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.AugAssign) and "noise.noise(step)" in ast.unparse(node.value)
+def test_edges_are_read_exactly_in_declared_places_alone() -> None:
+    reading = {
+        place
+        for place, call in calls("release")
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in READS
+        and ast.unparse(call.func.value).startswith(("private", "examples.private", "PrivateEdges("))
     }
-    named = set(
-        re.findall(r"`([\w/]+\.py)`", documented()["DPSGDQuery"] + documented()["EdgeAttentionQuery"])
-    )
-    assert adding == named
+    assert reading
+    assert not {place for place in reading if not is_reached_from_declared_places(place)}
+
+
+def test_clipped_gradients_are_summed_in_declared_places_alone() -> None:
+    summing = {
+        place
+        for part in parts()
+        for place, call in calls(part)
+        if ast.unparse(call.func).endswith("gradients.add")
+    }
+    assert {place for place in summing if not is_declared(place)} == SYNTHETIC
+
+
+def test_no_part_but_release_has_noise_for_steps() -> None:
+    """Audits look at the law of the noise, on gradients of their own."""
+    found = {
+        place
+        for part in parts("audit", "release")
+        for place, call in calls(part)
+        if name_of(call) in ("randomness", "StepNoise")
+    }
+    assert not found

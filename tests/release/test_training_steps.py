@@ -1,9 +1,10 @@
 """Training steps and tallies: their price by group of records, their noise, and what a resume may change."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from contracts.checks import KEY
@@ -40,10 +41,11 @@ from graphveil.release import (
     ReleasePlan,
 )
 from graphveil.release.plan import hops
+from graphveil.training import PrivateSchedule, clipped_sum
 
 EMPTY = Adjacency.from_edges([], [], num_nodes=4, directed=True)
 FULL = DPSGDQuery(parameters=3, steps=50, noise_multiplier=30.0)
-SAMPLED = DPSGDQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25)
+SAMPLED = DPSGDQuery(parameters=3, steps=48, noise_multiplier=3.0, sampling_rate=0.25)
 TALLY = AccuracyCountQuery(candidates=4, sigma=10.0)
 DATA = torch.arange(12.0).reshape(4, 3)
 
@@ -59,7 +61,7 @@ def opened(*queries: Query, groups: torch.Tensor | None = None, **more: object) 
 @pytest.mark.parametrize("unit", [NodeRecord(), NodeBoundedDegree(max_degree=4)])
 def test_steps_on_all_records_are_one_gaussian_and_sampled_ones_are_not(unit: Unit) -> None:
     assert FULL.event(unit) == Gaussian(math.sqrt(50) / 30)
-    assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 50, "add_remove")
+    assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 48, "add_remove")
     assert FULL.sensitivity(unit) == 1.0
     assert (FULL.noise, SAMPLED.noise) == ((30.0,), (3.0,))
 
@@ -67,7 +69,7 @@ def test_steps_on_all_records_are_one_gaussian_and_sampled_ones_are_not(unit: Un
 def test_replacing_a_record_changes_a_step_by_two_and_a_tally_by_as_much_as_nulling_it() -> None:
     unit = NodeRecord(replace_one=True)
     assert FULL.event(unit) == Gaussian(2 * math.sqrt(50) / 30)
-    assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 50, "replace")
+    assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 48, "replace")
     assert DPSGDQuery(parameters=3, steps=5, noise_multiplier=9.0, clip=0.5).sensitivity(unit) == 1.0
     assert TALLY.event(unit) == TALLY.event(NodeRecord()) == Gaussian(0.2)
     assert TALLY.sensitivity(unit) == 2.0
@@ -93,7 +95,7 @@ def test_a_record_that_others_read_pays_for_all_gradients_that_it_reaches() -> N
 
 
 def test_the_coordinates_of_all_steps_count() -> None:
-    assert SAMPLED.changed(NodeRecord()) == 150
+    assert SAMPLED.changed(NodeRecord()) == 144
 
 
 def test_a_plan_with_sampled_steps_has_an_epsilon_and_no_mu() -> None:
@@ -180,40 +182,65 @@ def test_a_table_that_fits_no_candidate_is_refused(correct: torch.Tensor) -> Non
     assert release.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool))).shape == (4,)
 
 
-def test_steps_have_the_law_of_their_query() -> None:
-    noise = opened(SAMPLED).answer(DPSGDData(DATA))
-    assert (noise.parameters, noise.noise_multiplier, noise.sampling_rate) == (3, 3.0, 0.25)
-    assert noise.noise(0).shape == (3,)
+def training(data: torch.Tensor = DATA, **how: Any) -> DPSGDData:
+    """A training of three weights on four records without labels, whose steps are noise alone."""
+    nobody = torch.full((len(data),), -1)
+    gradients = clipped_sum(OneLogit(), data, nobody)
+    return DPSGDData(gradients=gradients, schedule=PrivateSchedule(epochs=12, batch_size=1), **how)
+
+
+class OneLogit(torch.nn.Module):
+    """Three weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x @ self.weight, -(x @ self.weight)], dim=1)
 
 
 def test_two_queries_share_no_noise_though_their_parameters_are_the_same() -> None:
     release = opened(SAMPLED, SAMPLED, key=KEY)
-    first, second = release.answer(DPSGDData(DATA)), release.answer(DPSGDData(DATA))
-    draws = [np.concatenate([noise.noise(step) for step in range(20)]) for noise in (first, second)]
-    assert not (draws[0] == draws[1]).any()
+    first, second = release.answer(training()), release.answer(training())
+    assert not (first == second).any()
     release.close()
 
 
 def test_one_key_draws_other_noise_for_other_data() -> None:
-    draws = [opened(SAMPLED, key=KEY).answer(DPSGDData(data)).noise(0) for data in (DATA, DATA, DATA + 1)]
-    assert (draws[0] == draws[1]).all()
-    assert not (draws[0] == draws[2]).any()
+    found = [opened(SAMPLED, key=KEY).answer(training(data)) for data in (DATA, DATA, DATA + 1)]
+    assert (found[0] == found[1]).all()
+    assert not (found[0] == found[2]).any()
 
 
-def test_steps_must_be_bound_to_something() -> None:
-    release = opened(SAMPLED)
-    with pytest.raises(ReleaseError, match="bound to data"):
-        release.answer(DPSGDData())
-    assert release.answer(DPSGDData(DATA)).steps > 0
+def test_noise_is_bound_to_public_settings() -> None:
+    found = [opened(SAMPLED, key=KEY).answer(training(settings=(torch.tensor([k]),))) for k in (0, 0, 1)]
+    assert (found[0] == found[1]).all()
+    assert not (found[0] == found[2]).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("steps", {"steps": 49}),
+        ("sampling_rate", {"sampling_rate": 0.5}),
+        ("clip", {"clip": 2.0}),
+        ("parameters", {"parameters": 4}),
+    ],
+)
+def test_a_training_that_is_not_the_planned_one_is_refused(name: str, other: dict[str, Any]) -> None:
+    release, fields = opened(replace(SAMPLED, **{"steps": 48} | other)), {"steps": 48} | other
+    with pytest.raises(ReleaseError, match=f"training steps with {name}={fields[name]!r}"):
+        release.answer(training())
 
 
 def test_the_queries_are_asked_for_by_name() -> None:
     release = opened(SAMPLED, TALLY)
     with pytest.raises(ReleaseError, match="ask it with DPSGDData"):
         release.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
-    release.answer(DPSGDData(DATA))
+    release.answer(training())
     with pytest.raises(ReleaseError, match="ask it with AccuracyCountData"):
-        release.answer(DPSGDData(DATA))
+        release.answer(training())
 
 
 def test_groups_must_fit_those_that_pay() -> None:
@@ -238,36 +265,36 @@ def test_a_resume_draws_the_same_noise_for_the_same_data_and_refuses_others(tmp_
         return opened(*queries, journal=FolderJournal(run, keys))
 
     first = resumed(SAMPLED, TALLY)
-    drawn = first.answer(DPSGDData(DATA))
+    weights = first.answer(training())
     counts = first.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
     again = resumed(SAMPLED, TALLY)
-    same = again.answer(DPSGDData(DATA))
-    for step in (0, 1, 40):
-        assert (same.noise(step) == drawn.noise(step)).all()
-        assert torch.equal(same.batch(step, 100), drawn.batch(step, 100))
+    (run / "answer-0.safetensors").unlink()  # as if it had been killed before
+    assert torch.equal(again.answer(training()), weights)
     assert torch.equal(again.answer(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool))), counts)
     with pytest.raises(ReleaseError, match="same noise for different data"):
-        resumed(SAMPLED, TALLY).answer(DPSGDData(DATA + 1))
+        resumed(SAMPLED, TALLY).answer(training(DATA + 1))
     with pytest.raises(ReleaseError, match="same noise for different data"):
-        resumed(SAMPLED, TALLY).answer(DPSGDData(DATA, DATA))
-    other = DPSGDQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25, clip=2.0)
+        resumed(SAMPLED, TALLY).answer(training(settings=(DATA,)))
+    other = DPSGDQuery(parameters=3, steps=48, noise_multiplier=3.0, sampling_rate=0.25, clip=2.0)
     with pytest.raises(ReleaseError, match="same noise for different data"):
         resumed(other, TALLY)
     first.close()
 
 
-def test_a_closed_release_tells_the_law_of_its_steps_and_never_draws_them_again(tmp_path: Path) -> None:
+def test_a_closed_release_returns_its_weights_and_never_takes_a_step_again(tmp_path: Path) -> None:
     run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
     first = opened(SAMPLED, journal=FolderJournal(run, keys))
-    sigma = first.answer(DPSGDData(DATA)).sigma
+    weights = first.answer(training())
     first.close()
+
+    def taken(done: int) -> None:
+        raise AssertionError("a step was taken")
+
     closed = opened(SAMPLED, journal=FolderJournal(run, keys))
-    spent = closed.answer(DPSGDData(DATA))
-    assert spent.sigma == sigma
-    for draw in (lambda: spent.noise(0), lambda: spent.batch(0, 10)):
-        with pytest.raises(ReleaseError, match="key erased"):
-            draw()
-    closed.close()
+    assert torch.equal(closed.answer(training(on_step=taken)), weights)
+    (run / "answer-0.safetensors").unlink()
+    with pytest.raises(ReleaseError, match="key erased"):
+        opened(SAMPLED, journal=FolderJournal(run, keys)).answer(training(on_step=taken))
 
 
 @pytest.mark.parametrize(
@@ -294,9 +321,6 @@ def test_a_resume_under_another_promise_is_refused(tmp_path: Path) -> None:
 
 
 def test_reproducible_steps_come_from_the_seed() -> None:
-    draws = [
-        opened(SAMPLED, key=ReleaseKey.from_seed(seed, "mlp")).answer(DPSGDData(DATA)).noise(3)
-        for seed in (1, 1, 2)
-    ]
-    assert (draws[0] == draws[1]).all()
-    assert not (draws[0] == draws[2]).any()
+    found = [opened(SAMPLED, key=ReleaseKey.from_seed(seed, "mlp")).answer(training()) for seed in (1, 1, 2)]
+    assert (found[0] == found[1]).all()
+    assert not (found[0] == found[2]).any()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.training.affine_gradients import affine_parts
-from graphveil.training.ego_graphs import EgoGraphClippedSum
+from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
 
 INPUTS, CLASSES, WIDTH = 40, 3, 4
 
@@ -56,7 +56,7 @@ def stars(count: int) -> Any:
     edges = torch.full((count, 2, WIDTH - 2), WIDTH - 1)
     for star in range(count):
         edges[star, 0, : star % 3], edges[star, 1, : star % 3] = torch.arange(1, star % 3 + 1), 0
-    return x, lambda index: (x[index], edges[index])
+    return x, StoredEgoGraphs(x, edges)
 
 
 def sums(module: nn.Module, route: Any, clip: float, x: Any = None) -> Tensor:
@@ -64,7 +64,7 @@ def sums(module: nn.Module, route: Any, clip: float, x: Any = None) -> Tensor:
     if x is not None:
         found[x] = float("nan")
     labels = torch.arange(9) % CLASSES
-    gradients = EgoGraphClippedSum(module, made, labels, WIDTH, route=route)
+    gradients = EgoGraphClippedSum(module, made, labels, route=route)
     gradients.add(torch.arange(9), clip)
     return gradients.sums
 
@@ -93,7 +93,7 @@ def test_no_record_adds_more_than_the_clipping_norm() -> None:
     torch.manual_seed(0)
     module, (_, made) = Wide(INPUTS, CLASSES).double(), stars(9)
     for record in range(9):
-        gradients = EgoGraphClippedSum(module, made, torch.arange(9) % CLASSES, WIDTH)
+        gradients = EgoGraphClippedSum(module, made, torch.arange(9) % CLASSES)
         gradients.add(torch.tensor([record]), 0.05)
         assert 0.0499 < float(gradients.sums.norm()) <= 0.05
 

@@ -21,9 +21,8 @@ from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.own.module_checks import check_deterministic
 from graphveil.training import clipped_sums, ego_graphs, gather_mode
 from graphveil.training.clipped_sums import ClippedSum, GhostClippedSum
-from graphveil.training.descent import DescentSchedule, descend
 from graphveil.training.devices import CPU, deterministic_on, device_tag, private_device
-from graphveil.training.ego_graphs import EgoGraphClippedSum, Route, ego_graph_logits
+from graphveil.training.ego_graphs import EgoGraphClippedSum, Route, StoredEgoGraphs, ego_graph_logits
 from graphveil.training.ghost_modules import Activation, Affine, GhostBranches, GhostSequential, UnitRows
 from graphveil.training.per_sample import PerSampleClippedSum
 
@@ -55,13 +54,13 @@ class Means(nn.Module):
         return self.out(torch.relu(self.own(x) + self.part * self.heard(heard)))
 
 
-def some_stars(dtype: torch.dtype = torch.float64) -> tuple[ego_graphs.EgoGraphs, Tensor]:
+def some_stars(dtype: torch.dtype = torch.float64) -> tuple[StoredEgoGraphs, Tensor]:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(RECORDS, LEAVES + 2, INPUTS, generator=generator, dtype=torch.float64).to(dtype)
     leaves = torch.arange(1, LEAVES + 1)
     edges = torch.stack([leaves, torch.zeros_like(leaves)]).expand(RECORDS, 2, LEAVES)
     labels = torch.arange(RECORDS) % CLASSES
-    return lambda index: (x[index], edges[index]), labels
+    return StoredEgoGraphs(x, edges), labels
 
 
 Built = Callable[[torch.device], ClippedSum]
@@ -70,9 +69,7 @@ Built = Callable[[torch.device], ClippedSum]
 def star_sum(route: Route = "ghost", dtype: torch.dtype = torch.float64) -> Built:
     torch.manual_seed(0)
     module, (made, labels) = Means(), some_stars()
-    return lambda at: EgoGraphClippedSum(
-        module, made, labels, LEAVES + 2, route=route, dtype=dtype, device=at
-    )
+    return lambda at: EgoGraphClippedSum(module, made, labels, route=route, dtype=dtype, device=at)
 
 
 def records(kind: str) -> Any:
@@ -136,35 +133,8 @@ def test_weights_that_stay_behind_are_noticed(name: str) -> None:
 def test_predictions_elsewhere_are_those_here() -> None:
     made, _ = some_stars()
     module = Means()
-    found = [
-        ego_graph_logits(module, made, RECORDS, LEAVES + 2, CLASSES, device=at) for at in (CPU, ELSEWHERE)
-    ]
+    found = [ego_graph_logits(module, made, RECORDS, CLASSES, device=at) for at in (CPU, ELSEWHERE)]
     assert torch.equal(*found) and found[1].device == CPU
-
-
-class Silent:
-    steps = 2.0**20
-
-    def noise(self, step: int) -> Any:
-        return np.zeros((INPUTS + 1) * CLASSES, dtype=np.int64)
-
-
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_a_descent_elsewhere_is_the_descent_here(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphveil.training import descent
-
-    monkeypatch.setattr(descent, "_ROWS_PER_CHUNK", 4)
-    x = records(kind)
-    x = x.astype(np.float64) if kind == "sparse" else x.double().numpy()
-    if kind == "dense":
-        x[3], x[5] = np.inf, 1e200  # one that is dropped at once, and one whose logits overflow
-    labels = (ALL % CLASSES).numpy()
-    labels[4] = -1
-    plan = DescentSchedule(steps=20, rate=2.0, records=RECORDS)
-    start = np.zeros((INPUTS + 1, CLASSES))
-    found = [descend(x, labels, start, plan, Silent(), device=at) for at in (CPU, ELSEWHERE)]
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-7)  # cut to a grid at every step
-    assert np.isfinite(found[1]).all() and np.abs(found[1]).max() > 0.01
 
 
 FAKE = torch.device("lazy")  # a kind that torch asks no driver for
@@ -194,7 +164,7 @@ def test_nothing_of_a_sum_is_left_on_the_host(name: str, fake: FakeTensorMode) -
 def test_predictions_mix_no_devices(fake: FakeTensorMode) -> None:
     (made, _), module = some_stars(), Means()
     with fake:
-        assert ego_graph_logits(module, made, RECORDS, LEAVES + 2, CLASSES, device=FAKE).device == CPU
+        assert ego_graph_logits(module, made, RECORDS, CLASSES, device=FAKE).device == CPU
 
 
 def test_a_fake_device_notices_what_is_left_behind(fake: FakeTensorMode) -> None:

@@ -12,21 +12,20 @@ from contracts import steps as checks
 from torch import Tensor, nn
 
 from graphveil._util.random import PublicStreams
-from graphveil.errors import ArtifactError, ConfigError, GraphError
+from graphveil.errors import ArtifactError, ConfigError, GraphError, ReleaseError
 from graphveil.mechanisms import StepNoise, public_rate
 from graphveil.mechanisms.discrete_gaussian import Noise
+from graphveil.release import DPSGDData
 from graphveil.training import (
     Activation,
     Affine,
     GhostModule,
     GhostSequential,
     PrivateSchedule,
+    clipped_sum,
     clipped_sums,
-    dpsgd,
-    train_private,
 )
 from graphveil.training.clipped_sums import ClippedSum, GhostClippedSum
-from graphveil.training.dpsgd import _noisy_mean
 from graphveil.training.per_sample import PerSampleClippedSum, reject_row_mixing
 
 DRAW = PublicStreams(0).torch("data")
@@ -44,6 +43,17 @@ def module() -> nn.Sequential:
         for parameter in built.parameters():
             parameter.uniform_(-0.5, 0.5, generator=generator)
     return built
+
+
+def train_private(
+    network: Any, x: Any, labels: Tensor, schedule: PrivateSchedule, *, noise: StepNoise, **how: Any
+) -> None:
+    """Train as the query of a release does, with this noise."""
+    gradients = clipped_sum(network, x, labels)
+    gradients.weights.copy_(
+        checks.take_steps(DPSGDData(gradients=gradients, schedule=schedule, **how), noise)
+    )
+    gradients.store()
 
 
 def ghost(of: nn.Sequential) -> GhostModule:
@@ -73,48 +83,50 @@ def noise_of(schedule: PrivateSchedule, multiplier: float = 1.0, key: bytes = ch
 
 @pytest.mark.parametrize("make", ROUTES)
 def test_a_null_record_moves_the_sum_by_at_most_the_clipping_norm(make: checks.Make) -> None:
-    checks.bounds_every_record(_noisy_mean, make, X, Y, CLIP)
+    checks.bounds_every_record(checks.shipped_step, make, X, Y, CLIP)
 
 
 @pytest.mark.parametrize("make", ROUTES)
 def test_a_replaced_record_moves_the_sum_by_at_most_twice_that(make: checks.Make) -> None:
-    checks.bounds_every_replacement(_noisy_mean, make, X, Y, CLIP)
+    checks.bounds_every_replacement(checks.shipped_step, make, X, Y, CLIP)
 
 
 def test_the_grid_costs_no_more_than_its_share() -> None:
     # 12 grid steps in C (a huge multiplier) make truncation visible; the bound still holds.
     gradients, noise = by_ghost(X, Y), StepNoise(checks.KEY, parameters=P, noise_multiplier=7e5)
     assert noise.steps < 100
-    whole = checks.sums(_noisy_mean, gradients, CLIP, noise)
+    whole = checks.sums(checks.shipped_step, gradients, CLIP, noise)
     bound = CLIP * (1 + 2 * math.sqrt(P) / noise.steps)
     for record in range(len(X)):
         labels = Y.clone()
         labels[record] = checks.NOBODY
-        assert (whole - checks.sums(_noisy_mean, by_ghost(X, labels), CLIP, noise)).norm() <= bound
+        assert (whole - checks.sums(checks.shipped_step, by_ghost(X, labels), CLIP, noise)).norm() <= bound
 
 
 @pytest.mark.parametrize("make", ROUTES)
 def test_the_sum_is_divided_by_the_expected_batch_size(make: checks.Make) -> None:
-    checks.divides_by_the_expected_size(_noisy_mean, make(X, Y), CLIP)
+    checks.divides_by_the_expected_size(checks.shipped_step, make(X, Y), CLIP)
 
 
 @pytest.mark.parametrize("multiplier", [0.8, 3.0])
 def test_where_nobody_contributes_a_step_is_noise(multiplier: float) -> None:
     gradients = by_ghost(X, NOBODY)
-    checks.carries_the_noise(_noisy_mean, gradients, CLIP, checks.noise_of(gradients, 0.25, multiplier))
+    checks.carries_the_noise(
+        checks.shipped_step, gradients, CLIP, checks.noise_of(gradients, 0.25, multiplier)
+    )
 
 
 def test_an_empty_batch_is_a_step_of_noise_alone() -> None:
     gradients, noise = by_ghost(X, Y), checks.noise_of(by_ghost(X, Y), 2.0**-32)
     assert noise.batch(0, len(X)).numel() == 0
-    mean = _noisy_mean(gradients, CLIP, noise, 0)
+    mean = checks.shipped_step(gradients, CLIP, noise, 0)
     scale = CLIP / (noise.steps * noise.sampling_rate * len(X))
     assert torch.equal(mean, torch.from_numpy(noise.noise(0) * scale))
 
 
 def test_the_sum_without_noise_is_gone_after_the_step() -> None:
     gradients, noise = by_ghost(X, Y), checks.noise_of(by_ghost(X, Y), 1.0)
-    mean = _noisy_mean(gradients, CLIP, noise, 0)
+    mean = checks.shipped_step(gradients, CLIP, noise, 0)
     assert mean is gradients.sums
 
 
@@ -125,7 +137,7 @@ def no_clipping(gradients: ClippedSum, clip: float, noise: StepNoise, number: in
     shipped = clipped_sums.clip_factors
     clipped_sums.clip_factors = lambda squares, clip: (torch.ones_like(squares), None)
     try:
-        return _noisy_mean(gradients, clip, noise, number)
+        return checks.shipped_step(gradients, clip, noise, number)
     finally:
         clipped_sums.clip_factors = shipped
 
@@ -136,13 +148,13 @@ def clipping_the_mean(gradients: ClippedSum, clip: float, noise: StepNoise, numb
 
 
 def twice_the_clip(gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
-    return _noisy_mean(gradients, 2 * clip, noise, number)
+    return checks.shipped_step(gradients, 2 * clip, noise, number)
 
 
 def by_realized_size(gradients: ClippedSum, clip: float, noise: StepNoise, number: int) -> Tensor:
     size = len(noise.batch(number, gradients.count))
     expected = noise.sampling_rate * gradients.count
-    return _noisy_mean(gradients, clip, noise, number) * (expected / max(1, size))
+    return checks.shipped_step(gradients, clip, noise, number) * (expected / max(1, size))
 
 
 class Silent(StepNoise):
@@ -185,14 +197,14 @@ def test_noise_that_is_missing_or_three_percent_off_is_caught(law: type[StepNois
     wrong = law(checks.KEY, parameters=P, noise_multiplier=share, sampling_rate=0.25)
     wrong.noise_multiplier = 1.0  # what is claimed
     with pytest.raises(AssertionError, match="variance"):
-        checks.carries_the_noise(_noisy_mean, gradients, CLIP, wrong)
+        checks.carries_the_noise(checks.shipped_step, gradients, CLIP, wrong)
 
 
 def test_the_same_noise_in_every_step_is_caught() -> None:
     gradients = by_ghost(X, NOBODY)
     wrong = Repeating(checks.KEY, parameters=P, noise_multiplier=1.0, sampling_rate=0.25)
     with pytest.raises(AssertionError, match=r"variance|correlation"):
-        checks.carries_the_noise(_noisy_mean, gradients, CLIP, wrong)
+        checks.carries_the_noise(checks.shipped_step, gradients, CLIP, wrong)
 
 
 def batch_sizes(noise: StepNoise) -> list[int]:
@@ -204,9 +216,7 @@ def batch_sizes(noise: StepNoise) -> list[int]:
         def add(self, index: Tensor, clip: float) -> None:
             sizes.append(len(index))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpsgd, "PerSampleClippedSum", Spy)
-        train_private(module(), X, Y, schedule, noise=noise)
+    checks.take_steps(DPSGDData(gradients=Spy(module(), X, Y), schedule=schedule), noise)
     return sizes
 
 
@@ -335,7 +345,7 @@ def test_momentum_on_the_noisy_mean_gives_these_weights() -> None:
     gradients, noise = by_ghost(X, Y), noise_of(schedule)
     velocity = torch.zeros_like(gradients.weights)
     for step in range(3):
-        velocity = 0.5 * velocity + _noisy_mean(gradients, schedule.clip, noise, step)
+        velocity = 0.5 * velocity + checks.shipped_step(gradients, schedule.clip, noise, step)
         gradients.weights -= 0.1 * velocity
     expected = [view.float() for view in gradients._views(gradients.weights)]
     for one, two in zip(trained(schedule), expected, strict=True):
@@ -429,8 +439,8 @@ def test_parameters_that_are_frozen_stay() -> None:
     ("inputs", "schedule", "noise", "error", "words"),
     [
         (X, PrivateSchedule(batch_size=31), undrawn(), ConfigError, "larger than the 30 records"),
-        (X, SCHEDULES[0], undrawn(rate=0.5), ConfigError, "sampling_rate=0.5"),
-        (X, SCHEDULES[0], undrawn(P + 1), ConfigError, f"{P + 1} parameters and the network has {P}"),
+        (X, SCHEDULES[0], undrawn(rate=0.5), ReleaseError, "sampling_rate=0.5"),
+        (X, SCHEDULES[0], undrawn(P + 1), ReleaseError, f"parameters={P + 1}, .*parameters={P};"),
         (X[:-1], SCHEDULES[0], undrawn(), GraphError, "29 records have 30 labels"),
     ],
 )

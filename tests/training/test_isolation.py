@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
 from graphveil.estimators.own.module_checks import reject_mixing
-from graphveil.training.ego_graphs import EgoGraphClippedSum, ego_graph_logits
+from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
 from graphveil.training.null_records import run_masking_failures
 from graphveil.training.per_sample import PerSampleClippedSum, per_record_logits
 from tests.training.stateful import KINDS, QUIET, DrawsWhenLoud, Stateful, sly
@@ -23,7 +23,7 @@ def stars(loud: float) -> Any:
     x = torch.randn(COUNT, LEAVES + 2, INPUTS, generator=generator, dtype=torch.float64)
     edges = torch.tensor([[1, 2, 3], [0, 0, 0]]).expand(COUNT, 2, LEAVES)
     x[FIRST] *= loud
-    return lambda index: (x[index], edges[index])
+    return StoredEgoGraphs(x, edges)
 
 
 def built(kind: Callable[[int, int], nn.Module]) -> nn.Module:
@@ -37,14 +37,14 @@ def total(kind: Callable[[int, int], nn.Module], loud: float) -> tuple[Tensor, T
     labels = torch.arange(COUNT) % CLASSES
     if not loud:
         labels[FIRST] = -1
-    gradients = EgoGraphClippedSum(module, made, labels, LEAVES + 2, route="loop")
+    gradients = EgoGraphClippedSum(module, made, labels, route="loop")
     sums = []
     for step in range(2):
         gradients.begin(step)
         gradients.sums.zero_()
         gradients.add(torch.arange(COUNT), CLIP)
         sums.append(gradients.sums.clone())
-    return torch.stack(sums), ego_graph_logits(module, made, COUNT, LEAVES + 2, CLASSES, route="loop")
+    return torch.stack(sums), ego_graph_logits(module, made, COUNT, CLASSES, route="loop")
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["plain", "sly"])
@@ -54,9 +54,7 @@ def test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction(
 ) -> None:
     kind = sly(kind) if hidden else kind
     (null, quiet), (there, logits) = total(kind, 0.0), total(kind, 1000.0)
-    own = EgoGraphClippedSum(
-        built(kind), stars(1000.0), torch.arange(COUNT) % CLASSES, LEAVES + 2, route="loop"
-    )
+    own = EgoGraphClippedSum(built(kind), stars(1000.0), torch.arange(COUNT) % CLASSES, route="loop")
     own.add(torch.tensor([FIRST]), CLIP)
     assert float(own.sums.norm()) <= CLIP
     assert own.sums.any() or "InATensor" in kind.__name__  # which torch.func.grad lets no module write into
@@ -150,7 +148,7 @@ def test_a_record_on_which_a_module_raises_is_null(
     for loud, label in ((1000.0, 0), (1000.0, -1), (1.0, -1)):
         labels = torch.arange(COUNT) % CLASSES
         labels[FIRST] = label
-        gradients = EgoGraphClippedSum(built(kind), stars(loud), labels, LEAVES + 2, route=route, dtype=dtype)
+        gradients = EgoGraphClippedSum(built(kind), stars(loud), labels, route=route, dtype=dtype)
         gradients.add(torch.arange(COUNT), CLIP)
         sums.append(gradients.sums)
     assert sums[0].any() and torch.equal(sums[0], sums[1]) and torch.equal(sums[0], sums[2])
@@ -159,8 +157,7 @@ def test_a_record_on_which_a_module_raises_is_null(
 @pytest.mark.parametrize(("kind", "route"), [*FAILING, (OddShape, "loop")])
 def test_a_node_on_which_a_module_raises_has_equal_probabilities(kind: type[Singular], route: Any) -> None:
     loud, quiet = (
-        ego_graph_logits(built(kind), stars(scale), COUNT, LEAVES + 2, CLASSES, route=route)
-        for scale in (1e3, 1.0)
+        ego_graph_logits(built(kind), stars(scale), COUNT, CLASSES, route=route) for scale in (1e3, 1.0)
     )
     assert torch.equal(loud[1:], quiet[1:]) and quiet[FIRST].any()
     assert not loud[FIRST].any()
@@ -171,7 +168,7 @@ def test_all_records_may_fail(count: int) -> None:
     x = torch.full((count, LEAVES + 2, INPUTS), 1e3, dtype=torch.float64)
     edges = torch.zeros(count, 2, LEAVES, dtype=torch.int64)
     gradients = EgoGraphClippedSum(
-        built(Singular), lambda index: (x[index], edges[index]), torch.zeros(count), LEAVES + 2, route="vmap"
+        built(Singular), StoredEgoGraphs(x, edges), torch.zeros(count), route="vmap"
     )
     gradients.add(torch.arange(count), CLIP)
     assert not gradients.sums.any()
@@ -204,7 +201,7 @@ def test_what_a_failed_run_changed_in_place_reaches_no_other_record() -> None:
         labels = torch.arange(COUNT) % CLASSES
         labels[FIRST] = -1
         made = stars(loud)
-        gradients = EgoGraphClippedSum(built(Doubles), made, labels, LEAVES + 2, route="vmap")
+        gradients = EgoGraphClippedSum(built(Doubles), made, labels, route="vmap")
         gradients.add(torch.arange(COUNT), CLIP)
         sums.append(gradients.sums)
     assert torch.equal(*sums)

@@ -13,10 +13,11 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from graphveil.training import Affine, GhostSequential, clipped_sums
+from graphveil.training import Affine, GhostModule, GhostSequential, clipped_sum, clipped_sums
 from graphveil.training.clipped_sums import GhostClippedSum, clip_factors
-from graphveil.training.descent import Matrix, _ClippedGradient, _ClippedWeights
 from graphveil.training.records import Inputs
+
+Matrix = npt.NDArray[np.float64]
 
 COUNT, WIDTH, HIDDEN, CLASSES, HUGE, ONE = 300, 30, 24, 5, 1e16, 7
 STORED = WIDTH // 2  # values of a record
@@ -73,17 +74,36 @@ def test_what_one_record_stores_changes_no_bit_of_the_others(
     assert float((after - before).norm()) <= 1 + 1e-9
 
 
-def totals(of: str, count: int) -> Callable[[npt.NDArray[np.int64]], Matrix]:
-    """Return the clipped sum of a descent on hostile records as a function of the labels."""
+class Weighed(nn.Module):
+    """Sums logits with trained weights."""
+
+    def __init__(self, weights: Matrix) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.from_numpy(weights))
+
+    def forward(self, *logits: Tensor) -> Tensor:
+        return (torch.stack(logits) * self.weights[:, None, None]).sum(dim=0)
+
+
+def totals(of: str, count: int) -> Callable[[npt.NDArray[np.int64]], Tensor]:
+    """Return the clipped sum of a linear model on hostile records as a function of the labels."""
     rng = np.random.default_rng(2)
     if of == "experts":
         weights = rng.normal(size=16)
         experts = cancelling(weights[:, None], count * CLASSES).reshape(count, CLASSES, 16)
-        return lambda labels: _ClippedWeights(experts, labels, 1.0).total(weights)
-    weights = rng.normal(size=(WIDTH, CLASSES))
-    inputs = cancelling(weights, count)
-    with_bias = np.vstack([weights, np.zeros(CLASSES)])
-    return lambda labels: _ClippedGradient(inputs, labels, CLASSES).total(with_bias)
+        inputs: Inputs = [torch.from_numpy(experts[..., k].copy()) for k in range(16)]
+        model: GhostModule | nn.Module = Weighed(weights)
+    else:
+        weights = rng.normal(size=(WIDTH, CLASSES))
+        inputs = torch.from_numpy(cancelling(weights, count))
+        model = Affine(torch.from_numpy(weights), torch.zeros(CLASSES, dtype=torch.float64))
+
+    def total(labels: npt.NDArray[np.int64]) -> Tensor:
+        gradients = clipped_sum(model, inputs, torch.from_numpy(labels))
+        gradients.add(torch.arange(count), 1.0)
+        return gradients.sums
+
+    return total
 
 
 @pytest.mark.parametrize("of", ["features", "experts"])
@@ -93,4 +113,4 @@ def test_no_product_of_a_descent_has_another_shape_where_a_record_is_null(of: st
     whole = total(labels)
     for record in range(count):
         null = np.where(np.arange(count) == record, -1, labels)
-        assert np.linalg.norm(whole - total(null)) <= 1 + 1e-9
+        assert float((whole - total(null)).norm()) <= 1 + 1e-9

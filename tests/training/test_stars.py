@@ -13,7 +13,7 @@ from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.training import affine_gradients, clipped_sums, ego_graphs, gather_mode
 from graphveil.training.affine_gradients import AffineGradients
 from graphveil.training.clipped_sums import clip_factors
-from graphveil.training.ego_graphs import EgoGraphClippedSum
+from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
 from graphveil.training.gather_mode import RowGatherMode
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
@@ -76,7 +76,7 @@ def summed(
     module: nn.Module, x: Tensor, edges: Tensor, index: Tensor, clip: float = CLIP, **how: Any
 ) -> Tensor:
     labels = torch.arange(len(x)) % CLASSES
-    gradients = EgoGraphClippedSum(module, lambda which: (x[which], edges[which]), labels, WIDTH, **how)
+    gradients = EgoGraphClippedSum(module, StoredEgoGraphs(x, edges), labels, **how)
     gradients.add(index, clip)
     return gradients.sums
 
@@ -130,7 +130,7 @@ def test_sums_are_those_of_a_loop_in_float64(name: str, rounds: int) -> None:
 def test_rows_that_no_loss_reads_are_left_out_and_no_others(name: str, rounds: int, read: int) -> None:
     torch.manual_seed(0)
     module, (x, edges) = Net(CONVOLUTIONS[name], rounds), some()
-    gradients = EgoGraphClippedSum(module, lambda which: (x[which], edges[which]), torch.zeros(COUNT), WIDTH)
+    gradients = EgoGraphClippedSum(module, StoredEgoGraphs(x, edges), torch.zeros(COUNT))
     gradients.add(torch.arange(2), CLIP)
     assert gradients._calls and gradients._calls[0].read == read == gradients._calls[0].shape[0]
 
@@ -150,9 +150,7 @@ class Overhears(nn.Module):
 def test_rows_that_are_read_without_a_gradient_pass_the_map() -> None:
     torch.manual_seed(0)
     module, (x, edges) = Overhears(), some()
-    gradients = EgoGraphClippedSum(
-        module, lambda which: (x[which], edges[which]), torch.arange(COUNT) % CLASSES, WIDTH
-    )
+    gradients = EgoGraphClippedSum(module, StoredEgoGraphs(x, edges), torch.arange(COUNT) % CLASSES)
     gradients.add(torch.arange(COUNT), 1e3)
     assert gradients._calls and gradients._calls[0].read == 1 and gradients._calls[0].shape[0] == WIDTH
     looped = summed(module, x, edges, torch.arange(COUNT), 1e3, route="loop")
@@ -163,7 +161,7 @@ def test_a_last_map_of_zeros_hides_no_rows() -> None:
     torch.manual_seed(0)
     module, (x, edges) = Net(CONVOLUTIONS["max"]), some()
     nn.init.zeros_(module.out.weight)
-    gradients = EgoGraphClippedSum(module, lambda which: (x[which], edges[which]), torch.zeros(COUNT), WIDTH)
+    gradients = EgoGraphClippedSum(module, StoredEgoGraphs(x, edges), torch.zeros(COUNT))
     gradients.add(torch.arange(2), CLIP)
     assert gradients._calls and gradients._calls[0].read == LEAVES + 1
 

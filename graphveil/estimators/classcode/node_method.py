@@ -17,21 +17,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphveil.data import Graph, rows
 from graphveil.errors import ArtifactError, ConfigError, NotImplementedGuaranteeError, ReleaseError, UnitError
 from graphveil.estimators.classcode.codes import simplex_codes
 from graphveil.estimators.classcode.node_decoder import DecodedRows, decode, decoding_memory
-from graphveil.estimators.classcode.node_plan import FLAT_LEVELS, LEVELS, WEIGHTS, NodeLevelReleasePlan
-from graphveil.estimators.features.noisy_softmax import NoisySoftmax, fit_softmax
+from graphveil.estimators.classcode.node_plan import (
+    FLAT_LEVELS,
+    LEVELS,
+    WEIGHTS,
+    WEIGHTS_CLIP,
+    NodeLevelReleasePlan,
+)
+from graphveil.estimators.features.noisy_softmax import NoisySoftmax, descend_softmax, fit_softmax
 from graphveil.estimators.method import FitResult, Method, State, TrainedModel
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import OTHER, PublicSizes, members, record_groups
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import tensors_of
 from graphveil.estimators.training.record_plan import release_accuracies
 from graphveil.privacy import NodeRecord
 from graphveil.privacy.statements import EdgeUse
@@ -45,8 +49,7 @@ from graphveil.release import (
     calibrate_plan,
 )
 from graphveil.release.out_edge_sums import read_out_neighbor_sums
-from graphveil.training.descent import DescentNoise, DescentSchedule, descend, descend_weights
-from graphveil.training.devices import device_tag
+from graphveil.training import PrivateSchedule, clipped_sum
 
 Targets = str | tuple[int | str, ...] | None
 _ENCODER_RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3
@@ -55,7 +58,7 @@ Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to no
 _FLAT, _PREFERRED = 1, 8
 _LATER = 64.0
 _UNCERTAINTY_FLOOR = 0.05
-_WEIGHTS_CLIP, _WEIGHTS_RATE, _MAX_WEIGHT = 2.0, 1.0, 2.5
+_WEIGHTS_RATE, _MAX_WEIGHT = 1.0, 2.5
 _MAX_NOISE_STEP = 0.25  # noise in a weight, as a standard deviation: fewer records take smaller steps instead
 COMBINER_RATE = 8.0
 _TINY = 1e-12
@@ -98,49 +101,42 @@ def training_members(graph: Graph, plan: ReleasePlan) -> Tensor:
     return torch.tensor(pays)[record_groups(graph)]
 
 
-def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> DescentSchedule:
+def encoder_schedule(steps: int, noise_multiplier: float, records: int) -> PrivateSchedule:
     """Return the encoder's schedule: the step size follows from how loud the noise is, a public figure.
 
     rate = clip(5 (m / 900)^1.3, 2, 60) with m = n sqrt(T) / z, the descent's mu times the records.
 
-    >>> round(encoder_schedule(60, 91.3814, 11925).rate, 4)
+    >>> round(encoder_schedule(60, 91.3814, 11925).learning_rate, 4)
     5.8148
     """
     loudness = records * math.sqrt(steps) / noise_multiplier
     rate = _ENCODER_RATE * (loudness / _USUAL) ** _POWER
     low, high = _RATE_RANGE
-    return DescentSchedule(steps=steps, rate=min(max(rate, low), high), records=records)
+    return PrivateSchedule.full_batch(steps=steps, learning_rate=min(max(rate, low), high))
 
 
 def train_encoder(
     graph: Graph, query: DPSGDQuery, labeled: Tensor, release: Release, session: Session
 ) -> NoisySoftmax:
-    """Train the encoder on labeled members as the release's next question, or take it from the workspace.
+    """Train the encoder on labeled members as the release's next question.
 
     Args:
         graph: features and labels.
         query: the steps.
         labeled: the public members that teach, bool (N).
         release: open, with the steps as its next question.
-        session: where a finished stage is kept, and on which device gradients are formed.
+        session: on which device gradients are formed.
     """
     nodes = labeled.nonzero()[:, 0]
-    bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *device_tag(session.private_device))
-    noise = release.answer(DPSGDData(*bound))
-
-    def train() -> State:
-        return fit_softmax(
-            graph.x,
-            graph.y,
-            labeled,
-            graph.num_classes,
-            descent=encoder_schedule(query.steps, query.noise_multiplier, len(nodes)),
-            noise_multiplier=query.noise_multiplier,
-            noise=noise,
-            device=session.private_device,
-        ).state()
-
-    return NoisySoftmax.restore(session.load_or_compute("encoder", train))
+    return fit_softmax(
+        release,
+        query,
+        rows(graph.x, nodes),
+        graph.y[nodes],
+        graph.num_classes,
+        encoder_schedule(query.steps, query.noise_multiplier, len(nodes)),
+        device=session.private_device,
+    )
 
 
 @dataclass(frozen=True)
@@ -285,39 +281,51 @@ class EvidenceWeights:
 
 
 def fit_evidence_weights(
-    log_posteriors: Tensor,
-    log_likelihoods: Tensor,
-    labels: Tensor,
-    labeled: Tensor,
-    *,
-    steps: int,
-    noise_multiplier: float,
-    noise: DescentNoise,
+    log_posteriors: Tensor, log_likelihoods: Tensor, labels: Tensor, query: DPSGDQuery, release: Release
 ) -> EvidenceWeights:
-    """Train on the labeled nodes, from weights of one; a member without a label (-1) is null.
+    """Train on labeled nodes from weights of one, as the release's next question.
 
     The result is cut to [0, 2.5]: rows may count for nothing, but not against what they say.
+
+    Args:
+        log_posteriors, log_likelihoods: of the nodes that are learned from, (n, C).
+        labels: their classes (n); a member without a label (-1) is null.
+        query: the steps.
+        release: open.
     """
-    nodes = np.flatnonzero(labeled.numpy())
-    experts = [part.numpy()[nodes] for part in (log_posteriors, log_likelihoods)]
-    descent = evidence_weights_schedule(steps, noise_multiplier, len(nodes))
-    weights = descend_weights(
-        experts, labels.numpy()[nodes], np.ones(WEIGHTS), descent, noise, clip=_WEIGHTS_CLIP
-    )
-    return EvidenceWeights(torch.from_numpy(weights).clamp(0, _MAX_WEIGHT))
+    gradients = clipped_sum(WeighedLogits(), (log_posteriors, log_likelihoods), labels)
+    schedule = evidence_weights_schedule(query.steps, query.noise_multiplier, len(labels))
+    weights = release.answer(DPSGDData(gradients=gradients, schedule=schedule))
+    return EvidenceWeights(weights.clamp(0, _MAX_WEIGHT))
 
 
-def evidence_weights_schedule(steps: int, noise_multiplier: float, records: int) -> DescentSchedule:
+class WeighedLogits(nn.Module):
+    """The sum of logits with trained weights, all of them one at the start."""
+
+    def __init__(self) -> None:
+        """Start with even weights."""
+        super().__init__()
+        self.weights = nn.Parameter(torch.ones(WEIGHTS, dtype=torch.float64))
+
+    def forward(self, *logits: Tensor) -> Tensor:
+        """Return the sum, (B, C)."""
+        return (torch.stack(logits) * self.weights[:, None, None]).sum(dim=0)
+
+
+def evidence_weights_schedule(steps: int, noise_multiplier: float, records: int) -> PrivateSchedule:
     """Return the schedule: step size one, or less where the noise would move a weight by more than 0.25.
 
-    >>> evidence_weights_schedule(20, 118.0, 14000).rate, round(evidence_weights_schedule(20, 118.0,
-    ...     300).rate, 2)
-    (1.0, 0.17)
+    Both are in clipping norms.
+
+    >>> schedules = [evidence_weights_schedule(20, 118.0, records) for records in (14000, 300)]
+    >>> [round(WEIGHTS_CLIP * schedule.learning_rate, 2) for schedule in schedules]
+    [1.0, 0.17]
     """
-    unit = DescentSchedule(steps=steps, rate=1.0, records=records, momentum=0.0)
+    unit = PrivateSchedule.full_batch(steps=steps, learning_rate=1.0, momentum=0.0)
     wide = unit.averaged_noise * noise_multiplier / records
-    return DescentSchedule(
-        steps=steps, rate=min(_WEIGHTS_RATE, _MAX_NOISE_STEP / wide), records=records, momentum=0.0
+    rate = min(_WEIGHTS_RATE, _MAX_NOISE_STEP / wide)
+    return PrivateSchedule.full_batch(
+        steps=steps, learning_rate=rate / WEIGHTS_CLIP, momentum=0.0, clip=WEIGHTS_CLIP
     )
 
 
@@ -389,17 +397,18 @@ class Combiner:
         return (inputs @ self.weights[:-1] + self.weights[-1]).log_softmax(dim=1)
 
 
-def fit_combiner(
-    inputs: Tensor, labels: Tensor, labeled: Tensor, *, steps: int, noise: DescentNoise
-) -> Combiner:
-    """Train on the labeled nodes from the public start; a member without a label (-1) is null."""
-    nodes = np.flatnonzero(labeled.numpy())
-    classes = (inputs.shape[1] + 2) // 4
-    descent = DescentSchedule(steps=steps, rate=COMBINER_RATE, records=len(nodes))
-    weights = descend(
-        inputs.numpy()[nodes], labels.numpy()[nodes], prior_combiner_weights(classes).numpy(), descent, noise
-    )
-    return Combiner(torch.from_numpy(weights))
+def fit_combiner(inputs: Tensor, labels: Tensor, steps: int, release: Release) -> Combiner:
+    """Train on labeled nodes from the public start, as the release's next question.
+
+    Args:
+        inputs: combiner inputs of the nodes that are learned from, (n, 4 C - 2).
+        labels: their classes (n); a member without a label (-1) is null.
+        steps: of the query.
+        release: open.
+    """
+    start = prior_combiner_weights((inputs.shape[1] + 2) // 4)
+    schedule = PrivateSchedule.full_batch(steps=steps, learning_rate=COMBINER_RATE)
+    return Combiner(descend_softmax(release, inputs, labels, start, schedule))
 
 
 @dataclass(frozen=True, eq=False)
@@ -463,7 +472,10 @@ def fit_node_level_classcode(
             read = (log_posteriors, aggregated.log_likelihoods)
             evidence_weights = EvidenceWeights.even()
             if last is not None:
-                evidence_weights = train_evidence_weights(graph, last, labeled, read, release, session)
+                features, likelihoods = (part[labeled] for part in read)
+                evidence_weights = fit_evidence_weights(
+                    features, likelihoods, graph.y[labeled], last, release
+                )
             decided = evidence_weights.log_posteriors(*read)
             return NodeLevelFitResult(encoder, evidence_weights, aggregated.rows, decided)
         if last is None:
@@ -477,48 +489,8 @@ def fit_node_level_classcode(
             pushes[0].out_degree_bound,
         )
         inputs = combiner_inputs(log_posteriors, neighborhood_sum, aggregated.log_likelihoods)
-        combiner = train_combiner(graph, last, labeled, inputs, release, session)
+        combiner = fit_combiner(inputs[labeled], graph.y[labeled], last.steps, release)
     return NodeLevelFitResult(encoder, combiner, aggregated.rows, combiner.log_posteriors(inputs))
-
-
-def train_evidence_weights(
-    graph: Graph,
-    query: DPSGDQuery,
-    labeled: Tensor,
-    read: tuple[Tensor, Tensor],
-    release: Release,
-    session: Session,
-) -> EvidenceWeights:
-    """Train the weights as the release's next question, or take them from the workspace."""
-    nodes = labeled.nonzero()[:, 0]
-    noise = release.answer(DPSGDData(*(part[nodes] for part in read), graph.y[nodes]))
-
-    def train() -> State:
-        fitted = fit_evidence_weights(
-            *read,
-            graph.y,
-            labeled,
-            steps=query.steps,
-            noise_multiplier=query.noise_multiplier,
-            noise=noise,
-        )
-        return {"weights": fitted.weights}
-
-    return EvidenceWeights(session.load_or_compute("weighing", train)["weights"])
-
-
-def train_combiner(
-    graph: Graph, query: DPSGDQuery, labeled: Tensor, inputs: Tensor, release: Release, session: Session
-) -> Combiner:
-    """Train the combiner as the release's next question, or take it from the workspace."""
-    nodes = labeled.nonzero()[:, 0]
-    noise = release.answer(DPSGDData(inputs[nodes], graph.y[nodes]))
-
-    def train() -> State:
-        fitted = fit_combiner(inputs, graph.y, labeled, steps=query.steps, noise=noise)
-        return {"weights": fitted.weights}
-
-    return Combiner(session.load_or_compute("combiner", train)["weights"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

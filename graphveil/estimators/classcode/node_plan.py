@@ -23,6 +23,7 @@ LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
 FLAT_LEVELS = LEVELS[:2]  # released at weight one, or not
 FIRST_LEVELS = LEVELS[:10]  # up to weight four
 WEIGHTS = 2  # of recipe S: how much features and rows are trusted
+WEIGHTS_CLIP = 2.0  # the norm that a record's gradient by them is clipped to
 _ROUNDING = 1e-12
 _SHARE_RANGE, _RISE, _CLASSES = (0.1, 0.6), 0.2, 6
 
@@ -199,8 +200,10 @@ class NodeLevelReleasePlan:
         first = self._steps((self.features + 1) * self.classes, budget_split.encoder_steps, noise.encoder)
         bounds = tuple(self._bound(group, noise.bound) for group in range(GROUPS))
         pushes = [self._push(number, sigma, bounds) for number, sigma in enumerate(noise.pushes)]
-        weights = (4 * self.classes - 1) * self.classes if self.reads_own_edges else WEIGHTS
-        last = [self._steps(weights, budget_split.combiner_steps, noise.combiner)] if noise.combiner else []
+        combiner = (4 * self.classes - 1) * self.classes
+        weights, clip = (combiner, 1.0) if self.reads_own_edges else (WEIGHTS, WEIGHTS_CLIP)
+        steps = budget_split.combiner_steps
+        last = [self._steps(weights, steps, noise.combiner, clip)] if noise.combiner else []
         return (
             first,
             *pushes,
@@ -208,11 +211,12 @@ class NodeLevelReleasePlan:
             *self._accuracy_count_queries(mu * math.sqrt(1 - budget_split.aggregation)),
         )
 
-    def _steps(self, parameters: int, steps: int, noise_multiplier: float) -> DPSGDQuery:
+    def _steps(self, parameters: int, steps: int, noise_multiplier: float, clip: float = 1.0) -> DPSGDQuery:
         return DPSGDQuery(
             parameters=parameters,
             steps=steps,
             noise_multiplier=noise_multiplier,
+            clip=clip,
             partition=PARTITION,
             pays=tuple(self._is_training_group(group) for group in range(GROUPS)),
         )

@@ -5,7 +5,9 @@ the row's length alone, not on how many features there are, and every step is on
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +17,12 @@ from torch import Tensor
 
 from graphveil.data import Features
 from graphveil.estimators.method import State
-from graphveil.training.descent import DescentNoise, DescentSchedule, Inputs, OnStep, descend
-from graphveil.training.devices import CPU
+from graphveil.release import DPSGDData, DPSGDQuery, Release
+from graphveil.training import Affine, PrivateSchedule, clipped_sum
+from graphveil.training.devices import CPU, device_tag
+
+Matrix = npt.NDArray[np.float64]
+OnStep = Callable[[int], None]
 
 STEPS = 60
 ROW_NORM = 5.0
@@ -59,56 +65,79 @@ class NoisySoftmax:
 
 def softmax_schedule(
     noise_multiplier: float, records: int, features: int, steps: int = STEPS
-) -> DescentSchedule:
+) -> PrivateSchedule:
     """Return the schedule; the step size follows from how loud the noise is, by public figures alone.
 
     rate = max(2, min(5 (m / 900)^1.1, 80, 20 n / f)) with m = n sqrt(T) / z, the descent's mu times the n
     records, and f features: with few records a feature, long steps learn records by heart, and noise.
 
-    >>> [round(softmax_schedule(z, 14000, 500).rate, 1) for z in (28.9, 8.37, 2.67)]
+    >>> [round(softmax_schedule(z, 14000, 500).learning_rate, 1) for z in (28.9, 8.37, 2.67)]
     [24.0, 80.0, 80.0]
     """
     loudness = records * math.sqrt(steps) / noise_multiplier
     fastest = min(_FASTEST, _CROWDED * records / features)
     rate = max(_SLOWEST, min(_RATE * math.pow(loudness / _USUAL, _POWER), fastest))
-    return DescentSchedule(steps=steps, rate=rate, records=records)
+    return PrivateSchedule.full_batch(steps=steps, learning_rate=rate)
 
 
 def fit_softmax(
-    x: Features,
+    release: Release,
+    query: DPSGDQuery,
+    records: Features,
     labels: Tensor,
-    labeled: Tensor,
     classes: int,
+    schedule: PrivateSchedule,
     *,
-    descent: DescentSchedule,
-    noise_multiplier: float,
-    noise: DescentNoise,
     device: torch.device = CPU,
     on_step: OnStep = lambda done: None,
 ) -> NoisySoftmax:
-    """Train on the labeled nodes; ``labeled`` is public, and a member without a label (-1) is null.
+    """Train as the release's next query, from weights of zero.
 
     Args:
-        x: features (N, f).
-        labels: class numbers (N); those outside ``labeled`` are not read.
-        labeled: bool (N).
+        release: open.
+        query: the steps, which are its next query.
+        records: features of the nodes that are learned from, (n, f).
+        labels: their classes (n); a member without a label (-1) is null.
         classes: C.
-        descent: the schedule, for as many records as are labeled.
-        noise_multiplier: of the query that ``noise`` belongs to.
-        noise: the randomness of the steps.
+        schedule: the steps.
         device: where gradients of dense features are formed.
         on_step: called after each step with the number done.
     """
-    nodes = np.flatnonzero(labeled.numpy())
-    start = np.zeros((x.shape[1] + 1, classes))
-    inputs = scaled_rows(x if len(nodes) == len(labeled) else x[nodes])
-    weights = descend(inputs, labels.numpy()[nodes], start, descent, noise, on_step, device)
-    return NoisySoftmax(
-        torch.from_numpy(weights), noise_multiplier / descent.records * descent.averaged_noise
-    )
+    start, rows = torch.zeros(records.shape[1] + 1, classes, dtype=torch.float64), scaled_rows(records)
+    inputs = torch.from_numpy(rows) if isinstance(rows, np.ndarray) else cast(Features, rows)
+    weights = descend_softmax(release, inputs, labels, start, schedule, device=device, on_step=on_step)
+    return NoisySoftmax(weights, query.noise_multiplier / len(labels) * schedule.averaged_noise)
 
 
-def scaled_rows(x: Features) -> Inputs:
+def descend_softmax(
+    release: Release,
+    inputs: Features,
+    labels: Tensor,
+    start: Tensor,
+    schedule: PrivateSchedule,
+    *,
+    device: torch.device = CPU,
+    on_step: OnStep = lambda done: None,
+) -> Tensor:
+    """Return weights (f + 1, C) of a linear classifier of inputs (n, f), the release's next answer.
+
+    Args:
+        release: open.
+        inputs, labels: the records that are learned from.
+        start: weights to begin with, (f + 1, C), the last row the bias.
+        schedule: the steps.
+        device: where gradients of dense inputs are formed.
+        on_step: called after each step with the number done.
+    """
+    weight, bias = start[:-1].clone(), start[-1].clone()
+    gradients = clipped_sum(Affine(weight, bias), inputs, labels, device)
+    settings = (weight, bias, *device_tag(device))
+    data = DPSGDData(gradients=gradients, schedule=schedule, settings=settings, on_step=on_step)
+    gradients.store(release.answer(data))
+    return torch.cat([weight, bias[None]])
+
+
+def scaled_rows(x: Features) -> Matrix | sparse.csr_array[np.float64]:
     """Return the features in float64 with every row scaled to norm 5, each by its own values; zeros stay.
 
     >>> scaled_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()

@@ -9,7 +9,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.gnn.code_prior import CodePriorModule
 from graphveil.estimators.own.module_checks import check_deterministic, random_tree, training_error_message
 from graphveil.training.devices import CPU
-from graphveil.training.ego_graphs import EgoGraphClippedSum, Route, ego_graph_logits
+from graphveil.training.ego_graphs import EgoGraphClippedSum, Route, StoredEgoGraphs, ego_graph_logits
 from graphveil.training.module_copies import ModuleCopies
 from graphveil.training.null_records import synthetic_records
 from graphveil.training.receptive_field import random_full_trees
@@ -94,24 +94,18 @@ def _run_once(
     device: torch.device,
 ) -> None:
     x, edges = random_full_trees(parents, inputs, torch.float64)
-    labels = torch.arange(len(x)) % classes
-
-    def stars(index: Tensor) -> tuple[Tensor, Tensor]:
-        return x[index], edges[index]
-
+    labels, records = torch.arange(len(x)) % classes, StoredEgoGraphs(x, edges, parents)
     with synthetic_records():
         gradients = EgoGraphClippedSum(
             module,
-            stars,
+            records,
             labels,
-            x.shape[1],
             route=execution_route.route,
-            parents=parents,
             dtype=execution_route.dtype,
             device=device,
         )
         gradients.add(torch.arange(2), 1.0)
-        ego_graph_logits(module, stars, 2, x.shape[1], classes, route=execution_route.route, device=device)
+        ego_graph_logits(module, records, 2, classes, route=execution_route.route, device=device)
 
 
 def _in_dtype(
@@ -169,18 +163,13 @@ def _probed(
     if null_records is not None:
         x[-1] *= null_records
         labels[-1] = -1
-
-    def stars(index: Tensor) -> tuple[Tensor, Tensor]:
-        return x[index], edges[index]
-
+    records = StoredEgoGraphs(x, edges)
     with torch.random.fork_rng(devices=[]), synthetic_records():
-        gradients = EgoGraphClippedSum(
-            module, stars, labels, _LEAVES + 2, route=route, dtype=dtype, device=device
-        )
+        gradients = EgoGraphClippedSum(module, records, labels, route=route, dtype=dtype, device=device)
         gradients.add(torch.arange(_STARS), 1.0)
         if null_records is not None:
             return gradients.sums
-        logits = ego_graph_logits(module, stars, _STARS, _LEAVES + 2, classes, route=route, device=device)
+        logits = ego_graph_logits(module, records, _STARS, classes, route=route, device=device)
     return torch.cat([gradients.sums, logits.flatten()])
 
 

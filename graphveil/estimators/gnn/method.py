@@ -179,33 +179,19 @@ class OneHopGNN(Method):
         nodes = labeled.nonzero()[:, 0]
         started, device = self._started(module, graph.num_classes), session.private_device
         route, code, dtype = choose_route(started, inputs.columns, graph.num_classes, device)
-        labels = graph.y[nodes]
-
-        def stars(index: Tensor) -> tuple[Tensor, Tensor]:
-            return inputs.of_nodes(nodes[index])
-
         training = self.release_plan(self.sizes_of(graph)).training
-        bound = (*(part[nodes] for part in (inputs.roots, inputs.own_contribution)), inputs.rows)
-        listed = (inputs.stars.leaves[nodes], inputs.stars.lengths[nodes])
+        records, labels = inputs.select(nodes), graph.y[nodes]
         fit_dpsgd_from_sums(
             _STAGE,
             module,
-            lambda: EgoGraphClippedSum(
-                started, stars, labels, inputs.width, route=route, dtype=dtype, device=device
-            ),
-            (*bound, *listed, labels, code),
+            lambda: EgoGraphClippedSum(started, records, labels, route=route, dtype=dtype, device=device),
             training,
             release,
             session,
+            fingerprint=(code,),
         )
         logits = ego_graph_logits(
-            started,
-            inputs.of_nodes,
-            graph.num_nodes,
-            inputs.width,
-            graph.num_classes,
-            route=route,
-            device=device,
+            started, inputs, graph.num_nodes, graph.num_classes, route=route, device=device
         )
         return logits.softmax(dim=1).to(torch.float32)
 

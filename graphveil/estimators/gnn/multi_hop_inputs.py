@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.data import Features
-from graphveil.estimators.training.dpsgd import tensors_of
 from graphveil.release.steps.bounded_lists import NO_NODE
 from graphveil.release.steps.bounded_trees import BoundedTrees
+from graphveil.training.records import tensors_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,11 +22,13 @@ class MultiHopInputs:
         x: features (N, d).
         nodes: who teaches.
         trees: everybody's.
+        steps_per_pass: after how many steps all trees are drawn again.
     """
 
     x: Features
     nodes: Tensor
     trees: BoundedTrees
+    steps_per_pass: int
     _kept: list[Tensor] = field(default_factory=list, init=False)
 
     @property
@@ -35,11 +37,20 @@ class MultiHopInputs:
         return self.trees.places + 1
 
     @property
-    def tensors(self) -> list[Tensor]:
+    def arrays(self) -> list[Tensor]:
         """All that the trees are made of."""
-        return [*tensors_of(self.x), *self.trees.tensors]
+        return [*tensors_of(self.x), *self.trees.tensors, self.nodes]
 
-    def of(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def parents(self) -> Tensor:
+        """The place above each place but the root's."""
+        return self.trees.parents
+
+    def begin(self, step: int) -> None:
+        """Draw all trees for the pass that a step belongs to."""
+        self.trees.draw(step // self.steps_per_pass)
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return some teachers' trees: rows (B, W, d), float32 as features are, and edges (B, 2, W - 2).
 
         The next call overwrites the rows.

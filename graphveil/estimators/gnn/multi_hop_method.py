@@ -138,32 +138,18 @@ class MultiHopGNN(Method):
     ) -> None:
         """Train the module on the trees of those who teach, which are drawn anew for every pass."""
         nodes = training_members(graph).nonzero()[:, 0]
-        inputs, labels = MultiHopInputs(graph.x, nodes, trees), graph.y[nodes]
+        a_pass = max(1, training.steps // training.schedule.epochs)
+        inputs, labels = MultiHopInputs(graph.x, nodes, trees, a_pass), graph.y[nodes]
         device = session.private_device
         route, code, dtype = choose_route(module, graph.num_features, graph.num_classes, device)
-        a_pass = max(1, training.steps // training.schedule.epochs)
-
-        def draw(step: int) -> None:
-            trees.draw(step // a_pass)
-
         fit_dpsgd_from_sums(
             _STAGE,
             module,
-            lambda: EgoGraphClippedSum(
-                module,
-                inputs.of,
-                labels,
-                inputs.width,
-                route=route,
-                begin=draw,
-                parents=trees.parents,
-                dtype=dtype,
-                device=device,
-            ),
-            (*inputs.tensors, nodes, labels, code),
+            lambda: EgoGraphClippedSum(module, inputs, labels, route=route, dtype=dtype, device=device),
             training,
             release,
             session,
+            fingerprint=(code,),
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMultiHopGNN":

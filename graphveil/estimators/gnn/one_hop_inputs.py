@@ -77,11 +77,24 @@ class OneHopInputs:
         return self.roots.shape[1]
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
+    def arrays(self) -> tuple[Tensor, ...]:
         """All that stars are made of."""
-        return self.roots, self.rows, self.own_contribution, self.stars.leaves, self.stars.lengths
+        return self.roots, self.own_contribution, self.rows, self.stars.leaves, self.stars.lengths
 
-    def of_nodes(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def parents(self) -> Tensor:
+        """The root above each leaf."""
+        return torch.zeros(self.width - 2, dtype=torch.int64)
+
+    def begin(self, step: int) -> None:
+        """Draw nothing: stars are the same in all steps."""
+
+    def select(self, nodes: Tensor) -> "OneHopInputs":
+        """Return the stars of some nodes, all that is read of others being published rows."""
+        stars = EgoGraphs(self.stars.leaves[nodes], self.stars.lengths[nodes])
+        return OneHopInputs(self.roots[nodes], self.rows, self.own_contribution[nodes], stars)
+
+    def take(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return some nodes' stars: rows (B, W, 2 C) and edges (B, 2, M)."""
         leaves = self.stars.leaves[nodes].to(torch.int64)
         there = leaves != NO_NODE

@@ -84,16 +84,14 @@ class NodeLevelModule(Method):
         with session.stage("classifier"):
             nodes = members(graph, "train")
             x, labels = to_dense(rows(graph.x, nodes)), graph.y[nodes]
-            bound = (x, labels, _fingerprint(module, sizes))
-            training = self.training(sizes)
             fit_dpsgd_from_sums(
                 _STAGE,
                 module,
                 lambda: clipped_sum(module, x, labels, session.private_device),
-                bound,
-                training,
+                self.training(sizes),
                 release,
                 session,
+                fingerprint=(_fingerprint(module, sizes),),
             )
         trained = TrainedModule(module, sizes.classes)
         proba, accuracy = trained.proba(graph.x), dict[str, float]()

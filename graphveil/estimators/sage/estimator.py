@@ -31,12 +31,7 @@ from graphveil.estimators.sage.subgraphs import (
     sample_total_degree,
 )
 from graphveil.estimators.session import Session
-from graphveil.estimators.training.dpsgd import (
-    DPSGDTraining,
-    count_parameters,
-    fit_dpsgd_from_sums,
-    tensors_of,
-)
+from graphveil.estimators.training.dpsgd import DPSGDTraining, count_parameters, fit_dpsgd_from_sums
 from graphveil.nn.layers import batch_of
 from graphveil.nn.sage import SageArchitecture, SageNetwork
 from graphveil.privacy import NodeRecord, renyi
@@ -142,7 +137,6 @@ class NodeLevelSAGE(Method):
             "classifier",
             network,
             lambda: kind(network.maps(), activation, sample.x, table, labels),
-            (*tensors_of(sample.x), table, labels),
             self.training(self.sizes_of(sample)),
             release,
             session,

@@ -20,6 +20,7 @@ from graphveil.data import rows as rows_of
 from graphveil.nn.sage import AffineMaps
 from graphveil.training import Activation, ClippedSum
 from graphveil.training.clipped_sums import clip_factors, targets_of
+from graphveil.training.records import tensors_of
 
 _ROOTS = 32  # at a time: their rows stay in the cache
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm
@@ -61,7 +62,7 @@ class SubgraphClippedSum(ClippedSum):
         self._depth = len(maps.before)
         linears = [*maps.before, maps.own, maps.incoming, *maps.after]
         sources = [part.detach() for one in linears for part in (one.weight, one.bias)]
-        super().__init__(sources, labels, len(table))
+        super().__init__(sources, [*tensors_of(x), table], labels, len(table))
         wide = x.to(torch.float64) if isinstance(x, Tensor) else x.astype(np.float64)
         self._x = cast(Features, wide)
         self._table, self._activation = table, Activation(activation)

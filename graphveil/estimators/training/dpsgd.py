@@ -19,7 +19,7 @@ from graphveil.estimators.public_sizes import PARTITION, members
 from graphveil.estimators.session import Session
 from graphveil.privacy import NodeUnit
 from graphveil.release import DPSGDData, DPSGDQuery, Release
-from graphveil.training import ClippedSum, GhostModule, PrivateSchedule, clipped_sum, train_with_clipped_sum
+from graphveil.training import ClippedSum, GhostModule, PrivateSchedule, clipped_sum
 from graphveil.training.devices import device_tag
 
 _TRAINED = (True, False, False)  # the groups whose records are trained on
@@ -145,7 +145,6 @@ def fit_dpsgd(
         stage,
         network,
         lambda: clipped_sum(network.ghost(), records, labels, context.private_device),
-        (*tensors_of(records), labels),
         training,
         release,
         context,
@@ -157,11 +156,11 @@ def fit_dpsgd_from_sums(
     stage: str,
     network: HasStateDict,
     sums: Callable[[], ClippedSum],
-    data: Sequence[Tensor],
     training: DPSGDTraining,
     release: Release,
     context: Session,
     *,
+    fingerprint: Sequence[Tensor] = (),
     candidates: int = 1,
 ) -> list[State]:
     """Run :func:`fit_dpsgd` on sums of clipped gradients, whoever forms them.
@@ -170,10 +169,10 @@ def fit_dpsgd_from_sums(
         stage: what checkpoints and progress call it.
         network: holds the weights, and is left with the last ones.
         sums: returns the sums, at the weights that the network then has.
-        data: all that the sums read.
         training: what the plan of the release has for this stage.
         release: open, with the steps as its next question.
         context: progress and workspace.
+        fingerprint: of code that gradients are formed by, public.
         candidates: how many weights to return.
     """
     # Kept with the workspace: the release binds its noise to the weights that the steps start from, and to
@@ -182,26 +181,20 @@ def fit_dpsgd_from_sums(
     network.load_state_dict(start)
     configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
     ordered = [start[name] for name in network.state_dict()]  # files have them in another order
-    place = device_tag(context.private_device)
-    noise = release.answer(DPSGDData(*data, *ordered, configured, *place))
     gradients = sums()
     passed = _CheckpointRecorder(stage, network, gradients, training.steps, candidates, context)
-
-    def finish() -> State:
-        train_with_clipped_sum(
-            gradients,
-            training.schedule,
-            noise=noise,
-            data=[part.numpy() for part in (*data, *place)],
+    weights = release.answer(
+        DPSGDData(
+            gradients=gradients,
+            schedule=training.schedule,
+            settings=(*fingerprint, *ordered, configured, *device_tag(context.private_device)),
             on_step=passed,
             checkpoint=context.checkpoint(stage),
         )
-        return _copied(network)
-
-    last = context.load_or_compute(f"{stage}-last", finish)
-    network.load_state_dict(last)
+    )
+    gradients.store(weights)
     network.eval()
-    return [*passed.states(), last]
+    return [*passed.states(), _copied(network)]
 
 
 class _CheckpointRecorder:
@@ -242,15 +235,6 @@ class _CheckpointRecorder:
 def _select_rows(inputs: Inputs, nodes: Tensor) -> Inputs:
     """Return the rows of some nodes, of every block."""
     return [block[nodes] for block in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
-
-
-def tensors_of(inputs: Inputs) -> list[Tensor]:
-    """Return all numbers that the rows are made of."""
-    if isinstance(inputs, Tensor):
-        return [inputs]
-    if isinstance(inputs, Sequence):
-        return list(inputs)
-    return [torch.from_numpy(part) for part in (inputs.data, inputs.indices, inputs.indptr)]
 
 
 def _copied(network: HasStateDict) -> State:

@@ -29,8 +29,9 @@ from graphveil.release.query import (
     outside,
     require_edge_unit,
 )
+from graphveil.release.sites import forms_private_sum
 from graphveil.release.steps.edge_gradients import MAX_WEIGHT, Examples, clipped_sum
-from graphveil.release.steps.training_steps import OneProcessNoise
+from graphveil.release.steps.training_steps import OneProcessNoise, add_step_noise
 
 _ROUNDING = 1e-6  # of the norm of a float32 row of norm one
 
@@ -246,6 +247,7 @@ class EdgeAttentionQuery(Query):
         return True
 
 
+@forms_private_sum("EdgeAttentionQuery")
 class NoisyGradients:
     """Maps weights (p) to the next step's noisy mean gradient (p), as often as the query has steps.
 
@@ -299,6 +301,4 @@ class NoisyGradients:
             (len(batch), query.dim), dtype=torch.float64, generator=PublicStreams(step).torch("attention")
         )
         total = clipped_sum(weights, self._examples, batch, shown * query.forward_noise, query)
-        grid = (total * (noise.steps / query.clip)).trunc_()
-        grid += torch.from_numpy(noise.noise(step))
-        return grid * (query.clip / (noise.steps * noise.sampling_rate * count))
+        return add_step_noise(total, query.clip, noise, step, count)

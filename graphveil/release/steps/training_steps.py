@@ -3,9 +3,13 @@
 import math
 import os
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from graphveil._util import checks
@@ -26,18 +30,39 @@ from graphveil.release.query import (
     check_pays,
     require_record_unit,
 )
+from graphveil.release.sites import forms_private_sum
+from graphveil.training import ClippedSum, PrivateSchedule, dpsgd
 
 
-class DPSGDData(QueryData[StepNoise]):
-    """All that training steps read: the records of paying groups, and initial weights.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class DPSGDData(QueryData[Tensor]):
+    """What is trained; the answer are the weights, float64 (p). A resumed release goes on where it was.
 
-    The answer is the keyed randomness of all steps. A resumed release returns the same for the same data and
-    refuses other data; one that is closed returns randomness that refuses to be drawn: its training is over.
+    The noise is bound to the very arrays that gradients are formed from (``gradients.arrays``): a resumed
+    release refuses others.
+
+    Args:
+        gradients: the records' clipped gradients, at weights of its own.
+        schedule: steps, rates, clipping: those of the query.
+        settings: what else fixes the gradients, all of it public: initial weights, code, the device.
+        on_step: called after each step with the number done.
+        checkpoint: where to save the state of the training.
+        checkpoint_every: steps between two saves.
     """
 
-    def __init__(self, *arrays: Tensor) -> None:
-        """Take the arrays, in any order that stays."""
-        self.arrays = arrays
+    gradients: ClippedSum
+    schedule: PrivateSchedule
+    settings: Sequence[Tensor] = ()
+    on_step: Callable[[int], None] = lambda done: None
+    checkpoint: Path | None = None
+    checkpoint_every: int = 100
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _PreparedTraining(PreparedData):
+    """The training, whose gradients read ``arrays``."""
+
+    training: DPSGDData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +106,6 @@ class DPSGDQuery(Query):
     data: ClassVar[type[DPSGDData]] = DPSGDData
     reads_edges: ClassVar[bool] = False
     exact_noise: ClassVar[bool] = True
-    stores_answer: ClassVar[bool] = False
 
     parameters: int
     steps: int
@@ -98,18 +122,11 @@ class DPSGDQuery(Query):
         checks.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
         checks.integer_at_least(0, reach=self.reach)
         check_pays(self.pays)
-        self.spent()
+        self.randomness(bytes(KEY_BYTES))
 
     def randomness(self, key: bytes) -> StepNoise:
         """Return the batches and the noise of all steps, which a key fixes."""
-        return self._noise(OneProcessNoise, key)
-
-    def spent(self) -> StepNoise:
-        """Return the law of the noise without a key: whoever asks for a batch or for noise is refused."""
-        return self._noise(_ErasedNoise, bytes(KEY_BYTES))
-
-    def _noise(self, kind: type[StepNoise], key: bytes) -> StepNoise:
-        return kind(
+        return OneProcessNoise(
             key,
             parameters=self.parameters,
             noise_multiplier=self.noise_multiplier,
@@ -144,19 +161,50 @@ class DPSGDQuery(Query):
         """Return what is said of the query."""
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
-    def prepare(self, data: DPSGDData, public: PublicInputs) -> PreparedData:
-        """Require something that the noise is bound to."""
-        if not data.arrays:
-            raise ReleaseError("the noise of training steps is bound to data, and none were given")
-        return PreparedData(public, data.arrays)
+    def prepare(self, data: DPSGDData, public: PublicInputs) -> _PreparedTraining:
+        """Refuse a training that is not the one that is paid for."""
+        gradients, schedule = data.gradients, data.schedule
+        count = gradients.count
+        planned = schedule.steps(count), schedule.sampling_rate(count), schedule.clip
+        names = ("parameters", "steps", "sampling_rate", "clip")
+        for name, value in zip(names, (len(gradients.weights), *planned), strict=True):
+            if value != getattr(self, name):
+                raise ReleaseError(
+                    f"the plan has training steps with {name}={getattr(self, name)!r}, and this training has "
+                    f"{name}={value!r}; the release stays charged"
+                )
+        return _PreparedTraining(public, (*gradients.arrays, *data.settings), data)
 
-    def answer(self, private: PrivateEdges, data: PreparedData, key: bytes) -> StepNoise:
-        """Return the randomness of all steps."""
-        return self.randomness(key)
+    def answer(self, private: PrivateEdges, data: _PreparedTraining, key: bytes) -> Tensor:
+        """Take the steps and return the weights; the noise is drawn here, and is gone afterwards."""
+        training, noise, taken = data.training, self.randomness(key), -1
+        gradients, schedule = training.gradients, training.schedule
 
-    def closed(self) -> StepNoise:
-        """Return the law of the noise, which is drawn no more."""
-        return self.spent()
+        def noisy_means(step: int) -> Tensor:
+            nonlocal taken
+            if not taken < step < self.steps:  # one step's noise serves one sum, and each step is paid for
+                raise ReleaseError(
+                    f"step {step} is taken already, or is not one of {self.steps} that are paid for"
+                )
+            taken = step
+            return noisy_mean(gradients, self.clip, noise, step)
+
+        # With anything else, noise would be drawn for a second sum.
+        binding = {
+            "schedule": asdict(schedule),
+            "shapes": gradients.shapes,
+            "noise": [noise.noise_multiplier, noise.sampling_rate, noise.steps],
+            "data": noise.fingerprint(*(array.numpy() for array in data.arrays)),
+        }
+        return dpsgd.descend(
+            gradients,
+            schedule,
+            noisy_means,
+            binding=binding,
+            on_step=training.on_step,
+            checkpoint=training.checkpoint,
+            checkpoint_every=training.checkpoint_every,
+        )
 
     @property
     def groups(self) -> int:
@@ -171,12 +219,12 @@ class DPSGDQuery(Query):
     @property
     def contribution_steps(self) -> float:
         """Grid steps in a clipping norm."""
-        return float(self.spent().steps)
+        return float(self.randomness(bytes(KEY_BYTES)).steps)
 
     @property
     def min_noise_steps(self) -> float:
         """Grid steps in a step's standard deviation."""
-        return self.spent().sigma
+        return self.randomness(bytes(KEY_BYTES)).sigma
 
     @property
     def max_noise_steps(self) -> float:
@@ -213,19 +261,23 @@ class OneProcessNoise(StepNoise):
             return super().noise(step)
 
 
-class _ErasedNoise(StepNoise):
-    """The noise of steps whose key is erased: its law is known, and it draws nothing."""
+@forms_private_sum("DPSGDQuery", "TreeStepsQuery", note="the clipped gradients come from `training/`")
+@torch.no_grad()
+def noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int) -> Tensor:
+    """Return the noisy mean of clipped gradients over the batch that a step draws, float64 (p).
 
-    def batch(self, step: int, count: int) -> Tensor:
-        """Refuse."""
-        raise ReleaseError(_ERASED)
+    The clipped sum is overwritten by it and seen nowhere else. The mean is over the expected size of a batch,
+    which is public.
+    """
+    sums = gradients.sums.zero_()
+    gradients.begin(step)
+    gradients.add(noise.batch(step, gradients.count), clip)
+    return add_step_noise(sums, clip, noise, step, gradients.count)
 
-    def noise(self, step: int) -> Noise:
-        """Refuse."""
-        raise ReleaseError(_ERASED)
 
-
-_ERASED = (
-    "this release is closed and its noise key erased, so its training cannot go on; start a new run in a new "
-    "folder, which is a new release"
-)
+def add_step_noise(sums: Tensor, clip: float, noise: StepNoise, step: int, count: int) -> Tensor:
+    """Truncate a sum (p) toward zero to the grid, add a step's noise, and return the mean, all in place."""
+    grid = sums.mul_(noise.steps / clip).numpy()
+    np.trunc(grid, out=grid)  # in one vector instruction, which torch's own is not
+    grid += noise.noise(step)
+    return sums.mul_(clip / (noise.steps * noise.sampling_rate * count))

@@ -5,27 +5,19 @@ import math
 import numpy as np
 import pytest
 import torch
+from contracts.steps import SilentRelease
 from scipy import sparse
 
-from graphveil.data import to_dense
+from graphveil.data import rows, to_dense
 from graphveil.estimators.classcode.node_method import encoder_schedule
 from graphveil.estimators.features.noisy_softmax import NoisySoftmax, fit_softmax, scaled_rows
-
-
-class Silent:
-    steps = 2.0**20
-
-    def __init__(self, parameters: int) -> None:
-        self._parameters = parameters
-
-    def noise(self, step: int) -> np.ndarray:
-        return np.zeros(self._parameters, dtype=np.int64)
+from graphveil.release import DPSGDQuery
 
 
 def fit(x, y: torch.Tensor, labeled: torch.Tensor, noise_multiplier: float = 1.0) -> NoisySoftmax:
-    silent = Silent((x.shape[1] + 1) * 2)
-    descent = encoder_schedule(60, noise_multiplier, int(labeled.sum()))
-    return fit_softmax(x, y, labeled, 2, descent=descent, noise_multiplier=noise_multiplier, noise=silent)
+    query = DPSGDQuery(parameters=(x.shape[1] + 1) * 2, steps=60, noise_multiplier=noise_multiplier)
+    descent, nodes = encoder_schedule(60, noise_multiplier, int(labeled.sum())), labeled.nonzero()[:, 0]
+    return fit_softmax(SilentRelease(), query, rows(x, nodes), y[nodes], 2, descent)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -38,13 +30,13 @@ def fit(x, y: torch.Tensor, labeled: torch.Tensor, noise_multiplier: float = 1.0
 )
 def test_golden_step_size(records: int, noise_multiplier: float, rate: float, weight_noise: float) -> None:
     descent = encoder_schedule(60, noise_multiplier, records)
-    assert descent.rate == pytest.approx(rate, rel=2e-6)
+    assert descent.learning_rate == pytest.approx(rate, rel=2e-6)
     assert noise_multiplier / records * descent.averaged_noise == pytest.approx(weight_noise, rel=5e-6)
 
 
 def test_the_step_size_stays_in_its_range() -> None:
-    assert encoder_schedule(60, 1e6, 100).rate == 2
-    assert encoder_schedule(60, 0.1, 10**6).rate == 60
+    assert encoder_schedule(60, 1e6, 100).learning_rate == 2
+    assert encoder_schedule(60, 0.1, 10**6).learning_rate == 60
 
 
 def test_rows_are_scaled_one_by_one() -> None:

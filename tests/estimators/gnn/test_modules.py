@@ -13,7 +13,7 @@ import graphveil as gv
 from graphveil.data import RECIPES, Graph, synthetic
 from graphveil.errors import ConfigError
 from graphveil.ledger import ledger_of
-from graphveil.training.ego_graphs import EgoGraphClippedSum
+from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs
 from tests.estimators.gnn.modules import Branching, Mean, Records
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
@@ -109,7 +109,7 @@ def test_shared_parts_have_the_sum_of_their_gradients(kind: Module) -> None:
     loss = nn.functional.cross_entropy(module(x[0], edges[0])[:1], torch.zeros(1, dtype=torch.int64))
     own = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
     for route in ("ghost", "vmap", "loop"):
-        gradients = EgoGraphClippedSum(module, lambda i: (x[i], edges[i]), torch.zeros(1), 4, route=route)
+        gradients = EgoGraphClippedSum(module, StoredEgoGraphs(x, edges), torch.zeros(1), route=route)
         gradients.add(torch.tensor([0]), 1e3)
         torch.testing.assert_close(gradients.sums, own, rtol=1e-10, atol=1e-12)
 

@@ -22,7 +22,7 @@ from graphveil.estimators.public_sizes import members
 from graphveil.ledger import ledger_of
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian
 from graphveil.release.steps.ego_graphs import NO_NODE, read_ego_graphs
-from graphveil.training.ego_graphs import EgoGraphClippedSum, ego_graph_logits
+from graphveil.training.ego_graphs import EgoGraphClippedSum, StoredEgoGraphs, ego_graph_logits
 from tests.estimators.gnn.modules import Branching, Mean
 
 SMALL: dict[str, Any] = {
@@ -105,7 +105,7 @@ def test_stars_of_others_are_the_same_bits_whatever_one_record_holds(most: int) 
         def stars(adjacency: Adjacency, posteriors: Tensor, sent: Tensor, rows: Tensor = rows) -> Any:
             found = read_ego_graphs(adjacency, most, bytes(32))
             inputs = OneHopInputs.from_published_rows(posteriors.double(), rows, 0.7, sent, found, 2)
-            return inputs.of_nodes(torch.arange(nodes))
+            return inputs.take(torch.arange(nodes))
 
         x, edges = stars(adjacency, posteriors, sent)
         for q in range(nodes):
@@ -125,7 +125,7 @@ def test_a_star_is_its_roots_own_list_with_published_rows_less_what_the_root_wro
     stars = read_ego_graphs(adjacency, 4, bytes(32))
     assert stars.leaves[0].tolist() == [1, 2, 3, NO_NODE] and stars.lengths.tolist() == [3, 0, 1, 0]
     inputs = OneHopInputs.from_published_rows(torch.zeros(4, 3), rows, 2.0, sent, stars, 1)
-    x, edges = inputs.of_nodes(torch.tensor([0, 1]))
+    x, edges = inputs.take(torch.tensor([0, 1]))
     own_contribution = sent[0] / math.sqrt(3)
     for place, leaf in enumerate([1, 2, 3], start=1):
         heard = math.sqrt(3) * (rows[leaf] - own_contribution) / 2.0 / 3
@@ -157,7 +157,7 @@ def some_stars(count: int, inputs: int, leaves: int) -> Any:
     for star in range(count):
         k = star % (leaves + 1)
         edges[star, 0, :k], edges[star, 1, :k] = torch.arange(1, k + 1), 0
-    return lambda index: (x[index], edges[index])
+    return StoredEgoGraphs(x, edges)
 
 
 @pytest.mark.parametrize("route", ["ghost", "vmap", "loop"])
@@ -165,23 +165,23 @@ def test_a_sum_is_that_of_every_stars_own_clipped_gradient(route: Any) -> None:
     module, count, clip = Mean(4, 3).double(), 13, 0.4
     stars, labels = some_stars(count, 4, 5), torch.arange(count) % 3
     labels[2] = -1
-    gradients = EgoGraphClippedSum(module, stars, labels, 7, route=route)
+    gradients = EgoGraphClippedSum(module, stars, labels, route=route)
     index = torch.tensor([0, 2, 5, 12])
     gradients.add(index, clip)
     wanted = torch.zeros_like(gradients.sums)
     for star in (0, 5, 12):
-        x, edges = (part[0] for part in stars(torch.tensor([star])))
+        x, edges = (part[0] for part in stars.take(torch.tensor([star])))
         loss = nn.functional.cross_entropy(module(x, edges)[:1], labels[star : star + 1])
         own = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
         wanted += own * min(1.0, clip / float(own.norm()))
     torch.testing.assert_close(gradients.sums, wanted, rtol=1e-5, atol=1e-7)
-    logits = ego_graph_logits(module, stars, count, 7, 3, route=route)
+    logits = ego_graph_logits(module, stars, count, 3, route=route)
     assert (
-        torch.equal(logits[3], ego_graph_logits(module, some_stars(4, 4, 5), 4, 7, 3, route=route)[3])
+        torch.equal(logits[3], ego_graph_logits(module, some_stars(4, 4, 5), 4, 3, route=route)[3])
         or route != "loop"
     )
     torch.testing.assert_close(
-        logits[5], module(*(part[5] for part in stars(torch.arange(count))))[0].detach()
+        logits[5], module(*(part[5] for part in stars.take(torch.arange(count))))[0].detach()
     )
 
 

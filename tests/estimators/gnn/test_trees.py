@@ -51,14 +51,12 @@ def clipped(
     source, target = np.array(graph.edges, dtype=np.int64).reshape(-1, 2).T
     adjacency = Adjacency.from_edges(source, target, num_nodes=graph.nodes, directed=True)
     trees = BoundedTrees(adjacency, slots=slots, cap=3, depth=depth, key=bytes(32))
-    inputs = MultiHopInputs(torch.from_numpy(graph.x), torch.arange(graph.nodes), trees)
+    inputs = MultiHopInputs(torch.from_numpy(graph.x), torch.arange(graph.nodes), trees, 1)
     with torch.random.fork_rng():
         torch.manual_seed(1)
         module = kind(graph.x.shape[1], 3)
     labels = torch.from_numpy(np.where(graph.y < 0, -1, graph.y % 3))
-    gradients = EgoGraphClippedSum(
-        module, inputs.of, labels, inputs.width, route=route, parents=trees.parents
-    )
+    gradients = EgoGraphClippedSum(module, inputs, labels, route=route)
     gradients.add(torch.arange(graph.nodes), clip)
     return gradients.sums / clip
 
@@ -248,7 +246,9 @@ def test_a_node_is_in_no_more_trees_of_a_fit_than_are_paid_for(
 def test_places_without_a_node_hold_nobodys_record() -> None:
     lonely = Adjacency.from_edges([1], [2], num_nodes=4, directed=True)
     trees = BoundedTrees(lonely, slots=1, cap=2, depth=1, key=bytes(32))
-    x, _ = MultiHopInputs(torch.arange(1.0, 5.0)[:, None], torch.arange(4), trees).of(torch.tensor([2, 3]))
+    x, _ = MultiHopInputs(torch.arange(1.0, 5.0)[:, None], torch.arange(4), trees, 1).take(
+        torch.tensor([2, 3])
+    )
     assert x[:, :, 0].tolist() == [[3.0, 2.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0]]
 
 

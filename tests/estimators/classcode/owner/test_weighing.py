@@ -3,22 +3,35 @@
 import numpy as np
 import pytest
 import torch
+from contracts.steps import KEY, SilentRelease
 
+from graphveil.audit.zero_noise import ZeroNoiseSteps
 from graphveil.estimators.classcode.node_method import (
     EvidenceWeights,
     evidence_weights_schedule,
     fit_evidence_weights,
 )
+from graphveil.estimators.classcode.node_plan import WEIGHTS_CLIP
+from graphveil.mechanisms import StepNoise
+from graphveil.release import DPSGDQuery
 
 
-class Noise:
-    steps = 2.0**20
-
-    def __init__(self, sigma: float = 0.0) -> None:
-        self._sigma, self._rng = sigma, np.random.default_rng(0)
+class NormalNoise(ZeroNoiseSteps):
+    """Noise of a standard deviation that the query need not have."""
 
     def noise(self, step: int) -> np.ndarray:
-        return np.rint(self._rng.normal(size=2) * self._sigma * self.steps).astype(np.int64)
+        drawn = np.random.default_rng(step).normal(size=self.parameters)
+        return np.rint(drawn * self.given_sigma * self.steps).astype(np.int64)  # type: ignore[attr-defined]
+
+
+class NoisyRelease(SilentRelease):
+    def __init__(self, sigma: float) -> None:
+        self._sigma = sigma
+
+    def noise(self, parameters: int) -> StepNoise:
+        noise = NormalNoise(KEY, parameters=parameters, noise_multiplier=1.0)
+        noise.given_sigma = self._sigma  # type: ignore[attr-defined]
+        return noise
 
 
 def evidence(count: int, strength: float, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -34,19 +47,9 @@ def evidence(count: int, strength: float, seed: int = 0) -> tuple[torch.Tensor, 
 def fit(count: int, strength: float, z: float = 1.0, noise: float = 0.0) -> list[float]:
     features, rows, y = evidence(count, strength)
     labeled = torch.arange(count) < count // 2
-    evidence_weights = fit_evidence_weights(
-        features, rows, y, labeled, steps=20, noise_multiplier=z, noise=Noise(noise)
-    )
-    again = fit_evidence_weights(
-        features,
-        rows,
-        torch.where(labeled, y, -1),
-        labeled,
-        steps=20,
-        noise_multiplier=z,
-        noise=Noise(noise),
-    )
-    assert torch.equal(again.weights, evidence_weights.weights)  # other labels are not read
+    query = DPSGDQuery(parameters=2, steps=20, noise_multiplier=z, clip=WEIGHTS_CLIP)
+    chosen = features[labeled], rows[labeled], y[labeled]
+    evidence_weights = fit_evidence_weights(*chosen, query, NoisyRelease(noise))  # type: ignore[arg-type]
     return evidence_weights.weights.tolist()
 
 

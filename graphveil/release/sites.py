@@ -1,0 +1,47 @@
+"""Where exact numbers about private data exist: declared places, which ``docs/guarantees.md`` lists."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Site = TypeVar("Site", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class PrivateSumSite:
+    """A place where exact numbers about private data exist, and leave with their noise."""
+
+    queries: tuple[str, ...]
+    place: str  # module:qualified name
+    note: str
+
+
+PRIVATE_SUM_SITES: list[PrivateSumSite] = []
+
+
+def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
+    """Declare that a function or class forms the exact numbers of some queries, and adds their noise.
+
+    ``docs/guarantees.md`` lists all of these places, and a test finds what forms such numbers elsewhere.
+
+    Args:
+        queries: the names of the queries.
+        note: what a reviewer has to know besides the place.
+    """
+
+    def declare(site: Site) -> Site:
+        PRIVATE_SUM_SITES.append(PrivateSumSite(queries, f"{site.__module__}:{site.__qualname__}", note))
+        return site
+
+    return declare
+
+
+def private_sum_table() -> str:
+    """Return the list of places as the table in ``docs/guarantees.md``, one line a place."""
+    rows = []
+    for site in sorted(PRIVATE_SUM_SITES, key=lambda site: (site.place, site.queries)):
+        module, _, name = site.place.partition(":")
+        file = "/".join(module.split(".")[1:]) + ".py"
+        queries, note = ", ".join(f"`{query}`" for query in site.queries), site.note and f"; {site.note}"
+        rows.append(f"| {queries} | `{name}` in `{file}`{note} |")
+    return "\n".join(["| query | where its exact numbers get their noise |", "|---|---|", *rows])
