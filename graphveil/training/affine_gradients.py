@@ -72,32 +72,20 @@ def record_affine_calls(
 ) -> Iterator[None]:
     """Note the input of each call of a part, and add a move to its output, whose gradient is then that of y.
 
-    A move with fewer rows than the input has is for these rows alone: no others pass the map, whose output is
-    filled up with rows of zeros. Without moves the number of the part and the shape of its output are noted.
+    Without moves the number of the part and the shape of its output are noted.
     """
-    rows: list[int] = []
-
-    def before(part: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor] | None:
-        if output_offsets is None:
-            return None
-        h, most = given[0], len(output_offsets[len(recorded)])
-        rows.append(len(h))
-        recorded.append(h[:most] if most < len(h) else h)
-        return (recorded[-1],)
 
     def hook(number: int) -> Any:
         def after(part: nn.Module, given: tuple[Tensor, ...], found: Tensor) -> Tensor:
             if output_offsets is None:
                 recorded.append((number, tuple(found.shape)))
                 return found
-            there = found + output_offsets[len(recorded) - 1]
-            missing = rows[-1] - len(there)
-            return nn.functional.pad(there, (0, 0, 0, missing)) if missing else there
+            recorded.append(given[0])
+            return found + output_offsets[len(recorded) - 1]
 
         return after
 
-    handles = [part.register_forward_pre_hook(before) for part in parts]
-    handles += [part.register_forward_hook(hook(number)) for number, part in enumerate(parts)]
+    handles = [part.register_forward_hook(hook(number)) for number, part in enumerate(parts)]
     try:
         yield
     finally:
@@ -118,17 +106,17 @@ class AffineGradients:
     deltas: Tensor
 
     @classmethod
-    def from_calls(
-        cls, calls: Sequence[tuple[Tensor, Tensor, int]], memory: "ScratchBuffer"
-    ) -> "AffineGradients":
-        """Return those of a map, of h and delta of each call, (B, n_k, ..), and how many rows are read.
+    def from_calls(cls, calls: Sequence[tuple[Tensor, Tensor]], memory: "ScratchBuffer") -> "AffineGradients":
+        """Return those of a map, of h and delta of each call, (B, .., d) and (B, .., e).
 
         Copies of h are in ``memory``, and hold until the next call.
         """
-        wide = [_first(h, count) for h, _, count in calls]
-        deltas = [_first(delta, count).to(torch.float64) for _, delta, count in calls]
+        wide, deltas = (
+            [part.reshape(len(part), -1, part.shape[-1]) for part in parts]
+            for parts in zip(*calls, strict=True)
+        )
         inputs = memory.copy(wide[0]) if len(wide) == 1 else _joined([h.to(torch.float64) for h in wide])
-        return cls(inputs, _joined(deltas))
+        return cls(inputs, _joined([delta.to(torch.float64) for delta in deltas]))
 
     def square_norms(self, *, bias: bool) -> Tensor:
         """Return each record's squared norm, (B), or what counts as it where its rows cancel.
@@ -190,11 +178,6 @@ def keep_freed_memory() -> None:
     keeps them, and other C libraries take no notice.
     """
     torch.empty(_COUNTS, dtype=torch.uint8)
-
-
-def _first(part: Tensor, count: int) -> Tensor:
-    """Return the first rows of any (B, .., d) as (B, count, d)."""
-    return part.reshape(len(part), -1, part.shape[-1])[:, :count]
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

@@ -4,12 +4,12 @@ Star i is a graph of public size: the root, ``leaves`` places for its leaves, an
 without a leaf run around. Every shape is public (``training/clipped_sums.py``). No record reaches another's
 gradient:
 
-* The module is called with one star, in a loop, or under ``vmap``, where torch keeps a batch's records apart.
-  Rows that are picked by an index lie below each other there, and each index is checked (``gathered.py``).
+* The module is called with one star, in a loop, or under ``vmap``, where torch keeps a batch's records apart
+  and refuses an index beyond a record's own rows: isolation there rests on torch.
 * Each call of a module in a loop, and of a batch under ``vmap``, is on a fresh copy of the module as it was
-  before training (``copies.py``, which says what a copy does not isolate).
+  before training (``module_copies.py``, which says what a copy does not isolate).
 * A record on which the module raises has the gradient zero, as one whose gradient is not finite
-  (``nulls.py``).
+  (``null_records.py``).
 
 A module may run in float32. A record's gradient is then the vector that float32 comes to, or for an affine
 map the sum of delta_j h_j^T over the deltas and inputs that it comes to: a function of that record alone.
@@ -17,6 +17,7 @@ From there on norms, factors and sums are float64, and the norm is that of the v
 What float32 rounds is part of the gradient, and no part of the bound.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,12 +46,11 @@ from graphveil.training.clipped_sums import (
     zero_masked_records,
 )
 from graphveil.training.devices import CPU, deterministic_on
-from graphveil.training.gather_mode import BufferArena, RowGatherMode
 from graphveil.training.module_copies import ModuleCopies, call
 from graphveil.training.null_records import finite_rows, maskable_exceptions, run_masking_failures
-from graphveil.training.receptive_field import are_close, random_full_trees, random_weights, rows_read
 
 Route = Literal["ghost", "vmap", "loop"]
+_STARS, _SEED, _MISSING = 8, 5, 0.3  # of random trees
 Parameters = dict[str, Tensor]
 T = TypeVar("T")
 _GradientParts = tuple[
@@ -111,6 +111,21 @@ class StoredEgoGraphs:
         return self.x[index], self.edges[index]
 
 
+def random_full_trees(parents: Tensor, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return random full trees, and such with edges missing: rows (8, W, columns), edges (8, 2, W - 2).
+
+    >>> x, edges = random_full_trees(torch.tensor([0, 0, 1]), 4, torch.float64)
+    >>> tuple(x.shape), edges[0].tolist()
+    ((8, 5, 4), [[1, 2, 3], [0, 0, 1]])
+    """
+    generator, width = torch.Generator().manual_seed(_SEED), len(parents) + 2
+    x = torch.randn(_STARS, width, columns, generator=generator, dtype=torch.float64).to(dtype)
+    missing = torch.rand(_STARS, len(parents), generator=generator) < _MISSING
+    missing[0] = False
+    edges = torch.stack([torch.arange(1, width - 1), parents]).expand(_STARS, 2, -1)
+    return x, torch.where(missing[:, None], width - 1, edges)
+
+
 class EgoGraphClippedSum(ClippedSum):
     """The clipped sum of a module on stars, each star on its own.
 
@@ -158,10 +173,8 @@ class EgoGraphClippedSum(ClippedSum):
         self._wide = dict(zip(named, self._views(weights), strict=True))
         self._parameters: Parameters = {}
         self._route = route
-        self._parents = records.parents
         self._calls: list[_Call] | None = None
         self._memory: dict[str, ScratchBuffer] = {}
-        self._arena = BufferArena()
         keep_freed_memory()
 
     def begin(self, step: int) -> None:
@@ -216,7 +229,7 @@ class EgoGraphClippedSum(ClippedSum):
         """Return the loss of one star's root, and what each affine map was called with."""
         inputs: list[Tensor] = []
         numbers = _cloned({**self._fixed, **self._parameters, **formed})
-        with RowGatherMode(self._arena), record_affine_calls(self._parts(module), output_offsets, inputs):
+        with record_affine_calls(self._parts(module), output_offsets, inputs):
             logits: Tensor = call(module, numbers, (x.clone(), edges.clone()))[0]
         targets = targets_of(label[None], len(logits))[:, 0].to(logits.dtype)
         return -(targets * logits.log_softmax(dim=0)).sum(), inputs
@@ -225,30 +238,21 @@ class EgoGraphClippedSum(ClippedSum):
         """Choose the maps whose gradients are not formed, by public sizes; return their calls in order."""
         self._choose(affine_parts(self._module, 1) if self._route == "ghost" else {})
         calls, names = self._trace_calls(columns), list(self._affine)
-        read = {name: sum(call.read for call in calls if names[call.number] == name) for name in names}
-        kept = {name: part for name, part in self._affine.items() if is_large(part, read[name])}
+        rows = dict.fromkeys(names, 0)
+        for traced in calls:
+            rows[names[traced.number]] += math.prod(traced.shape[:-1])
+        kept = {name: part for name, part in self._affine.items() if is_large(part, rows[name])}
         self._choose(kept)
         widest = max((inputs_of(part) for part in kept.values()), default=_HIDDEN)
         formed = sum(self._parameters[name].numel() for name in self._formed)
         numbers = max(formed, self._width * widest, self._width * _HIDDEN)  # that a star takes at a time
         self._numbers = -(-numbers * self._dtype.itemsize // _BYTES)
         places = {name: place for place, name in enumerate(kept)}
-        calls = [
-            call._replace(number=places[names[call.number]]) for call in calls if names[call.number] in kept
+        return [
+            traced._replace(number=places[names[traced.number]])
+            for traced in calls
+            if names[traced.number] in kept
         ]
-        return self._truncate_calls(calls, columns) if calls else calls
-
-    def _truncate_calls(self, calls: list["_Call"], columns: int) -> list["_Call"]:
-        """Let only rows that a loss reads pass a map, if the module comes to the same on random stars.
-
-        One may read the others without a gradient. What it comes to is each record's own in either case.
-        """
-        fewer = [
-            call._replace(shape=(call.read, *call.shape[1:])) if len(call.shape) == 2 else call
-            for call in calls
-        ]
-        found, others = (self._probe_gradients(each, columns) for each in (calls, fewer))
-        return fewer if are_close(found, others) else calls
 
     def _choose(self, parts: dict[str, nn.Module]) -> None:
         """Form all gradients but those of these maps."""
@@ -266,7 +270,6 @@ class EgoGraphClippedSum(ClippedSum):
         of its own here. So the gradient of all losses' sum by these is each record's gradient. A gradient
         within ``vmap`` is the same, and takes twice the time before it computes anything.
         """
-        self._arena.begin()
         count = len(stars[0])
         given = [
             part.detach().expand(count, *part.shape).requires_grad_()
@@ -308,48 +311,26 @@ class EgoGraphClippedSum(ClippedSum):
         return [module.get_submodule(name) for name in self._affine]
 
     def _trace_calls(self, columns: int) -> list["_Call"]:
-        """Return the calls of affine maps, found on random stars with random weights: all public."""
+        """Return the calls of affine maps with the shapes of their outputs, from a tree that is nobody's."""
         recorded = list[Any]()
         if not self._affine:
             return []
-        x, edges = self._random_inputs(columns)
+        x, edges = random_full_trees(self._records.parents, columns, self._dtype)
         with (
             torch.no_grad(),
             self._copies.run() as module,
             record_affine_calls(self._parts(module), None, recorded),
         ):
-            random = random_weights(self._parameters)
-            call(module, _cloned({**self._fixed, **random}), (x[0], edges[0]))
-        calls = [_Call(number, shape, 0) for number, shape in recorded]
-        return [
-            call._replace(read=rows_read(delta, self._parents))
-            for call, delta in zip(calls, self._probe_gradients(calls, columns), strict=False)
-        ]
-
-    def _probe_gradients(self, calls: list["_Call"], columns: int) -> list[Tensor]:
-        """Return all gradients on random stars with random weights: by calls' outputs, then by weights."""
-        if not calls:
-            return []
-        x, edges = self._random_inputs(columns)
-        kept, self._parameters = self._parameters, random_weights(self._parameters)
-        formed = {name: self._parameters[name] for name in self._formed}
-        labels = self._labels.new_zeros(len(x), device=self.device)
-        with torch.enable_grad():
-            output_offsets = [x.new_zeros(call.shape) for call in calls]
-            (deltas, gradients), _ = self._gradients(output_offsets, formed, x, edges, labels)
-        self._parameters = kept
-        return [*deltas, *gradients.values()]
-
-    def _random_inputs(self, columns: int) -> tuple[Tensor, Tensor]:
-        x, edges = random_full_trees(self._parents, columns, self._dtype)
-        return x.to(self.device), edges.to(self.device)
+            inputs = x[0].to(self.device), edges[0].to(self.device)
+            call(module, _cloned({**self._fixed, **self._parameters}), inputs)
+        return [_Call(number, shape) for number, shape in recorded]
 
     def _maps(self, inputs: list[Tensor], deltas: list[Tensor]) -> dict[str, AffineGradients]:
         """Return the gradients of each affine map that was called."""
         calls = list(zip(self._calls or (), inputs, deltas, strict=True))
         found = {}
         for number, name in enumerate(self._affine):
-            own = [(h, delta, call.read) for call, h, delta in calls if call.number == number]
+            own = [(h, delta) for call, h, delta in calls if call.number == number]
             if own:
                 found[name] = AffineGradients.from_calls(own, self._memory.setdefault(name, ScratchBuffer()))
         return found
@@ -362,14 +343,10 @@ class EgoGraphClippedSum(ClippedSum):
 
 
 class _Call(NamedTuple):
-    """A call of an affine map: its number, its output's shape, and how many rows of it a loss reads.
-
-    The shape has fewer rows than the module sees where no others pass the map.
-    """
+    """A call of an affine map: its number, and the shape of its output for one record."""
 
     number: int
     shape: tuple[int, ...]
-    read: int
 
 
 _HIDDEN = 16  # numbers that a node is taken to need at a time

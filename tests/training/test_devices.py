@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from graphveil.errors import ConfigError
 from graphveil.estimators.gnn.execution_route import choose_route
 from graphveil.estimators.own.module_checks import check_deterministic
-from graphveil.training import clipped_sums, ego_graphs, gather_mode
+from graphveil.training import clipped_sums, ego_graphs
 from graphveil.training.clipped_sums import ClippedSum, GhostClippedSum
 from graphveil.training.devices import CPU, deterministic_on, device_tag, private_device
 from graphveil.training.ego_graphs import EgoGraphClippedSum, Route, StoredEgoGraphs, ego_graph_logits
@@ -144,9 +144,6 @@ FAKE = torch.device("lazy")  # a kind that torch asks no driver for
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTensorMode:
     """A device without numbers: what asks for some is answered here."""
     monkeypatch.setattr(clipped_sums, "all_finite", lambda values: True)
-    monkeypatch.setattr(gather_mode, "within", lambda index, rows: True)
-    monkeypatch.setattr(ego_graphs, "rows_read", lambda delta, parents: 1)
-    monkeypatch.setattr(ego_graphs, "are_close", lambda found, others: True)
     monkeypatch.setattr(ego_graphs, "run_masking_failures", lambda run, records: (run(*records), None))
     return FakeTensorMode(allow_non_fake_inputs=True)
 

@@ -9,10 +9,15 @@ from graphveil.errors import ConfigError
 from graphveil.estimators.gnn.code_prior import CodePriorModule
 from graphveil.estimators.own.module_checks import check_deterministic, random_tree, training_error_message
 from graphveil.training.devices import CPU
-from graphveil.training.ego_graphs import EgoGraphClippedSum, Route, StoredEgoGraphs, ego_graph_logits
+from graphveil.training.ego_graphs import (
+    EgoGraphClippedSum,
+    Route,
+    StoredEgoGraphs,
+    ego_graph_logits,
+    random_full_trees,
+)
 from graphveil.training.module_copies import ModuleCopies
 from graphveil.training.null_records import synthetic_records
-from graphveil.training.receptive_field import random_full_trees
 
 _TOLERANCE, _LOOSE_TOLERANCE = 1e-9, 1e-4
 _BATCHED_ROUTES: tuple[Route, ...] = ("ghost", "vmap")
