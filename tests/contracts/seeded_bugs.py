@@ -3390,8 +3390,8 @@ BUGS = [
         edits=[
             (
                 "graphveil.training.affine_gradients:AffineGradients.from_calls",
-                "_first(delta, count).to(torch.float64) for",
-                "_first(delta, count) for",
+                "delta.to(torch.float64) for",
+                "delta for",
             ),
         ],
         test="tests/training/test_stars.py::test_squares_beyond_float32_are_clipped_by_their_norm[1e+24-1e-24-1.0-0.001-ghost]",
