@@ -16,6 +16,7 @@ PACKAGE = ROOT / "graphveil"
 # What reads exact numbers and draws no noise, each with its own argument:
 EXACT_READS = {
     "graphveil.release.out_edge_sums:read_out_neighbor_sums",  # row v is for those entitled to v's record
+    "graphveil.release.out_edge_sums:OutEdgeSumQuery.answer",  # factors of sources, which enter NoisyRows
     "graphveil.release.out_edge_sums:exceeds_degree",  # one bit, of an assumption that the owner asserts
     "graphveil.release.steps.ego_graphs:read_ego_graphs",  # as the first
     "graphveil.release.steps.bounded_trees:BoundedTrees.__init__",  # TreeStepsQuery pays for all roots
