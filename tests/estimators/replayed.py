@@ -6,7 +6,7 @@ what differs, by no more than their price.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,6 +102,31 @@ def share_of_price(before: Replay, after: Replay, unit: Unit, pair: Pair) -> flo
             assert {row + skipped for row in change.nonzero()[:, 0].tolist()} <= ends, "a third row changed"
             largest = max(largest, moved / privacy_cost if privacy_cost else 0.0)
     return largest
+
+
+def largest_share(
+    predict: Callable[[Pair | None], Tensor], unit: Unit, pairs: Iterable[Pair], patch: pytest.MonkeyPatch
+) -> tuple[float, Replay]:
+    """Toggle pairs under a fit or a prediction; return the largest move of a hop as a share of its price.
+
+    Args:
+        predict: returns predictions, of the neighbor with this pair toggled.
+        unit: what is protected.
+        pairs: toggled one at a time.
+        patch: puts replays in the place of releases.
+
+    Returns:
+        The share, and what was asked without a toggled pair.
+    """
+    before, largest = Replay(), 0.0
+    with before.in_place(patch):
+        predicted = predict(None)
+    for pair in pairs:
+        after = Replay(before)
+        with after.in_place(patch):
+            assert torch.equal(predict(pair), predicted), "predictions know more than the answers"
+        largest = max(largest, share_of_price(before, after, unit, pair))
+    return largest, before
 
 
 def _same(was: Any, now: Any) -> bool:

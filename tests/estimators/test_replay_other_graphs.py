@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import Tensor
 
 from graphveil.data import Adjacency, Graph
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
-from tests.estimators.replayed import Pair, Replay, share_of_price
+from tests.estimators.replayed import Pair, largest_share
 from tests.estimators.test_replay_weights import NODES, drawn, neighbor
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
@@ -73,28 +72,13 @@ def of_growth(model: Estimator, graph: Graph) -> Predict:
     return predict
 
 
-def largest_share(
-    model: Estimator, predict: Predict, pairs: tuple[Pair, ...], patch: pytest.MonkeyPatch
-) -> float:
-    """Toggle pairs under a prediction; return the largest move of a hop as a share of its price."""
-    before, largest = Replay(), 0.0
-    with before.in_place(patch):
-        predicted = predict(None)
-    for pair in pairs:
-        after = Replay(before)
-        with after.in_place(patch):
-            assert torch.equal(predict(pair), predicted), "predictions know more than the answers"
-        largest = max(largest, share_of_price(before, after, model.protected_unit, pair))
-    return largest
-
-
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("method", "options"), CASES, ids=str)
 def test_no_edge_of_another_graph_moves_more_than_it_is_priced(
     method: str, options: dict[str, Any], unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, graph = fitted(method, unit, options)
-    share = largest_share(model, of_another(model, graph), OTHERS, monkeypatch)
+    share, _ = largest_share(of_another(model, graph), model.protected_unit, OTHERS, monkeypatch)
     assert share > (0.2 if options.get("weights") in LOOSE else 0.99)
 
 
@@ -104,5 +88,5 @@ def test_no_new_edge_moves_more_than_it_is_priced(
     method: str, options: dict[str, Any], unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, graph = fitted(method, unit, options)
-    largest = largest_share(model, of_growth(model, graph), GROWN, monkeypatch)
-    assert largest > (0.1 if options.get("weights") in LOOSE else 0.45)
+    share, _ = largest_share(of_growth(model, graph), model.protected_unit, GROWN, monkeypatch)
+    assert share > (0.1 if options.get("weights") in LOOSE else 0.45)

@@ -17,7 +17,7 @@ from graphveil.errors import ConfigError
 from graphveil.estimators import classcode, gap
 from graphveil.estimators.base import Estimator
 from graphveil.release.weights import _NAMED, ONE
-from tests.estimators.replayed import Pair, Replay, share_of_price
+from tests.estimators.replayed import Pair, largest_share
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
 
@@ -80,27 +80,17 @@ def fitted(method: str, unit: str, weights: str) -> Estimator:
     return gap.GAP(**common, hops=2, hidden=3, epochs=2, **more)
 
 
-def largest_share(method: str, unit: str, weights: str, patch: pytest.MonkeyPatch) -> float:
-    """Toggle pairs under a whole fit; return the largest move of a hop as a share of its price."""
-    graph, largest = drawn(unit, weighted=weights == "given"), 0.0
-    model, before = fitted(method, unit, weights), Replay()
-    with before.in_place(patch):
-        predicted = model.fit(graph).predict_proba()
-    for pair in PAIRS:
-        after = Replay(before)
-        with after.in_place(patch):
-            again = model.fit(neighbor(graph, pair)).predict_proba()
-        assert torch.equal(again, predicted), "predictions know more than the answers"
-        largest = max(largest, share_of_price(before, after, model.protected_unit, pair))
-    return largest
-
-
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(("method", "weights"), FITS, ids=lambda part: part)
 def test_no_edge_moves_a_fit_further_than_it_is_priced(
     method: str, weights: str, unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    share = largest_share(method, unit, weights, monkeypatch)
+    graph, model = drawn(unit, weighted=weights == "given"), fitted(method, unit, weights)
+
+    def predict(pair: Pair | None) -> torch.Tensor:
+        return model.fit(graph if pair is None else neighbor(graph, pair)).predict_proba()
+
+    share, _ = largest_share(predict, model.protected_unit, PAIRS, monkeypatch)
     assert share > (0.2 if weights in LOOSE else 0.99)
 
 

@@ -126,7 +126,7 @@ def public_posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
 
 def _posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
     nodes = sample_training_nodes(graph, nodes_of(graph.mask("train") | graph.mask("val")))
-    trained = CrossFit(graph, session, "posterior", nodes, graph.y).best()
+    trained = CrossFit(graph, session, "posterior", nodes, graph.y).best(CANDIDATES)
     return replace(trained, log=blend_similar_nodes(trained.log, graph))
 
 
@@ -204,10 +204,10 @@ class CrossFit:
         shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS
 
-    def best(self) -> CrossFitPosteriors:
+    def best(self, candidates: Sequence[Candidate]) -> CrossFitPosteriors:
         """Return the posteriors of the candidate that explains the first fold best."""
-        chosen = self._session.load_or_compute(f"{self._name}-choice", self._choose)
-        return self.posteriors(CANDIDATES[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
+        chosen = self._session.load_or_compute(f"{self._name}-choice", lambda: self._choose(candidates))
+        return self.posteriors(candidates[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
 
     def posteriors(self, candidate: Candidate, first: State | None = None) -> CrossFitPosteriors:
         """Return the cross-fitted posteriors of all nodes.
@@ -230,13 +230,13 @@ class CrossFit:
         log[self._nodes] = each[self._fold_of, self._nodes]
         return CrossFitPosteriors(log, candidate, networks)
 
-    def _choose(self) -> State:
+    def _choose(self, candidates: Sequence[Candidate]) -> State:
         """Return the number of the candidate that explains the first fold's classes best, and its network."""
         held_out = self._nodes[self._fold_of == 0]
         best: State = {}
         least = math.inf
-        usual = sum(candidate.labels_below is None for candidate in CANDIDATES)
-        for number, candidate in enumerate(CANDIDATES):
+        usual = sum(candidate.labels_below is None for candidate in candidates)
+        for number, candidate in enumerate(candidates):
             if candidate.labels_below is not None and len(self._nodes) >= candidate.labels_below:
                 continue
             # What a stage is called is what it draws from: one candidate more must not move the others.

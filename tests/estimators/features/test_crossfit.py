@@ -1,5 +1,7 @@
 """Public posteriors: a node's own label never informs its own posterior, and no edge is read."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from graphveil._util.random import PublicStreams
 from graphveil.data import RECIPES, Adjacency, Graph, synthetic
 from graphveil.estimators.features import crossfit
 from graphveil.estimators.features.crossfit import public_posteriors, unit_rows
+from graphveil.estimators.public_sizes import nodes_of
 from graphveil.estimators.session import Session
 
 
@@ -46,12 +49,18 @@ def test_unit_rows_of_sparse_and_dense_features_agree() -> None:
     torch.testing.assert_close(torch.from_numpy(scaled.toarray()), unit_rows(dense))
 
 
-def test_a_candidate_that_is_clearly_behind_is_given_up_and_no_fold_is_trained_twice(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+def crossfitted(
+    graph: Graph, session: Session, candidates: Sequence[crossfit.Candidate]
+) -> crossfit.CrossFitPosteriors:
+    nodes = nodes_of(graph.mask("train") | graph.mask("val"))
+    return crossfit.CrossFit(graph, session, "posterior", nodes, graph.y).best(candidates)
+
+
+def test_a_candidate_that_is_clearly_behind_is_given_up_and_no_fold_is_trained_twice() -> None:
     candidates = (crossfit.Candidate(8, hidden=8), crossfit.Candidate(8, hidden=8, weight_decay=1e4))
-    monkeypatch.setattr(crossfit, "CANDIDATES", candidates)
     stages: list[tuple[str, int]] = []
     session = Session(streams=PublicStreams(0), on_progress=lambda *said: stages.append(said[:2]))
-    trained = public_posteriors(small(), session)
+    trained = crossfitted(small(), session, candidates)
     assert trained.candidate == candidates[0]
     assert len(trained.networks) == crossfit.FOLDS
     last = dict(stages)  # the last epoch that was told of each stage
@@ -64,7 +73,7 @@ def test_a_candidate_that_is_clearly_behind_is_given_up_and_no_fold_is_trained_t
 
 @pytest.mark.parametrize(("above", "told"), [(0, False), (1, True)])
 def test_the_candidate_for_few_labels_is_tried_below_its_bound_and_moves_no_other(
-    monkeypatch: pytest.MonkeyPatch, above: int, told: bool
+    above: int, told: bool
 ) -> None:
     graph = small()
     labels = int((graph.mask("train") | graph.mask("val")).sum())
@@ -72,10 +81,9 @@ def test_the_candidate_for_few_labels_is_tried_below_its_bound_and_moves_no_othe
     worse = crossfit.Candidate(8, hidden=8, weight_decay=1e4, labels_below=labels + above)
 
     def log_of(*candidates: crossfit.Candidate) -> tuple[torch.Tensor, set[str]]:
-        monkeypatch.setattr(crossfit, "CANDIDATES", candidates)
         stages: set[str] = set()
         session = Session(streams=PublicStreams(0), on_progress=lambda stage, *_: stages.add(stage))
-        return public_posteriors(graph, session).log, stages
+        return crossfitted(graph, session, candidates).log, stages
 
     (alone, _), (beside, stages) = log_of(usual), log_of(usual, worse)
     assert ("posterior candidate for few labels" in stages) is told

@@ -16,8 +16,7 @@ def twins() -> Graph:
     return graph.with_split(everyone, ~everyone, ~everyone)
 
 
-def test_a_node_follows_its_twin_and_never_itself(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
-    monkeypatch.setattr(crossfit, "NEIGHBORS", 1)
+def test_a_node_follows_its_twin_and_never_itself() -> None:
     graph = twins()
     votes = similar_nodes_posterior(graph, nodes_of(graph.mask("train"))).argmax(dim=1)
     assert votes.tolist() == [0, 0, 1, 1, 1, 0]
