@@ -13,9 +13,7 @@ from graphveil.data import Graph
 from graphveil.data.adjacency import AdjacencyVersion
 from graphveil.errors import ConfigError
 from graphveil.estimators.fitted import FittedAttribute
-from graphveil.estimators.inference import (
-    RequestFactory,
-)
+from graphveil.estimators.inference import RequestFactory
 from graphveil.estimators.method import FitResult, State
 from graphveil.estimators.prediction_cache import CachedPrediction
 from graphveil.estimators.public_sizes import PublicSizes

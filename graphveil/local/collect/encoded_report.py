@@ -70,11 +70,9 @@ def encode_all(
     """Return the LDP reports of many answers, in order: a row of the reports and a label for each node."""
     head, widths = MAGIC + bytes([VERSION]) + protocol.digest, _widths(protocol)
     if features is not None:
-        chosen = chosen_features(protocol, nodes)
-        found = features.indices
-        if not (
-            found is chosen or (found is not None and chosen is not None and np.array_equal(found, chosen))
-        ):
+        given, chosen = features.indices, chosen_features(protocol, nodes)
+        same = given is chosen if given is None or chosen is None else np.array_equal(given, chosen)
+        if not same:
             raise ConfigError("an answer tells about the features that the survey and the node's id choose")
     parts = (None if features is None else features.values, _label_fields(protocol, nodes, labels))
     columns = [part for part in parts if part is not None]
