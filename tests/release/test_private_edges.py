@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "graphveil"
 READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
 HOLDS = {"adjacency", "_adjacency"}
 
-MOST_READERS = 25
+MOST_READERS = 23
 READERS = {  # by part and file
     "release/private_edges.py": "the door",
     "release/exact_sums.py": "unit none",
@@ -25,21 +25,20 @@ READERS = {  # by part and file
     "ledger/tags.py": "a keyed digest, internal",
     "runs/run_folder.py": "a keyed digest, internal",
     "runs/run.py": "a count where edges are public",
-    "propagation/kprop.py": "public edges",
+    "propagation/linear.py": "public edges",
     "lab/attacks/pairs.py": "in the clear, internal",
     "audit/training_canaries.py": "made graphs, or the owner's own: internal",
     "lab/fidelity/structure.py": "in the clear, internal",
-    "lab/papers/measures/plain_features.py": "in the clear, published data",
-    "lab/papers/measures/graph_sizes.py": "in the clear, published data",
-    "local/structure/edges.py": "public edges",
-    "local/structure/embedding.py": "public edges",
-    "local/structure/walks.py": "public edges",
+    "lab/papers/measures.py": "in the clear, published data",
+    "local/structure/node_vectors.py": "public edges",
+    "local/structure/public_edges.py": "public edges",
+    "local/structure/similarity.py": "public edges",
     "perturb/mechanism.py": "public edges",
     "perturb/perturbed_graph.py": "released edges",
     "perturb/public_part.py": "in the clear, for experiments",
     "estimators/spectral_embedding.py": "released edges, or any without privacy",
-    "local/lpgnn/posterior.py": "public edges",
-    "local/lpgnn/randomized_records.py": "public edges",
+    "local/noisy_labels.py": "public edges",
+    "local/randomized_records.py": "public edges",
 }
 
 
