@@ -1,0 +1,192 @@
+"""Write the generated reference pages: `python docs/site/reference.py`. A test compares them with the code.
+
+One page per command in ``reference/cli/`` and one per module of the public API in ``reference/python/``.
+"""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import graphveil
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+PYTHON = {  # page: title, what it is for, public names
+    "estimators": (
+        "Estimators",
+        "Train a model with a privacy guarantee. All estimators share the parameters of `Estimator`.",
+        "graphveil: Estimator ClassCode Spectral GAP MLP GCN GAT SAGE load_model METHODS register",
+    ),
+    "custom-models": (
+        "Custom models",
+        "Train your own modules.",
+        "graphveil: PrivateGNN PrivateModule private_hops ReleasedRows",
+    ),
+    "local": (
+        "Local privacy",
+        "Estimators for unit `local-attributes` and `edge-subset`.",
+        "graphveil: LPGNN LabelPosterior SimGAT HeteroRR",
+    ),
+    "collection": (
+        "Collection of LDP reports",
+        "Collection protocols, clients and the collector.",
+        "graphveil.local.collect: *",
+    ),
+    "data": (
+        "Graphs and datasets",
+        "Load, prepare and split graphs.",
+        "graphveil: Graph read_graph open_graph load_dataset list_datasets split compare",
+    ),
+    "privacy": (
+        "Privacy units and guarantees",
+        "Privacy units, guarantees, accounting and calibration.",
+        "graphveil: Guarantee calibrate; graphveil.privacy: *",
+    ),
+    "ledger": (
+        "Privacy ledger",
+        "Ledgers in memory and on disk.",
+        "graphveil: MemoryLedger attach_ledger ledger_of; graphveil.ledger: *",
+    ),
+    "mechanisms": ("Mechanisms", "Noise, local mechanisms and randomized labels.", "graphveil.mechanisms: *"),
+    "perturb": ("Graph release", "Mechanisms that release a noisy graph.", "graphveil.perturb: *"),
+    "audit": ("Audits", "Lower bounds, canaries and neighbor tests.", "graphveil.audit: *"),
+    "attacks": ("Attacks", "Measure what an attacker learns.", "graphveil.lab.attacks: *"),
+    "sweeps": ("Sweeps", "Grids of methods, budgets and settings.", "graphveil: sweep"),
+    "backends": ("Aggregation backends", "Who computes sums over edges.", "graphveil.backends: *"),
+    "serve": ("Server", "The HTTP application.", "graphveil.serve: *"),
+}
+
+
+def main() -> None:
+    """Write all pages, and remove those of names that are gone."""
+    pages = {**cli_pages(), **python_pages()}
+    for folder in ("cli", "python"):
+        (REFERENCE / folder).mkdir(exist_ok=True)
+        for path in (REFERENCE / folder).glob("*.md"):
+            if f"{folder}/{path.name}" not in pages:
+                path.unlink()
+    for name, text in pages.items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+
+
+# -- command line ------------------------------------------------------------------------------------------
+
+
+def cli_pages() -> dict[str, str]:
+    """Return the page of each command, and an index."""
+    import typer.main
+
+    from graphveil.cli import app
+
+    group: Any = typer.main.get_command(app)
+    lines = ["# Command line", "", "Run `graphveil COMMAND --help` for the same text in a terminal.", ""]
+    lines += ["| command | purpose |", "|---|---|"]
+    pages = {}
+    for name, command in group.commands.items():
+        lines.append(f"| [`{name}`]({name}.md) | {one_line(command)} |")
+        parts = [f"# graphveil {name}", "", text_of(command)]
+        for inner, one in getattr(command, "commands", {}).items():
+            parts += ["", f"## graphveil {name} {inner}", "", text_of(one), *options(f"{name} {inner}", one, 3)]
+        if not hasattr(command, "commands"):
+            parts += options(name, command, 2)
+        pages[f"cli/{name}.md"] = "\n".join(parts).rstrip() + "\n"
+    lines += ["", "Exit codes and JSON output: [JSON output](../json.md)."]
+    return {"cli/index.md": "\n".join(lines) + "\n", **pages}
+
+
+def one_line(command: Any) -> str:
+    return escape((command.help or "").strip().partition("\n\n")[0])
+
+
+def text_of(command: Any) -> str:
+    """Return a command's description as paragraphs."""
+    found = inspect.cleandoc(command.help or "").replace("\f", "").replace("\b\n", "")
+    return "\n\n".join(escape(part) for part in found.split("\n\n"))
+
+
+def escape(text: str) -> str:
+    """Return text in one line, with words in brackets and stars as they are."""
+    return re.sub(r"([*_<>|])(?![^`]*`)", r"\\\1", " ".join(text.split())) if "`" not in text else " ".join(text.split())
+
+
+def options(name: str, command: Any, level: int) -> list[str]:
+    """Return the usage line and the options of a command, panel by panel."""
+    import click
+
+    context = click.Context(command, info_name=f"graphveil {name}")
+    usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+    lines = ["", "```console", f"$ {usage}", "```"]
+    panels: dict[str, list[Any]] = {}
+    for parameter in command.get_params(context):
+        if getattr(parameter, "hidden", False):
+            continue
+        kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+        panels.setdefault(getattr(parameter, "rich_help_panel", None) or kind, []).append(parameter)
+    for panel, parameters in panels.items():
+        lines += ["", f"{'#' * level} {panel}", ""]
+        for parameter in parameters:
+            lines += [f"{heading(parameter, context)}", f":   {details(parameter, context)}", ""]
+    return lines
+
+
+def heading(parameter: Any, context: Any) -> str:
+    """Return an option's names with its value, as a term."""
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.human_readable_name}`"
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    return names if parameter.is_flag else f"{names} `{parameter.make_metavar(context)}`"
+
+
+def details(parameter: Any, context: Any) -> str:
+    """Return an option's help, whether it is required, and its default."""
+    parts = [escape(parameter.help or "")] if getattr(parameter, "help", None) else []
+    if parameter.required:
+        parts.append("Required.")
+    default = parameter.get_default(context)
+    if default not in (None, False, (), [], "") and not callable(default) and not parameter.required:
+        parts.append(f"Default: `{default}`.")
+    return " ".join(parts) or "See the command's description."
+
+
+# -- Python ------------------------------------------------------------------------------------------------
+
+
+def python_pages() -> dict[str, str]:
+    """Return the page of each public module, and an index."""
+    index = ["# Python API", "", "Every public name of graphveil. Examples in docstrings run as tests.", ""]
+    index += ["| page | names |", "|---|---|"]
+    pages = {}
+    for page, (title, purpose, names) in PYTHON.items():
+        found = [pair for group in names.split("; ") for pair in public(group)]
+        lines = [f"# {title}", "", purpose, ""]
+        for shown, where in found:
+            lines += [f"::: {where}", "    options:", f"      heading: {shown}", ""]
+        pages[f"python/{page}.md"] = "\n".join(lines).rstrip() + "\n"
+        index.append(f"| [{title}]({page}.md) | {', '.join(f'`{shown}`' for shown, _ in found)} |")
+    return {"python/index.md": "\n".join(index) + "\n", **pages}
+
+
+def public(group: str) -> list[tuple[str, str]]:
+    """Return public names of a module, each with the place of its definition."""
+    module_name, _, names = group.partition(": ")
+    module = importlib.import_module(module_name)
+    chosen = sorted(module.__all__) if names == "*" else names.split()
+    found = []
+    for name in chosen:
+        value = getattr(module, name)
+        home = getattr(value, "__module__", None) if inspect.isclass(value) or inspect.isfunction(value) else None
+        if inspect.ismodule(value):
+            continue
+        found.append((f"{module_name}.{name}".replace("graphveil.", "gv.", 1), f"{home or module_name}.{name}"))
+    return found
+
+
+def undocumented() -> set[str]:
+    """Return public names of the package that no page shows."""
+    shown = {shown for text in python_pages().values() for shown in re.findall(r"heading: gv\.([\w.]+)", text)}
+    return {name for name in graphveil.__all__ if name not in shown and not inspect.ismodule(getattr(graphveil, name))}
+
+
+if __name__ == "__main__":
+    main()
