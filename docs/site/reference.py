@@ -7,7 +7,7 @@ import importlib
 import inspect
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import graphveil
 
@@ -106,15 +106,15 @@ def text_of(command: Any) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text in one line, with words in brackets and stars as they are."""
-    return re.sub(r"([*_<>|])(?![^`]*`)", r"\\\1", " ".join(text.split())) if "`" not in text else " ".join(text.split())
+    """Return text in one line, in which nothing outside of code is markup."""
+    parts = " ".join(text.split()).split("`")
+    parts[::2] = [re.sub(r"([*_<>|$\[\]])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def options(name: str, command: Any, level: int) -> list[str]:
     """Return the usage line and the options of a command, panel by panel."""
-    import click
-
-    context = click.Context(command, info_name=f"graphveil {name}")
+    context = command.context_class(command, info_name=f"graphveil {name}")
     usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
     lines = ["", "```console", f"$ {usage}", "```"]
     panels: dict[str, list[Any]] = {}
@@ -122,31 +122,35 @@ def options(name: str, command: Any, level: int) -> list[str]:
         if getattr(parameter, "hidden", False):
             continue
         kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-        panels.setdefault(getattr(parameter, "rich_help_panel", None) or kind, []).append(parameter)
+        panels.setdefault(parameter.rich_help_panel or kind, []).append(parameter)
     for panel, parameters in panels.items():
         lines += ["", f"{'#' * level} {panel}", ""]
         for parameter in parameters:
-            lines += [f"{heading(parameter, context)}", f":   {details(parameter, context)}", ""]
+            lines += [heading(parameter), f":   {details(parameter)}", ""]
     return lines
 
 
-def heading(parameter: Any, context: Any) -> str:
+def heading(parameter: Any) -> str:
     """Return an option's names with its value, as a term."""
     if parameter.param_type_name == "argument":
-        return f"`{parameter.human_readable_name}`"
+        return f"`{parameter.metavar or parameter.name.upper()}`"
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
-    return names if parameter.is_flag else f"{names} `{parameter.make_metavar(context)}`"
+    if parameter.is_flag:
+        return names
+    annotation = parameter.type_descriptor.annotation
+    kinds = {"Path": "PATH", "str": "TEXT", "int": "INT", "float": "FLOAT"}
+    choices = "|".join(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ""
+    return f"{names} `{parameter.metavar or choices or kinds.get(getattr(annotation, '__name__', ''), 'VALUE')}`"
 
 
-def details(parameter: Any, context: Any) -> str:
+def details(parameter: Any) -> str:
     """Return an option's help, whether it is required, and its default."""
-    parts = [escape(parameter.help or "")] if getattr(parameter, "help", None) else []
+    parts = [escape(parameter.help)] if parameter.help else []
     if parameter.required:
         parts.append("Required.")
-    default = parameter.get_default(context)
-    if default not in (None, False, (), [], "") and not callable(default) and not parameter.required:
-        parts.append(f"Default: `{default}`.")
-    return " ".join(parts) or "See the command's description."
+    elif parameter.default not in (None, False, (), [], "") and not callable(parameter.default):
+        parts.append(f"Default: `{parameter.default}`.")
+    return " ".join(parts) or "See the description of the command."
 
 
 # -- Python ------------------------------------------------------------------------------------------------
