@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphveil.estimators.private_hops import ReleasedRows, private_hops
     from graphveil.estimators.sage import SAGE
     from graphveil.estimators.saved import load_model
+    from graphveil.estimators.spectral import Spectral
     from graphveil.lab import attacks
     from graphveil.lab.fidelity.comparison import compare
     from graphveil.ledger import MemoryLedger, attach_ledger, ledger_of
@@ -63,6 +64,7 @@ _LAZY_IMPORTS = {
     "PrivateModule": "graphveil.estimators.own.private_module",
     "ReleasedRows": "graphveil.estimators.private_hops",
     "SAGE": "graphveil.estimators.sage",
+    "Spectral": "graphveil.estimators.spectral",
     "SimGAT": "graphveil.local.simgat",
     "attach_ledger": "graphveil.ledger",
     "calibrate": "graphveil.runs.calibration",
@@ -98,6 +100,7 @@ __all__ = [
     "PrivateModule",
     "ReleasedRows",
     "SimGAT",
+    "Spectral",
     "attach_ledger",
     "attacks",
     "audit",

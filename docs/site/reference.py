@@ -159,7 +159,7 @@ def details(parameter: Any) -> str:
 def python_pages() -> dict[str, str]:
     """Return the page of each public module, and an index."""
     index = ["# Python API", "", "Every public name of graphveil. Examples in docstrings run as tests.", ""]
-    index += ["| page | names |", "|---|---|"]
+    index += ["| page | content |", "|---|---|"]
     pages = {}
     for page, (title, purpose, names) in PYTHON.items():
         found = [pair for group in names.split("; ") for pair in public(group)]
@@ -167,7 +167,7 @@ def python_pages() -> dict[str, str]:
         for shown, where in found:
             lines += [f"::: {where}", "    options:", f"      heading: {shown}", ""]
         pages[f"python/{page}.md"] = "\n".join(lines).rstrip() + "\n"
-        index.append(f"| [{title}]({page}.md) | {', '.join(f'`{shown}`' for shown, _ in found)} |")
+        index.append(f"| [{title}]({page}.md) | {purpose} |")
     return {"python/index.md": "\n".join(index) + "\n", **pages}
 
 
@@ -179,10 +179,11 @@ def public(group: str) -> list[tuple[str, str]]:
     found = []
     for name in chosen:
         value = getattr(module, name)
-        home = getattr(value, "__module__", None) if inspect.isclass(value) or inspect.isfunction(value) else None
         if inspect.ismodule(value):
             continue
-        found.append((f"{module_name}.{name}".replace("graphveil.", "gv.", 1), f"{home or module_name}.{name}"))
+        defined = inspect.isclass(value) or inspect.isfunction(value)
+        where = f"{value.__module__}.{value.__qualname__}" if defined else f"{module_name}.{name}"
+        found.append((f"{module_name}.{name}".replace("graphveil.", "gv.", 1), where))
     return found
 
 
