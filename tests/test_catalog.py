@@ -4,7 +4,7 @@ import pytest
 
 from graphveil.data.domain import Domain
 from graphveil.mechanisms import LabelRR, LocalHashing, SubsetSelection
-from graphveil.mechanisms.scalar.table import scalar
+from graphveil.mechanisms.scalar import scalar
 from graphveil.perturb import MECHANISMS
 from graphveil.privacy import calibrate_mu
 

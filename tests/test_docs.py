@@ -1,53 +1,127 @@
-"""Every Python block of the README and the pages in docs/ runs, in order, in an empty folder."""
+"""The pages: Python blocks run and print what is shown, links work, and generated parts are current."""
 
+import importlib.util
 import re
 from contextlib import chdir
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/start/*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCS = ROOT / "docs"
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *(page for page in sorted(DOCS.rglob("*.md")) if "decisions" not in page.parts),
+]
+WITH_CODE = [page for page in PAGES if "```python\n" in page.read_text(encoding="utf-8")]
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)]*)?\)")
 
 
-ELSEWHERE = {"cluster.md"}  # beside the tests of a cluster, which start one: release/test_ray_engine.py
-RUN_HERE = [page for page in PAGES if page.name not in ELSEWHERE]
+def loaded(path: Path) -> ModuleType:
+    """Import a script of the documentation."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+# -- code --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("own_names")
+<<<<<<< HEAD
 @pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     with chdir(tmp_path):
         run_blocks(page)
+=======
+@pytest.mark.parametrize("page", WITH_CODE, ids=named)
+def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path) -> None:
+    blocks = loaded(DOCS / "site" / "blocks.py")
+    assert blocks.differences(page.read_text(encoding="utf-8")) == [], (
+        f"python docs/site/blocks.py {named(page)}"
+    )
+>>>>>>> c288ca6a (docs: tests of pages, pictures and language)
 
 
-def run_blocks(page: Path) -> None:
-    """Run a page's blocks, one after the other."""
-    names: dict[str, object] = {"__name__": "__page__"}
-    for block in BLOCK.findall(page.read_text()):
-        exec(compile(block, page.name, "exec"), names)  # our own pages
+@pytest.mark.parametrize(
+    ("text", "differences"),
+    [
+        ("```python\nkept = 1\n```\n\nand\n\n```python\nprint(kept)\n```\n\n```text\n1\n```\n", []),
+        ("```python\nprint(2)\n```\n\n```text\n1\n```\n", [("1\n", "2\n")]),
+        ("<!-- run: cluster -->\n```python\nraise ValueError\n```\n", []),
+    ],
+)
+def test_outputs_are_compared(text: str, differences: list[tuple[str, str]]) -> None:
+    assert loaded(DOCS / "site" / "blocks.py").differences(text) == differences
 
 
-def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("```python\nkept = 1\n```\n\nand\n\n```python\nassert kept == 2\n```\n")
+def test_a_block_that_fails_is_noticed() -> None:
     with pytest.raises(AssertionError):
-        run_blocks(page)
-
-
-def test_the_readme_has_blocks_to_run() -> None:
-    assert BLOCK.findall((ROOT / "README.md").read_text())
+        loaded(DOCS / "site" / "blocks.py").differences("```python\nassert False\n```\n")
 
 
 def test_the_readme_fits_two_screens_and_has_one_picture() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.sub(r"\]\([^)]*\)", "]", text).splitlines()  # addresses of links are not
-    assert sum(max(1, -(-len(line) // 140)) for line in shown) <= 2 * 50
+    assert sum(max(1, -(-len(line) // 140)) for line in shown) <= 2 * 60
     assert len(re.findall(r"!\[|<img", text)) == 1
+    assert "```python\n" in text
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", BLOCK.sub("", page.read_text())):
-            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+# -- links and navigation ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", page.read_text(encoding="utf-8"))
+    missing = [target for target, _ in LINK.findall(text) if not (page.parent / target).exists()]
+    assert missing == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = (ROOT / "mkdocs.yml").read_text("utf-8")
+    pages = [page.relative_to(DOCS).as_posix() for page in PAGES if DOCS in page.parents]
+    assert [page for page in pages if not re.search(rf"(?:- |: ){re.escape(page)}\n", listed)] == []
+
+
+# -- generated parts ---------------------------------------------------------------------------------------
+
+
+def test_pictures_are_current() -> None:
+    for name, text in loaded(DOCS / "pictures" / "draw.py").pictures().items():
+        assert (DOCS / "pictures" / name).read_text("utf-8") == text, f"run docs/pictures/draw.py for {name}"
+
+
+def test_reference_pages_are_current() -> None:
+    reference = loaded(DOCS / "site" / "reference.py")
+    pages = {**reference.cli_pages(), **reference.python_pages()}
+    for name, text in pages.items():
+        assert (DOCS / "reference" / name).read_text("utf-8") == text, (
+            f"run docs/site/reference.py for {name}"
+        )
+    found = {path.relative_to(DOCS / "reference").as_posix() for path in (DOCS / "reference").glob("*/*.md")}
+    assert found == set(pages)
+
+
+def test_every_public_name_has_a_page() -> None:
+    assert loaded(DOCS / "site" / "reference.py").undocumented() == set()
+
+
+def test_the_glossary_is_linked() -> None:
+    assert any("glossary.md" in page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def test_formulas_become_mathml() -> None:
+    pytest.importorskip("latex2mathml")
+    markdown = pytest.importorskip("markdown")
+    mathml = loaded(DOCS / "site" / "mathml.py")
+    html = markdown.markdown("costs $\\mu^2$ and\n\n$$a = b$$\n\n5 $ and 6 $", extensions=[mathml.MathML()])
+    assert html.count("<math ") == 2 and 'display="block"' in html
+    assert "5 $ and 6 $" in html

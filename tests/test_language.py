@@ -11,10 +11,11 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "decisions" not in page.parts]
 GENERATED = {"cli", "python"}  # of help texts and docstrings, which have a test of their own
 NOT_OURS = re.compile(  # left of the dictionary: metaphors, archaisms, and words with a better term
-    r"\b(?:told|tells?|telling|heard|hears?|hearing|listens?|listening|speaks?|spoke|spoken|says?|said|saying|asks?|asked|asking|"
-    r"whoever|whatever|anybody|somebody|nobody|everybody|beside|anew|book|books|booked|booking|bookings|vouch(?:es)?|foretells?|"
-    r"the floor|a floor|floors|honest(?:ly)?|by heart|in words|in plain words|as ever|at hand|of one's own|the house|the door|"
-    r"what leaves|it is had|can be had|one a node|a node a row|a row a node|the price|paid by|pays for|promises?|promised|friendships?)\b",
+    r"\b(?:told|tells?|telling|heard|hears?|hearing|listens?|listening|speaks?|spoke|spoken|says?|said|saying|"
+    r"asks?|asked|asking|whoever|whatever|anybody|somebody|nobody|everybody|beside|anew|book|books|booked|"
+    r"booking|bookings|vouch(?:es)?|foretells?|the floor|a floor|floors|honest(?:ly)?|by heart|in words|"
+    r"in plain words|as ever|at hand|of one's own|the house|the door|what leaves|it is had|can be had|"
+    r"one a node|a node a row|a row a node|the price|paid by|pays for|promises?|promised|friendships?)\b",
     re.IGNORECASE,
 )
 LONGEST_SENTENCE, LONGEST_CODE, LONGEST_PAGE = 35, 80, 1500
@@ -58,7 +59,12 @@ def test_a_page_is_in_the_terms_of_the_field(page: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("The ledger says no.", ["says"]), ("An honest floor.", ["honest"]), ("`ask` is code", []), ("a privacy budget", [])],
+    [
+        ("The ledger says no.", ["says"]),
+        ("An honest floor.", ["honest"]),
+        ("`ask` is code", []),
+        ("a privacy budget", []),
+    ],
 )
 def test_the_search_finds_words(text: str, found: list[str]) -> None:
     assert [one[0] for one in NOT_OURS.finditer(prose(text))] == found
@@ -70,7 +76,14 @@ def test_a_long_sentence_is_found() -> None:
 
 @pytest.mark.parametrize(
     "term",
-    ["privacy budget", "privacy loss", "neighboring datasets", "sensitivity", "post-processing", "differential privacy"],
+    [
+        "privacy budget",
+        "privacy loss",
+        "neighboring datasets",
+        "sensitivity",
+        "post-processing",
+        "differential privacy",
+    ],
 )
 def test_the_pages_use_the_names_of_the_field(term: str) -> None:
     assert sum(page.read_text(encoding="utf-8").lower().count(term) for page in PAGES) >= 5

@@ -14,8 +14,14 @@ from browser import AXE, DRIVER, window
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    *("", "start/engineer/", "methods/", "reproduce/", "audit/"),
-    *(f"results/{page}/" for page in ("graphveil-frontier.strict", "gap-table2.strict", "trends")),
+    *(
+        "",
+        "get-started/quickstart/",
+        "how-to/choose-unit/",
+        "methods/classcode/",
+        "privacy/proofs/accounting/",
+    ),
+    *("reference/cli/train/", "reference/python/estimators/", "results/"),
 )
 LAYOUT = """const page = document.documentElement;
 const scheme = document.body.getAttribute("data-md-color-scheme");
@@ -34,7 +40,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("mkdocs")
     site = tmp_path_factory.mktemp("site")
     build = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
-    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "docs" / "site")}
     subprocess.run([sys.executable, "-m", *build], cwd=ROOT, env=quiet, check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()

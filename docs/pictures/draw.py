@@ -1,6 +1,7 @@
 """Draw the pictures of the documentation: `python docs/pictures/draw.py`.
 
-Diagrams are drawn from the declarations below, plots from committed tables. A test draws all of them again and compares.
+Diagrams are drawn from the declarations below, plots from committed tables. A test draws all of them again
+and compares.
 """
 
 import csv
@@ -76,36 +77,69 @@ def canvas(width: int, height: int) -> tuple[Figure, Axes]:
 
 
 def box(
-    axes: Axes, x: float, y: float, width: float, lines: Sequence[str], color: str = INK, *, height: float = 0,
+    axes: Axes,
+    x: float,
+    y: float,
+    width: float,
+    lines: Sequence[str],
+    color: str = INK,
+    *,
+    height: float = 0,
     bold: bool = True,
 ) -> None:
     """Draw a box with lines of text, the first one bold."""
     height = height or 16 + 17 * len(lines)
-    style = {"boxstyle": "round,pad=0,rounding_size=6", "facecolor": PALE.get(color, "#ffffff"), "edgecolor": color}
+    style = {
+        "boxstyle": "round,pad=0,rounding_size=6",
+        "facecolor": PALE.get(color, "#ffffff"),
+        "edgecolor": color,
+    }
     axes.add_patch(FancyBboxPatch((x, y), width, height, linewidth=1.4, **style))
     top = y + height / 2 - 17 * (len(lines) - 1) / 2
     for row, line in enumerate(lines):
         first = row == 0 and bold
         axes.text(
-            x + width / 2, top + 17 * row, line, ha="center", va="center", color=INK if first else SOFT,
-            fontsize=12.5 if first else 11.5, fontweight="bold" if first else "normal",
+            x + width / 2,
+            top + 17 * row,
+            line,
+            ha="center",
+            va="center",
+            color=INK if first else SOFT,
+            fontsize=12.5 if first else 11.5,
+            fontweight="bold" if first else "normal",
         )
 
 
-def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], color: str = SOFT, bend: float = 0) -> None:
+def arrow(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], color: str = SOFT, bend: float = 0
+) -> None:
     """Draw an arrow."""
     path = f"arc3,rad={bend}"
     patch = FancyArrowPatch(
-        start, end, arrowstyle="-|>", mutation_scale=13, color=color, linewidth=1.4, connectionstyle=path,
-        shrinkA=0, shrinkB=0,
+        start,
+        end,
+        arrowstyle="-|>",
+        mutation_scale=13,
+        color=color,
+        linewidth=1.4,
+        connectionstyle=path,
+        shrinkA=0,
+        shrinkB=0,
     )
     axes.add_patch(patch)
 
 
 def nodes_and_edges(
-    axes: Axes, places: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]],
-    *, colors: Sequence[str] = (), different: Sequence[tuple[int, int]] = (), marked: Sequence[int] = (),
-    hidden: bool = False, directed: bool = False, radius: float = 9,
+    axes: Axes,
+    places: Sequence[tuple[float, float]],
+    edges: Sequence[tuple[int, int]],
+    *,
+    colors: Sequence[str] = (),
+    different: Sequence[tuple[int, int]] = (),
+    marked: Sequence[int] = (),
+    hidden: bool = False,
+    directed: bool = False,
+    radius: float = 9,
 ) -> None:
     """Draw a small graph; what differs between neighbors is orange, and dashed where it is absent."""
     for a, b in (*edges, *different):
@@ -120,7 +154,11 @@ def nodes_and_edges(
         if directed:
             length = math.hypot(xb - xa, yb - ya)
             end = (xb - (xb - xa) * radius / length, yb - (yb - ya) * radius / length)
-            axes.add_patch(FancyArrowPatch((xa, ya), end, arrowstyle="-|>", mutation_scale=12, shrinkA=0, shrinkB=0, **style))
+            axes.add_patch(
+                FancyArrowPatch(
+                    (xa, ya), end, arrowstyle="-|>", mutation_scale=12, shrinkA=0, shrinkB=0, **style
+                )
+            )
         else:
             axes.plot([xa, xb], [ya, yb], zorder=1, **style)
     for number, (x, y) in enumerate(places):
@@ -129,14 +167,24 @@ def nodes_and_edges(
             fill, edge = ("#ffffff", ORANGE) if hidden else (ORANGE, ORANGE)
             axes.add_patch(Circle((x, y), radius, facecolor=fill, edgecolor=edge, linewidth=2, zorder=3))
         else:
-            axes.add_patch(Circle((x, y), radius, facecolor=color, edgecolor="#ffffff", linewidth=1.2, zorder=2))
+            axes.add_patch(
+                Circle((x, y), radius, facecolor=color, edgecolor="#ffffff", linewidth=1.2, zorder=2)
+            )
 
 
-def caption(axes: Axes, x: float, y: float, text: str, *, bold: bool = False, size: float = 11.5, center: bool = False) -> None:
+def caption(
+    axes: Axes, x: float, y: float, text: str, *, bold: bool = False, size: float = 11.5, center: bool = False
+) -> None:
     """Write one line of text."""
     axes.text(
-        x, y, text, color=INK if bold else SOFT, fontsize=size, fontweight="bold" if bold else "normal",
-        ha="center" if center else "left", va="center",
+        x,
+        y,
+        text,
+        color=INK if bold else SOFT,
+        fontsize=size,
+        fontweight="bold" if bold else "normal",
+        ha="center" if center else "left",
+        va="center",
     )
 
 
@@ -149,7 +197,9 @@ def logo() -> Figure:
     places = [(14, 18), (50, 14), (46, 50), (14, 48)]
     for a, b in ((0, 1), (1, 2), (0, 3)):
         axes.plot(*zip(places[a], places[b], strict=True), color="#8fb3ff", linewidth=3)
-    axes.plot(*zip(places[2], places[3], strict=True), color="#e69f00", linewidth=3, linestyle=(0, (1.5, 1.2)))
+    axes.plot(
+        *zip(places[2], places[3], strict=True), color="#e69f00", linewidth=3, linestyle=(0, (1.5, 1.2))
+    )
     for x, y in places:
         axes.add_patch(Circle((x, y), 8, facecolor="#ffffff", edgecolor="#8fb3ff", linewidth=2, zorder=2))
     return figure
@@ -163,8 +213,16 @@ def units() -> Figure:
     rows: list[tuple[str, str, dict[str, Any]]] = [
         ("undirected-edge", "one edge", {"different": [(1, 3)]}),
         ("directed-edge", "one directed edge", {"different": [(3, 1)], "directed": True}),
-        ("node-record", "features, label and out-edges of one node", {"different": [(3, 1), (3, 4)], "marked": [3], "directed": True}),
-        ("node-bounded-degree", "one node with all its edges", {"different": [(3, 1), (2, 3)], "marked": [3]}),
+        (
+            "node-record",
+            "features, label and out-edges of one node",
+            {"different": [(3, 1), (3, 4)], "marked": [3], "directed": True},
+        ),
+        (
+            "node-bounded-degree",
+            "one node with all its edges",
+            {"different": [(3, 1), (2, 3)], "marked": [3]},
+        ),
         ("local-attributes", "features and label of one node", {"marked": [3]}),
         ("edge-subset", "one pair of a public list; gray edges are public", {"different": [(1, 3)]}),
     ]
@@ -196,7 +254,15 @@ def release() -> Figure:
     box(axes, 16, 184, 250, ["Privacy ledger", "charged before noise is drawn"], INK)
     box(axes, 290, 142, 154, ["Protected data", "edges, or whole", "records"], ORANGE)
     box(axes, 16, 268, 428, ["Release", "exact sum + exactly sampled noise, once"], BLUE)
-    box(axes, 16, 346, 428, ["Post-processing", "training, predictions, scores: no further privacy cost"], GREEN, height=46)
+    box(
+        axes,
+        16,
+        346,
+        428,
+        ["Post-processing", "training, predictions, scores: no further privacy cost"],
+        GREEN,
+        height=46,
+    )
     for y in (66, 150, 234):
         arrow(axes, (141, y), (141, y + 34))
     arrow(axes, (367, 209), (367, 268), ORANGE)
@@ -204,9 +270,7 @@ def release() -> Figure:
     return figure
 
 
-def tree(
-    questions: Sequence[tuple[str, str, str]], last: str, width: int = 520
-) -> Figure:
+def tree(questions: Sequence[tuple[str, str, str]], last: str, width: int = 520) -> Figure:
     """Return a decision tree: question, answer that decides, result; then what is left."""
     figure, axes = canvas(width, 74 * len(questions) + 70)
     for row, (question, answer, result) in enumerate(questions):
@@ -240,7 +304,11 @@ def choose_method() -> Figure:
     """Return the decision tree for the method."""
     return tree(
         [
-            ("Do nodes perturb their own\nattributes (local-attributes)?", "yes", "lpgnn or\nlabel-posterior"),
+            (
+                "Do nodes perturb their own\nattributes (local-attributes)?",
+                "yes",
+                "lpgnn or\nlabel-posterior",
+            ),
             ("Must others get a graph?", "yes", "perturb"),
             ("Do you bring your own module?", "yes", "private_hops, gnn\nor module"),
             ("Is the unit node-bounded-degree?", "yes", "gap"),
@@ -300,10 +368,14 @@ def ring(axes: Axes, corner: tuple[float, float], **style: Any) -> None:
     nodes_and_edges(axes, places, style.pop("edges", RING_EDGES), **style)
 
 
-def bars(axes: Axes, x: float, y: float, values: Sequence[float], colors: Sequence[str], width: float = 16) -> None:
+def bars(
+    axes: Axes, x: float, y: float, values: Sequence[float], colors: Sequence[str], width: float = 16
+) -> None:
     """Draw bars upwards from a base line."""
     for number, (value, color) in enumerate(zip(values, colors, strict=True)):
-        axes.add_patch(Rectangle((x + number * (width + 4), y - value), width, value, facecolor=color, edgecolor="none"))
+        axes.add_patch(
+            Rectangle((x + number * (width + 4), y - value), width, value, facecolor=color, edgecolor="none")
+        )
     axes.plot([x - 4, x + len(values) * (width + 4)], [y, y], color=SOFT, linewidth=1)
 
 
@@ -496,7 +568,9 @@ def line_of(name: str) -> str:
     return "MLP (floor)" if name.startswith("MLP") else name
 
 
-def draw_lines(axes: Axes, dataset: str, names: Sequence[str], place: Callable[[str, float], float]) -> dict[str, Any]:
+def draw_lines(
+    axes: Axes, dataset: str, names: Sequence[str], place: Callable[[str, float], float]
+) -> dict[str, Any]:
     """Draw lines with intervals; return a handle for each label."""
     handles = {}
     for raw, points in cells(dataset).items():
@@ -508,8 +582,12 @@ def draw_lines(axes: Axes, dataset: str, names: Sequence[str], place: Callable[[
             handles[label] = axes.axhline(points[0][1], color=color, linestyle=dash, linewidth=1.6)
             continue
         x = [place(name, epsilon) for epsilon, *_ in points]
-        (handles[label],) = axes.plot(x, [mean for _, mean, _, _ in points], "o-", color=color, markersize=3.5)
-        axes.fill_between(x, [p[2] for p in points], [p[3] for p in points], color=color, alpha=0.15, linewidth=0)
+        (handles[label],) = axes.plot(
+            x, [mean for _, mean, _, _ in points], "o-", color=color, markersize=3.5
+        )
+        axes.fill_between(
+            x, [p[2] for p in points], [p[3] for p in points], color=color, alpha=0.15, linewidth=0
+        )
     return handles
 
 
@@ -539,9 +617,14 @@ def frontier() -> Figure:
 def results_grid() -> Figure:
     """Return small multiples of all graphs of the frontier."""
     datasets = (
-        ("facebook100/Berkeley13", "Berkeley13"), ("facebook100/Reed98", "Reed98"), ("amazon/computers", "Computers"),
-        ("cora", "Cora"), ("citeseer", "CiteSeer"), ("twitch/DE", "Twitch DE"),
-        ("wikipedia/chameleon", "Chameleon"), ("wikipedia/squirrel", "Squirrel"),
+        ("facebook100/Berkeley13", "Berkeley13"),
+        ("facebook100/Reed98", "Reed98"),
+        ("amazon/computers", "Computers"),
+        ("cora", "Cora"),
+        ("citeseer", "CiteSeer"),
+        ("twitch/DE", "Twitch DE"),
+        ("wikipedia/chameleon", "Chameleon"),
+        ("wikipedia/squirrel", "Squirrel"),
     )
     figure = Figure(figsize=(560 / 72, 900 / 72), layout="constrained")
     handles: dict[str, Any] = {}
@@ -581,14 +664,24 @@ def attacker() -> Figure:
 def audit() -> Figure:
     """Return a heat map of the certified share, from the table of audits."""
     text = (RESULTS / "audit.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([^|]+) \| ([a-z-]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([^|]+) \| ([a-z-]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.MULTILINE
+    )
     names = [f"{method}, {unit}" for method, unit, *_ in rows]
     values = np.array([[int(value) for value in row[2:]] for row in rows])
     figure = Figure(figsize=(500 / 72, (18 * len(rows) + 70) / 72), layout="constrained")
     axes = figure.subplots()
     axes.imshow(values, cmap="Blues", vmin=50, vmax=110, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
-        axes.text(column, row, str(value), ha="center", va="center", fontsize=9.5, color="#ffffff" if value > 90 else INK)
+        axes.text(
+            column,
+            row,
+            str(value),
+            ha="center",
+            va="center",
+            fontsize=9.5,
+            color="#ffffff" if value > 90 else INK,
+        )
     axes.set_xticks(range(5), ("0.5", "1", "2", "4", "8"))
     axes.set_yticks(range(len(names)), names, fontsize=9.5)
     axes.set(xlabel="claimed epsilon (cells: certified, % of the claim)")
@@ -603,7 +696,9 @@ def linkteller() -> Figure:
     text = (RESULTS / "attacks.md").read_text(encoding="utf-8")
     section = text[text.index("### LinkTeller by budget") :]
     rows = re.findall(
-        r"^\| facebook100/Reed98 \| ([a-z-]+) \| ([\d.]+) \| [^|]+\| ([\d.]+) ± ([\d.]+) \| ([\d.]+)", section, re.MULTILINE
+        r"^\| facebook100/Reed98 \| ([a-z-]+) \| ([\d.]+) \| [^|]+\| ([\d.]+) ± ([\d.]+) \| ([\d.]+)",
+        section,
+        re.MULTILINE,
     )
     figure = Figure(figsize=(480 / 72, 300 / 72), layout="constrained")
     axes = figure.subplots()
@@ -636,7 +731,9 @@ def growth() -> Figure:
     for axes, column, name, color in lines:
         axes.plot(edges, [float(row[column]) for row in rows], "o-", color=color, label=name, clip_on=False)
     for axes in (left, right):
-        axes.set(xscale="log", xlabel="edges", ylabel="CPU ns per edge", ylim=(0, None), xlim=(edges[0], edges[-1]))
+        axes.set(
+            xscale="log", xlabel="edges", ylabel="CPU ns per edge", ylim=(0, None), xlim=(edges[0], edges[-1])
+        )
         axes.set_xticks(edges, [f"{count:.0e}".replace("e+0", "e") for count in edges])
         axes.minorticks_off()
         axes.legend(loc="lower right")
@@ -673,7 +770,9 @@ def accuracy_lines(rows: list[dict[str, Any]]) -> Figure:
             axes.axhline(100 * mine[0]["mean"], color=GRAY, linestyle=(0, (4, 2)), label="no-graph baseline")
             continue
         x = [row["epsilon"] for row in mine]
-        axes.plot(x, [100 * row["mean"] for row in mine], "o-", color=colors[method], label=method, markersize=4)
+        axes.plot(
+            x, [100 * row["mean"] for row in mine], "o-", color=colors[method], label=method, markersize=4
+        )
         low, high = ([100 * row[key] for row in mine] for key in ("low", "high"))
         axes.fill_between(x, low, high, color=colors[method], alpha=0.15, linewidth=0)
     axes.set(xlabel="epsilon", ylabel="test accuracy, %")

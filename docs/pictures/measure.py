@@ -1,4 +1,4 @@
-"""Measure what the tutorials plot: `python docs/pictures/measure.py` writes tutorials.json in about a minute."""
+"""Measure what the tutorials plot: `python docs/pictures/measure.py` writes tutorials.json in a minute."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,9 @@ def main() -> None:
         "sweep": [row for row in rows if row["epsilon"] != 0.25],
         "audit": curves(),
     }
-    Path(__file__).with_name("tutorials.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    Path(__file__).with_name("tutorials.json").write_text(
+        json.dumps(found, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def sweep(methods: tuple[str, ...], epsilons: tuple[float, ...]) -> list[dict[str, Any]]:
@@ -37,8 +39,13 @@ def sweep(methods: tuple[str, ...], epsilons: tuple[float, ...]) -> list[dict[st
             half = STUDENT * stdev(values) / 3**0.5
             middle = mean(values)
             rows.append(
-                {"method": method, "epsilon": epsilon, "mean": round(middle, 4), "low": round(middle - half, 4),
-                 "high": round(middle + half, 4)}
+                {
+                    "method": method,
+                    "epsilon": epsilon,
+                    "mean": round(middle, 4),
+                    "low": round(middle - half, 4),
+                    "high": round(middle + half, 4),
+                }
             )
     return rows
 
@@ -48,13 +55,20 @@ def curves() -> dict[str, list[tuple[float, float]]]:
     graph = gv.load_dataset("synthetic/tiny")
     models = {
         "GCN without privacy": gv.GCN(unit="none", seed=0, epochs=20).fit(graph),
-        "ClassCode, epsilon 1": gv.ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-7, seed=0).fit(graph),
+        "ClassCode, epsilon 1": gv.ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-7, seed=0).fit(
+            graph
+        ),
     }
     found = {}
     for name, model in models.items():
         roc = attack_links(model, graph, LinkSettings(nodes=100))["LinkTeller"].roc
-        points = [(float(x) / float(roc.fp[-1]), float(y) / float(roc.tp[-1])) for x, y in zip(roc.fp, roc.tp, strict=True)]
-        found[name] = [(round(x, 4), round(y, 4)) for x, y in points[:: max(1, len(points) // 100)]] + [(1.0, 1.0)]
+        points = [
+            (float(x) / float(roc.fp[-1]), float(y) / float(roc.tp[-1]))
+            for x, y in zip(roc.fp, roc.tp, strict=True)
+        ]
+        found[name] = [(round(x, 4), round(y, 4)) for x, y in points[:: max(1, len(points) // 100)]] + [
+            (1.0, 1.0)
+        ]
     return found
 
 

@@ -54,7 +54,9 @@ def differences(text: str, marker: str = "") -> list[tuple[str, str]]:
 
 def wrapped(printed: str, width: int = 80) -> str:
     """Return output with lines that fit on a page."""
-    return "".join(f"{part}\n" for line in printed.splitlines() for part in textwrap.wrap(line, width) or [""])
+    return "".join(
+        f"{part}\n" for line in printed.splitlines() for part in textwrap.wrap(line, width) or [""]
+    )
 
 
 def main() -> None:
@@ -69,7 +71,7 @@ def main() -> None:
                 changed = changed.replace(block[0], block[0].replace(block["output"], shown, 1), 1)
         if changed != text:
             page.write_text(changed, encoding="utf-8")
-            print(page)
+            sys.stdout.write(f"{page}\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Markdown extension: LaTeX between dollar signs becomes MathML, which browsers show without a script."""
 
 import re
-import xml.etree.ElementTree as etree
 from typing import Any
+from xml.etree import ElementTree
 
 from latex2mathml.converter import convert
 from markdown import Markdown
@@ -20,13 +20,13 @@ class _Inline(InlineProcessor):
 
 
 class _Block(BlockProcessor):
-    def test(self, parent: etree.Element, block: str) -> bool:
+    def test(self, parent: ElementTree.Element, block: str) -> bool:
         return BLOCK.match(block.strip()) is not None
 
-    def run(self, parent: etree.Element, blocks: list[str]) -> None:
+    def run(self, parent: ElementTree.Element, blocks: list[str]) -> None:
         found = BLOCK.match(blocks.pop(0).strip())
         assert found is not None
-        formula = etree.SubElement(parent, "div", {"class": "formula"})
+        formula = ElementTree.SubElement(parent, "div", {"class": "formula"})
         formula.text = self.parser.md.htmlStash.store(convert(" ".join(found[1].split()), display="block"))
 
 

@@ -87,7 +87,13 @@ def cli_pages() -> dict[str, str]:
         lines.append(f"| [`{name}`]({name}.md) | {one_line(command)} |")
         parts = [f"# graphveil {name}", "", text_of(command)]
         for inner, one in getattr(command, "commands", {}).items():
-            parts += ["", f"## graphveil {name} {inner}", "", text_of(one), *options(f"{name} {inner}", one, 3)]
+            parts += [
+                "",
+                f"## graphveil {name} {inner}",
+                "",
+                text_of(one),
+                *options(f"{name} {inner}", one, 3),
+            ]
         if not hasattr(command, "commands"):
             parts += options(name, command, 2)
         pages[f"cli/{name}.md"] = "\n".join(parts).rstrip() + "\n"
@@ -96,6 +102,7 @@ def cli_pages() -> dict[str, str]:
 
 
 def one_line(command: Any) -> str:
+    """Return the first paragraph of a command's help."""
     return escape((command.help or "").strip().partition("\n\n")[0])
 
 
@@ -140,7 +147,9 @@ def heading(parameter: Any) -> str:
     annotation = parameter.type_descriptor.annotation
     kinds = {"Path": "PATH", "str": "TEXT", "int": "INT", "float": "FLOAT"}
     choices = "|".join(map(str, get_args(annotation))) if get_origin(annotation) is Literal else ""
-    return f"{names} `{parameter.metavar or choices or kinds.get(getattr(annotation, '__name__', ''), 'VALUE')}`"
+    return (
+        f"{names} `{parameter.metavar or choices or kinds.get(getattr(annotation, '__name__', ''), 'VALUE')}`"
+    )
 
 
 def details(parameter: Any) -> str:
@@ -189,8 +198,14 @@ def public(group: str) -> list[tuple[str, str]]:
 
 def undocumented() -> set[str]:
     """Return public names of the package that no page shows."""
-    shown = {shown for text in python_pages().values() for shown in re.findall(r"heading: gv\.([\w.]+)", text)}
-    return {name for name in graphveil.__all__ if name not in shown and not inspect.ismodule(getattr(graphveil, name))}
+    shown = {
+        shown for text in python_pages().values() for shown in re.findall(r"heading: gv\.([\w.]+)", text)
+    }
+    return {
+        name
+        for name in graphveil.__all__
+        if name not in shown and not inspect.ismodule(getattr(graphveil, name))
+    }
 
 
 if __name__ == "__main__":

@@ -209,7 +209,7 @@ def test_workers_that_do_not_know_a_call_are_not_taken_for_lost(ray_here: Path) 
 
 
 def test_the_page_about_clusters_runs(ray_here: Path) -> None:
-    page = Path(__file__).parents[2] / "docs" / "cluster.md"
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "scale-up.md"
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
     for block in blocks:
