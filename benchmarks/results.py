@@ -1,6 +1,6 @@
-"""Pages and figures of docs/results, from the results.csv files that lie there.
+"""Pages and figures of benchmarks/results, from the results.csv files that lie there.
 
-    python benchmarks/results.py docs/results
+    python benchmarks/results.py benchmarks/results
 
 A file is called TARGET.MODE.csv, or TARGET.MODE.quick.csv, with a dash for the target's colon; `graphveil
 reproduce TARGET --mode MODE` made it. Beside each this writes TARGET.MODE.md and a figure for each data set
@@ -21,12 +21,12 @@ from graphveil.lab.papers.targets import TARGETS
 _COLUMNS = 72  # letters of a command in a line
 HEAD = """# Results
 
-Tables and figures of papers, made again on the graphs at hand: [how](../reproduce.md). Each page is made
-from the CSV file beside it by `python benchmarks/results.py docs/results`; the command that made that file
-stands on the page. [Which trends of the papers hold](trends.md) is made from them too.
+Reproduced tables and figures of papers ([how to reproduce them](../../docs/how-to/reproduce.md)). Each page is made
+from the CSV file with its name by `python benchmarks/results.py benchmarks/results`. It contains the command that made
+the CSV file. [Which trends of the papers hold](trends.md) is made from them too.
 
 Attacks are `gap:table3` (who was in the training set), `heterorr:linkteller` (edges) and
-`heterorr:reconstruction` (records); [stronger ones](../attacks.md) have a page elsewhere.
+`heterorr:reconstruction` (records). All other attacks: [attacks](attacks.md).
 """
 
 

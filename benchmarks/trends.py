@@ -1,6 +1,6 @@
 """The trends that papers report, each with the differences of ours that speak for or against it.
 
-``benchmarks/results.py`` makes ``docs/results/trends.md`` of this list and of the CSV files there; a trend
+``benchmarks/results.py`` makes ``benchmarks/results/trends.md`` of this list and of the CSV files there; a trend
 whose file is not there is left out.
 """
 
@@ -19,7 +19,7 @@ page itself. A trend holds where all its differences are above zero.
 
 Only LPGNN's and SimGAT's graph, Cora, is the papers' own. GAP's rows are of Berkeley13 unless they name
 another school, where the paper has UIllinois20; Weighted's are of Amazon Computers, and HeteroRR's of Cora,
-Twitch and Reed98. Made by `python benchmarks/results.py docs/results`.
+Twitch and Reed98. Made by `python benchmarks/results.py benchmarks/results`.
 """
 SECTIONS = {
     "paper": """

@@ -141,7 +141,7 @@ def test_every_part_of_the_package_has_a_layer() -> None:
 
 
 def test_the_documented_layers_are_the_enforced_ones() -> None:
-    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (PACKAGE.parent / "docs" / "project" / "architecture.md").read_text(encoding="utf-8")
     table = page.partition("## Layers")[2].partition("```\n")[2].partition("```")[0].splitlines()
     documented = [set(re.split(r", | \| ", line[3:])) for line in reversed(table)]
     assert documented == LAYERS
