@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-from contextlib import chdir
 from pathlib import Path
 from types import ModuleType
 
@@ -35,19 +34,12 @@ def named(page: Path) -> str:
 
 
 @pytest.mark.usefixtures("own_names")
-<<<<<<< HEAD
-@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
-def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    with chdir(tmp_path):
-        run_blocks(page)
-=======
 @pytest.mark.parametrize("page", WITH_CODE, ids=named)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path) -> None:
     blocks = loaded(DOCS / "site" / "blocks.py")
     assert blocks.differences(page.read_text(encoding="utf-8")) == [], (
         f"python docs/site/blocks.py {named(page)}"
     )
->>>>>>> c288ca6a (docs: tests of pages, pictures and language)
 
 
 @pytest.mark.parametrize(
