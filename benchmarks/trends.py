@@ -1,7 +1,7 @@
 """The trends that papers report, each with the differences of ours that speak for or against it.
 
-``benchmarks/results.py`` makes ``benchmarks/results/trends.md`` of this list and of the CSV files there; a trend
-whose file is not there is left out.
+``benchmarks/results.py`` makes ``benchmarks/results/trends.md`` of this list and of the CSV files there.
+A trend whose file is not there is left out.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

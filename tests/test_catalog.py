@@ -2,7 +2,7 @@
 
 import pytest
 
-from graphveil.data.graph import Domain
+from graphveil.data.node_pairs import Domain
 from graphveil.mechanisms import LabelRR, LocalHashing, SubsetSelection
 from graphveil.mechanisms.scalar import scalar
 from graphveil.perturb import MECHANISMS
