@@ -57,7 +57,7 @@ MODULES: dict[str, dict[str, Any]] = {"gnn": {"module": OnStars}, "module": {"mo
 @register
 @dataclass(kw_only=True, eq=False)
 class OneHop(GAP):
-    """The registered method of ``docs/own_models.md``."""
+    """The registered method of ``docs/how-to/custom-model.md``."""
 
     method: ClassVar[str] = "one-hop"
 

@@ -23,7 +23,8 @@ HEAD = """# Results
 
 Reproduced tables and figures of papers ([how to reproduce them](../../docs/how-to/reproduce.md)).
 Each page is made from the CSV file with its name by `python benchmarks/results.py benchmarks/results`.
-It contains the command that made the CSV file. [Which trends of the papers hold](trends.md) is made from them too.
+It contains the command that made the CSV file. The same files make
+[the list of trends](trends.md).
 
 Attacks are `gap:table3` (who was in the training set), `heterorr:linkteller` (edges) and
 `heterorr:reconstruction` (records). All other attacks: [attacks](attacks.md).

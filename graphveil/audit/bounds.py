@@ -1,6 +1,6 @@
 """Lower bounds on epsilon, each with an exact confidence for every sample size.
 
-Three kinds of evidence, strongest assumptions last; ``docs/audit.md`` has the proofs.
+Three kinds of evidence, strongest assumptions last; ``docs/privacy/proofs/audit.md`` has the proofs.
 
 *Repeated runs.* A test that was fixed beforehand decides whether a run had a canary. Under
 (epsilon, delta)-indistinguishability
@@ -293,7 +293,7 @@ def one_run_gaussian(
     """Return the lower bound on mu, and epsilon at delta, of the f-DP one-run bound for Gaussian claims.
 
     The bound of Mahloujifar, Melis and Chaudhuri (2024, arXiv 2410.22235), with f that of mu: it rejects that
-    every canary is mu-indistinguishable given all others. The proof in ``docs/audit.md`` is ours.
+    every canary is mu-indistinguishable given all others. Proof: ``docs/privacy/proofs/audit.md``.
 
     Raises:
         ConfigError: counts that cannot be.

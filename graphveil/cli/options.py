@@ -361,7 +361,7 @@ Module = Annotated[
         _RUN,
         "--module",
         "Code of your own, which is run: the module that gnn trains, or a method of your own, whose "
-        "name is then the METHOD (docs/own_models.md).",
+        "name is then the METHOD (docs/how-to/custom-model.md).",
         metavar="FILE.py:NAME",
     ),
 ]

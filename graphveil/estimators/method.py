@@ -2,7 +2,7 @@
 
 An estimator builds its :class:`Method` once per configuration; nothing below parses the unit again. The
 method plans from public sizes, fits a graph in a session, and leaves a :class:`TrainedModel`, which predicts
-other graphs. ``docs/architecture.md`` has the path of one fit.
+other graphs. ``docs/project/architecture.md`` has the path of one fit.
 """
 
 from abc import ABC, abstractmethod

@@ -133,7 +133,7 @@ def private_hops(
     in the ledger of the graph's edges before they are read. ``x`` must be known without the edges:
     features, labels of the training part, what a network that never saw an edge makes of them, or rows that
     were released before. Under edge units anything may then be trained on rows, features and labels, in any
-    way and as often as you like (``docs/guarantees.md``, section 5).
+    way and as often as you like (``docs/privacy/proofs/training.md``).
 
     Shapes: ``x`` (N, d) to ``hops`` times (N, d).
 

@@ -4,7 +4,7 @@ together.
 A release is charged to the ledgers of all edge sets that its edges may belong to, as far as is known: their
 own, and those of the edge sets asked before, unless the two are known to share no edge. For any edge, the
 ledger of the first of its sets to be asked then holds every release of this model that may have told about
-it. Proof: ``docs/guarantees.md``, section 4. Under unit ``local-attributes`` an edge set stands for the
+it. Proof: ``docs/privacy/proofs/ledger.md``. Under unit ``local-attributes`` an edge set stands for the
 people of its graph, and the same holds for each of them.
 """
 

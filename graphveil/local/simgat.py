@@ -38,7 +38,7 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
 
     S comes from the edges alone (:mod:`graphveil.local.structure`), in rows of bounded length. With S = 0
     both are KProp(k'), to the last bit. The source leaves open how S enters, its threshold and its
-    normalization; these are the project's choices (docs/simgat.md, with what they measure).
+    normalization; these are the project's choices (docs/methods/simgat.md, with what they measure).
 
     Guarantee: LPGNN's, unit ``local-attributes``. Edges are public under that unit, so S costs nothing; it
         never

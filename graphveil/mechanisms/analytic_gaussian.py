@@ -17,7 +17,7 @@ from graphveil.mechanisms.sampling import Draws, Floats, Integers, Real
 from graphveil.privacy.gaussian import check_proved_delta, mu_of, require_delta
 
 _MAX_STEPS = 1 << 20
-_PROVED_MU, _PROVED_DELTA, _PROVED_STEPS = 4.0, 1e-12, 128  # docs/guarantees.md, section 6: proposition 9
+_PROVED_MU, _PROVED_DELTA, _PROVED_STEPS = 4.0, 1e-12, 128  # docs/privacy/proofs/noise.md: proposition 9
 
 
 @checked

@@ -335,7 +335,7 @@ class DiscreteGaussian(IntegerNoise):
         1 + max(1e-3, z (z + sqrt(2 epsilon)) / (8 sigma^2)),   z^2 = 2 log(1 / delta),
 
     which covers the difference from the continuous curve where the largest contribution and sigma have at
-    least 64 steps (``docs/guarantees.md``, Proposition 9).
+    least 64 steps (``docs/privacy/proofs/noise.md``, Proposition 9).
 
     >>> noise = DiscreteGaussian(100.0).draw(RowStream(bytes(32)), np.arange(1000), 3)
     >>> bool(95 < noise.std() < 105)

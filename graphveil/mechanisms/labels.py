@@ -245,7 +245,7 @@ class LabelRR(LabelMechanism):
     A record without a label says each class with probability 1/c, so that who has one is not told either.
 
     Guarantee: epsilon-LDP for the label, exactly (p/q = e^epsilon), a missing one included: p c and 1/(q c)
-    are at most e^epsilon (docs/guarantees.md, section 6). ``epsilon`` inf keeps labels, and missing ones
+    are at most e^epsilon (docs/privacy/proofs/noise.md). ``epsilon`` inf keeps labels, and missing ones
     missing.
 
     Shapes: labels int64 (records,), -1 for a missing one, to int64 (records,).
@@ -323,7 +323,7 @@ class SubsetSelection(LabelMechanism):
     The first word of 64 bits decides whether the own class is among them; further ones draw the other
     classes, numbered from the own one on, so that no class is special. A draw among n is uniform up to
     2^-64, hence a set up to a factor of 1 + k c 2^-64 or so, and the count of words that leave the own class
-    out is raised by more: no ratio exceeds e^epsilon (docs/local.md, "Exact samplers").
+    out is raised by more: no ratio exceeds e^epsilon (docs/methods/local-mechanisms.md, "Exact samplers").
 
     A record without a label says every set alike, so that who has one is not told either.
 
@@ -410,7 +410,7 @@ class LocalHashing(LabelMechanism):
     paper's person draws the hash and sends it along. Here it follows from what is public about the record, so
     whoever lies chooses one of g groups and not which classes stand together: against one class a lie weighs
     as much as (e^epsilon + g - 1)/(e^epsilon - 1) honest answers, 2.7 instead of the 5.1 of randomized
-    response (docs/attacks.md, "False clients"; Cheu, Smith, Ullman 2021).
+    response (docs/privacy/attacks.md, "False clients"; Cheu, Smith, Ullman 2021).
 
     A record without a label says each group with probability 1/g, so that who has one is not told either.
 

@@ -1,7 +1,7 @@
 """From events to a privacy curve: closed form for Gaussians, privacy-loss distributions for the rest.
 
 All accounting is exact or pessimistic; Renyi bounds appear in :mod:`graphveil.privacy.renyi` only, as the
-papers' own accounting. Docs: ``docs/guarantees.md``, section 3.
+papers' own accounting. Docs: ``docs/privacy/proofs/accounting.md``.
 """
 
 import math

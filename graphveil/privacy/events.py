@@ -111,7 +111,7 @@ class PoissonRoots:
     Every root's gradient has norm at most C and may read other records, so that the differing record changes
     N = ``roots`` of them: under ``add_remove`` its own from null, and N - 1 others from one gradient to
     another; under ``replace`` each from one to another. The multiplier is the noise over C, and roots are
-    sampled one by one (``docs/guarantees.md``, Theorem A).
+    sampled one by one (``docs/privacy/proofs/accounting.md``, Theorem A).
 
     >>> PoissonRoots(2.0, 0.02, 500, 3).change, PoissonRoots(2.0, 0.02, 500, 3, "replace").change
     (5.0, 6.0)

@@ -23,7 +23,7 @@ from graphveil.errors import CalibrationError, ConfigError
 from graphveil.privacy.unit import NoUnit, Unit
 
 MU_RANGE = (1e-6, 60.0)
-DELTA_RANGE = (1e-15, 1e-3)  # for which the noise samplers have a proof (docs/guarantees.md, section 6)
+DELTA_RANGE = (1e-15, 1e-3)  # for which the noise samplers have a proof (docs/privacy/proofs/noise.md)
 _MOST = 1e6  # a larger mu has an epsilon of over 10^11, in which float64 loses its way: none is told
 _LEAST = 1e-100  # and a smaller one costs as much as this, whose squares float64 still holds
 # An epsilon at which every delta is 0 for a mu that is told; float64 has no squares of larger ones.
@@ -162,7 +162,7 @@ that needs delta > 0. Use delta='auto', or a delta from 1e-15 to 1e-3.
 def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
     """Return the total mu that a budget allows, after setting ``slack`` of delta aside.
 
-    The slack pays for a sampler of finite resolution (``docs/guarantees.md``, section 6).
+    The slack pays for a sampler of finite resolution (``docs/privacy/proofs/noise.md``).
 
     >>> round(calibrate_mu(4.0, 1e-5), 8)
     0.9249309

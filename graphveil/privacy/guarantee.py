@@ -1,6 +1,6 @@
 """The guarantee of a trained object: a frozen record, and the words that go with it.
 
-The wording is fixed: ``docs/guarantees.md``, section 7, gives each sentence and why it says no more.
+The wording is fixed: ``docs/privacy/proofs/statements.md``, gives each sentence and why it says no more.
 """
 
 import math

@@ -70,7 +70,7 @@ def replaced(epsilons: Floats, rate: float, mu: float) -> Floats:
 
     The ratio of the densities grows with x and is e^epsilon where e^(mu x) = e^(epsilon/2 + arsinh s), with
     s = sinh(epsilon/2) e^(mu^2/2) (1 - q) / q. Two records whose gradients point in opposite directions are
-    the worst pair for every epsilon (``docs/guarantees.md``, section 3).
+    the worst pair for every epsilon (``docs/privacy/proofs/accounting.md``).
 
     >>> replaced(np.array([0.0, 0.1]), 0.01, 1.0).round(6).tolist()
     [0.006827, 9.3e-05]

@@ -1,6 +1,6 @@
 """The privacy loss of one noisy step in which a record reaches several roots of a Poisson sample.
 
-By Theorem A (``docs/guarantees.md``, section 3) the worst case is one-dimensional: all gradients that the
+By Theorem A (``docs/privacy/proofs/accounting.md``) the worst case is one-dimensional: all gradients that the
 record changes lie on one line, in opposite directions in the two worlds. In noise units, with N roots,
 
     P = sum over k of p_k N(k / z, 1),    Q = sum over j of r_j N(-j / z, 1),

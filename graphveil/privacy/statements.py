@@ -1,6 +1,6 @@
 """The printed sentences of every guarantee: fixed words, with a figure only where the proof has one.
 
-Why each sentence stands there, and why it says no more: ``docs/guarantees.md``, section 7.
+Why each sentence stands there, and why it says no more: ``docs/privacy/proofs/statements.md``.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The unit of protection: what may differ between two neighboring graphs, and how changes combine.
 
 A unit is chosen once, by name, and everything that depends on it (sensitivity, wording, defaults) asks it.
-Docs: ``docs/guarantees.md``, sections 1 and 2.
+Docs: ``docs/privacy/proofs/sensitivity.md``.
 """
 
 import math

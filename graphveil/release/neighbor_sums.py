@@ -41,7 +41,7 @@ class GroupWeights:
     """``table[g][h]`` is the weight of a message from a node of group g into a node of group h.
 
     Groups are public and independent of the edges, so the table may be chosen freely. The squared shift of
-    a differing pair combines both directions as its unit says (``docs/guarantees.md``, section 2).
+    a differing pair combines both directions as its unit says (``docs/privacy/proofs/sensitivity.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> round(GroupWeights.unit_weights().sensitivity(UndirectedEdge()), 6)

@@ -2,7 +2,7 @@
 
 A :class:`Release` records its plan first and then answers the plan's queries in order. Each query answers for
 itself: contributions are truncated toward zero to a grid, checked against their bound, summed exactly, and
-integer noise addressed by row is added before anything is returned. Docs: ``docs/guarantees.md``, section 6.
+integer noise addressed by row is added before anything is returned. Docs: ``docs/privacy/proofs/noise.md``.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Where exact numbers about private data exist: declared places, which ``docs/guarantees.md`` lists."""
+"""Where exact numbers about private data exist: declared places, listed in ``docs/privacy/proofs/noise.md``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ PRIVATE_SUM_SITES: list[PrivateSumSite] = []
 def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
     """Declare that a function or class forms the exact numbers of some queries, and adds their noise.
 
-    ``docs/guarantees.md`` lists all of these places, and a test finds what forms such numbers elsewhere.
+    ``docs/privacy/proofs/noise.md`` lists all of these places, and a test finds other code of this kind.
 
     Args:
         queries: the names of the queries.
@@ -37,7 +37,7 @@ def forms_private_sum(*queries: str, note: str = "") -> Callable[[Site], Site]:
 
 
 def private_sum_table() -> str:
-    """Return the list of places as the table in ``docs/guarantees.md``, one line a place."""
+    """Return the list of places as the table in ``docs/privacy/proofs/index.md``, one line a place."""
     rows = []
     for site in sorted(PRIVATE_SUM_SITES, key=lambda site: (site.place, site.queries)):
         module, _, name = site.place.partition(":")

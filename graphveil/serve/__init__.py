@@ -1,4 +1,4 @@
-"""HTTP server of released predictions. Docs: ``docs/serve.md``.
+"""HTTP server of released predictions. Docs: ``docs/how-to/serve.md``.
 
 By default it reads release folders only, and has no estimator and no graph, so it cannot make a
 release. The same request returns the same bytes. Needs the extra ``serve``.

@@ -1,6 +1,6 @@
 """Constructions that are sold as hiding a person, caught by an attack, and ours beside them.
 
-guarantees.md, section 8. Each attack is a number computed from what is given out, and a threshold halfway
+proofs/refused.md. Each attack is a number computed from what is given out, and a threshold halfway
 between its means under the two hypotheses. At epsilon 1 and delta 1e-5 a mechanism that keeps its promise has
 hits <= e * false alarms + delta, for every attack.
 """

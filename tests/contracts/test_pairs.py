@@ -92,7 +92,7 @@ def test_other_numbers_for_the_nodes_permute_the_answers(weight: Similarity) -> 
 
 
 def test_sensitivities_are_golden() -> None:
-    # guarantees.md, 9.5
+    # the specification, guarantees 9.5
     (query,) = hops(1.0, 1, 2, UndirectedEdge(), SigmoidCos())
     assert query.similarity is not None
     assert query.similarity.bound == pytest.approx(0.731058578630, abs=1e-12)

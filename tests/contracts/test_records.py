@@ -71,7 +71,7 @@ def test_every_contribution_is_within_its_cap_in_whole_numbers() -> None:
                 assert length <= query.caps[int(groups[u])] <= 16 * (BOUNDS[1] * query.unit_steps) ** 2
 
 
-# -- guarantees.md, 9.5 ------------------------------------------------------------------------------------
+# -- numbers of the specification ----------------------------------------------------------------------------
 
 
 def moved_by(before: Adjacency, after: Adjacency, vectors: Tensor, **fields: object) -> float:

@@ -85,7 +85,7 @@ def test_every_row_of_every_hop_is_given_noise() -> None:
 def test_one_toggled_edge_moves_the_release_by_the_golden_length(
     unit: Unit, weight: float, moved: float
 ) -> None:
-    # guarantees.md, 9.5: rows (1,0), (0,1), (0.6,0.8); the edge 1 -> 2, or the friendship {1, 2}.
+    # rows (1,0), (0,1), (0.6,0.8); the edge 1 -> 2, or the friendship {1, 2}.
     rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=torch.float64)
     query = NeighborSumQuery(GroupWeights("all", ((weight,),)), (1.0,), 2, grid_bits=FINE)
     answers = [

@@ -132,7 +132,7 @@ def test_a_scale_beyond_the_exact_sampler_is_refused() -> None:
 
 
 def test_the_rounded_sampler_charges_the_resolution_of_its_uniforms() -> None:
-    # docs/guarantees.md, section 6.3: n (1 + e^epsilon) 12 2^-53 sigma / step.
+    # docs/privacy/proofs/noise.md: n (1 + e^epsilon) 12 2^-53 sigma / step.
     slack = RoundedGaussian(1000.0).slack(epsilon=1.0, delta=1e-7, changed=32)
     assert slack == pytest.approx(32 * (1 + math.e) * 12 * 2**-53 * 1000)
 

@@ -8,7 +8,7 @@ from graphveil.errors import ConfigError
 from graphveil.mechanisms import NOT_COLLECTED, NOT_RANDOMIZED, LocalDPClaim, node_features_statement
 from graphveil.mechanisms.scalar import LaplaceDistribution, StepDistribution, scalar
 
-# guarantees.md, section 7.
+# docs/privacy/proofs/statements.md.
 TEXT = (
     "Each node's features are randomized on their own at eps_x = {} and its label at eps_y = {} (total {}; "
     "inf = not protected). Edges, identities and test labels (used in the clear for the test score) are not "

@@ -1,4 +1,4 @@
-"""Golden numbers of docs/guarantees.md, section 9, as the specification prints them."""
+"""Golden numbers of docs/privacy/proofs/classcode.md, as the specification prints them."""
 
 DELTA_OF_EPSILON_AND_MU = [
     # mu, epsilon, delta

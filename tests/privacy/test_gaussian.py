@@ -83,7 +83,7 @@ def test_the_attackers_rate_rises_with_mu_from_blind_guessing() -> None:
 def test_a_thousandth_of_delta_covers_the_exact_sampler_for_any_number_of_rows(
     steps: int, delta: float
 ) -> None:
-    # docs/guarantees.md, proposition 9, for noise of so many grid steps.
+    # docs/privacy/proofs/noise.md, Proposition 9, for noise of so many grid steps.
     for mu in (0.01, 0.1, 1.0, 4.0):
         epsilon = gaussian.epsilon_of(mu, delta)
         rounded = mu / math.sqrt(1 - 1 / (12 * steps**2))

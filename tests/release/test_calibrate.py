@@ -26,7 +26,7 @@ from graphveil.release.neighbor_sums import GroupWeights
 from graphveil.release.plan import hops
 
 RATE = public_rate(256, 20_000)
-JOINT = {1: 5.6202, 2: 3.0077, 4: 1.6456, 8: 0.9486, 16: 0.6259}  # guarantees.md, 9.3
+JOINT = {1: 5.6202, 2: 3.0077, 4: 1.6456, 8: 0.9486, 16: 0.6259}  # the specification, guarantees 9.3
 
 
 def steps(z: float, count: int = 781, rate: float = RATE, **more: object) -> DPSGDQuery:

@@ -1,4 +1,4 @@
-"""Private sums are formed in declared places alone, and the table in ``docs/guarantees.md`` lists these."""
+"""Private sums are formed in declared places only, which ``docs/privacy/proofs/noise.md`` lists."""
 
 import ast
 import importlib
@@ -86,8 +86,8 @@ def all_modules_of_release() -> None:
 
 def test_the_page_lists_the_declared_places() -> None:
     all_modules_of_release()
-    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-    assert private_sum_table() in page, f"docs/guarantees.md, section 6, must hold\n{private_sum_table()}"
+    page = (ROOT / "docs" / "privacy" / "proofs" / "noise.md").read_text(encoding="utf-8")
+    assert private_sum_table() in page, f"docs/privacy/proofs/noise.md, must hold\n{private_sum_table()}"
 
 
 def test_every_query_has_a_declared_place() -> None:

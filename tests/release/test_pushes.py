@@ -202,7 +202,7 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0, 16.0])
 @pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-9])
 def test_exact_noise_is_as_good_as_continuous_for_a_billion_coordinates(epsilon: float, delta: float) -> None:
-    # guarantees.md, proposition 4, where one record may change every coordinate of every row. Q is a rounded
+    # proofs/sensitivity.md, where one record may change every coordinate of every row. Q is a rounded
     # normal of variance s^2 - 1/12; f = log Q/P is at most b up to 12 s and has variance v, so its sum over m
     # coordinates stays below a but for a chance of 1e-25 (Bernstein). Both fall with s^4: f is about
     # -He_4(n / s) / (2880 s^4), and is evaluated where float64 can.

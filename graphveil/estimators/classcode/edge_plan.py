@@ -199,7 +199,7 @@ def neighbor_count_query(privacy_config: PrivacyConfig, sizes: PublicSizes) -> R
 
     Two classes make short rows, and long before noise is small they fail by how little training nodes hear:
     from epsilon 4 an edge between two nodes counts at both, at half the epsilon each
-    (``docs/decisions/028-both-ends.md``).
+    (``benchmarks/notes/028-both-ends.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> plan = neighbor_count_query(PrivacyConfig(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000,

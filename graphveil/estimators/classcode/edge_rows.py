@@ -420,7 +420,7 @@ class CountRounds:
     by one. Noise that suits a whole number, discrete Laplace at the full epsilon, has a third of the
     deviation that a Gaussian has at delta 1e-7. Nothing else is queried: training rows themselves say how
     classes are connected. Two classes, from epsilon 4: both ends count the edge, so training rows receive as
-    much as those of targets, which matters more there than noise (``docs/guarantees.md``, section 9).
+    much as those of targets, which matters more there than noise (``docs/privacy/proofs/classcode.md``).
 
     Args:
         graph: the graph that is asked.

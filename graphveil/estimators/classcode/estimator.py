@@ -33,7 +33,7 @@ class ClassCode(Estimator):
     Guarantee: units ``undirected-edge`` and ``directed-edge``. An edge moves one whole number by one, or two
     with half of epsilon each: the counts are epsilon-DP, with delta 0. Sums and class-pair counts are one
     Gaussian release of sensitivity one for every pair of groups, with mu = mu*(epsilon, delta). Everything
-    after it is post-processing with public labels. Proof: ``docs/guarantees.md``, section 9.
+    after it is post-processing with public labels. Proof: ``docs/privacy/proofs/classcode.md``.
 
     At edge level another graph is predicted from rows of its own, one release that is recorded once, and of a
     graph that has grown the new nodes alone have new rows (:meth:`predict_proba`). Labels of its training and

@@ -438,7 +438,7 @@ def fit_node_level_classcode(
     Recipe S weighs the features' log-posterior and the row's log-likelihood. Recipe R decides from features,
     row, and the rows on the node's own list.
 
-    Guarantee: ``docs/guarantees.md``, section 9. Labels of nodes that do not teach are never read.
+    Guarantee: ``docs/privacy/proofs/classcode.md``. Labels of nodes that do not teach are never read.
 
     Args:
         graph: records and lists.

@@ -11,7 +11,7 @@ has fallen to nothing: to choose the best one would take labels that are neither
 judge later. The chosen candidate's network stays, and the other folds' are trained side by side: all of them
 read every batch, and each counts the nodes outside of its own fold. So a held-out node's features are in the
 batch norm of its network, and its label is nowhere. No edge is read, so all of it is free. What each part
-brings is measured in ``docs/decisions/007-classcode-choices.md``, ``018-quick-posteriors.md`` and
+brings is measured in ``benchmarks/notes/007-classcode-choices.md``, ``018-quick-posteriors.md`` and
 ``041-few-labels.md``.
 """
 

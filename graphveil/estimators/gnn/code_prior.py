@@ -17,7 +17,7 @@ class CodePriorModule(nn.Module):
 
     where h' and z' are cut to norm 2. It is a function of the star and of the number of classes, so the
     module with it is one more module. The factors were chosen on the test accuracy of public graphs
-    (``docs/decisions/060-start-from-codes.md``).
+    (``benchmarks/notes/060-start-from-codes.md``).
 
     Args:
         module: maps rows (W, 2 C) and edges to logits (W, C).

@@ -53,7 +53,7 @@ class PrivateGNN(Estimator):
     keeps no record outside its own process (each star runs on a fresh copy of it): a record is in one
     example only, since a star reads its root's own list and *published* rows. The
     prediction for q reads q's features and list, and is for those entitled to both. Proof:
-    ``docs/guarantees.md``, section 9.
+    ``docs/privacy/proofs/classcode.md``.
 
     **Private weights** (``neighborhood="neighbors"``): the module is trained on trees of exact neighbors, of
     ``layers`` levels. Every node keeps D = ``max_out_edges`` of its own list by its own coins, again for each
@@ -63,7 +63,7 @@ class PrivateGNN(Estimator):
     none, and ``module_`` is for those who may read these records, such as on a graph of their own.
 
     A module that mixes the rows of a batch, draws at random, changes as it runs, fails in its backward pass,
-    or holds long tensors that are not trained is refused before anything is charged (``docs/own_models.md``
+    or holds long tensors that are not trained is refused before anything is charged (``how-to/custom-model.md``
     lists what, and what to use instead). A function that closes over a tensor of the graph cannot be seen: do
     not write one.
 

@@ -152,7 +152,7 @@ class PrivateModule(Estimator):
 
     Guarantee: units of records, as for :class:`~graphveil.estimators.mlp.MLP` under them: the steps are one
     question, calibrated exactly; a prediction reads its node's own features and released weights alone. No
-    edge is read. Modules that mix records are refused before anything is booked (``docs/own_models.md``).
+    edge is read. Modules that mix records are rejected before anything is charged.
 
     Shapes: features (N, d) to probabilities (N, C).
 

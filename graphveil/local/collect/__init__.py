@@ -1,6 +1,6 @@
 """Randomized records from people's own devices: a public survey, an LDP report each, a server that checks.
 
-Everything here needs NumPy only. The format is documented in ``docs/local.md``.
+Everything here needs NumPy only. The format is documented in ``docs/methods/local-mechanisms.md``.
 
 >>> import numpy as np
 >>> from graphveil.local.collect import Collector, CollectionProtocol, randomize_record

@@ -27,7 +27,7 @@ from graphveil.mechanisms.labels import MISSING, LocalHashing
 from graphveil.mechanisms.per_feature import MultiBit
 from graphveil.mechanisms.sampling import Integers, Real, Words, row_blocks
 
-MAX_EPS = 8.0  # of a whole record: docs/decisions/015-hostile-surveys.md says why
+MAX_EPS = 8.0  # of a whole record: docs/decisions/015-untrusted-protocols.md says why
 SECRET_BYTES = 32
 
 

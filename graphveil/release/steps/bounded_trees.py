@@ -27,7 +27,7 @@ class BoundedTrees:
 
     and the tree of root v hangs, at depth l, those that w kept below every w at depth l - 1.
 
-    Guarantee (lemma of reach, ``docs/guarantees.md``, section 9): for any coins, the record of q changes the
+    Guarantee (lemma of reach, ``proofs/custom-models.md``): for any coins, the record of q changes the
     trees of at most D + ... + D^r roots other than q. The order matters: were receivers to choose first, a
     hub's record could change the tree of everybody whom it knows. M bounds work and does not enter.
 

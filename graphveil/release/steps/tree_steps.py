@@ -10,7 +10,7 @@ from graphveil.release.query import require_record_unit
 from graphveil.release.steps.training_steps import DPSGDQuery
 
 MAX_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum by: the exact noise's law is
-# known within 13 of them (docs/guarantees.md, Proposition 9)
+# known within 13 of them (docs/privacy/proofs/noise.md, Proposition 9)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TreeStepsQuery(DPSGDQuery):
 
     Step t releases the sum over a Poisson sample of roots, each with norm at most C, plus N(0, (z C)^2).
 
-    Guarantee (units of records): Theorem A (``docs/guarantees.md``, section 3) for the number of roots that a
+    Guarantee (units of records): Theorem A (``proofs/accounting.md``) for the number of roots that a
     record reaches (:class:`Reach`), T times. It covers the sums, and so the weights of all steps. It covers
     nothing else that is computed from the trees.
 

@@ -82,7 +82,7 @@ FEATURES = ReproductionTarget(
     needs=NEEDS,
     deviations=DEVIATIONS,
     remarks=(
-        "the server does not standardize what it received; docs/local.md has what that changes, for "
+        "the server does not standardize what it received; methods/local-mechanisms.md has what that changes, for "
         "FeatureRR's naive decoding most of all",
     ),
     minutes=(60, 25, 60),
@@ -225,7 +225,7 @@ RECONSTRUCTION = ReproductionTarget(
         "identified": "people identified, %",
         "r2_of_mean": "variance that the mean of public records explains, %",
     },
-    needs="the source shows photographs from FLICKR-MIR, which are not here; see docs/attacks.md for others",
+    needs="the source shows photographs from FLICKR-MIR, which are not available",
     deviations=(
         "records are rows of features, sent as 64 numbers of a public random map; the source has "
         "photographs and layer 7 of ResNet-50, and prints pictures without figures",

@@ -266,7 +266,7 @@ SIMGAT = ReproductionTarget(
     needs="deepwalk needs graphveil[simgat]; LastFM Asia is here without features",
     deviations=(
         "the slides print a plot without figures and do not define how similar nodes enter; ours is "
-        "defined in docs/simgat.md",
+        "defined in docs/methods/simgat.md",
         "walks of length 40 and a window of 5, a quarter of the work of DeepWalk's defaults",
     ),
     minutes=(300, 90, 300),
