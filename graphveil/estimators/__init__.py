@@ -44,7 +44,7 @@ def register(code: T, name: str | None = None) -> T:
     the class as a decorator.
 
     Guarantee: none of its own, and none is lent. A custom method guarantees the cost of its plan only if it
-    touches edges and records through ``session.open(graph)`` alone; ``docs/how-to/extend.md`` has the contract
+    touches edges and records through ``session.open(graph)`` alone; ``how-to/extend.md`` has the contract
     and the checks that a method of the library has to pass.
 
     Raises:

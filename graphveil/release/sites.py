@@ -1,4 +1,4 @@
-"""Where exact numbers about private data exist: declared places, listed in ``docs/privacy/proofs/noise.md``."""
+"""Where exact numbers about private data exist: declared places, listed in ``proofs/noise.md``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

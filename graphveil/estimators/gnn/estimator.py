@@ -63,7 +63,7 @@ class PrivateGNN(Estimator):
     none, and ``module_`` is for those who may read these records, such as on a graph of their own.
 
     A module that mixes the rows of a batch, draws at random, changes as it runs, fails in its backward pass,
-    or holds long tensors that are not trained is refused before anything is charged (``how-to/custom-model.md``
+    or holds long tensors that are not trained is refused before anything is charged (``custom-model.md``
     lists what, and what to use instead). A function that closes over a tensor of the graph cannot be seen: do
     not write one.
 

@@ -82,7 +82,7 @@ FEATURES = ReproductionTarget(
     needs=NEEDS,
     deviations=DEVIATIONS,
     remarks=(
-        "the server does not standardize what it received; methods/local-mechanisms.md has what that changes, for "
+        "the server does not standardize what it received; local-mechanisms.md has what that changes, for "
         "FeatureRR's naive decoding most of all",
     ),
     minutes=(60, 25, 60),
