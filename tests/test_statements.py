@@ -110,7 +110,7 @@ COMPARED = (  # every page that shows ClassCode and GAP at equal epsilon
     "docs/methods/classcode.md",
     "docs/methods/weights.md",
     "docs/methods/graph-mechanisms.md",
-    "benchmarks/results/index.md",
+    "docs/results/index.md",
 )
 
 
