@@ -1,9 +1,9 @@
-"""Backends: where edges are read, and who sums over them. The choice changes no bit of a result.
+"""Aggregation backends: where edges are read and summed. The choice does not affect results.
 
 ``backend=`` of an estimator or of its ``fit``, and ``--backend`` of commands, take a name (``"memory"``,
-``"disk"``, ``"ray"``, ``"cuda"``) or one of these objects. By default edges are summed where they are: in
-memory, or of a graph of :func:`graphveil.open_graph` on disk. :func:`using` is for whatever takes no
-``backend=``.
+``"disk"``, ``"ray"``, ``"cuda"``) or one of these objects. By default edges are summed where they are
+stored: in memory, or on disk for a graph of ``graphveil.open_graph``. Use ``using`` for functions without a
+``backend=`` parameter.
 
 >>> import graphveil as gv
 >>> backend = gv.backends.Memory(block_rows=4096)

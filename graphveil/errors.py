@@ -1,4 +1,4 @@
-"""Every exception of the library, in one tree.
+"""All exceptions of the library, in one hierarchy.
 
 ::
 
@@ -6,22 +6,22 @@
     ├── InputError                             (ValueError) the caller can fix it; nothing was spent
     │   ├── ConfigError                        a parameter: unknown name, wrong type, outside its range
     │   ├── GraphError                         the data: columns, ids, features, labels, shapes
-    │   │   └── TableError                     two tables: all that is wrong, and what would pass
+    │   │   └── TableError                     two tables: all problems, and arguments that fix them
     │   ├── ArtifactError                      a file or run folder: missing, damaged, hostile, other version
     │   └── LDPReportError                     an LDP report: malformed, replayed, of another protocol
-    ├── PrivacyError                           the guarantee asked for cannot be given; nothing was spent
+    ├── PrivacyError                           the requested guarantee is not available; nothing was spent
     │   ├── UnitError                          the unit is missing, or does not fit the data
     │   ├── UnsupportedGuaranteeError          no proof can exist: a counterexample is known
-    │   ├── NotImplementedGuaranteeError       plausible but unproved, or not built: names what to use instead
+    │   ├── NotImplementedGuaranteeError       unproved, or not implemented: names an alternative
     │   ├── CalibrationError                   no noise meets the budget
-    │   └── BudgetError                        the privacy ledger refuses: requested, remaining, difference
-    ├── ReleaseError                           a release went wrong after it was recorded; it stays charged
+    │   └── BudgetError                        the privacy ledger rejects: requested, remaining, difference
+    ├── ReleaseError                           a release failed after it was recorded; it stays charged
     ├── LedgerError                            the ledger's database cannot be used; nothing was released
     ├── RunError                               a run failed; what was saved can be resumed
     └── MissingDependencyError                 an optional package is needed: names the extra
 
-Messages say what (with the numbers), why, and a fix that can be typed. They never contain a value of
-the data: no feature, node id, label or private count.
+Error messages state the problem (with the numbers), the reason, and a fix that can be pasted. They never
+contain a value of the data, such as a feature, a node id, a label or a private count.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from collections.abc import Sequence
 
 
 class GraphveilError(Exception):
-    """Base of every error that this library raises on purpose."""
+    """Base class of every error that this library raises on purpose."""
 
 
 class InputError(GraphveilError, ValueError):
-    """Something the caller gave is unusable; nothing was computed or spent."""
+    """An argument is unusable; nothing was computed or spent."""
 
 
 class ConfigError(InputError):
@@ -46,17 +46,17 @@ class GraphError(InputError):
 
 
 class TableError(GraphError):
-    """Tables cannot be used as they are: all that was found in one look.
+    """Tables cannot be used as they are; lists all problems that were found.
 
-    ``problems`` are sentences; ``flags`` and ``keywords`` say, for the command and for Python, what to choose
-    about columns so that the same tables pass; None where no choice mends them. They name columns, never
-    values.
+    ``problems`` are sentences. ``flags`` (command line) and ``keywords`` (Python) are arguments about columns
+    with which the same tables are accepted. They are None if no argument fixes the tables. They contain
+    column names, never values.
     """
 
     def __init__(
         self, problems: Sequence[str], flags: Sequence[str] | None = None, keywords: str | None = None
     ) -> None:
-        """Take the problems, at least one, and what would pass."""
+        """Store the problems (at least one) and the arguments that fix them."""
         self.problems = tuple(problems)
         self.flags = None if flags is None else tuple(flags)
         self.keywords = keywords
@@ -64,7 +64,7 @@ class TableError(GraphError):
 
     @property
     def words(self) -> str:
-        """Every problem, in one line."""
+        """All problems, in one line."""
         if len(self.problems) == 1:
             return self.problems[0]
         numbered = "; ".join(f"({number}) {words}" for number, words in enumerate(self.problems, start=1))
@@ -76,15 +76,15 @@ class ArtifactError(InputError):
 
 
 class LDPReportError(InputError):
-    """A client's LDP report or a survey is malformed, replayed, out of range, or of another version."""
+    """An LDP report or a collection protocol is malformed, replayed, out of range, or of another version."""
 
 
 class PrivacyError(GraphveilError):
-    """The guarantee asked for cannot be given; nothing was spent."""
+    """The requested guarantee is not available; nothing was spent."""
 
 
 class UnitError(PrivacyError, ValueError):
-    """The unit of protection is missing, or does not fit the data."""
+    """The privacy unit is missing, or does not fit the data."""
 
 
 class UnsupportedGuaranteeError(PrivacyError):
@@ -92,7 +92,7 @@ class UnsupportedGuaranteeError(PrivacyError):
 
 
 class NotImplementedGuaranteeError(PrivacyError):
-    """This combination is unproved or not built; the message names what to use instead."""
+    """This combination is unproved or not implemented; the error message names an alternative."""
 
 
 class CalibrationError(PrivacyError, ValueError):
@@ -100,7 +100,7 @@ class CalibrationError(PrivacyError, ValueError):
 
 
 class BudgetError(PrivacyError):
-    """The privacy ledger refuses a release: requested, remaining and difference are in the message."""
+    """The privacy ledger rejects a release; the error message has the requested and the remaining budget."""
 
 
 class ReleaseError(GraphveilError):
@@ -108,11 +108,11 @@ class ReleaseError(GraphveilError):
 
 
 class LedgerError(GraphveilError):
-    """The database of a ledger cannot be used; what it did not record is not released."""
+    """The database of a ledger cannot be used; nothing is released that it did not record."""
 
 
 class RunError(GraphveilError):
-    """A run failed part-way; what was saved can be resumed."""
+    """A run failed before its end; what was saved can be resumed."""
 
 
 class MissingDependencyError(GraphveilError, ImportError):

@@ -1,4 +1,4 @@
-"""Estimators, by the name that the command line and a saved model use. Importing this loads none of them."""
+"""Estimators by their name on the command line and in saved models; loaded on first use."""
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -35,20 +35,27 @@ _REGISTERED: dict[str, "type[Estimator]"] = {}
 
 @checked
 def register(code: T, name: str | None = None) -> T:
-    """Let a name stand for a method or a module of your own, in this process, and return what was given.
+    """Register a custom estimator or module under a name, in this process.
 
-    An :class:`~graphveil.estimators.base.Estimator` of yours becomes a method like those of the library: it
-    stands in ``METHODS`` under its ``method`` name, and ``train``, ``calibrate``, ``sweep``, ``load_model``
-    and the benchmarks take it from there. Any other class or function builds a torch module from two public
-    sizes, and its name is what a saved :class:`~graphveil.estimators.gnn.PrivateGNN` says. It may stand above
-    the class as a decorator.
+    A subclass of ``Estimator`` becomes a method like those of the library. It is in ``METHODS`` under its
+    ``method`` name, and ``train``, ``calibrate``, ``sweep``, ``load_model`` and the benchmarks can use it.
+    Any other class or function is a factory of torch modules, called with two public sizes. A saved
+    ``PrivateGNN`` or ``PrivateModule`` stores its name. Can be used as a class decorator.
 
-    Guarantee: none of its own, and none is lent. A custom method guarantees the cost of its plan only if it
-    touches edges and records through ``session.open(graph)`` alone; ``how-to/extend.md`` has the contract
-    and the checks that a method of the library has to pass.
+    Args:
+        code: An ``Estimator`` class, or a class or function that builds a torch module.
+        name: Name to register; by default the ``method`` name of an estimator, or the name of the code.
+
+    Returns:
+        ``code``, unchanged.
 
     Raises:
-        ConfigError: the name is taken, or says no method, or what is given can build nothing.
+        ConfigError: If the name is taken or invalid, or ``code`` can build nothing.
+
+    Privacy:
+        Registering does not prove a guarantee. A custom method guarantees the privacy cost of its plan only
+        if it reads edges and records through ``session.open(graph)`` alone. ``how-to/extend.md`` has the
+        contract and the checks that a method of the library has to pass.
 
     >>> import torch
     >>> @register
@@ -77,9 +84,9 @@ def register(code: T, name: str | None = None) -> T:
 
 
 class _Methods(Mapping[str, "type[Estimator]"]):
-    """The table of methods: the library's, of which a class is imported when asked for, and those registered.
+    """Mapping of method names to classes; classes of the library are imported on first access.
 
-    It is closed to files: a name that stands in one is looked up here and never imported.
+    Names in files are looked up here and never imported.
     """
 
     def __getitem__(self, name: str) -> "type[Estimator]":

@@ -1,7 +1,7 @@
-"""The estimator: public configuration in, a graph to fit, predictions and a guarantee out.
+"""The base class of all estimators: public configuration, ``fit``, predictions and the guarantee.
 
-An estimator holds a frozen configuration (:attr:`Estimator.config`, a ``Method``), a fit
-(:attr:`Estimator.fitted`, a ``FittedModel``), and the predictions of other graphs (``PredictionManager``).
+An estimator holds a frozen configuration (``Estimator.config``, a ``Method``), a fit (``Estimator.fitted``,
+a ``FittedModel``), and the predictions of other graphs (``PredictionManager``).
 """
 
 import dataclasses
@@ -68,47 +68,54 @@ from graphveil.release.backends import backend_for, check_backend, using
 from graphveil.training import EpochRecord
 from graphveil.training.devices import private_device
 
-_log = logging.getLogger("graphveil")  # what is logged there is public: sizes, units, budgets
+_log = logging.getLogger("graphveil")  # only public values are logged: sizes, units, budgets
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Estimator(ABC):
-    """Base of all models. Every constructor keyword is public configuration; data are call arguments.
+    """Base class of all models. Constructor keywords are public configuration; data are call arguments.
 
-    The keywords are checked and frozen into :attr:`config` when they are set. A fit leaves a value,
-    :attr:`fitted`. Parameters that are set later are for the next fit: predictions, privacy costs and saved
-    files follow the one that was made.
+    Keywords are checked and frozen into ``config`` when they are set. A fit is stored in ``fitted``. Keywords
+    that are set after a fit apply to the next fit only. They do not affect predictions, privacy costs or
+    saved files of the current one.
 
     Args:
-        unit: what is protected; never guessed.
-        epsilon: the budget; not needed for unit ``none`` or a model that does not read the edges.
-        delta: a number, or ``"auto"``.
+        unit: Privacy unit, such as ``"undirected-edge"`` or ``"node-record"``. Required; there is no default.
+        epsilon: Privacy budget. Not needed for unit ``none`` or a model that does not read the edges.
+        delta: A number, or ``"auto"``.
         mode: ``"strict"``, or ``"paper"`` to reproduce a paper with its own accounting and flaws.
-        seed: fixes public randomness (splits, weights, batches); None draws a fresh one.
-        unsafe_noise_seed: also fixes the noise, for tests and paper mode, and voids the guarantee.
-        max_units: public bound on the number of protected units, for ``delta="auto"``.
-        out_degree_bound: D of unit ``node-record``: a node of at most D own edges sends at full weight, one
-            of more shares the weight of D. Any public D is safe.
-        max_degree: the largest degree that the data owner asserts, for unit ``node-bounded-degree``.
-        replace_one: for node units: hide which of two records a node has, not only whether it has one.
-        private_metrics: for node units: also release noisy counts of correct predictions, so that accuracies
-            are covered. Validation and test nodes pay for them, with what training leaves of their budget.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``. Gradients of protected records are formed on a GPU under
-            ``"cuda"`` alone, never under ``"auto"``.
-        backend: where edges are read and summed, in fits and predictions that name no other: ``"memory"``,
-            ``"disk"``, ``"ray"``, ``"cuda"``, or one of :mod:`graphveil.backends`; by default where the edges
-            are. It changes no bit, so it is no part of what is saved or resumed.
-        feature_scaling: ``"auto"`` scales columns of large values, by public data or public constants;
+        seed: Seed of public randomness (splits, initial parameters, batches). None draws a new seed.
+        unsafe_noise_seed: Also fixes the noise, for tests and paper mode. The guarantee is then invalid.
+        max_units: Public bound on the number of protected units, for ``delta="auto"``.
+        out_degree_bound: D of unit ``node-record``. A node with at most D out-edges sends at full weight. A
+            node with more divides the weight of D among them. Any public D keeps the guarantee.
+        max_degree: Maximum degree, an assumption asserted by the data owner. For unit
+            ``node-bounded-degree``.
+        replace_one: Node-level units: use the replace-one instead of the add-or-remove (null-record)
+            neighboring relation.
+        private_metrics: Node-level units: also release noisy counts of correct predictions, so that
+            accuracies are covered. They are charged to validation and test nodes, from the part of their
+            budget that training leaves.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``. Gradients of protected records are computed on a GPU only
+            with ``"cuda"``, never with ``"auto"``.
+        backend: Aggregation backend of fits and predictions that name no other: ``"memory"``, ``"disk"``,
+            ``"ray"``, ``"cuda"``, or an object of ``graphveil.backends``. By default edges are summed where
+            they are stored. The choice does not affect results and is not saved.
+        feature_scaling: ``"auto"`` scales columns of large values, by public data or public constants.
             ``"none"`` uses all features as they are.
         feature_range: Public range of feature columns, such as ``"salary=0:200000,born=1900:2020"``, or
             ``"0:255"`` for all. Values are mapped to [-1, 1] and clipped.
+
+    Privacy:
+        Unit: ``unit``. Each method documents what it reads, what is charged and which outputs are public.
+        ``guarantee`` and ``guarantee_with_predictions`` return the total cost.
     """
 
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
-    scales_features: ClassVar[bool] = True  # False where nodes perturb features in ranges of their own
+    scales_features: ClassVar[bool] = True  # False if nodes perturb features in their own ranges
     local: ClassVar[bool] = False  # whether records are randomized before the method sees them
-    node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
+    node_units: ClassVar[tuple[str, ...]] = ()  # node-level units that the method supports
     needs_out_degree_bound: ClassVar[bool] = False  # for unit node-record
     paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
 
@@ -140,7 +147,7 @@ class Estimator(ABC):
     private_accuracy_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
 
     def __post_init__(self) -> None:
-        """Check the configuration and freeze it; later assignments of a parameter do the same."""
+        """Check the configuration and freeze it. Later assignments of a parameter do the same."""
         self._fit: FittedModel | None = None
         self._predictions: PredictionManager | None = None
         for name, hint in hints_of(type(self)).items():
@@ -150,7 +157,7 @@ class Estimator(ABC):
         self._config = self._build_method()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; a parameter is checked as the constructor checks it."""
+        """Set an attribute. A parameter is checked as in the constructor."""
         value = checks.plain(value)
         if "_config" in self.__dict__ and name in _parameter_names(type(self)):
             self.set_params(**{name: value})
@@ -164,11 +171,11 @@ class Estimator(ABC):
         return {name: getattr(self, name) for name in _parameter_names(type(self))}
 
     def recorded_params(self) -> dict[str, Any]:
-        """Return the keywords that a result may depend on: what is saved, and what a resumed fit repeats."""
+        """Return the keywords that can affect results; a resumed fit must have the same ones."""
         return {name: value for name, value in self.get_params().items() if name != "backend"}
 
     def set_params(self, **params: Any) -> Self:
-        """Set constructor keywords for the next fit; an unknown one is an error that suggests the nearest."""
+        """Set constructor keywords for the next fit; errors suggest the closest known keyword."""
         known = self.get_params()
         for name in params:
             if name not in known:
@@ -184,12 +191,12 @@ class Estimator(ABC):
 
     @property
     def config(self) -> Method:
-        """The frozen configuration that the next fit uses; parameters that are set later replace it."""
+        """The frozen configuration of the next fit. Setting a parameter replaces it."""
         return self._config
 
     @property
     def privacy_config(self) -> PrivacyConfig:
-        """What is protected, at which budget. The name of the unit is parsed here, once per configuration."""
+        """Privacy unit and budget. The name of the unit is parsed here, once per configuration."""
         if "_privacy_config" not in self.__dict__:
             self._privacy_config = PrivacyConfig(
                 unit=parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree),
@@ -206,7 +213,7 @@ class Estimator(ABC):
 
     @property
     def protected_unit(self) -> Unit:
-        """The unit of protection."""
+        """The privacy unit."""
         return self.privacy_config.unit
 
     # -- fitting -------------------------------------------------------------------------------------------
@@ -220,10 +227,11 @@ class Estimator(ABC):
         num_training: int | None = None,
         num_labeled: int | None = None,
     ) -> ReleasePlan | None:
-        """Return what a fit would ask of the protected data and what that costs, or None for nothing.
+        """Return the query plan of a fit with its cost, or None if a fit queries nothing.
 
-        Only public sizes go in, of which those that are left out are assumed (:class:`PublicSizes`); nothing
-        is spent.
+        Privacy:
+            Reads: public sizes only. Sizes that are not given are assumed (``PublicSizes``). Charges:
+            nothing.
         """
         sizes = PublicSizes(
             nodes=num_nodes,
@@ -235,17 +243,20 @@ class Estimator(ABC):
         return self.config.plan(sizes)
 
     def prepare(self, graph: Graph) -> PreparedFit:
-        """Check the graph as ``fit`` does, and plan the fit; nothing is spent.
+        """Check the graph as ``fit`` does, and plan the fit.
 
-        Pass the result to :meth:`fit` in place of the graph: the plan that was shown is then the plan that is
-        executed. Only public sizes and flags of the graph are read, and features where they are public.
+        Pass the result to ``fit`` in place of the graph to execute exactly this plan.
+
+        Privacy:
+            Reads: public sizes and flags of the graph, and features where they are public. Charges: nothing.
         """
         return self._prepare(self.config, as_graph(graph, directed=self._directed))
 
     def preview(self, graph: Graph) -> FitPreview:
-        """Check the graph as ``fit`` does, and return the query plan and guarantee; nothing is spent.
+        """Check the graph as ``fit`` does, and return the query plan and guarantee.
 
-        Only public sizes and flags of the graph are read.
+        Privacy:
+            Reads: public sizes and flags of the graph only. Charges: nothing.
         """
         return self.prepare(graph).preview
 
@@ -254,7 +265,7 @@ class Estimator(ABC):
         return self._scaling(self.config, graph).words(column_names(graph))
 
     def training_sample_note(self, graph: Graph) -> str:
-        """Say which nodes a fit learns from, where there are too many for all of them; else nothing."""
+        """Describe the sample of training nodes of a fit; empty if all of them are used."""
         return training_sample_description(graph) if self.config.samples else ""
 
     @checked_except("graph", "labels", "workspace", "cache")
@@ -269,23 +280,26 @@ class Estimator(ABC):
     ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
-        A ``Data`` of torch_geometric does for a graph, here and where predictions are asked for: its edges
-        are undirected unless the unit is ``directed-edge`` (:meth:`Graph.from_pyg`).
+        A ``torch_geometric.data.Data`` is accepted in place of a graph, here and in prediction methods. Its
+        edges are undirected unless the unit is ``directed-edge`` (``Graph.from_pyg``). A ``PreparedFit``
+        (``prepare``) is fitted as it was planned.
 
-        The release is recorded in the graph's ledger before the edges are read; a second ``fit`` records
-        a second one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost.
-        ``backend`` is for this fit, instead of the constructor's. It changes no bit. Nor does ``cache``,
-        a folder of what follows from public features and labels alone: fits that share it, other budgets and
-        other methods at the same seed, learn that once.
-
-        A ``PreparedFit`` (:meth:`prepare`) is fitted as it was planned.
+        With a ``workspace`` folder an interrupted fit can be resumed. This does not spend additional budget,
+        because the noise is never redrawn. ``backend`` overrides the backend of the constructor for this fit.
+        ``cache`` is a folder of tensors that depend on public features and labels only. Fits with the same
+        seed share them, also across budgets and methods. Neither ``backend`` nor ``cache`` affects results.
 
         Raises:
-            ConfigError: parameters were set after the fit was prepared.
-            UnitError: the unit does not fit the graph.
-            GraphError: the graph has no split or a part of it is empty; or labels come beside it, as from
-                scikit-learn's cross-validation.
-            BudgetError: the graph's ledger refuses the release.
+            ConfigError: If parameters were set after the fit was prepared.
+            UnitError: If the unit does not fit the graph.
+            GraphError: If the graph has no split or a part of it is empty, or labels are passed as a second
+                argument, as scikit-learn's cross-validation does.
+            BudgetError: If the graph's ledger rejects the release.
+
+        Privacy:
+            Unit: ``unit``. Reads: the graph, by the query plan of the method (see ``preview``). Charges: the
+            plan, recorded in the graph's privacy ledger before the edges are read. A second ``fit`` is a
+            second charge.
         """
         if labels:
             raise GraphError(f"fit takes a graph, which holds its labels, and got more beside it: {NO_FOLDS}")
@@ -304,7 +318,7 @@ class Estimator(ABC):
     def _fit_by(
         self, method: Method, graph: Graph, session: Session, prepared: PreparedFit | None = None
     ) -> Self:
-        """Fit a graph by a frozen method, and keep what that leaves."""
+        """Fit a graph with a frozen method, and store the result."""
         started = time.perf_counter()
         with session.stage("calibrate"):
             ready = prepared or self._prepare(method, graph)
@@ -362,34 +376,42 @@ class Estimator(ABC):
         allow_spend: bool = False,
         workspace: Path | None = None,
     ) -> Tensor:
-        """Return probabilities (N, C) of classes or labels: free for the fitted graph, at a price for others.
+        """Return probabilities (N, C) of classes or labels.
 
-        The fitted graph is recognized, also when it was read from its files once more. What was predicted
-        once is free from then on, and the same to the last bit, as long as the graph's
-        edges are in memory. A graph that has grown (:meth:`Graph.grow`) from one that was predicted pays for
-        its new edges alone, and its old nodes keep their predictions. Other features on the same edges are
-        another question.
+        Predictions of the fitted graph do not spend privacy budget. The fitted graph is recognized even if it
+        was read from its files again. A prediction of another graph is a new release. It is stored for as
+        long as the graph's edges are in memory, and predicting the same graph again returns bit-identical
+        results without a charge. If a predicted graph has grown (``Graph.grow``), only its new edges are
+        charged, and its old nodes keep their predictions. Other features on the same edges are a different
+        query.
 
         Args:
-            graph: by default the fitted one.
-            assume_disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any
-                other that this model has predicted: its release is then charged to its own edges only, and
-                counts beside the others, not on top of them. Without it, it counts on top of all of them.
-            assume_disjoint_nodes: the same for people, under unit ``local-attributes``: your word that nobody
-                in the graph is in the fitted one, nor in any other that this model has predicted.
-            allow_spend: ask a graph, and record it, although it may be the fitted one: a model that was
-                loaded without its run's ``internal`` folder cannot know.
-            workspace: a private folder of this question alone, for methods that ask edges. A process that is
-                killed leaves the release there, and asking once more with it finishes the same one, with the
-                same noise. The ledger has to know it again, too, so it has to be a durable one.
+            graph: Graph to predict; by default the fitted one.
+            assume_disjoint_edges: Your assumption that the graph shares no edge with the fitted one, nor with
+                any other graph that this model has predicted. The release is then charged to its own edges
+                only (parallel composition). Otherwise it is added to all previous ones.
+            assume_disjoint_nodes: The same for people, under unit ``local-attributes``: your assumption that
+                no person in the graph is in the fitted one, nor in any other that this model has predicted.
+            allow_spend: Query and charge a graph that may be the fitted one. A model that was loaded without
+                its run's ``internal`` folder cannot recognize the fitted graph.
+            workspace: Private folder for this query only, for methods that query edges. If the process is
+                interrupted, call this again with the same folder to finish the same release with the same
+                noise. This needs a durable ledger.
 
         Raises:
-            UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
-            ConfigError: the edges are known to be those of the fitted graph, or may be and no word was given.
-            GraphError: the graph has other features than the fitted one.
-            BudgetError: a ledger refuses the release, which is then not recorded; of a graph that has grown
-                in several steps, those before it may be, and are kept.
-            NotImplementedGuaranteeError: the method does not predict other graphs.
+            UnitError: If the unit does not fit the graph, or ``assume_disjoint_edges`` is given for a unit
+                that protects records.
+            ConfigError: If the edges are known to be those of the fitted graph, or may be and ``allow_spend``
+                is not set.
+            GraphError: If the graph has other features than the fitted one.
+            BudgetError: If a ledger rejects the release, which is then not recorded. Of a graph that has
+                grown in several steps, earlier steps may have been recorded and are kept.
+            NotImplementedGuaranteeError: If the method does not predict other graphs.
+
+        Privacy:
+            Unit: inherited from the model. Reads: nothing new for the fitted graph; the other graph's edges
+            or records otherwise. Charges: the guarantee of ``privacy_cost(graph)``. Under node-level units
+            the prediction of node v is only for people who are authorized to access v's record.
         """
         if graph is None:
             return self.fitted.own_proba
@@ -402,11 +424,11 @@ class Estimator(ABC):
     def privacy_cost(
         self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
     ) -> Guarantee | None:
-        """Return what predicting another graph would cost, or None if that asks nothing under a budget.
+        """Return the guarantee of predicting another graph, or None if that does not spend privacy budget.
 
-        It is the guarantee of that graph's release alone, and no more valid than the model's own; a graph
-        that was predicted before has no price. Nothing is spent. Arguments and errors are those of
-        :meth:`predict_proba`; :meth:`guarantee_after` says what everything together would then be.
+        It is the guarantee of that graph's release alone, and invalid if the model's own guarantee is. The
+        result is None for a graph that was predicted before. Arguments and errors are those of
+        ``predict_proba``. See ``guarantee_after`` for the total.
 
         Privacy:
             Whether the result is None is an exact answer about the private edges: it compares them with those
@@ -419,10 +441,12 @@ class Estimator(ABC):
         )
 
     def is_fitted_graph(self, graph: Graph) -> bool:
-        """Return whether a graph is the fitted one, or was predicted before: it is answered for nothing.
+        """Return whether a graph is the fitted one, or was predicted before.
 
-        The fitted graph is recognized also when it was read from its files once more, but not by a model from
-        a release alone, which does not know it.
+        Predicting such a graph is not charged.
+
+        The fitted graph is recognized even if it was read from its files again. A model that was loaded from
+        a release alone cannot recognize it.
 
         Privacy:
             The result is an exact equality test on private edges, and nothing is charged for it. Repeated
@@ -441,7 +465,11 @@ class Estimator(ABC):
     def guarantee_after(
         self, graph: Graph, *, assume_disjoint_edges: bool = False, assume_disjoint_nodes: bool = False
     ) -> Guarantee:
-        """Return what :attr:`guarantee_with_predictions` would be after predicting this graph, too."""
+        """Return the value of ``guarantee_with_predictions`` after predicting this graph.
+
+        Privacy:
+            Charges: nothing. The result is as private as that of ``privacy_cost``.
+        """
         graph = self._as_graph(graph)
         return self._prediction_manager.guarantee_after(
             graph, PredictionOptions(assume_disjoint_edges, assume_disjoint_nodes)
@@ -456,7 +484,7 @@ class Estimator(ABC):
         assume_disjoint_nodes: bool = False,
         allow_spend: bool = False,
     ) -> Tensor:
-        """Return class numbers, shape (N), or label sets, bool (N, L); see :meth:`predict_proba`."""
+        """Return class numbers, shape (N), or label sets, bool (N, L); see ``predict_proba``."""
         proba = self.predict_proba(
             graph,
             assume_disjoint_edges=assume_disjoint_edges,
@@ -466,7 +494,7 @@ class Estimator(ABC):
         return self.fitted.method.head.predicted(proba)
 
     def _as_graph(self, graph: Graph) -> Graph:
-        """Return another graph, or a ``Data``, as a graph whose features may be read under the unit."""
+        """Return another graph or ``Data`` as a graph whose features may be read under the unit."""
         privacy_config = self.fitted.method.privacy_config
         found = as_graph(graph, directed=privacy_config.unit.name == DirectedEdge.name)
         check_encoding(
@@ -478,56 +506,62 @@ class Estimator(ABC):
 
     @checked_except("graph")
     def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on one part of a graph's split; of label sets the micro F1."""
+        """Return the accuracy on one part of a graph's split, or the micro F1 of label sets."""
         graph = as_graph(graph, directed=self.fitted.method.privacy_config.unit.name == DirectedEdge.name)
         mask, head = graph.mask(split), self.fitted.method.head
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the fitted object: its weights, its rows, its predictions of the fitted graph."""
+        """The guarantee of the fit: its parameters, noisy aggregates and predictions of the fitted graph."""
         return self.fitted.guarantee
 
     @property
     def guarantee_with_predictions(self) -> Guarantee:
         """The guarantee of the fit and all predictions of other graphs together.
 
-        Releases that may depend on one edge add up; graphs that were asserted to share no edge, and the steps
-        in which a graph grew, count with the largest figure.
+        Releases that may depend on the same edge compose sequentially. Graphs that were assumed to share no
+        edge, and the growth steps of a graph, compose in parallel: the largest one counts.
         """
         return self._prediction_manager.guarantee
 
     @property
     def fitted_edges(self) -> EdgeSet:
-        """The identity of the fitted edges: its ledger is charged for other graphs that may share an edge.
+        """The identity of the fitted edges, whose ledger is charged for other graphs that may share an edge.
 
-        Of a model from a folder they are edges that nobody has here: attach the ledger of the training data
-        before the first prediction of another graph.
+        A model that was loaded from a folder does not have these edges. Attach the ledger of the training
+        data before the first prediction of another graph.
         """
         return self._prediction_manager.edges
 
     def restore_prediction(self, edges: EdgeSet, privacy_cost: Guarantee, *, disjoint: bool = False) -> None:
-        """Take note of a prediction of another graph that an earlier process made, and recorded.
+        """Restore a prediction of another graph that an earlier process made and recorded.
 
-        From then on :attr:`guarantee_with_predictions` counts it, and later predictions are charged to its
-        edges, too, unless a word sets them apart. Call it in the order in which the graphs were asked.
+        ``guarantee_with_predictions`` includes it from then on. Later predictions are also charged to its
+        edges, unless they are assumed to be disjoint. Call this in the order in which the graphs were
+        predicted.
 
         Args:
-            edges: the other graph's, with its ledger attached.
-            privacy_cost: what the prediction cost alone.
-            disjoint: the word that was given for it (``assume_disjoint_edges`` or ``assume_disjoint_nodes``).
+            edges: Edge set of the other graph, with its ledger attached.
+            privacy_cost: Guarantee of the prediction alone.
+            disjoint: Whether ``assume_disjoint_edges`` or ``assume_disjoint_nodes`` was given for it.
         """
         self._prediction_manager.restore_prediction(edges, privacy_cost, disjoint=disjoint)
 
     @checked_except("folder", "per_node")
     def save(self, folder: str | Path, *, per_node: str | Path | None = None) -> None:
-        """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it).
+        """Write the public part of a run to a folder, atomically; read it with ``graphveil.load_model``.
 
-        Under node units predictions are no part of it; ``per_node`` names a second folder for what is
-        withheld, of which row v is only for someone entitled to v's record.
+        Args:
+            folder: New or empty folder.
+            per_node: Second folder for predictions that node-level units withhold from the first.
 
         Raises:
-            ConfigError: a folder holds something, or cannot be written.
+            ConfigError: If a folder is not empty, or cannot be written.
+
+        Privacy:
+            Charges: nothing. ``folder`` is safe to publish. Under node-level units, row v in ``per_node`` is
+            only for people who are authorized to access v's record.
         """
         path = as_path(folder, "folder")
         rows = path if per_node is None else as_path(per_node, "per_node")
@@ -539,7 +573,7 @@ class Estimator(ABC):
         """The fit, as a value.
 
         Raises:
-            ConfigError: there is none yet.
+            ConfigError: If the model is not fitted.
         """
         if self._fit is None:
             raise ConfigError("the model is not fitted yet; call fit(graph) first")
@@ -554,19 +588,19 @@ class Estimator(ABC):
     def _set_fit(
         self, fitted: FittedModel, edges: EdgeSet | None = None, own: GraphFingerprint | None = None
     ) -> Self:
-        """Take a fit in place of the one before; without an edge set it is of edges that nobody here has."""
+        """Replace the fit. Without an edge set, the edges are unknown in this process."""
         self._fit, known = fitted, EdgeSet() if edges is None else edges
         self._predictions = PredictionManager(fitted, known, self._request_factory(), own)
         return self
 
     @property
     def named_classes(self) -> tuple[str, ...]:
-        """The label of each class, or its number where labels have no names."""
+        """The label of each class, or its number if labels have no names."""
         return self.class_names_ or tuple(str(number) for number in range(self.fitted.sizes.classes))
 
     @property
     def graph_fingerprint(self) -> GraphFingerprint | None:
-        """What tells the fitted graph from others: private, for a run's ``internal`` folder alone."""
+        """Fingerprint that identifies the fitted graph. Internal: keep it in a run's ``internal`` folder."""
         return self._prediction_manager.own
 
     # -- display -------------------------------------------------------------------------------------------
@@ -581,11 +615,11 @@ class Estimator(ABC):
         return f"{type(self).__name__}({', '.join(chosen)})"
 
     def __str__(self) -> str:
-        """Show three lines: the keywords, what it was fitted on, and the guarantee."""
+        """Return three lines: the keywords, the sizes of the fitted graph, and the guarantee."""
         return "\n".join([repr(self), *self._summary_rows()])
 
     def _summary_rows(self) -> list[str]:
-        """Return what is public of the fit, and its guarantee in a line."""
+        """Return the public sizes of the fit, and its guarantee in one line."""
         if self._fit is None:
             return ["not fitted yet; fit(graph) trains it", "no guarantee before a fit"]
         sizes, guarantee = self._fit.sizes, self.guarantee_with_predictions
@@ -599,17 +633,17 @@ class Estimator(ABC):
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
-        """The labels in class order: names as text, or numbers; empty before a fit."""
+        """The labels in class order, as names or numbers; empty before a fit."""
         if self._fit is None:
             return np.array([])
         names = self._fit.class_names
         return np.array(names) if names else np.arange(self._fit.sizes.classes)
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks of a classifier, where that is installed.
+        """Return the tags of a scikit-learn classifier.
 
         Raises:
-            MissingDependencyError: it is not.
+            MissingDependencyError: If scikit-learn is not installed.
         """
         try:
             from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -625,7 +659,7 @@ class Estimator(ABC):
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle a model that is not fitted; a fitted one has an open ledger, which no copy may have."""
+        """Pickle an unfitted model. A fitted model has an open ledger, which must not be copied."""
         if self._fit is not None:
             raise ConfigError(
                 "a fitted model cannot be pickled, copied or sent to another process, since the ledger of "
@@ -641,7 +675,7 @@ class Estimator(ABC):
         """Return the frozen method of this configuration, for the unit and budget in ``privacy_config``."""
 
     def _check_config(self) -> None:
-        """Check every public parameter, before :meth:`_build_method` freezes them."""
+        """Check every public parameter, before ``_build_method`` freezes them."""
         check_config(self, self.protected_unit, spends_budget=self._spends_budget)
         check_backend(self.backend)
 
@@ -663,29 +697,29 @@ class Estimator(ABC):
 
     @property
     def distinguishes_private_edges(self) -> bool:
-        """Whether private edges are told from public ones, as unit ``edge-subset`` needs it."""
+        """Whether the model distinguishes private from public edges, as unit ``edge-subset`` requires."""
         return False
 
     @property
     def _spends_budget(self) -> bool:
-        """Whether a fit asks anything under a budget: of secret edges, or of secret records."""
+        """Whether a fit spends privacy budget: on private edges, or on private records."""
         unit = self.protected_unit
         return isinstance(unit, NodeUnit) or (self.reads_edges and not isinstance(unit, NoUnit))
 
     @property
     def _directed(self) -> bool:
-        """Whether a ``Data`` has directed edges: the unit says, since one edge could flip any test."""
+        """Whether a ``Data`` has directed edges: follows from the unit, never from the edges."""
         return self.unit == DirectedEdge.name
 
     @property
     def _protects_records(self) -> bool:
-        """Whether features or labels are protected, under whatever unit."""
+        """Whether features or labels are protected."""
         return isinstance(self.protected_unit, NodeUnit | LocalAttributes)
 
     # -- shared parts --------------------------------------------------------------------------------------
 
     def _request_factory(self) -> RequestFactory:
-        """Return what predicting another graph has to query."""
+        """Return the function that plans the queries of a prediction of another graph."""
         return graph_requests
 
     def _session(
@@ -710,7 +744,7 @@ class Estimator(ABC):
         )
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
-        """Return what is known of the fitted graph."""
+        """Return the stored prediction of the fitted graph."""
         assert fitted.proba is not None
         return CachedPrediction(fitted.plan, tuple(fitted.released.values()), fitted.proba)
 
