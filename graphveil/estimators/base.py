@@ -401,8 +401,8 @@ class Estimator(ABC):
         Raises:
             UnitError: If the unit does not fit the graph, or ``assume_disjoint_edges`` is given for a unit
                 that protects records.
-            ConfigError: If the edges are known to be those of the fitted graph, or may be and ``allow_spend``
-                is not set.
+            ConfigError: If the edges are known to be those of the fitted graph, or may be and neither
+                ``allow_spend`` nor an assumption is given.
             GraphError: If the graph has other features than the fitted one.
             BudgetError: If a ledger rejects the release, which is then not recorded. Of a graph that has
                 grown in several steps, earlier steps may have been recorded and are kept.

@@ -1,7 +1,6 @@
-"""Networks that send messages along edges in every training step, without privacy or on a released graph.
+"""GNNs that pass messages along edges in every training step, without privacy or on a released graph.
 
-:class:`GCN` and :class:`GAT` are references without privacy. On a released graph (``perturb``) they read no
-other edges.
+``GCN`` and ``GAT`` are non-private references. With ``perturb`` they read the edges of a released graph only.
 """
 
 from dataclasses import dataclass, field, replace
@@ -37,27 +36,32 @@ from graphveil.training.heads import MULTICLASS, MULTILABEL, TaskHead
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FullGraphKeywords:
-    """Keywords of the non-private reference models: full batches over the whole graph, on the CPU.
+    """Keywords of the non-private reference models: full-batch training on the whole graph, on the CPU.
 
-    They read the exact edges again in every step, so no single noisy release covers them; a private unit is
-    refused.
+    They read the exact edges in every step, so a single noisy release does not cover them. Private units are
+    rejected, unless ``perturb`` releases a noisy graph first.
 
     Args:
-        hidden: width of the hidden layers.
-        layers: number of message-passing layers; None for 2.
+        hidden: Width of the hidden layers.
+        layers: Number of message-passing layers; None for 2.
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
-        batch_norm: whether hidden layers normalize over the nodes; None for yes.
-        dropout: share of hidden entries dropped while training.
-        epochs: training epochs; None for 100.
-        learning_rate: the step size of Adam.
-        weight_decay: the penalty on squared weights.
-        patience: stop after so many epochs without a better validation accuracy; None never stops.
-        perturb: the name of a mechanism that releases a noisy graph first (``"edge-rand"``, ``"lap-graph"``,
-            ``"arr"``, ``"priv-hrg"``, ``"edge-rr"``), under a unit of edges, with its settings in brackets if
-            need be: ``"edge-rr(structure=lazy_audited, rounds=50)"``. The model is trained on that graph and
-            sees no other where it predicts. Under unit ``"edge-subset"`` the graph says which edges are
+        batch_norm: Whether hidden layers normalize over the nodes; None for yes.
+        dropout: Share of hidden entries dropped in training.
+        epochs: Training epochs; None for 100.
+        learning_rate: Step size of Adam.
+        weight_decay: Penalty on squared parameters.
+        patience: Stop after this number of epochs without a better validation accuracy; None never stops.
+        perturb: Mechanism that releases a noisy graph first (``"edge-rand"``, ``"lap-graph"``, ``"arr"``,
+            ``"priv-hrg"``, ``"edge-rr"``), under an edge-level unit. Add settings in brackets:
+            ``"edge-rr(structure=lazy_audited, rounds=50)"``. The model is trained on the released graph, and
+            predicts from released graphs only. Under unit ``"edge-subset"`` the graph defines which edges are
             public (``Graph.with_public``), and they are kept.
-        max_edges: with ``perturb``: the most edges that may be expected to come out; None for 20 million.
+        max_edges: With ``perturb``: maximum expected number of released edges; None for 20 million.
+
+    Privacy:
+        Unit: ``none``, or an edge-level unit with ``perturb``. Reads: with ``perturb`` the private edges
+        once, otherwise in every step. Charges: the release of the noisy graph, or nothing for ``none``.
+        Without ``perturb`` no output is private: do not publish.
     """
 
     hidden: int = 16
@@ -74,12 +78,12 @@ class FullGraphKeywords:
 
     @property
     def distinguishes_private_edges(self) -> bool:
-        """Whether private edges are told from public ones: where a graph is released."""
+        """Whether private edges are distinguished from public ones: if a graph is released."""
         return self.perturb is not None
 
 
 def reject_private_units(model: Estimator) -> None:
-    """Refuse every unit that protects something."""
+    """Reject every unit that protects something."""
     if model.unit != NoUnit.name:
         check_local(model, parse_unit(model.unit, max_degree=model.max_degree))
         raise NotImplementedGuaranteeError(
@@ -90,7 +94,7 @@ def reject_private_units(model: Estimator) -> None:
 
 
 def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
-    """Return the keywords of hidden layers, checked, with batch norm unless it is said otherwise."""
+    """Return the checked keywords of hidden layers, with batch norm by default."""
     checks.width(hidden=given.hidden)
     checks.one_of(ACTIVATIONS, activation=given.activation)
     checks.within(0, 0.99, dropout=given.dropout)
@@ -99,14 +103,14 @@ def layer_options(given: FullGraphKeywords, *, normed: bool = True) -> dict[str,
 
 
 def resolve_depth(given: FullGraphKeywords, default: int = 2) -> int:
-    """Return the number of rounds of messages, checked."""
+    """Return the checked number of message-passing layers."""
     depth = default if given.layers is None else given.layers
     checks.depth(layers=depth)
     return depth
 
 
 def resolve_schedule(given: FullGraphKeywords) -> TrainingSchedule:
-    """Return the schedule of a training in the clear, checked."""
+    """Return the checked schedule of non-private training."""
     return TrainingSchedule(
         epochs=100 if given.epochs is None else given.epochs,
         learning_rate=given.learning_rate,
@@ -116,7 +120,7 @@ def resolve_schedule(given: FullGraphKeywords) -> TrainingSchedule:
 
 
 class NetworkArchitecture(Protocol):
-    """The shape of a network whose messages go along the exact edges: one of a file in ``networks/``."""
+    """The architecture of a network that passes messages along exact edges; see the modules of ``nn``."""
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> nn.Module:
         """Return an untrained network that maps a batch of all nodes and an adjacency to logits."""
@@ -133,19 +137,19 @@ class FullGraphMethod(Method):
     """A network over the exact edges, without privacy, or over the edges of one released graph.
 
     Args:
-        shape: what is trained.
-        schedule: epochs, rates.
-        mechanism: releases the graph; None for the exact edges.
+        shape: Architecture to train.
+        schedule: Training schedule.
+        mechanism: Mechanism that releases the graph; None for the exact edges.
     """
 
-    input_note: ClassVar[str] = GRAPH_INPUT_NOTE  # what it is that a prediction reads
+    input_note: ClassVar[str] = GRAPH_INPUT_NOTE  # the edges that a prediction reads
 
     shape: NetworkArchitecture
     schedule: TrainingSchedule
     mechanism: GraphMechanism | None = None
 
     def check(self, graph: Graph) -> None:
-        """Reject a graph that cannot be released or learned from, before anything is spent."""
+        """Reject a graph that cannot be released or trained on, before anything is spent."""
         super().check(graph)
         self.head.labels(graph)
         if self.mechanism is not None:
@@ -159,11 +163,11 @@ class FullGraphMethod(Method):
         return with_protected_pairs(sizes, graph, self.privacy_config.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the graph; None where nothing is protected."""
+        """Return the release of the graph; None if nothing is protected."""
         return None if self.mechanism is None else plan_of(self.mechanism, self.privacy_config.unit, sizes)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return the guarantee of the released graph, with all that follows from it."""
+        """Return the guarantee of the released graph. Everything computed from it is post-processing."""
         guarantee = super().guarantee(plan, graph)
         return guarantee if self.mechanism is None else replace(guarantee, graph=True)
 
@@ -175,14 +179,14 @@ class FullGraphMethod(Method):
         return (*self.mechanism.deviations(domain_of(graph, self.privacy_config.unit)), *own)
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
-        """Return what the statement adds about the data, and what the model reads."""
+        """Return notes of the guarantee summary about the data and what the model reads."""
         notes = super().notes(graph)
         if self.mechanism is None:
             return notes
         return (*notes, self.input_note.format(mechanism=self.mechanism.name))
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Release the graph if need be, train in full batches, and keep the best epoch."""
+        """Release the graph if a mechanism is set, train in full batches, and keep the best epoch."""
         published: State = {}
         if self.mechanism is not None:
             slots, graph = released(graph, self.mechanism, self.privacy_config.unit, session)
@@ -206,13 +210,13 @@ class FullGraphMethod(Method):
         return FitResult(trained=trained, proba=trained.proba(graph), released=published)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
-        """Return the network with these weights."""
+        """Return the network with these parameters."""
         network = restored(self.shape, state, sizes)
         return TrainedFullGraph(network, self.mechanism, self.privacy_config.unit, head=self.head)
 
 
 def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn.Module:
-    """Return a network of a shape with these weights, ready to predict."""
+    """Return a network of an architecture with these parameters, in evaluation mode."""
     generator = PublicStreams(0).torch("restore")
     network = shape.build(sizes.width, sizes.classes, generator=generator)
     network.load_state_dict(state)
@@ -221,7 +225,7 @@ def restored(shape: NetworkArchitecture, state: State, sizes: PublicSizes) -> nn
 
 @dataclass(frozen=True, eq=False)
 class TrainedFullGraph(TrainedModel):
-    """A trained network: a prediction reads the exact edges, or those that a mechanism releases for it."""
+    """A trained network. A prediction reads the exact edges, or those that a mechanism releases for it."""
 
     network: nn.Module
     mechanism: GraphMechanism | None
@@ -240,18 +244,18 @@ class TrainedFullGraph(TrainedModel):
         return sizes if self.mechanism is None else with_protected_pairs(sizes, graph, self.unit)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the release of the other graph; None where nothing is protected."""
+        """Return the release of the other graph; None if nothing is protected."""
         return None if self.mechanism is None else plan_of(self.mechanism, self.unit, sizes)
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict from the exact edges, or release the other graph and predict from that."""
+        """Predict from the exact edges, or release the other graph and predict from the released edges."""
         if self.mechanism is None:
             return CachedPrediction(None, (), self.proba(graph))
         slots, noisy = released(graph, self.mechanism, self.unit, session)
         return CachedPrediction(session.plan, (slots,), self.proba(noisy))
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
         return dict(self.network.state_dict())
 
 
@@ -259,11 +263,11 @@ _UNITS = (UndirectedEdge.name, DirectedEdge.name, EdgeSubset.name)
 
 
 def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
-    """Refuse a private unit without a mechanism, and a mechanism without a unit of edges.
+    """Reject a private unit without a mechanism, and a mechanism without an edge-level unit.
 
     Raises:
-        NotImplementedGuaranteeError: a private unit, and the edges would be read as they are.
-        UnitError, ConfigError: the mechanism is unknown, or the unit is not one of edges.
+        NotImplementedGuaranteeError: If the unit is private and the edges would be read without privacy.
+        UnitError, ConfigError: If the mechanism is unknown, or the unit is not an edge-level unit.
     """
     if given.perturb is None:
         if given.max_edges is not None:
@@ -285,11 +289,11 @@ def build_full_graph_method(
     schedule: TrainingSchedule,
     head: TaskHead = MULTICLASS,
 ) -> Method:
-    """Return the frozen method: over the exact edges, or over those that a mechanism releases."""
+    """Return the frozen method, over the exact edges or over those that a mechanism releases."""
     privacy_config, mechanism = model.privacy_config, None
     if given.perturb is not None:
         mechanism = build_graph_mechanism(privacy_config, given.perturb, given.max_edges)
-        privacy_config = replace(privacy_config, paper_deviations=())  # the mechanism states its own
+        privacy_config = replace(privacy_config, paper_deviations=())  # the mechanism has its own
     return FullGraphMethod(
         name=model.method,
         privacy_config=privacy_config,
@@ -302,7 +306,7 @@ def build_full_graph_method(
 
 
 def build_graph_mechanism(privacy_config: PrivacyConfig, name: str, max_edges: int | None) -> GraphMechanism:
-    """Return the mechanism that a configuration names; its public randomness is the model's."""
+    """Return the mechanism of a configuration. It shares the model's public randomness."""
     return parse_mechanism(
         name,
         MECHANISMS,
@@ -314,9 +318,9 @@ def build_graph_mechanism(privacy_config: PrivacyConfig, name: str, max_edges: i
 
 
 def released(graph: Graph, mechanism: GraphMechanism, unit: Unit, session: Session) -> tuple[Tensor, Graph]:
-    """Return the slots that a mechanism leaves under the session's plan, and the graph of them.
+    """Return the node pairs that a mechanism releases under the session's plan, and the graph of them.
 
-    Public edges stay, and everything in that graph is public.
+    Public edges are kept. Everything in the returned graph is public.
     """
     domain, known = domain_of(graph, unit), public_edges_of(graph, unit)
     with session.stage("aggregate"):
@@ -327,38 +331,40 @@ def released(graph: Graph, mechanism: GraphMechanism, unit: Unit, session: Sessi
 
 
 def with_protected_pairs(sizes: PublicSizes, graph: Graph, unit: Unit) -> PublicSizes:
-    """Return the sizes with the slots that a unit protects in a graph."""
+    """Return the sizes with the node pairs that a unit protects in a graph."""
     return replace(sizes, domain=domain_of(graph, unit))
 
 
 def plan_of(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> ReleasePlan:
-    """Return the release; where slots are not known, every pair is taken to be one."""
+    """Return the release. If the protected node pairs are unknown, all pairs are assumed to be protected."""
     directed = isinstance(unit, DirectedEdge)
     return mechanism.plan(unit, sizes.domain or Domain.whole(sizes.nodes, directed=directed))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GCN(FullGraphKeywords, Estimator):
-    """Graph convolutional network (Kipf, Welling: Semi-supervised classification with GCNs, 2017).
+    """Train a graph convolutional network (Kipf, Welling: Semi-supervised classification with GCNs, 2017).
 
-    Every node gets a self-loop, and an edge weighs by the degrees of its two ends:
+    Every node gets a self-loop, and edges are normalized by the degrees of both ends:
 
-        H <- act(norm(D^-1/2 (A + I)^T D^-1/2 H W + b)),   D = 1 + in-degree;   the last layer is plain.
+        H <- act(norm(D^-1/2 (A + I)^T D^-1/2 H W + b)),   D = 1 + in-degree.
 
-    With ``multi_label`` a node has any number of the L labels of ``Graph.label_sets``: logits go through a
-    sigmoid each, the loss is binary cross entropy, ``predict`` returns those likelier than not, and ``score``
-    is micro F1.
-
-    Guarantee: none, but on a released graph (``perturb``). Degrees and sums are exact.
+    The last layer has no activation. With ``multi_label`` a node has any number of the L labels of
+    ``Graph.label_sets``. The loss is then binary cross entropy, ``predict`` returns the labels with
+    probability above one half, and ``score`` is micro F1.
 
     Shapes: features (N, d) to probabilities (N, C), or (N, L).
 
     Args:
-        multi_label: learn label sets instead of one class a node.
+        multi_label: Learn label sets instead of one class per node.
 
     Raises:
-        GraphError: ``multi_label`` on a graph without label sets.
-        NotImplementedGuaranteeError: the unit is not ``"none"``, and no graph is released first.
+        GraphError: If ``multi_label`` is set and the graph has no label sets.
+        NotImplementedGuaranteeError: If the unit is not ``"none"`` and no graph is released first.
+
+    Privacy:
+        Unit: ``none``, or an edge-level unit with ``perturb``. Reads: exact edges, or the released graph.
+        Charges: the release of the noisy graph. Without ``perturb`` there is no guarantee.
 
     >>> from graphveil.data.recipes import RECIPES
     >>> from graphveil.data import synthetic
@@ -384,26 +390,28 @@ class GCN(FullGraphKeywords, Estimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GAT(FullGraphKeywords, Estimator):
-    """Graph attention network (Veličković et al.: Graph attention networks, 2018).
+    """Train a graph attention network (Veličković et al.: Graph attention networks, 2018).
 
-    Every node hears its in-neighbors and itself, and each head weighs them by what it learned:
+    Every node aggregates its in-neighbors and itself, with learned attention weights for each head:
 
         h_v <- act(norm(b + sum_u a_uv W h_u)),   a_uv = softmax over u of leaky_relu(s . W h_u + g . W h_v).
 
-    The heads of a hidden layer stand side by side; the last layer has one head and is plain. Unlike in the
-    paper, ``dropout`` drops entries of hidden rows and no attention weights. Time grows with edges, heads and
-    width, memory with edges times heads.
-
-    Guarantee: none, but on a released graph (``perturb``). Weights and sums are exact.
+    The heads of a hidden layer are concatenated. The last layer has one head and no activation. Unlike in the
+    paper, ``dropout`` applies to hidden entries and not to attention weights. Time is proportional to edges,
+    heads and width. Memory is proportional to edges times heads.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        heads: heads of the hidden layers, each of width ``hidden``.
+        heads: Heads of the hidden layers, each of width ``hidden``.
 
     Raises:
-        NotImplementedGuaranteeError: the unit is not ``"none"``, and no graph is released first.
-        ConfigError: ``heads`` is no whole number above 0, or hidden layers are too wide with so many.
+        NotImplementedGuaranteeError: If the unit is not ``"none"`` and no graph is released first.
+        ConfigError: If ``heads`` is not an integer above 0, or hidden layers are too wide.
+
+    Privacy:
+        Unit: ``none``, or an edge-level unit with ``perturb``. Reads: exact edges, or the released graph.
+        Charges: the release of the noisy graph. Without ``perturb`` there is no guarantee.
 
     >>> from graphveil.data.recipes import RECIPES
     >>> from graphveil.data import synthetic

@@ -1,8 +1,7 @@
-"""MLP: the no-graph baseline, which reads features alone.
+"""MLP: the no-graph baseline, which reads features only.
 
-Four methods: :class:`NonPrivateMLP` and :class:`PrivateMLP` train one network of a given shape,
-:class:`TunedMLP` chooses it on held-out public labels, and :class:`NodeLevelSoftmax` is its counterpart on
-protected records.
+Four methods: ``NonPrivateMLP`` and ``PrivateMLP`` train one network of a given architecture. ``TunedMLP``
+chooses it on held-out public labels. ``NodeLevelSoftmax`` is its counterpart for protected records.
 """
 
 import dataclasses
@@ -38,11 +37,11 @@ from graphveil.training.null_records import finite_rows
 
 @dataclass(frozen=True, kw_only=True)
 class MLPArchitecture:
-    """A network of a given depth, and how it learns.
+    """A network of a given depth, and its training configuration.
 
     Args:
-        training_config: how it learns.
-        depth: number of layers, the output layer included.
+        training_config: Training configuration.
+        depth: Number of layers, including the output layer.
     """
 
     training_config: TrainingConfig
@@ -57,7 +56,7 @@ class MLPArchitecture:
         return FeedForward(self.widths(sizes), generator=generator, **self.training_config.layers)
 
     def restore(self, state: State, sizes: PublicSizes) -> "TrainedMLP":
-        """Return the network with these weights."""
+        """Return the network with these parameters."""
         network = self.build(sizes, PublicStreams(0).torch("restore"))
         network.load_state_dict(state)
         network.eval()
@@ -74,7 +73,7 @@ class NonPrivateMLP(Method):
 
     @property
     def samples(self) -> bool:
-        """Whether the network learns from a sample of very many nodes: a paper's learns from all."""
+        """Whether the network is trained on a sample of very many nodes; in paper mode on all."""
         return not self.privacy_config.paper
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -102,20 +101,20 @@ class NonPrivateMLP(Method):
         return FitResult(trained=trained, proba=trained.proba(graph))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
-        """Return the network with these weights."""
+        """Return the network with these parameters."""
         return self.shape.restore(state, sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateMLP(Method):
-    """An MLP that learns from protected records by noisy steps, one query of a release."""
+    """An MLP that is trained on protected records by noisy steps, one query of a release."""
 
     reads_edges: ClassVar[bool] = False
 
     shape: MLPArchitecture
 
     def check(self, graph: Graph) -> None:
-        """Reject a graph without members to learn from, or to select on."""
+        """Reject a graph without nodes to train or select on."""
         super().check(graph)
         if self.shape.training_config.selection.kind == "private":
             check_members(graph, "val")
@@ -134,7 +133,7 @@ class PrivateMLP(Method):
         return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
-        """Return the steps, before the size of their noise is chosen."""
+        """Return the steps, before their noise multiplier is chosen."""
         return DPSGDTraining(
             schedule=self.shape.training_config.private(),
             parameters=count_parameters(*self.shape.widths(sizes)),
@@ -142,7 +141,7 @@ class PrivateMLP(Method):
         )
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Train by noisy steps, and release the accuracies that were planned."""
+        """Train by noisy steps, and release the planned accuracies."""
         release, sizes = session.open(graph, record_groups(graph)), self.sizes_of(graph)
         network = self.shape.build(sizes, session.streams.torch("mlp"))
         with session.stage("classifier"):
@@ -166,19 +165,19 @@ class PrivateMLP(Method):
         return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
-        """Return the network with these weights."""
+        """Return the network with these parameters."""
         return self.shape.restore(state, sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedMLP(TrainedModel):
-    """A trained network: a prediction reads its node's own features, and nothing else that is protected."""
+    """A trained network. A prediction reads the node's own features and no other protected data."""
 
     network: FeedForward
 
     @torch.no_grad()
     def proba(self, graph: Graph) -> Tensor:
-        """Return probabilities (N, C); they are equal for a node whose logits are beyond float32."""
+        """Return probabilities (N, C); uniform for a node whose logits overflow float32."""
         device = next(self.network.parameters()).device
         logits: Tensor = self.network(batch_of(graph.x, device=device))
         return finite_rows(logits).softmax(dim=1).cpu()
@@ -192,7 +191,7 @@ class TrainedMLP(TrainedModel):
         return CachedPrediction(None, (), self.proba(graph))
 
     def state(self) -> dict[str, Any]:
-        """Return the weights."""
+        """Return the parameters."""
         return dict(self.network.state_dict())
 
 
@@ -201,9 +200,9 @@ _FEATURES, _UNIT_ROWS = "features", "unit_rows"
 
 @dataclass(frozen=True, kw_only=True)
 class TunedMLP(Method):
-    """The cross-fitted networks and votes of similar nodes that ClassCode begins with, as a method.
+    """The cross-fitted networks and votes of similar nodes that ClassCode starts from, as a method.
 
-    Whatever ClassCode has above it was learned from edges: at the same seed both have the same posteriors.
+    With the same seed both have the same posteriors, so any difference in accuracy comes from the edges.
     """
 
     reads_edges: ClassVar[bool] = False
@@ -211,7 +210,7 @@ class TunedMLP(Method):
 
     @property
     def samples(self) -> bool:
-        """Return True: networks learn from a sample of very many nodes."""
+        """Return True: networks are trained on a sample of very many nodes."""
         return True
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -226,10 +225,10 @@ class TunedMLP(Method):
         return FitResult(trained=trained, proba=public.log.exp().to(torch.float32))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFoldEnsemble":
-        """Return the networks with these weights.
+        """Return the networks with these parameters.
 
         Raises:
-            ArtifactError: they are not those of so many features and classes.
+            ArtifactError: If they do not have this number of features and classes.
         """
         networks = restore_networks(state, _FEATURES)
         if not fits(networks, sizes.width, sizes.classes):
@@ -242,11 +241,11 @@ class TunedMLP(Method):
 
 @dataclass(frozen=True, eq=False)
 class TrainedFoldEnsemble(TrainedModel):
-    """One network a fold; together they know nodes of other graphs by their features.
+    """One network per fold. Together they predict nodes of other graphs from features.
 
     Args:
-        networks: the feature networks.
-        unit_rows: whether they take features scaled to rows of norm one.
+        networks: The feature networks.
+        unit_rows: Whether their inputs are L2-normalized.
     """
 
     networks: tuple[FeedForward, ...]
@@ -261,35 +260,35 @@ class TrainedFoldEnsemble(TrainedModel):
         return CachedPrediction(None, (), self.proba(graph))
 
     def proba(self, graph: Graph) -> Tensor:
-        """Return probabilities (N, C): the networks' geometric mean, without votes of similar nodes."""
+        """Return probabilities (N, C): the geometric mean of the networks, without votes of similar nodes."""
         return mean_posterior(self.networks, graph.x, unit=self.unit_rows).exp().to(torch.float32)
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
         return {**networks_state(_FEATURES, self.networks), _UNIT_ROWS: torch.tensor(self.unit_rows)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelSoftmax(Method):
-    """Softmax regression by full-batch noisy steps, its settings a public rule of sizes and budget.
+    """Softmax regression by full-batch noisy steps, with settings from public sizes and the budget.
 
-    Validation records teach like training records, since nothing is selected on them, unless noisy counts
-    of them are asked for: then each record pays once, for teaching or for being counted.
+    Validation records are used for training, since nothing is selected on them. With ``private_metrics`` they
+    are counted instead, so each record is charged for one of both.
 
-    Guarantee: a record that is nulled moves each of T clipped sums by at most 1, so that all steps cost one
-    Gaussian of mu = sqrt(T) / z; a replaced record moves them by 2. Step size, scaling and steps are
-    functions of epsilon, delta and public sizes. A prediction reads its node's own features alone.
+    Guarantee: nulling a record changes each of T clipped sums by at most 1, so all steps are one Gaussian of
+    mu = sqrt(T) / z. Replacing a record changes them by 2. Step size, scaling and number of steps are
+    functions of epsilon, delta and public sizes. A prediction reads the node's own features only.
     """
 
     reads_edges: ClassVar[bool] = False
     copies: ClassVar[float] = 16.0  # chosen twice in float32, and scaled in float64
 
     def learned(self, graph: Graph) -> int:
-        """Return how many records every step reads: those of training and validation nodes."""
+        """Return the number of records that every step reads: training and validation nodes."""
         return int((graph.mask("train") | graph.mask("val")).sum())
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps, and the counts that are paid for beside them."""
+        """Return the steps, and the counts that are charged with them."""
         privacy_config, unit = self.privacy_config, self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         delta = privacy_config.delta_for(sizes.nodes)
@@ -313,7 +312,7 @@ class NodeLevelSoftmax(Method):
         )
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Take the steps, and release the accuracies that were planned."""
+        """Run the steps, and release the planned accuracies."""
         query = None if session.plan is None else session.plan.queries[0]
         if not isinstance(query, DPSGDQuery):
             raise ConfigError(
@@ -329,7 +328,7 @@ class NodeLevelSoftmax(Method):
         return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSoftmax":
-        """Return the fit with these weights."""
+        """Return the fit with these parameters."""
         if state["encoder"].shape != (sizes.width + 1, sizes.classes):
             raise ArtifactError(
                 f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
@@ -340,7 +339,7 @@ class NodeLevelSoftmax(Method):
 
 @dataclass(frozen=True, eq=False)
 class TrainedSoftmax(TrainedModel):
-    """Released weights: a prediction reads its node's own features, and nothing else that is protected."""
+    """Released parameters. A prediction reads the node's own features and no other protected data."""
 
     model: NoisySoftmax
 
@@ -357,12 +356,12 @@ class TrainedSoftmax(TrainedModel):
         return CachedPrediction(None, (), self.proba(graph))
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
         return self.model.state()
 
 
 def _train(graph: Graph, query: DPSGDQuery, release: Release, session: Session) -> NoisySoftmax:
-    """Take the steps on the records that pay for them."""
+    """Run the steps on the records that are charged for them."""
     nodes = torch.tensor(query.pays)[record_groups(graph)].nonzero()[:, 0]
     return fit_softmax(
         release,
@@ -378,41 +377,44 @@ def _train(graph: Graph, query: DPSGDQuery, release: Release, session: Session) 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MLP(NetworkKeywords, Estimator):
-    """What features alone tell: the floor that every private method must beat, or is not worth its epsilon.
+    """Train the no-graph baseline: a network that reads features only.
 
-    It reads no edge, so at edge level it costs nothing.
+    A private graph method is useful only if it is more accurate than this baseline.
 
-    **Tuned**, which it is in strict mode as long as no keyword says what the network shall be: at edge level
-    and without privacy, five networks, each trained without a fifth of the labeled nodes, their recipe
-    chosen among three on labels held out, blended with the votes of the nodes whose features are most alike.
-    Labels of validation nodes teach, too; no node's own label informs its own prediction, so accuracy on
-    validation nodes means something. These are the very posteriors that ClassCode begins with.
+    **Tuned** (edge-level units and ``none``; the default in strict mode). Five networks are each trained
+    without one fifth of the labeled nodes. Their hyperparameters are chosen among three candidates on
+    held-out labels, and they are blended with votes of nodes with similar features. Validation labels are
+    used for training. No node's own label affects its prediction, so validation accuracy is meaningful.
+    ClassCode starts from the same posteriors.
 
-    **Tuned under node units**, it is softmax regression by full-batch noisy steps whose settings follow from
-    public sizes and the budget (:class:`NodeLevelSoftmax`): the best that little budget buys. Validation
-    records teach there, too.
+    **Tuned under node-level units.** Softmax regression by full-batch noisy steps, with settings from public
+    sizes and the budget (``NodeLevelSoftmax``). Validation records are used for training.
 
-    **Small**: one network of the shape that the keywords give, as papers have it beside their methods (GAP:
-    three layers of 16 units). Paper mode trains it, and any keyword of the network that differs from its
-    default asks for it.
-
-    Guarantee under node units: its training steps are one question to the training nodes' records, recorded
-    before the first one. A record that is nulled moves each clipped sum by at most C, and the noise is the
-    least whose exact accounting meets (epsilon, delta). The prediction for a node reads that node's features
-    and the released weights, no other record. In paper mode (MLP-DP of Sajadmanesh et al.: GAP, 2023) the
-    noise follows the paper's Renyi accounting, and the epoch of the best exact validation accuracy is kept.
+    **Small.** One network of the given architecture, as papers use for comparison (GAP: three layers of 16
+    units). Used in paper mode, and if any keyword of the network differs from its default.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        tuned: whether all settings are chosen, on held-out public labels or, under node units, from public
-            sizes; None for yes in strict mode, unless a keyword of the network or its training is given.
-        layers: number of layers, the output layer included; None for 3, under node units 2, since more
-            weights are more noise, in paper mode there 3.
+        tuned: Whether all settings are chosen automatically, on held-out public labels or, under node-level
+            units, from public sizes. None for yes in strict mode, unless a keyword of the network or its
+            training is given.
+        layers: Number of layers, including the output layer. None for 3. Under node-level units 2, since more
+            parameters need more noise, and in paper mode there 3.
 
     Raises:
-        ConfigError: a parameter is outside its range or not for the unit, or contradicts ``tuned=True``; on
-            ``fit``, the batch is larger than the training set.
+        ConfigError: If a parameter is outside its range, not supported under the unit, or contradicts
+            ``tuned=True``. On ``fit``, if the batch is larger than the training set.
+
+    Privacy:
+        Unit: edge-level. Reads: public features and labels. Charges: nothing, since no edge is read.
+
+        Unit: node-level. Reads: features and labels. Charges: the training steps as one query to the training
+        records, recorded before the first step. Nulling a record changes each clipped sum by at most C. The
+        noise is the smallest whose exact accounting meets (epsilon, delta). Public: the parameters. A
+        prediction reads the node's own features and the parameters, no other record. In paper mode (MLP-DP of
+        Sajadmanesh et al.: GAP, 2023) the noise follows the paper's Rényi accounting, and the epoch with the
+        best exact validation accuracy is kept.
 
     >>> from graphveil.data import synthetic
     >>> from graphveil.data.recipes import RECIPES
@@ -454,7 +456,7 @@ class MLP(NetworkKeywords, Estimator):
         )
 
     def _is_tuned(self, privacy_config: PrivacyConfig) -> bool:
-        """Whether everything is chosen for the data or by public rule, refusing what would contradict it."""
+        """Whether all settings are chosen automatically; rejects keywords that contradict this."""
         checks.switch(**({} if self.tuned is None else {"tuned": self.tuned}))
         named = [field.name for field in dataclasses.fields(NetworkKeywords)] + ["layers"]
         defaults = {field.name: field.default for field in dataclasses.fields(self)}

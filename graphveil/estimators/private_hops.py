@@ -1,5 +1,4 @@
-"""Noisy sums over in-neighbors of rows that everybody may know: what any model of your own can learn
-from."""
+"""Noisy sums of public vectors over in-neighbors, as training data for any custom model."""
 
 import json
 from dataclasses import dataclass
@@ -38,15 +37,15 @@ _EDGE_UNITS = (UndirectedEdge, DirectedEdge)
 
 @dataclass(frozen=True, eq=False)
 class ReleasedRows:
-    """Noisy rows that may be published, and the guarantee that goes with them.
+    """Noisy aggregates that are safe to publish, and their guarantee.
 
-    Whatever is computed from the rows, and from what was public before, costs nothing more.
+    Using them with public data is post-processing and does not spend privacy budget.
 
     Args:
-        hops: the answers r_1 to r_K, each float32 (N, d).
-        noise: the standard deviation of the noise in each of them.
-        guarantee: that of the rows.
-        sent: the rows that the first hop was sent, of norm at most one, float64 (N, d).
+        hops: The noisy aggregates r_1 to r_K, each float32 (N, d).
+        noise: Standard deviation of the noise of each hop.
+        guarantee: Guarantee of the aggregates.
+        sent: Input of the first hop, with norms of at most one, float64 (N, d).
     """
 
     hops: tuple[Tensor, ...]
@@ -56,24 +55,27 @@ class ReleasedRows:
 
     @property
     def rows(self) -> Tensor:
-        """The last hop."""
+        """The noisy aggregates of the last hop."""
         return self.hops[-1]
 
     def formal_statement(self) -> str:
-        """Return the guarantee in words."""
+        """Return the guarantee summary."""
         return self.guarantee.formal_statement()
 
     def __repr__(self) -> str:
-        """Show what it is in one line."""
+        """Return a summary in one line."""
         count, dim = self.rows.shape
         kept = self.guarantee
         return f"ReleasedRows({len(self.hops)} of {count}x{dim}, {kept.unit}, epsilon={kept.epsilon:.4g})"
 
     def save(self, folder: Path | str) -> Path:
-        """Write rows, guarantee and a page in words to a new folder, whole or not at all.
+        """Write aggregates, guarantee and a guarantee summary to a new folder, atomically.
 
         Raises:
-            ConfigError: the folder exists, or cannot be written.
+            ConfigError: If the folder exists, or cannot be written.
+
+        Privacy:
+            Charges: nothing. The folder is safe to publish.
         """
         path = as_path(folder, "folder")
         if path.exists():
@@ -88,10 +90,10 @@ class ReleasedRows:
 
     @classmethod
     def load(cls, folder: Path | str) -> "ReleasedRows":
-        """Return what :meth:`save` wrote; its guarantee is accounted for again, never believed.
+        """Read a folder that ``save`` wrote. Its guarantee is computed again from the stored mechanism.
 
         Raises:
-            ArtifactError: the folder holds no such rows, or they are damaged.
+            ArtifactError: If the folder holds no released aggregates, or they are damaged.
         """
         path = as_path(folder, "folder")
         try:
@@ -122,35 +124,39 @@ def private_hops(
     max_units: int | None = None,
     unsafe_noise_seed: int | None = None,
 ) -> ReleasedRows:
-    """Return noisy sums of rows over in-neighbors, as one release: a model of your own goes on from them.
+    """Return noisy sums of public vectors over in-neighbors, as one release.
 
         r_k = A^T x_{k-1} + N(0, s^2),    x_k = max(0, 1 - d s^2 / |r_k|^2) r_k / |r_k|,
 
-    with x_0 the rows of ``x`` at norm one, or as they are at norm at most one (``normalize=False``).
-
-    Guarantee: edge units. Each hop moves by D = 1 if one stored edge is toggled, and by D = sqrt(2) for an
-    undirected one; K hops at noise s = sqrt(K) D / mu are one Gaussian of mu = mu*(epsilon, delta), recorded
-    in the ledger of the graph's edges before they are read. ``x`` must be known without the edges:
-    features, labels of the training part, what a network that never saw an edge makes of them, or rows that
-    were released before. Under edge units anything may then be trained on rows, features and labels, in any
-    way and as often as you like (``docs/privacy/proofs/training.md``).
+    where x_0 is ``x``, L2-normalized per node or as it is (``normalize=False``).
 
     Shapes: ``x`` (N, d) to ``hops`` times (N, d).
 
     Args:
-        graph: whose edges are asked.
-        x: rows that everybody may know; None for the graph's features, with columns of large values scaled.
+        graph: Graph whose edges are queried.
+        x: Public vectors (N, d). None for the graph's features, with columns of large values scaled.
         unit: ``"undirected-edge"`` or ``"directed-edge"``.
-        epsilon, delta: the budget of all hops together.
-        hops: K.
-        normalize: whether every row is scaled to norm one.
-        max_units: public bound on the number of edges protected, for ``delta="auto"``.
-        unsafe_noise_seed: makes the noise reproducible, for tests, and voids the guarantee.
+        epsilon, delta: Budget of all hops together.
+        hops: K, the number of aggregations.
+        normalize: Whether every vector is L2-normalized. Otherwise norms must be at most one.
+        max_units: Public bound on the number of protected edges, for ``delta="auto"``.
+        unsafe_noise_seed: Makes the noise reproducible, for tests. The guarantee is then invalid.
+
+    Returns:
+        The noisy aggregates of all hops and their guarantee.
 
     Raises:
-        UnitError: the unit protects no edges, or not those of the graph.
-        GraphError: the rows do not fit the graph, are longer than one, or not finite.
-        BudgetError: the ledger of the edges refuses.
+        UnitError: If the unit protects no edges, or not those of the graph.
+        GraphError: If ``x`` does not fit the graph, has norms above one, or is not finite.
+        BudgetError: If the ledger of the edges rejects the release.
+
+    Privacy:
+        Unit: edge-level. Reads: private edges. ``x`` must not depend on them: use features, training labels,
+        outputs of a network that read no edges, or released aggregates. Charges: one release, recorded in the
+        graph's ledger before the edges are read. The sensitivity of a hop is D = 1 for a directed edge and
+        D = sqrt(2) for an undirected edge. K hops with noise s = sqrt(K) D / mu are one Gaussian of
+        mu = mu*(epsilon, delta). Public: the result. Any training on it, features and labels is
+        post-processing (``docs/privacy/proofs/training.md``).
 
     >>> from graphveil.data import synthetic
     >>> aggregates = private_hops(synthetic("tiny"), unit="undirected-edge", epsilon=1.0, delta=1e-6)
@@ -181,7 +187,7 @@ def private_hops(
 def _build_privacy_config(
     unit: str, epsilon: float, delta: float | str, max_units: int | None, unsafe_noise_seed: int | None
 ) -> PrivacyConfig:
-    """Return the terms of a release, refusing a unit that rows have no bound under."""
+    """Return unit and budget of a release, rejecting units without a bound on the sensitivity."""
     found = parse_unit(unit)
     if not isinstance(found, _EDGE_UNITS):
         raise UnitError(
@@ -202,7 +208,7 @@ def _build_privacy_config(
 
 
 def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) -> Tensor:
-    """Return what the first hop is sent."""
+    """Return the input of the first hop."""
     given = (
         to_dense(FeatureScaling.from_public_features(graph.x).apply(graph.x))
         if x is None
@@ -223,7 +229,7 @@ def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool)
 
 
 def plan_hops(privacy_config: PrivacyConfig, nodes: int, hops: int, dim: int) -> ReleasePlan:
-    """Return what :func:`private_hops` asks of a graph of so many nodes, for rows of this width."""
+    """Return the query plan of ``private_hops`` for a graph of this size and vectors of this width."""
 
     def queries(mu: float) -> tuple[Query, ...]:
         return equal_hops(mu, hops, dim, privacy_config.unit)

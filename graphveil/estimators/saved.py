@@ -1,4 +1,4 @@
-"""Estimators from release folders."""
+"""Load estimators from release folders."""
 
 import dataclasses
 import json
@@ -30,21 +30,28 @@ from graphveil.estimators.inference import read_graph_fingerprint
 from graphveil.estimators.public_sizes import PublicSizes
 
 _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
-_EXTRA_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its own weights
+_EXTRA_ELEMENTS = 1 << 20  # bytes that a network may allocate in addition to a few times its own parameters
 
 
 def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Estimator:
-    """Read a saved model from a run folder, or from its ``release`` part alone.
+    """Load a saved model from a run folder, or from its ``release`` part alone.
 
-    A run folder lets the model recognize the graph that it was fitted on; a release alone does not.
+    A model from a run folder can recognize the fitted graph. A model from a release alone cannot. Guarantee
+    and guarantee summary are available without the graph. Predictions are available if the unit allows
+    publishing them. Otherwise they are read from ``per_node``, if it exists.
 
-    Its guarantee and statement are there without the graph, and so are its predictions, where the unit lets
-    them be published; otherwise they are read from ``per_node``, by default the run folder's own, and missing
-    if there is none. Predicting another graph works where the method can, and is charged to that graph's
-    ledger.
+    Args:
+        folder: Run folder, or its ``release`` folder.
+        per_node: Folder with withheld predictions; by default that of the run folder.
+
+    Returns:
+        The fitted model.
 
     Raises:
-        ArtifactError: the folder holds no model, is damaged, or does not agree with itself.
+        ArtifactError: If the folder holds no model, is damaged, or is inconsistent.
+
+    Privacy:
+        Charges: nothing. Predicting another graph is charged to that graph's ledger.
     """
     root = as_path(folder, "folder")
     release = find_release(root)
@@ -58,7 +65,7 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
 
 
 def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> FittedModel:
-    """Return the fit that a snapshot was taken of."""
+    """Return the fit of a snapshot."""
     method, state, released = model.config, dict(snapshot.state), dict(snapshot.released)
     sizes = PublicSizes(
         nodes=snapshot.nodes or 1,
@@ -96,7 +103,7 @@ def _unfitted(snapshot: Snapshot, path: Path) -> Estimator:
 
 @cache
 def parameter_types(cls: type[Estimator]) -> dict[str, Any]:
-    """Return the type of every constructor keyword of a method that a result may depend on."""
+    """Return the types of all constructor keywords of a method that can affect results."""
     hints = get_type_hints(cls)
     named = [field.name for field in dataclasses.fields(cls) if field.init]
     return {name: hints[name] for name in named if name != "backend"}
@@ -120,7 +127,7 @@ def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estim
 
 
 def _with_infinities(cls: type[Estimator], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return stored parameters with the infinities of numbers that may be infinite."""
+    """Return stored parameters, with infinities where the type allows them."""
     hints = parameter_types(cls)
     texts = {name for name, hint in hints.items() if str in (hint, *get_args(hint))}
     return {
@@ -138,14 +145,14 @@ def _parameters_of(cls: type[Estimator]) -> type[BaseModel]:
 
 
 class _AllocationLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no annotation for it
-    """Refuses to create tensors that the weights in the file do not account for, before they exist."""
+    """Limits tensor allocations by the size of the stored parameters, before memory is allocated."""
 
     def __init__(self, elements: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # nor for this
         self._left = 4 * elements + _EXTRA_ELEMENTS
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Charge a factory call, whose first argument is a size."""
+        """Check a factory call, whose first argument is a size."""
         size = args[0] if args else None
         if isinstance(size, list | tuple) and all(isinstance(edge, int) for edge in size):
             self._left -= math.prod(size)

@@ -1,6 +1,7 @@
-"""Spectral: node classification by similar lists of neighbors instead of by edges.
+"""Spectral: node classification by similar neighbor lists instead of by edges.
 
-Features, one released graph, and votes of labeled nodes with similar lists (``spectral_embedding``).
+Combines features, one released graph, and votes of labeled nodes with similar neighbor lists
+(``spectral_embedding``).
 """
 
 from dataclasses import astuple, dataclass, replace
@@ -33,12 +34,12 @@ _FEATURES, _UNIT_ROWS, _RULE = "features", "unit_rows", "rule"
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborListSource:
-    """Where lists of neighbors are read: the edges as they are, or one graph that is released of them.
+    """The source of neighbor lists: the exact edges, or one released graph.
 
     Args:
-        unit: what is protected.
-        response: releases the graph; None where nothing is protected.
-        rank: the most directions that tell lists apart.
+        unit: Privacy unit.
+        response: Mechanism that releases the graph; None if nothing is protected.
+        rank: Maximum number of spectral directions.
     """
 
     unit: Unit
@@ -50,11 +51,11 @@ class NeighborListSource:
         return None if self.response is None else plan_of(self.response, self.unit, sizes)
 
     def sizes(self, sizes: PublicSizes, graph: Graph) -> PublicSizes:
-        """Return the sizes with the slots that are protected, where any are."""
+        """Return the sizes, with the protected node pairs if there are any."""
         return sizes if self.response is None else with_protected_pairs(sizes, graph, self.unit)
 
     def rows(self, graph: Graph, session: Session) -> tuple[State, Tensor]:
-        """Return what was released, and the rows of nodes that are read from it."""
+        """Return the released values, and the node embeddings computed from them."""
         released_state: State = {}
         flip, edges = 0.0, graph.adjacency
         if self.response is not None:
@@ -69,16 +70,16 @@ class NeighborListSource:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralMethod(Method):
-    """Votes of labeled nodes with alike lists, beside features.
+    """Votes of labeled nodes with similar neighbor lists, combined with features.
 
     Args:
-        list_source: where lists are read.
+        list_source: Source of neighbor lists.
     """
 
     list_source: NeighborListSource
 
     def check(self, graph: Graph) -> None:
-        """Refuse directed edges, and a graph that noise would fill, before anything is spent."""
+        """Reject directed edges, and a graph to which noise adds too many edges, before anything is spent."""
         super().check(graph)
         if graph.directed:
             raise GraphError(
@@ -91,7 +92,7 @@ class SpectralMethod(Method):
             )
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
-        """Return what a plan for this graph depends on, its slots included."""
+        """Return the sizes that a plan for this graph depends on, including its node pairs."""
         return self.list_source.sizes(super().sizes_of(graph), graph)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -99,17 +100,17 @@ class SpectralMethod(Method):
         return self.list_source.plan(sizes)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return the guarantee of the released graph, with all that follows from it."""
+        """Return the guarantee of the released graph. Everything computed from it is post-processing."""
         return replace(super().guarantee(plan, graph), graph=plan is not None)
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
-        """Return what is said besides: what the model sees."""
+        """Return a note on which edges the model reads."""
         response = self.list_source.response
         released_state = () if response is None else (GRAPH_INPUT_NOTE.format(mechanism=response.name),)
         return (*super().notes(graph), *released_state)
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Learn from features, release the graph, and choose how votes and features go together."""
+        """Train on features, release the graph, and choose how to combine votes and features."""
         with session.stage("encoder"):
             public = public_posteriors(graph, session)
         released_state, rows = self.list_source.rows(graph, session)
@@ -122,10 +123,10 @@ class SpectralMethod(Method):
         return FitResult(trained=trained, proba=log.exp().to(torch.float32), released=released_state)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSpectral":
-        """Return the fit with these weights.
+        """Return the fit with these parameters.
 
         Raises:
-            ArtifactError: they are not those of so many features and classes, or the rule is none of ours.
+            ArtifactError: If they do not have this number of features and classes, or the rule is unknown.
         """
         networks, numbers = restore_networks(state, _FEATURES), state[_RULE].tolist()
         rule = VotingRule(int(numbers[0]), int(numbers[1]), *numbers[2:])
@@ -139,16 +140,16 @@ class SpectralMethod(Method):
 
 @dataclass(frozen=True, eq=False)
 class TrainedSpectral(TrainedModel):
-    """What a fit leaves: feature networks, and how much they and the voters of a graph are worth.
+    """The result of a fit: feature networks and the voting rule.
 
-    Voters are of the graph that is predicted, so another graph needs public labels of its own.
+    Voters are nodes of the predicted graph, so another graph needs its own public labels.
 
     Args:
-        list_source: where lists are read.
-        rule: how votes and features are put together.
+        list_source: Source of neighbor lists.
+        rule: Rule that combines votes and features.
         classes: C.
-        networks: the feature networks.
-        unit_rows: whether they take features scaled to rows of norm one.
+        networks: The feature networks.
+        unit_rows: Whether their inputs are L2-normalized.
     """
 
     list_source: NeighborListSource
@@ -158,10 +159,10 @@ class TrainedSpectral(TrainedModel):
     unit_rows: bool
 
     def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:
-        """Refuse a graph in which nobody can vote.
+        """Reject a graph without public labels.
 
         Raises:
-            GraphError: it has no labeled nodes, or its classes are others.
+            GraphError: If it has no labeled nodes, or other classes than the fitted graph.
         """
         if not graph.has_split or not bool((graph.mask("train") | graph.mask("val")).any()):
             raise GraphError(
@@ -171,7 +172,7 @@ class TrainedSpectral(TrainedModel):
         check_classes(graph, class_names, self.classes)
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return what the plan for another graph depends on: its own slots."""
+        """Return the sizes that the plan for another graph depends on, with its own node pairs."""
         return self.list_source.sizes(super().sizes_for(graph, fitted), graph)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -179,7 +180,7 @@ class TrainedSpectral(TrainedModel):
         return self.list_source.plan(sizes)
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Release the other graph, and let its labeled nodes vote."""
+        """Release the other graph, and predict it from votes of its labeled nodes."""
         released_state, rows = self.list_source.rows(graph, session)
         known = nodes_of(graph.mask("train") | graph.mask("val"))
         votes = self.rule.votes(rows, known, graph.y[known], self.classes)
@@ -187,7 +188,7 @@ class TrainedSpectral(TrainedModel):
         return CachedPrediction(session.plan, tuple(released_state.values()), log.exp().to(torch.float32))
 
     def state(self) -> State:
-        """Return the weights and the rule."""
+        """Return the parameters and the rule."""
         return {
             **networks_state(_FEATURES, self.networks),
             _UNIT_ROWS: torch.tensor(self.unit_rows),
@@ -200,36 +201,37 @@ MAX_RANK = 4096
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Spectral(Estimator):
-    """Labeled nodes with a like list of neighbors vote on a node's class, beside its features.
+    """Classify nodes by votes of labeled nodes with similar neighbor lists, combined with features.
 
-    For graphs whose neighbors are *not* of one class, as pages of an encyclopedia that link to each other:
-    there a count of neighbors by class (ClassCode), or any mean of neighbors, says next to nothing, and two
-    pages with nearly the same list are nearly always of one class.
+    Use it for heterophilous graphs, such as pages of an encyclopedia that link to each other. There the
+    classes of a node's neighbors (ClassCode) are not informative, but two nodes with nearly the same neighbor
+    list usually have the same class.
 
-    Every pair of nodes says by randomized response whether it is an edge; the released graph's leading
-    eigenvectors, each as long as it can be trusted, are the nodes' rows, and a labeled node u votes for its
-    class at v with max(0, cos(row_u, row_v))^p. How many directions count, the power, the weight of the
-    features among the voters, and the share of the votes maximize the likelihood of public labels, none of
-    which votes on its own node. So where lists tell nothing, features are left as they are.
+    Randomized response on every node pair releases a noisy graph. Node embeddings are its leading
+    eigenvectors, each scaled by its estimated accuracy. A labeled node u votes for its class at v with max(0,
+    cos(row_u, row_v))^p. The number of directions, the power, the weight of features and the share of the
+    votes maximize the likelihood of public labels. No node votes on itself. If neighbor lists are not
+    informative, predictions are those of the features.
 
-    Guarantee, unit ``undirected-edge``: the whole released graph, and with it everything that follows, is
-    epsilon-DP for one edge, with delta 0. Features and labels are public. Unit ``none`` reads the exact
-    edges and is the reference without noise.
-
-    It wants much budget, and lists that are long: noise has eigenvalues up to 2 s sqrt(N), with
-    s = 1 / (2 sinh(epsilon / 2)), and directions of the graph count from there on. On few edges a node, or
-    below an epsilon of 3 or 4, use :class:`~graphveil.estimators.classcode.ClassCode`.
+    Spectral needs a large budget and long neighbor lists. Noise has eigenvalues up to 2 s sqrt(N), with s = 1
+    / (2 sinh(epsilon / 2)), and only larger ones are informative. For low degrees, or below an epsilon of 3
+    or 4, use ``ClassCode``.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        rank: the most directions that tell lists apart, and so the width of a node's row.
-        max_edges: the most edges that may be expected to come out of the release; None for 20 million.
+        rank: Maximum number of spectral directions, which is the width of the node embeddings.
+        max_edges: Maximum expected number of released edges; None for 20 million.
 
     Raises:
-        UnitError: the unit is neither ``"undirected-edge"`` nor ``"none"``.
-        ConfigError: a parameter is outside its range; on ``fit``, noise alone would add too many edges.
-        GraphError: on ``fit``, the edges are directed.
+        UnitError: If the unit is neither ``"undirected-edge"`` nor ``"none"``.
+        ConfigError: If a parameter is outside its range. On ``fit``, if noise alone would add too many edges.
+        GraphError: On ``fit``, if the edges are directed.
+
+    Privacy:
+        Unit: ``undirected-edge``. Reads: private edges; features and labels are public. Charges: one release,
+        epsilon-DP with delta = 0. Public: the released graph and everything computed from it. Unit ``none``
+        reads the exact edges and is a non-private reference.
 
     >>> from graphveil.data.recipes import RECIPES
     >>> from graphveil.data import synthetic

@@ -1,4 +1,4 @@
-"""ClassCode: noisy counts of neighbors by class, steered to where a prediction is needed."""
+"""ClassCode: noisy counts of neighbors by class, with weights that depend on which predictions are needed."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -21,65 +21,66 @@ from graphveil.release.weights import GivenWeight
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClassCode(Estimator):
-    """Node classification from noisy rows of how many neighbors are of each class; the flagship.
+    """Classify nodes from noisy counts of their neighbors by class. The default method of this library.
 
-    **Edge units.** Every node is counted as a class (its label if that is public, else the likeliest one by
-    its features), and an edge is counted at one of its ends, the one that needs it: a target, if it has one.
-    Row v says how many of v's neighbors are of each class, r_vk = n_vk + Z_vk, with two-sided geometric
-    noise P(Z = z) = tanh(epsilon / 2) e^(-epsilon |z|). Of two classes, undirected edges count at both ends
-    from epsilon 4, with half of it at each. Where labels are few or messages have weights, codes of classes
-    are summed instead, r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I), beside class-pair counts.
+    **Edge-level units.** Each node counts as a class: its label if that is public, otherwise the most likely
+    class by its features. Each edge counts at one of its ends, at a target node if it has one. The noisy
+    aggregate of node v is r_vk = n_vk + Z_vk for each class k. Here n_vk is the number of counted neighbors
+    of class k, and Z_vk is discrete Laplace noise, P(Z = z) = tanh(epsilon / 2) e^(-epsilon |z|). For two
+    classes and epsilon of at least 4, undirected edges count at both ends, with half of epsilon each. If
+    labels are few or GNN messages have weights, class codes are summed instead, in addition to class-pair
+    counts: r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I).
 
-    Guarantee: units ``undirected-edge`` and ``directed-edge``. An edge moves one whole number by one, or two
-    with half of epsilon each: the counts are epsilon-DP, with delta 0. Sums and class-pair counts are one
-    Gaussian release of sensitivity one for every pair of groups, with mu = mu*(epsilon, delta). Everything
-    after it is post-processing with public labels. Proof: ``docs/privacy/proofs/classcode.md``.
+    Another graph is predicted from its own noisy aggregates, which is one release. If a graph has grown, only
+    the new nodes need new aggregates (``predict_proba``). Public labels of its split are used if it has one.
+    ``homophily_`` estimates the homophily from the released counts. Near zero, edges add nothing to features
+    here, and ``Spectral`` may be more accurate. Aggregates of labeled nodes have more noise than those of
+    targets, so do not report their accuracy as that of targets.
 
-    At edge level another graph is predicted from rows of its own, one release that is recorded once, and of a
-    graph that has grown the new nodes alone have new rows (:meth:`predict_proba`). Labels of its training and
-    validation nodes are used if it has a split; it needs none.
-
-    **Unit** ``node-record``. A labeled node sends the code of its label, any other the mean code under the
-    posterior of a privately trained encoder, each along its own edges with weights w whose squares add up to
-    one per source; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I). A mixture fitted to the rows alone turns
-    them into likelihoods, and the next pushes give more weight to rows that are unclear. The prediction for
-    v weighs v's features and v's row, with ``read_own_edges`` also the rows of the nodes on v's own list.
-
-    Guarantee: unit ``node-record``. Encoder, rows, combiner, and predictions for all nodes but q are mu-GDP
-    for the record of q, mu = mu*(epsilon, delta); the prediction for q is only for those entitled to its
-    record. Validation labels are used like training labels, unless ``private_metrics`` counts on them.
+    **Unit** ``node-record``. A labeled node sends the code of its label. Any other node sends the mean code
+    under the posterior of a privately trained encoder. Both are sent along out-edges, with aggregation
+    weights w whose squares sum to one per source: Z_v = sum of w_uv c_u + N(0, sigma^2 I). A mixture model,
+    fitted to the noisy aggregates alone, computes likelihoods from them. The next out-edge aggregations give
+    more weight to uncertain aggregates. The prediction for v combines v's features and v's aggregate. With
+    ``read_own_edges`` it also uses the aggregates of v's out-neighbors.
 
     Args:
-        count_share: share of a labeled pair's budget that goes to class-pair counts (rho).
-        few_labels: use the two-round variant for few labels; None: when under half of the nodes have one.
-        noise: at edge level: ``"laplace"`` counts each node's neighbors by class, under discrete Laplace
-            noise at the full epsilon; ``"gaussian"`` sums codes; ``"auto"`` counts wherever labels are not
-            few and messages have no weights.
-        target_to_labeled_weight: weight from targets back to labeled nodes in that variant (b).
-        self_training: train the feature networks a second time, on what the rows said, before the last
-            decision;
-            None: with fewer than 5,000 labeled nodes, where features have the most left to learn.
-        weights: at edge level, what a message counts, by what is publicly known of both ends: ``"one"``,
+        count_share: Share of a labeled pair's budget for class-pair counts (rho).
+        few_labels: Use the two-round variant for few labels. None: if less than half of the nodes have one.
+        noise: Edge-level units: ``"laplace"`` counts each node's neighbors by class, with discrete Laplace
+            noise at the full epsilon. ``"gaussian"`` sums codes. ``"auto"`` counts unless labels are few or
+            GNN messages have weights.
+        target_to_labeled_weight: Weight from targets to labeled nodes in the variant for few labels (b).
+        self_training: Train the feature networks a second time, on labels inferred from the noisy aggregates.
+            None: with fewer than 5,000 labeled nodes.
+        weights: Edge-level units: edge weights, computed from public values of both ends: ``"one"``,
             ``"half_cos"``, ``"class_agree(0.2)"``, and others that ``graphveil.release.weights.parse_weight``
-            knows. They read features or, all but ``"jaccard"``, posteriors from features: as probabilities,
-            or as codes where they take cosines. The noise grows with the largest value of the weight.
-        weight_rows: the posteriors that weights by cosine read: those of ``"input"``, from features, or of
-            the ``"previous"`` round of rows, if there are two.
-        read_own_edges: unit ``node-record``: predict a node from the rows of its own neighbors, too, which
-            is worth most at small epsilon, and makes its prediction depend on its list.
-        targets: unit ``node-record``: whose rows are released; fewer rows are less noisy. None for all, or
-            ``"unlabeled"``, ``"test"``, or node ids. Other nodes are predicted from their features. With
-            None, rows of nodes that teach have a quarter of the weight: their class is known.
-        unlabeled_send: unit ``node-record``: whether nodes that do not teach send messages.
-        encoder_share: unit ``node-record``: share of mu^2 that goes to the encoder; None for 0.2 with
-            ``read_own_edges``, and otherwise for what budget, records and weights suggest.
+            accepts. They read features or (except ``"jaccard"``) posteriors from features. Weights by cosine
+            read posteriors as codes, others as probabilities. The noise grows with the largest edge weight.
+        weight_rows: Posteriors that weights by cosine read: ``"input"`` for those from features, or
+            ``"previous"`` for those of the previous round, if there are two.
+        read_own_edges: Unit ``node-record``: also predict a node from the aggregates of its out-neighbors.
+            This helps most at small epsilon. The prediction then depends on the node's own out-edges.
+        targets: Unit ``node-record``: nodes whose aggregates are released; fewer nodes need less noise. None
+            for all, ``"unlabeled"``, ``"test"``, or node ids. Other nodes are predicted from their features.
+            With None, aggregates of training nodes have a quarter of the weight.
+        unlabeled_send: Unit ``node-record``: whether nodes outside of training send GNN messages.
+        encoder_share: Unit ``node-record``: share of mu^2 for the encoder. None for 0.2 with
+            ``read_own_edges``, otherwise chosen from the budget and public sizes.
 
-    At edge level ``homophily_`` says how alike neighbors are, from the counts that were released anyway:
-    where it is near zero, edges as ClassCode reads them add nothing to features, and
-    :class:`~graphveil.estimators.spectral.Spectral` may.
+    Privacy:
+        Unit: ``undirected-edge`` or ``directed-edge``. Reads: private edges; features and labels are public.
+        Charges: one release. Counts are epsilon-DP (delta = 0), since an edge changes one count by one, or
+        two counts with half of epsilon each. Code sums and class-pair counts are a Gaussian release of
+        sensitivity one for each pair of groups, with mu = mu*(epsilon, delta). Everything computed from them
+        is post-processing and public.
 
-    Rows of labeled nodes are noisier than those of targets by design: their predictions are not to be
-    presented as if they were targets'.
+        Unit: ``node-record``. Reads: features, labels and out-edges of all nodes; validation labels are used
+        for training unless ``private_metrics`` is set. Charges: one release. Public: encoder, noisy
+        aggregates and combiner. These, and the predictions for all nodes except q, are mu-GDP for the record
+        of q. The prediction for q is only for people who are authorized to access q's record.
+
+        Proofs: ``docs/privacy/proofs/classcode.md``.
 
     >>> from graphveil.data import RECIPES, synthetic
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
@@ -103,7 +104,7 @@ class ClassCode(Estimator):
     unlabeled_send: bool = True
     encoder_share: float | None = None
 
-    # The gate of a fit at edge level, from a file or not; records have none.
+    # The gate of an edge-level fit; None under node-level units.
     gate_ = FittedAttribute[tuple[float, ...]](
         lambda fit: fit.trained.gate if isinstance(fit.trained, TrainedEdgeLevelClassCode) else (), tuple
     )
@@ -157,7 +158,7 @@ class ClassCode(Estimator):
         )
 
     def _edge_weighting(self, privacy_config: PrivacyConfig) -> EdgeWeighting | None:
-        """Return what weighs messages, refusing what the unit or ClassCode cannot read."""
+        """Return the edge weights, rejecting those that the unit or ClassCode does not support."""
         edge_weighting = EdgeWeighting.from_config(
             self.weights, self.weight_rows, encoder=True, records=privacy_config.on_records
         )
@@ -178,15 +179,15 @@ _NAMED_TARGETS = ("unlabeled", "test")  # of targets
 def check_options(
     given: Mapping[str, Any], defaults: Mapping[str, Any], privacy_config: PrivacyConfig
 ) -> None:
-    """Refuse options of the other kind of unit, and those that contradict each other.
+    """Reject options of the other kind of unit, and contradictory options.
 
     Args:
-        given: the constructor keywords.
-        defaults: what they are where nothing is given.
-        privacy_config: the unit that they are for.
+        given: The constructor keywords.
+        defaults: Their default values.
+        privacy_config: Unit and budget.
 
     Raises:
-        ConfigError: an option has no effect under the unit, or a value is outside its range.
+        ConfigError: If an option has no effect under the unit, or a value is outside its range.
     """
     for name in _EDGE_LEVEL_OPTIONS if privacy_config.on_records else _NODE_LEVEL_OPTIONS:
         if given[name] != defaults[name]:
@@ -220,7 +221,7 @@ def _check_node_level(given: Mapping[str, Any]) -> None:
 
 
 def _check_targets(targets: object) -> None:
-    """Refuse what names no nodes, before anything asks how many there are."""
+    """Reject invalid ``targets``, before anything reads their number."""
     if isinstance(targets, str):
         checks.one_of(_NAMED_TARGETS, targets=targets)
         return

@@ -1,4 +1,4 @@
-"""GAP: aggregate encoded features over noisy hops once, then train on what came out."""
+"""GAP: aggregate encoded features over noisy hops once, then train a classifier on the noisy aggregates."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,70 +18,77 @@ from graphveil.nn.layers import COMBINATIONS
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GAP(NetworkKeywords, Estimator):
-    """GNN with aggregation perturbation (Sajadmanesh, Shamsabadi, Bellet, Gatica-Perez: GAP, 2023).
+    """Train a GNN with aggregation perturbation (Sajadmanesh, Shamsabadi, Bellet, Gatica-Perez: GAP, 2023).
 
-    An encoder learns low-dimensional rows from features and labels alone; ``hops`` rounds of summing over the
-    in-neighbors, each with Gaussian noise, turn them into rows that know the graph; a classifier learns from
-    all of these and never asks the edges again:
+    An encoder learns low-dimensional embeddings from features and labels alone. Each of ``hops`` aggregation
+    steps sums them over in-neighbors and adds Gaussian noise. A classifier is trained on all noisy aggregates
+    and does not read the edges:
 
         x_0 = unit(encoder(features)),   r_k = A^T x_{k-1} + N(0, s^2),   x_k = unit(r_k),
         y = head(combine(base_0(x_0), ..., base_K(x_K))).
 
-    Guarantee at edge level: the noisy rows of all hops are one release, recorded when ``fit`` starts; all
-    else is computed from them and from public data. The K hops cost mu = sqrt(K) D / s, where D is 1 for a
-    stored directed edge and sqrt 2 for an undirected one. In strict mode a row's norm is at most one whatever
-    the rounding (``safe_unit``), a noisy row is shrunk by how much of it may be noise before it is summed
-    again, and the classifier sees its length too. Paper mode keeps the paper's unit rows, encoder and
-    accounting.
+    **Edge-level units.** In strict mode ``safe_unit`` bounds the norm of x_k by one in spite of rounding.
+    A noisy aggregate is shrunk by its estimated share of noise before it is summed again, and the classifier
+    also reads its norm. Paper mode keeps the paper's normalization, encoder and accounting.
 
-    Guarantee under node units: encoder steps, hops and classifier steps are one release, calibrated jointly.
-    With ``node-record`` a source divides one budget over its own list,
+    **Node-level units.** With ``node-record`` a source divides one budget over its out-edges,
 
-        r_k = W^T x_{k-1} + N(0, s^2),   w_uv = 1 / sqrt(max(out-degree of u, D)),
+        r_k = W^T x_{k-1} + N(0, s^2),   w_uv = 1 / sqrt(max(out-degree of u, D)).
 
-    so its record moves the rows of a hop by at most one (GAP-NDP). With ``node-bounded-degree`` the sum is
-    plain and a node moves it by sqrt(max_degree); the node's own row is not covered. Between hops a node
-    sends what the encoder's head makes of its own row and its noisy rows (:meth:`Encoder.message`). Paper
-    mode samples D out-edges a node, takes one noise multiplier for steps and hops, and has the networks of
-    the paper's reference: the encoder's head and the classifier's read activations of rows of norm one.
+    With ``node-bounded-degree`` the sum is not weighted. Between hops a node sends the output of the
+    encoder's head on its own embedding and its noisy aggregates (``Encoder.message``). Paper mode samples D
+    out-edges per node, uses one noise multiplier for training steps and hops, and has the networks of the
+    paper's reference. There the encoder's head and the classifier's head read activations of L2-normalized
+    embeddings.
 
-    A prediction for another graph asks that graph's edges: it is a new release, recorded once
-    (:meth:`predict_proba`). The total is then ``guarantee_with_predictions``. Of a graph that has grown, the
-    new edges alone are asked, for the rows of the new nodes; old rows and predictions stay as they are.
-
-    Shapes: features (N, d) to probabilities (N, C). ``aggregates_`` holds the noisy rows r_1 to r_K, each
-    (N, hidden).
+    Shapes: features (N, d) to probabilities (N, C). ``aggregates_`` holds the noisy aggregates r_1 to r_K,
+    each (N, hidden).
 
     Args:
         hops: K, the number of aggregations.
-        encoder_layers: layers of the encoder, without the linear head that it is trained with; None for 2,
-            under node units 1, since more weights are more noise.
-        base_layers: layers that each hop's rows pass on their own.
-        head_layers: layers after the hops are combined, the output layer included.
-        combine: ``"concat"``, ``"sum"`` or ``"attention"``; under node units ``"concat"`` only.
-        encoder_epochs: training epochs of the encoder; None means ``epochs``.
+        encoder_layers: Layers of the encoder, without the linear head that it is trained with. None for 2,
+            under node-level units 1, since more parameters need more noise.
+        base_layers: Layers applied to the aggregates of each hop.
+        head_layers: Layers after the hops are combined, including the output layer.
+        combine: ``"concat"``, ``"sum"`` or ``"attention"``; under node-level units only ``"concat"``.
+        encoder_epochs: Training epochs of the encoder; None means ``epochs``.
         use_encoder: False aggregates the raw features instead (the paper's ablation).
-        encoder_share: under node units: the encoder's part of the squared mu.
-        classifier_share: the classifier's; the hops have the rest.
-        sgd_multiplier: the noise multiplier of both trainings instead of shares; what they leave of the
-            budget goes to the hops.
-        weights: at edge level, what a message counts, by both ends' public or released rows: ``"one"``,
-            ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that ``graphveil.release.weights.parse_weight``
-            knows. D is multiplied by the largest value that the weight can take.
-        attention_steps: of ``weights="attention"``, learned from the edges: the noisy steps; None for
-            100, in paper mode 1000.
-        attention_multiplier: their noise multiplier; None for one at which they take about a tenth of the
-            squared mu, in paper mode for 1.3.
-        weight_rows: the rows that weights by cosine read: ``"input"``, or the ``"previous"`` hop's.
-        encoder: at edge level: a module of your own, built as ``encoder(features, hidden)``, which maps dense
-            rows (B, features) to (B, hidden), in place of ``encoder_layers``.
-        head: at edge level: a module of your own, built as ``head((hops + 1) * hidden, classes)``, which
-            reads all hops' rows side by side, in place of the classifier.
+        encoder_share: Node-level units: share of mu^2 for the encoder.
+        classifier_share: Node-level units: share of mu^2 for the classifier. The hops have the rest.
+        sgd_multiplier: Noise multiplier of both trainings instead of shares. The hops have the remaining
+            budget.
+        weights: Edge-level units: edge weights, computed from public or released vectors of both ends:
+            ``"one"``, ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that
+            ``graphveil.release.weights.parse_weight`` accepts. The sensitivity is multiplied by the largest
+            possible edge weight.
+        attention_steps: Noisy training steps of ``weights="attention"``. None for 100, in paper mode 1000.
+        attention_multiplier: Noise multiplier of these steps. None for one that uses about a tenth of mu^2,
+            in paper mode for 1.3.
+        weight_rows: Vectors that weights by cosine read: ``"input"``, or those of the ``"previous"`` hop.
+        encoder: Edge-level units: custom module, built as ``encoder(features, hidden)``, which maps dense
+            inputs (B, features) to (B, hidden). Replaces ``encoder_layers``.
+        head: Edge-level units: custom module, built as ``head((hops + 1) * hidden, classes)``, which reads
+            the concatenated aggregates of all hops. Replaces the classifier.
 
     Raises:
-        ConfigError: a parameter is outside its range, or not for the unit.
-        UnitError: the unit lacks a parameter, or on ``fit`` does not fit the graph's edges.
-        CalibrationError: the trainings alone cost more than the budget.
+        ConfigError: If a parameter is outside its range, or not supported under the unit.
+        UnitError: If the unit needs a parameter, or does not fit the edges of the graph on ``fit``.
+        CalibrationError: If the trainings alone exceed the budget.
+
+    Privacy:
+        Unit: edge-level. Reads: private edges; features and labels are public. Charges: K hops as one
+        release, recorded when ``fit`` starts. mu = sqrt(K) D / s, where D is 1 for a directed edge and
+        sqrt(2) for an undirected edge. Everything computed from the noisy aggregates is post-processing and
+        public.
+
+        Unit: ``node-record`` or ``node-bounded-degree``. Reads: features, labels and edges. Charges: encoder
+        steps, hops and classifier steps as one release, calibrated jointly. A node record changes the
+        aggregates of a hop by at most 1 (``node-record``, GAP-NDP) or sqrt(max_degree)
+        (``node-bounded-degree``). The latter does not cover the node's own aggregate. Predictions for a node
+        also read its own record, and are only for people who are authorized to access it.
+
+        Predicting another graph is a new release (``predict_proba``). If a graph has grown, only its new
+        edges are queried. ``guarantee_with_predictions`` is the total.
 
     >>> from graphveil.data.recipes import RECIPES
     >>> from graphveil.data import synthetic
@@ -160,7 +167,7 @@ class GAP(NetworkKeywords, Estimator):
         )
 
     def _shape(self, privacy_config: PrivacyConfig, training_config: TrainingConfig) -> GapArchitecture:
-        """Return the networks, refusing those without a closed form of a record's gradient."""
+        """Return the architecture, rejecting networks without a closed form of per-record gradients."""
         private, paper = privacy_config.on_records, privacy_config.paper
         suits = 1 if private and not paper else 2
         depth = suits if self.encoder_layers is None else self.encoder_layers
@@ -187,7 +194,7 @@ class GAP(NetworkKeywords, Estimator):
         )
 
     def _check_custom_modules(self, privacy_config: PrivacyConfig) -> None:
-        """Refuse modules of the user's where records are protected, and what they would replace."""
+        """Reject custom modules under node-level units, and parameters that they replace."""
         given = {"encoder": self.encoder, "head": self.head}
         for name, module in given.items():
             if module is None:
@@ -217,7 +224,7 @@ class GAP(NetworkKeywords, Estimator):
                 )
 
     def _attention(self, edge_weighting: EdgeWeighting | None) -> AttentionSettings | None:
-        """Return how attention is learned; None where weights are not learned from edges."""
+        """Return the attention settings; None if edge weights are not learned from edges."""
         attends = edge_weighting is not None and edge_weighting.learned_from_edges
         given = {"attention_steps": self.attention_steps, "attention_multiplier": self.attention_multiplier}
         for name, value in given.items():

@@ -1,4 +1,4 @@
-"""PrivateGNN: a message-passing module of the user's own, trained with a guarantee for whole records."""
+"""PrivateGNN: a custom message-passing module, trained with a node-level guarantee."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -19,76 +19,85 @@ from graphveil.release.steps.tree_steps import Reach
 from graphveil.training import PrivateSchedule
 
 _MIN_SHARE, _MIN_AGGREGATION_SHARE, _MAX_SUGGESTED_SHARE = 0.001, 0.05, 0.4
-_LEAVES, _MAX_LEAVES_PER_SLOT = 128, 4  # leaves of a star, and of a tree for each slot
-_AVERAGED = 0.3  # of the steps, whose iterates are averaged
+_LEAVES, _MAX_LEAVES_PER_SLOT = 128, 4  # leaves of a 1-hop ego graph, and of a tree per sampled out-edge
+_AVERAGED = 0.3  # share of the steps whose iterates are averaged
 
 
 def _module_of(fit: FittedModel) -> nn.Module | None:
-    """Return the trained module, None where a file was read."""
+    """Return the trained module; None for a model that was read from a file."""
     return fit.trained.module if isinstance(fit.trained, TrainedOneHopGNN | TrainedMultiHopGNN) else None
 
 
 @dataclass(kw_only=True, eq=False)
 class PrivateGNN(Estimator):
-    """Any message-passing module, trained on protected records: publish once, then each node's own star.
+    """Train a custom message-passing module on protected node records.
 
-    ``module`` is a class, or a function, of two public sizes: ``module(inputs, classes)`` is a torch module
-    that maps rows (n, inputs) and ``edge_index`` (2, k) to logits (n, classes), such as layers of
+    ``module`` is a class or function of two public sizes. ``module(inputs, classes)`` returns a torch module
+    that maps node inputs (n, inputs) and ``edge_index`` (2, k) to logits (n, classes), such as layers of
     torch_geometric.
 
+    **1-hop ego graphs** (``neighborhood="published"``, unit ``node-record``).
+
     1. An encoder (softmax regression on own features) is trained by 60 noisy steps.
-    2. One noisy push is published: labeled nodes send the code of their label along their own edges, others
-       the mean code under the encoder's posterior; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I).
-    3. The star of v is v and at most ``leaves`` nodes of v's *own* list. Its root holds [posterior of v,
-       Z_v, 1], a leaf u holds sqrt(k) (Z_u - what v wrote there) for k leaves, and edges lead from leaves
-       to the root: a mean over them is their sum over sqrt(k), whose noise does not depend on k. ``inputs``
-       is 2 C.
-    4. The module is trained on the stars of labeled nodes by DP-Adam: Poisson batches, every star's gradient
-       clipped on its own. The logits at v's root, on v's star, are the prediction for v, after a public start
-       is added to them: what the codes themselves say of v's class if friends resemble each other
-       (:class:`~graphveil.estimators.gnn.code_prior.CodePriorModule`). ``module_`` is the module without it.
+    2. One noisy out-edge aggregation is released. Labeled nodes send the code of their label along their
+       out-edges. Others send the mean code under the encoder's posterior. The noisy aggregate of v is
+       Z_v = sum of w_uv c_u + N(0, sigma^2 I).
+    3. The 1-hop ego graph of v consists of v and at most ``leaves`` of its out-neighbors. The root has the
+       inputs [posterior of v, Z_v, 1]. Each of k leaves u has sqrt(k) (Z_u - the contribution of v to Z_u).
+       Edges lead from the leaves to the root. A mean over the leaves is then their sum over sqrt(k), with
+       noise that does not depend on k. ``inputs`` is 2 C.
+    4. The module is trained on the ego graphs of labeled nodes by DP-Adam, with Poisson batches and
+       per-ego-graph clipping. The prediction for v adds the logits at the root to a public start: the class
+       that the codes suggest under homophily (``CodePriorModule``). ``module_`` is the module without the
+       start.
 
-    Guarantee: unit ``node-record``. Encoder, rows, the module's weights of all steps, and the predictions
-    for all nodes but q are (epsilon, delta)-indistinguishable for the record of q, for any module that
-    keeps no record outside its own process (each star runs on a fresh copy of it): a record is in one
-    example only, since a star reads its root's own list and *published* rows. The
-    prediction for q reads q's features and list, and is for those entitled to both. Proof:
-    ``docs/privacy/proofs/classcode.md``.
+    **Multi-hop ego graphs** (``neighborhood="neighbors"``, private parameters only). The module is trained on
+    trees of exact neighbors with ``layers`` levels. In each pass every node samples D = ``max_out_edges`` of
+    its out-edges. Each node then receives at most M of the sampled edges. One record reaches at most N = 1 +
+    D + ... + D^r roots, and the noise is calibrated to N (Theorem A; N is larger for
+    ``node-bounded-degree``). There are no predictions, because they would read exact records of other nodes.
+    Use ``module_`` where these records may be read, such as on your own graph.
 
-    **Private weights** (``neighborhood="neighbors"``): the module is trained on trees of exact neighbors, of
-    ``layers`` levels. Every node keeps D = ``max_out_edges`` of its own list by its own coins, again for each
-    pass, and each node then hears at most M of those that kept it. One record reaches N = 1 + D + ... + D^r
-    roots, and the noise pays for all (Theorem A; ``node-bounded-degree`` has a larger N). The guarantee
-    covers the weights and nothing else: a prediction would read other people's exact records, so there are
-    none, and ``module_`` is for those who may read these records, such as on a graph of their own.
-
-    A module that mixes the rows of a batch, draws at random, changes as it runs, fails in its backward pass,
-    or holds long tensors that are not trained is refused before anything is charged (``custom-model.md``
-    lists what, and what to use instead). A function that closes over a tensor of the graph cannot be seen: do
-    not write one.
+    A module is rejected before anything is charged if it mixes records of a batch, draws random numbers,
+    changes while it runs, fails in its backward pass, or holds long tensors that are not trained. See
+    ``docs/how-to/custom-model.md`` for the list and alternatives. A function that closes over a tensor of the graph
+    cannot be detected: do not write one.
 
     Args:
-        module: builds the module; or the name that it was registered under (:func:`graphveil.register`).
-        neighborhood: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbors"``,
-            which covers the weights alone (see below).
-        encoder_share: the encoder's share of mu^2; None for what budget and public sizes suggest.
-        module_share: the module's; the push has the rest.
-        leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins. None is 128,
-            and under ``neighborhood="neighbors"`` four times ``max_out_edges``.
-        start: on stars: ``"codes"``, or ``"none"`` for the module's logits alone.
+        module: Factory of the module, or the name that it was registered under (``graphveil.register``).
+        neighborhood: Inputs at the leaves: ``"published"`` aggregates, or the exact features of
+            ``"neighbors"``, which covers the parameters only.
+        encoder_share: Share of mu^2 for the encoder. None for a value from the budget and public sizes.
+        module_share: Share of mu^2 for the module. The out-edge aggregation has the rest.
+        leaves: M, the largest number of leaves. A longer list of out-edges is sampled. None is 128, and with
+            ``neighborhood="neighbors"`` four times ``max_out_edges``.
+        start: With 1-hop ego graphs: ``"codes"``, or ``"none"`` for the module's logits alone.
         layers, max_out_edges: r and D of ``neighborhood="neighbors"``.
-        allow_high_noise: train two layers and more although each node fills more than two slots, which takes
-            the noise for seven roots and more.
-        epochs: expected passes of the module over labeled records.
-        batch_size: labeled records expected in a batch; None for a twentieth of them.
-        clip: the norm that a star's gradient is clipped to.
-        learning_rate: of the module's first step; it falls along a cosine, and the last 30 % of the iterates
-            are averaged.
+        allow_high_noise: Allow two or more layers with more than two sampled out-edges per node. The noise is
+            then that of seven or more roots.
+        epochs: Expected passes of the module over labeled records.
+        batch_size: Expected labeled records in a batch; None for a twentieth of them.
+        clip: Clipping norm of the gradient of one ego graph.
+        learning_rate: Step size of the module's first step. It has a cosine schedule, and the last 30 % of
+            the iterates are averaged.
 
     Raises:
-        ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
-        UnitError: the unit does not go with ``neighborhood``; it says what to use. On ``predict`` and
-            the like after ``neighborhood="neighbors"``: no guarantee covers a prediction.
+        ConfigError: If a parameter is outside its range, or the module cannot be trained on ``fit``.
+        UnitError: If the unit does not fit ``neighborhood``. On ``predict`` after
+            ``neighborhood="neighbors"``, since no guarantee covers a prediction.
+
+    Privacy:
+        Unit: ``node-record`` (1-hop), also ``node-bounded-degree`` (multi-hop). Reads: features, labels and
+        edges. Charges: all steps and the aggregation as one release. Public: encoder, noisy aggregates and
+        the module's parameters of all steps. These, and the predictions for all nodes except q, are (epsilon,
+        delta)-indistinguishable for the record of q. A record is in one example only, since an ego graph
+        reads its root's own out-edges and *published* aggregates. The prediction for q reads q's features and
+        out-edges, and is only for people who are authorized to access both.
+
+        With ``neighborhood="neighbors"`` the guarantee covers the module's parameters only.
+
+        Assumption: the module keeps no record outside its own process. Each ego graph runs on a fresh copy.
+        Proof: ``docs/privacy/proofs/classcode.md``.
 
     >>> import torch
     >>> from graphveil.data import RECIPES, synthetic
@@ -146,7 +155,7 @@ class PrivateGNN(Estimator):
             self._check_one_hop()
 
     def _check_one_hop(self) -> None:
-        """Refuse shares that leave too little, and what has no meaning on stars."""
+        """Reject shares that leave too little budget, and parameters without effect on 1-hop ego graphs."""
         if self.layers > 1 or self.max_out_edges > 1:
             raise ConfigError(
                 f"layers={self.layers} and max_out_edges={self.max_out_edges} are for "
@@ -163,7 +172,7 @@ class PrivateGNN(Estimator):
             )
 
     def _check_multi_hop(self) -> None:
-        """Refuse what would predict, and noise that leaves nothing to learn."""
+        """Reject parameters that need predictions, and noise at which nothing can be learned."""
         if self.private_metrics:
             raise ConfigError(
                 "private_metrics counts correct predictions, and under neighborhood='neighbors' those of "
@@ -185,9 +194,9 @@ class PrivateGNN(Estimator):
             )
 
     def _check_reach(self) -> None:
-        """Refuse trees in which one record reaches more roots than noise could cover and leave anything."""
+        """Reject trees in which one record reaches too many roots for the noise."""
         unit = self.protected_unit
-        assert isinstance(unit, NodeUnit)  # the unit was checked first
+        assert isinstance(unit, NodeUnit)  # the unit is checked first
         roots = Reach.from_unit(unit, slots=self.max_out_edges, depth=self.layers).roots
         if roots <= MAX_ROOTS:
             return
@@ -205,7 +214,7 @@ class PrivateGNN(Estimator):
         )
 
     def _check_unit(self) -> None:
-        """Refuse a unit under which what is read has no proof, with the reason."""
+        """Reject a unit without a proof for this neighborhood, with the reason."""
         unit = self.protected_unit
         checks.one_of(("published", "neighbors"), neighborhood=self.neighborhood)
         checks.one_of(("codes", "none"), start=self.start)

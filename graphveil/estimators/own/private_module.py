@@ -1,4 +1,4 @@
-"""PrivateModule: a torch module of the user's own on protected records, without the edges."""
+"""PrivateModule: a custom torch module trained on protected records, without edges."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -32,11 +32,11 @@ _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelModule(Method):
-    """A module that learns from protected records by noisy steps, one question of a release.
+    """A module that is trained on protected records by noisy steps, one query of a release.
 
     Args:
-        module: builds it from two public sizes, or the name of what does.
-        schedule: of its steps.
+        module: Factory of the module, or the name of a registered one.
+        schedule: Schedule of the steps.
     """
 
     reads_edges: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class NodeLevelModule(Method):
     schedule: PrivateSchedule
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
+        """Reject a graph or a module that cannot be trained, before anything is charged."""
         super().check(graph)
         sizes = self.sizes_of(graph)
         module = self.build_module(sizes, PublicStreams(0))
@@ -59,7 +59,7 @@ class NodeLevelModule(Method):
             check_deterministic(module, found, lambda: _fingerprint(module, sizes, device), device)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the training, and the counts that are paid for beside it."""
+        """Return the training, and the counts that are charged with it."""
         unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         metrics, training = self.privacy_config.private_metrics, self.training(sizes)
@@ -67,17 +67,17 @@ class NodeLevelModule(Method):
         return plan_node_level(self.privacy_config, record_plan, sizes.nodes)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
-        """Return the steps, before the size of their noise is chosen."""
+        """Return the steps, before their noise multiplier is chosen."""
         module = self.build_module(sizes, PublicStreams(0))
         count = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
         return DPSGDTraining(schedule=self.schedule, parameters=count, records=sizes.records)
 
     def build_module(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
-        """Return the module with new weights."""
+        """Return the module with new parameters."""
         return build_module(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Train by noisy steps, and release the accuracies that were planned."""
+        """Train by noisy steps, and release the planned accuracies."""
         sizes = self.sizes_of(graph)
         module = self.build_module(sizes, session.streams)
         release = session.open(graph, record_groups(graph))
@@ -101,7 +101,7 @@ class NodeLevelModule(Method):
         return FitResult(trained=trained, proba=proba, private_accuracy=accuracy)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedModule":
-        """Return the module with these weights."""
+        """Return the module with these parameters."""
         check_registered(self.module)
         module = self.build_module(sizes, PublicStreams(0))
         module.load_state_dict(state)
@@ -110,13 +110,13 @@ class NodeLevelModule(Method):
 
 @dataclass(frozen=True, eq=False)
 class TrainedModule(TrainedModel):
-    """Released weights: a prediction reads its node's own features, and nothing else that is protected."""
+    """Released parameters. A prediction reads the node's own features and no other protected data."""
 
     module: nn.Module
     classes: int
 
     def proba(self, x: Features) -> Tensor:
-        """Return probabilities (N, C), every record on its own."""
+        """Return probabilities (N, C), each record evaluated on its own."""
         parts = torch.split(to_dense(x), _AT_ONCE)
         found = [per_record_logits(self.module, part, self.classes) for part in parts]
         return torch.cat(found).softmax(dim=1).to(torch.float32)
@@ -130,12 +130,12 @@ class TrainedModule(TrainedModel):
         return CachedPrediction(None, (), self.proba(graph.x))
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
         return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
 
 
 def _fingerprint(module: nn.Module, sizes: PublicSizes, device: torch.device = CPU) -> Tensor:
-    """Return what the module makes of fixed random records, which its noise is bound to."""
+    """Return the module's outputs on fixed random records, which the noise is bound to."""
     x = torch.randn(_PROBES, sizes.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     with torch.random.fork_rng(devices=[]), synthetic_records():
         gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes, device)
@@ -145,28 +145,30 @@ def _fingerprint(module: nn.Module, sizes: PublicSizes, device: torch.device = C
 
 @dataclass(kw_only=True, eq=False)
 class PrivateModule(Estimator):
-    """Any torch module of rows, trained on protected records by DP-Adam: DP-SGD with exact noise.
+    """Train a custom torch module on protected records by DP-Adam, without edges.
 
     ``module(inputs, classes)`` builds a module that maps features (B, inputs) to logits (B, classes), each
-    row on its own. Every training record's gradient is formed by ``vmap(grad)`` and clipped on its own.
-
-    Guarantee: units of records, as for :class:`~graphveil.estimators.mlp.MLP` under them: the steps are one
-    question, calibrated exactly; a prediction reads its node's own features and released weights alone. No
-    edge is read. Modules that mix records are rejected before anything is charged.
+    record independently. Per-record gradients are computed by ``vmap(grad)`` and clipped. The noise is
+    exactly sampled.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        module: builds the module; or the name that it was registered under.
-        epochs: expected passes over the training records.
-        batch_size: training records expected in a batch; None for all of them in every step.
-        clip: the norm that a record's gradient is clipped to.
-        learning_rate: the step size of Adam.
+        module: Factory of the module, or the name that it was registered under.
+        epochs: Expected passes over the training records.
+        batch_size: Expected training records in a batch; None for all of them in every step.
+        clip: Clipping norm of per-record gradients.
+        learning_rate: Step size of Adam.
 
     Raises:
-        ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
-        NotImplementedGuaranteeError: the unit does not protect records, and the module can be trained in the
-            clear.
+        ConfigError: If a parameter is outside its range, or the module cannot be trained on ``fit``.
+        NotImplementedGuaranteeError: If the unit does not protect records. Train the module without privacy
+            instead.
+
+    Privacy:
+        Unit: node-level. Reads: features and labels, no edges. Charges: all training steps as one query, with
+        exact accounting. Public: the parameters. A prediction reads the node's own features and the
+        parameters. Modules that mix records are rejected before anything is charged (``docs/how-to/custom-model.md``).
 
     >>> import torch
     >>> from graphveil.data import RECIPES, synthetic

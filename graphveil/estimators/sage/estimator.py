@@ -54,13 +54,13 @@ CLIPPED_BY_ROW = (
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLevelSAGE(Method):
-    """SAGE-NDP under unit ``node-record`` in paper mode, see :class:`~graphveil.estimators.sage.SAGE`.
+    """SAGE-NDP under unit ``node-record`` in paper mode; see ``SAGE``.
 
     Args:
-        shape: the network, of one round and rows of norm one.
-        schedule: steps, rates, clipping.
-        max_sampled_degree: D, the edges that a node keeps.
-        clip_per: what is clipped.
+        shape: Network with one aggregation step and L2-normalized hidden vectors.
+        schedule: Steps, learning rate, clipping.
+        max_sampled_degree: D, the number of edges that a node keeps.
+        clip_per: What is clipped.
     """
 
     shape: SageArchitecture
@@ -69,7 +69,7 @@ class NodeLevelSAGE(Method):
     clip_per: ClipPer
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps and the one aggregation, by the paper's accounting."""
+        """Return the steps and the one aggregation, with the paper's accounting."""
         training, delta = self.training(sizes), self.privacy_config.delta_for(sizes.nodes)
         require_delta(delta, "DPSGDQuery")
         z = renyi.subgraph_multiplier_of(
@@ -85,18 +85,19 @@ class NodeLevelSAGE(Method):
         return ReleasePlan(self.privacy_config.unit, (steps, push), delta)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
-        """Return the steps, before the size of their noise is chosen."""
+        """Return the steps, before their noise multiplier is chosen."""
         dense = sum(count_parameters(*part) for part in self.shape.widths(sizes.width, sizes.classes))
         parameters = dense + 2 * count_parameters(self.shape.hidden, self.shape.hidden)
         return DPSGDTraining(schedule=self.schedule, parameters=parameters, records=sizes.records)
 
     @property
     def reach(self) -> int:
-        """How many clipped gradients a record changes, besides its own or with it.
+        """Number of clipped gradients that a record changes, besides or including its own.
 
-        Nulling a record changes the losses of the up to D roots that it sends to, and its own. A row's part
-        changes with its own record and with the losses of the roots that it sends to: so do those of the
-        roots in question, of all that send to these, D a root, and of the record itself.
+        Nulling a record changes the losses of its own root and of the up to D roots that it sends to. The
+        contribution of a vector changes with its own record and with the losses of the roots that it sends
+        to. So all vectors change that send to an affected root (D per root), the roots', and the record's
+        own.
         """
         return self.max_sampled_degree**2 + 1 if self.clip_per == "row" else self.max_sampled_degree
 
@@ -106,7 +107,7 @@ class NodeLevelSAGE(Method):
         return (*super().deviations(graph), *more)
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Train over bounded subgraphs, and predict from one noisy sum."""
+        """Train over bounded subgraphs, and predict from one noisy aggregation."""
         sample = self.sample_edges(graph, session)
         release = session.open(sample, record_groups(graph))
         generator = session.streams.torch(self.name)
@@ -123,12 +124,12 @@ class NodeLevelSAGE(Method):
         )
 
     def sample_edges(self, graph: Graph, session: Session) -> Graph:
-        """Return the graph with a sample of its edges, at most D a node."""
+        """Return the graph with a sample of its edges, at most D per node."""
         rng = session.streams.numpy("edges")
         return graph.replace(adjacency=sample_total_degree(graph.adjacency, self.max_sampled_degree, rng))
 
     def train(self, network: SageNetwork, sample: Graph, release: Release, session: Session) -> None:
-        """Train as the release's first question, and keep the last weights."""
+        """Train as the release's first query, and keep the last parameters."""
         roots = members(sample, "train")
         table, labels = neighbor_table(sample.adjacency, roots, self.max_sampled_degree), sample.y[roots]
         kind = RowClippedSum if self.clip_per == "row" else RootClippedSum
@@ -146,34 +147,34 @@ class NodeLevelSAGE(Method):
     def release_neighbor_sum(
         self, network: SageNetwork, sample: Graph, release: Release
     ) -> tuple[Tensor, Tensor]:
-        """Return the rows that nodes send, and the noisy sum of them, the release's next question."""
+        """Return the vectors that nodes send, and their noisy sum, the release's next query."""
         rows = network.rows(batch_of(sample.x))
         return rows, release.answer(OutEdgeSumData(rows)) * math.sqrt(
             self.max_sampled_degree
-        )  # the push divides by it
+        )  # the out-edge aggregation divides by it
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedNodeLevelSAGE":
-        """Return the network with these weights."""
+        """Return the network with these parameters."""
         return TrainedNodeLevelSAGE(self.name, restored(self.shape, state, sizes))
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedNodeLevelSAGE(TrainedModel):
-    """A trained network of SAGE-NDP, which reproduces a table and no more."""
+    """A trained network of SAGE-NDP, only for reproducing the paper's table."""
 
     name: str
     network: torch.nn.Module
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Refuse: other graphs are not predicted."""
+        """Raise an error: other graphs are not predicted."""
         raise self._refusal()
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Refuse, as :meth:`plan_for` does."""
+        """Raise an error, as ``plan_for`` does."""
         raise self._refusal()
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
         return dict(self.network.state_dict())
 
     def _refusal(self) -> NotImplementedGuaranteeError:
@@ -188,40 +189,49 @@ _EPOCHS, _BATCH = 10, 256  # of SAGE-NDP
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SAGE(FullGraphKeywords, Estimator):
-    """GraphSAGE with sums (Hamilton, Ying, Leskovec: Inductive representation learning, 2017).
+    """Train GraphSAGE with sums (Hamilton, Ying, Leskovec: Inductive representation learning, 2017).
 
-    Dense layers, then ``layers`` rounds of messages, then dense layers:
+    Dense layers, then ``layers`` aggregation steps, then dense layers:
 
         h <- act(norm(W_self h_v + W_in sum_{u -> v} h_u + b)).
 
-    Guarantee: none; it is the reference that private methods are measured against. On a released graph it is
-    SAGE-EDP (``perturb="arr"``; Sajadmanesh et al.: GAP, 2023) or its like. Paper mode there has the source's
-    own release (:mod:`graphveil.perturb.paper`) and network: one round, to rows of norm one.
+    This is a non-private reference. On a released graph it is SAGE-EDP (``perturb="arr"``; Sajadmanesh et
+    al.: GAP, 2023) or similar. Paper mode then uses the paper's own release (``graphveil.perturb.paper``) and
+    network: one aggregation step, with L2-normalized output.
 
     Unit ``node-record`` in paper mode is SAGE-NDP (Sajadmanesh et al.: GAP, 2023, after Daigavane et al.:
-    Node-level differentially private graph neural networks, 2021): one round, rows of norm one before and
-    after it, a sample of at most D edges a node, those sent and those received together; DP-Adam on clipped
-    gradients of training nodes' losses, each over the subgraph of its in-neighbors, with noise 2 z (D + 1)
-    C; and one noisy aggregation of multiplier z to predict with, drawn once and kept. The last weights count.
-    The theory clips the gradient of each root's loss, and the public reference what each node's row adds to
-    the batch's (:class:`~graphveil.estimators.sage.subgraphs.RowSum`), with the same noise: see ``clip_per``.
-    Either way the accounting is unproved, so strict mode refuses it, and the epsilon that a fit tells counts
-    every step as if it were on everybody.
+    Node-level differentially private graph neural networks, 2021). It has one aggregation step, with
+    L2-normalized vectors before and after it. A sample keeps at most D edges per node, in- and out-edges
+    together. DP-Adam clips gradients of training nodes' losses, each over the subgraph of its in-neighbors,
+    with noise 2 z (D + 1) C. Predictions use one noisy aggregation with multiplier z, whose noise is never
+    redrawn. The last parameters are kept.
+
+    The theory clips the gradient of each root's loss. The public reference clips the contribution of each
+    node's vector to the batch gradient (``RowClippedSum``), with the same noise; see ``clip_per``. The
+    accounting of both is unproved, so strict mode rejects it. The reported epsilon composes all steps without
+    amplification by sampling.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        layers: rounds of messages; None for 2, under a node unit or on a paper's released graph 1.
-        pre_layers: dense layers before the messages.
-        post_layers: dense layers after them, the output layer included.
-        epochs: training epochs; None for 100, under a node unit 10.
-        batch_size: expected nodes in a batch, under a node unit; None for 256.
-        clip: the norm C that a gradient is clipped to, under a node unit.
-        clip_per: under a node unit, what is clipped: a ``"row"``'s part of the batch's gradient, as in the
-            reference, whose accuracies it has; or the gradient of a ``"root"``'s loss.
+        layers: Aggregation steps. None for 2; 1 under a node-level unit or on a paper's released graph.
+        pre_layers: Dense layers before the aggregation steps.
+        post_layers: Dense layers after them, including the output layer.
+        epochs: Training epochs; None for 100, under a node-level unit 10.
+        batch_size: Node-level unit: expected nodes in a batch; None for 256.
+        clip: Node-level unit: clipping norm C of a gradient.
+        clip_per: Node-level unit: ``"row"`` clips the contribution of each node's vector to the batch
+            gradient, as the reference does and with its accuracies. ``"root"`` clips the gradient of each
+            root's loss.
 
     Raises:
-        NotImplementedGuaranteeError: the unit is not ``"none"``, and not ``"node-record"`` in paper mode.
+        NotImplementedGuaranteeError: If the unit is not ``"none"``, and not ``"node-record"`` in paper mode.
+
+    Privacy:
+        Unit: ``none``, or an edge-level unit with ``perturb``. Reads: exact edges, or the released graph.
+        Charges: the release of the noisy graph. Without ``perturb`` there is no guarantee.
+
+        Unit: ``node-record`` in paper mode only. No valid guarantee: the accounting is unproved.
 
     >>> from graphveil.data.recipes import RECIPES
     >>> from graphveil.data import synthetic
@@ -270,7 +280,7 @@ class SAGE(FullGraphKeywords, Estimator):
         shape = self._shape(unit=False)
         if (
             self.perturb is not None and self.mode == "paper"
-        ):  # SAGE-EDP, whose rounds end in rows of norm one
+        ):  # SAGE-EDP L2-normalizes after each aggregation step
             shape = replace(shape, depth=resolve_depth(self, 1), unit_rounds=True)
         return build_full_graph_method(self, self, shape, resolve_schedule(self))
 
@@ -297,7 +307,7 @@ class SAGE(FullGraphKeywords, Estimator):
         )
 
     def _shape(self, *, unit: bool) -> SageArchitecture:
-        """Return the shape of the network, with ``unit`` that of SAGE-NDP: one round, rows of norm one."""
+        """Return the architecture; ``unit`` selects that of SAGE-NDP."""
         return SageArchitecture(
             hidden=self.hidden,
             depth=resolve_depth(self, 1 if unit else 2),
