@@ -10,7 +10,7 @@ from graphveil.estimators.training.node_level import CheckpointSelection
 from graphveil.nn.layers import ACTIVATIONS
 from graphveil.training import PrivateSchedule, TrainingSchedule
 
-_PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: docs/decisions/008-node-level-gap.md
+_PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: benchmarks/notes/008-node-level-gap.md
 _PAPER_EPOCHS, _PAPER_BATCH = 10, 256
 
 

@@ -60,8 +60,8 @@ class PrivateGNN(Estimator):
 
     A module is rejected before anything is charged if it mixes records of a batch, draws random numbers,
     changes while it runs, fails in its backward pass, or holds long tensors that are not trained. See
-    ``docs/how-to/custom-model.md`` for the list and alternatives. A function that closes over a tensor of the graph
-    cannot be detected: do not write one.
+    ``docs/how-to/custom-model.md`` for the list and alternatives. A function that closes over a tensor of
+    the graph cannot be detected: do not write one.
 
     Args:
         module: Factory of the module, or the name that it was registered under (``graphveil.register``).
@@ -97,7 +97,7 @@ class PrivateGNN(Estimator):
         With ``neighborhood="neighbors"`` the guarantee covers the module's parameters only.
 
         Assumption: the module keeps no record outside its own process. Each ego graph runs on a fresh copy.
-        Proof: ``docs/privacy/proofs/classcode.md``.
+        Proof: ``docs/privacy/proofs/custom-models.md``.
 
     >>> import torch
     >>> from graphveil.data import RECIPES, synthetic

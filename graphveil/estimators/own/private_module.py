@@ -168,7 +168,8 @@ class PrivateModule(Estimator):
     Privacy:
         Unit: node-level. Reads: features and labels, no edges. Charges: all training steps as one query, with
         exact accounting. Public: the parameters. A prediction reads the node's own features and the
-        parameters. Modules that mix records are rejected before anything is charged (``docs/how-to/custom-model.md``).
+        parameters. Modules that mix records are rejected before anything is charged
+        (``docs/how-to/custom-model.md``).
 
     >>> import torch
     >>> from graphveil.data import RECIPES, synthetic
