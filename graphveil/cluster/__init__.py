@@ -1,1 +1,1 @@
-"""Work on other processes and machines: sealed messages, workers that open them, and who gets which block."""
+"""Run release blocks on other processes and machines: sealed values, workers, and block scheduling."""

@@ -1,4 +1,4 @@
-"""On a cluster that somebody else built: blocks are worked on by Ray's workers, wherever these are."""
+"""Aggregation backend that computes blocks on the workers of an existing Ray cluster."""
 
 import os
 from collections.abc import Iterator
@@ -18,32 +18,35 @@ from graphveil.data.blocks import EdgeBlock, blocks, ranges
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.release.backends import AggregationBackend, BlockWork
 
-_MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block costs milliseconds
+_MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block takes milliseconds
 
-_pools: dict[int, RayWorkerPool] = {}  # by process: the workers that it has
+_pools: dict[int, RayWorkerPool] = {}  # workers of each process, by process id
 _lock = RLock()  # one query at a time
 
 
 @dataclass(frozen=True)
 class RayBackend(AggregationBackend):
-    """Has noisy rows made by workers of a cluster of `Ray <https://ray.io>`_ (extra ``ray``).
+    """Compute noisy aggregates on the workers of a `Ray <https://ray.io>`_ cluster (extra ``ray``).
 
-    Blocks of a graph of :func:`graphveil.open_graph` are read by the workers, from a folder that every
-    machine has under one path; those of other graphs are sent, once. All that is sent is encrypted, under a
-    key that only this process and the workers have. Exact numbers never leave a worker; queries that count
-    with noise over the whole graph, and reads of records, are done in this process. None of the parameters
-    changes a result.
+    Workers read the blocks of a graph of ``graphveil.open_graph`` from a folder. Every machine needs this
+    folder under the same path. Blocks of other graphs are sent once. Everything that is sent is encrypted,
+    under a key that only this process and the workers have. No parameter affects the results.
 
     Args:
-        address: of a running cluster; by default the one that this process or ``RAY_ADDRESS`` names, else one
-            that is started on this machine.
-        workers: how many; by default as many as the cluster has processors for.
-        threads: of each worker. Workers hold a table of contributions each: on large graphs have one worker
-            a machine, with all its processors.
-        block_rows: of a block at most; by default workers have as many rows each, in blocks of four million
-            at most.
-        losses: how many workers may be lost in one query before it is refused.
-        wait: seconds until a worker must have started.
+        address: Address of a running cluster. The default is the cluster that this process or ``RAY_ADDRESS``
+            names. Without one, a cluster is started on this machine.
+        workers: Number of workers. The default is as many as the cluster has processors for.
+        threads: Threads of each worker. Each worker holds a table of contributions. On large graphs, use one
+            worker per machine, with all its processors.
+        block_rows: Maximum number of rows per block. The default gives every worker the same number of rows,
+            in blocks of at most four million.
+        losses: Number of workers that may be lost in one query before the query fails.
+        wait: Seconds until a worker must have started.
+
+    Privacy:
+        Reads: the edges of the graph, on the workers. Charges: nothing; the release is charged by its caller.
+        Exact values never leave a worker. This process runs the queries that count with noise over the whole
+        graph, and reads records.
     """
 
     address: str | None = None
@@ -69,23 +72,23 @@ class RayBackend(AggregationBackend):
 
     @property
     def yields_borrowed_memory(self) -> bool:
-        """Rows are read where Ray keeps them, and are copied once."""
+        """Return True: aggregates are read from Ray's memory and are copied once."""
         return True
 
     def check(self, adjacency: Adjacency) -> None:
-        """Start the workers and show them the graph, before anything is spent."""
+        """Start the workers and register the graph with them, before any budget is spent."""
         with _lock:
             self._worker_pool().send_graph(adjacency)
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield views of the edges, for what is done in this process."""
+        """Yield views of the edges, for computations in this process."""
         return blocks(adjacency, _MOST, first)
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
-        """Yield noisy rows as they arrive, in their order.
+        """Yield noisy aggregates as they arrive, in their order.
 
         Raises:
-            ReleaseError: workers failed, or were lost too often; the release stays charged.
+            ReleaseError: Workers failed, or too many were lost. The release stays charged.
         """
         with _lock:
             worker_pool = self._worker_pool()
@@ -98,32 +101,32 @@ class RayBackend(AggregationBackend):
                 yield torch.from_numpy(np.asarray(_ReadOnlyArray(result)))
 
     def _step(self, count: int, workers: int) -> int:
-        """Return how many rows a block has, so that each worker gets as many blocks as the others."""
+        """Return the number of rows per block, such that every worker gets equally many blocks."""
         blocks_each = max(1, -(-count // (workers * _MOST)))
         return max(_LEAST, -(-count // (workers * blocks_each)))
 
     def stop(self) -> None:
-        """Let this process's workers go; the next query starts others."""
+        """End the workers of this process. The next query starts new ones."""
         with _lock:
             known = _pools.pop(os.getpid(), None)
             if known is not None:
                 known.shut_down()
 
     def _worker_pool(self) -> RayWorkerPool:
-        """Return this process's workers on the cluster, which backends of as many threads share."""
+        """Return the workers of this process. Backends with the same number of threads share them."""
         config = PoolConfig(address=self.address, workers=self.workers, threads=self.threads, wait=self.wait)
         known = _pools.get(os.getpid())
         if known is not None and known.reconfigure(config):
             return known
-        self.stop()  # they would hold the processors that others wait for
+        self.stop()  # idle workers would block processors that new ones need
         worker_pool = _pools[os.getpid()] = RayWorkerPool(config)
         return worker_pool
 
 
 class _ReadOnlyArray:
-    """What Ray holds, as torch takes it without a warning: it is read-only, and nobody writes it."""
+    """View of Ray's read-only memory that PyTorch accepts without a warning. Nothing writes to it."""
 
     def __init__(self, result: npt.NDArray[Any]) -> None:
         described = result.__array_interface__
         self.__array_interface__ = {**described, "data": (described["data"][0], False)}
-        self._result = result  # held as long as anybody reads it
+        self._result = result  # keeps the memory alive while it is read

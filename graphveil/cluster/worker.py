@@ -1,13 +1,12 @@
-"""A worker's process: open the values that are sent, work on a block, return what has noise.
+"""Worker process: open sealed values, compute a block, return noisy results.
 
-A worker has one key pair, made when it starts, and keeps the keys that it is sent in its own memory. It
-keeps the blocks that it was sent, so that a later query about the same graph finds them there.
+A worker creates one key pair when it starts. It stores the keys and blocks that it receives in its own
+memory, so that a later query on the same graph reuses the blocks.
 
-Values are sealed in parts of at most 64 MiB: a process that carries, stores or spills them sees their
-lengths alone. Arrays and tensors follow the pickle, so that neither side holds a second copy of a large
-table. A part is opened, which proves that it comes from a holder of the key, before anything is unpickled.
-The length of a block would say how many edges it has. So a value is filled up with zeros to the next
-quarter step between powers of two.
+Values are sealed in parts of at most 64 MiB. A process that transports, stores or spills them sees only
+their lengths. Arrays and tensors follow the pickle, so that neither side holds a second copy of a large
+table. Every part is authenticated under the key before anything is unpickled. The length of a block would
+reveal its number of edges. So a value is padded with zeros to the next quarter step between powers of two.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,16 +26,16 @@ from graphveil.errors import GraphveilError, ReleaseError
 from graphveil.release.backends import BlockWork
 
 Rows = tuple[int, int]
-Result = npt.NDArray[Any] | str  # noisy numbers, or words that say why there are none
+Result = npt.NDArray[Any] | str  # noisy values, or an error text
 _NO_WORK = "it was given no work for this query"
 PART = 1 << 26  # bytes
-MIN_BYTES = 1 << 16  # bytes of a value: edges by the ten thousand look like none
+MIN_BYTES = 1 << 16  # minimum size of a value: up to about ten thousand edges look like none
 _LENGTH = np.dtype("<i8")
-_ALIGN = 64  # arrays begin at multiples: rows of a table then lie in as few lines of the cache as they can
+_ALIGN = 64  # arrays begin at multiples: rows of a table then span the fewest cache lines
 
 
 class SealedBlob(NamedTuple):
-    """A value's name, the bytes that it takes filled up, and its sealed parts, or what stands for them."""
+    """Name of a value, its padded number of bytes, and its sealed parts or references to them."""
 
     name: str
     size: int
@@ -44,35 +43,35 @@ class SealedBlob(NamedTuple):
 
 
 class Worker:
-    """One worker. Its methods are called one after the other, by the process that has the release.
+    """One worker. The process that owns the release calls its methods sequentially.
 
-    ``fetch`` returns a part of a parcel from where it is kept. What goes wrong is returned as words without a
-    value of the data: what is raised would be written down, with all that led to it.
+    ``fetch`` returns one part of a sealed value from its storage. Errors are returned as text without data
+    values, because Ray would log a raised exception with its whole context.
     """
 
     def __init__(self, threads: int, fetch: Callable[[Any], Bytes]) -> None:
-        """Make a lock; how many threads a block's sums may take is for the whole process."""
+        """Create a key pair, and set the number of threads of this process."""
         torch.set_num_threads(threads)
         self._fetch, self._recipient_key, self._box = fetch, RecipientKey(), SecretBox(b"")
         self._graph: tuple[str, StoredEdges | None] = ("", None)
         self._kept: dict[Rows, EdgeBlock] = {}
-        self._work: tuple[str, BlockWork] | None = None  # and the name of the query that it is of
+        self._work: tuple[str, BlockWork] | None = None  # with the name of its query
         self._wrong = _NO_WORK
 
     def handshake(self) -> tuple[str, bytes]:
-        """Return the version that works here, and the public half of the lock."""
+        """Return the version of the library in this process, and the public key."""
         return graphveil.__version__, self._recipient_key.public
 
     def take_key(self, sealed: bytes) -> None:
-        """Take the key that parcels are sealed under."""
+        """Receive the key that sealed values are encrypted under."""
         self._box = SecretBox(self._recipient_key.open(sealed))
 
     def set_graph(self, name: str, stored: SealedBlob | None) -> str:
-        """Take another graph, and forget the last one's blocks; return what is wrong with it, if anything is.
+        """Switch to another graph and discard the blocks of the last one; return an error text, or "".
 
         Args:
-            name: of the graph.
-            stored: where its blocks are read; None if each is sent.
+            name: Name of the graph.
+            stored: Where its blocks are read; None if each block is sent.
         """
         if self._graph[0] == name:
             return ""
@@ -87,8 +86,8 @@ class Worker:
         return ""
 
     def begin(self, graph: str, work: SealedBlob) -> None:
-        """Take the work, named like its query, that is done from now on about the graph seen last."""
-        self._work = None  # the last one's table goes before there is memory for another
+        """Receive the work of a query, named like the query, for the current graph."""
+        self._work = None  # free the table of the last query first
         try:
             self._wrong = "it cannot read the graph"
             if self._graph[0] == graph:
@@ -97,7 +96,7 @@ class Worker:
             self._wrong = _words(error)
 
     def block(self, query: str, rows: Rows, edges: SealedBlob | None) -> Result:
-        """Return what a query's work makes of some rows, if no other work was given since."""
+        """Return the result of a query for a block of rows, or an error text if its work was replaced."""
         if self._work is None:
             return self._wrong
         if self._work[0] != query:
@@ -108,12 +107,12 @@ class Worker:
             return _words(error)
 
     def end(self, query: str) -> None:
-        """Forget a query's work, its tables and its key; what was given for a later one stays."""
+        """Discard the work, tables and key of a query; the work of a later query is kept."""
         if self._work is not None and self._work[0] == query:
             self._work, self._wrong = None, _NO_WORK
 
     def _edges(self, rows: Rows, edges: SealedBlob | None) -> EdgeBlock:
-        """Return a block: read from shared storage, or sent, now or before."""
+        """Return a block that is read from shared storage, received now, or received before."""
         stored = self._graph[1]
         if stored is not None:
             return stored.rows(*rows)
@@ -127,7 +126,7 @@ class Worker:
 
 
 def _words(error: Exception) -> str:
-    """Return what may be said of a failure: our own words, which hold no value, or what kind it is."""
+    """Return a publishable error text: the message of a library error, or the exception type only."""
     return str(error) if isinstance(error, GraphveilError) else f"it failed with {type(error).__name__}"
 
 
@@ -135,7 +134,7 @@ def _words(error: Exception) -> str:
 
 
 def seal_value(name: str, value: object, box: SecretBox) -> tuple[int, Iterator[Bytes]]:
-    """Return how many bytes a value takes, filled up, and its sealed parts one by one."""
+    """Return the padded number of bytes of a value, and an iterator over its sealed parts."""
     pieces = _pieces(value)
     pieces.insert(0, np.array([len(pieces), *map(len, pieces)], _LENGTH).view(np.uint8))
     size = _coarse(sum(_filled(len(piece)) for piece in pieces))
@@ -144,10 +143,10 @@ def seal_value(name: str, value: object, box: SecretBox) -> tuple[int, Iterator[
 
 
 def open_value(sealed_blob: SealedBlob, box: SecretBox, parts: Iterable[Bytes]) -> Any:
-    """Return the value, whose arrays lie side by side.
+    """Return the value, whose arrays are adjacent in memory.
 
     Raises:
-        ReleaseError: a part is not what was packed, or is missing.
+        ReleaseError: A part is missing or fails authentication.
     """
     from ray import cloudpickle
 
@@ -161,7 +160,7 @@ def open_value(sealed_blob: SealedBlob, box: SecretBox, parts: Iterable[Bytes]) 
 
 
 def _pieces_in(memory: Bytes) -> Iterator[Bytes]:
-    """Yield the pieces that were laid side by side behind their lengths."""
+    """Yield the pieces that are stored after their lengths."""
     width = _LENGTH.itemsize
     count = int(memory[:width].view(_LENGTH)[0])
     place = _filled(width * (1 + count))
@@ -171,11 +170,11 @@ def _pieces_in(memory: Bytes) -> Iterator[Bytes]:
 
 
 def _pieces(value: object) -> list[Bytes]:
-    """Return a value's pickle, and the memory of its arrays."""
+    """Return the pickle of a value, and the memory of its arrays."""
     from ray import cloudpickle
 
     class Apart(cloudpickle.Pickler):  # type: ignore[misc]
-        """Leaves the memory of tensors where it is, as that of arrays is left."""
+        """Pickler that leaves the memory of tensors out of band, like that of arrays."""
 
         def reducer_override(self, one: Any) -> Any:
             if type(one) is Tensor:
@@ -188,12 +187,12 @@ def _pieces(value: object) -> list[Bytes]:
 
 
 def _parts(pieces: list[Bytes], size: int) -> Iterator[list[Bytes]]:
-    """Yield the pieces in parts, each filled up to a multiple of 64 bytes, all to a size; none is copied."""
+    """Yield parts of pieces, each piece padded to 64 bytes, all pieces to ``size``; nothing is copied."""
     part, room = list[Bytes](), PART
     fill = [_filled(len(piece)) - len(piece) for piece in pieces]
     fill[-1] += size - sum(len(piece) for piece in pieces) - sum(fill)
     for piece, zeros in zip(pieces, fill, strict=True):
-        for left in (piece, np.zeros(zeros, dtype=np.uint8)):  # the system gives zeros no memory
+        for left in (piece, np.zeros(zeros, dtype=np.uint8)):  # untouched zero pages use no memory
             while len(left):
                 some, left = left[:room], left[room:]
                 part.append(some)
@@ -210,6 +209,6 @@ def _filled(size: int) -> int:
 
 
 def _coarse(size: int) -> int:
-    """Return the next of all sizes that are 1, 5/4, 6/4 or 7/4 of a power of two, and not small."""
+    """Return the next size that is 1, 5/4, 6/4 or 7/4 of a power of two, and at least ``MIN_BYTES``."""
     step = max(MIN_BYTES, 1 << (size - 1).bit_length()) >> 3
     return max(MIN_BYTES, -(-size // step) * step)

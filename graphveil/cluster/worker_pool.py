@@ -1,11 +1,11 @@
-"""Workers on a cluster of Ray: joined, started, given keys and work, and replaced when they are lost.
+"""Workers on a Ray cluster: start them, send keys and work, and replace lost workers.
 
-Ray starts processes, finds them room, and carries sealed values; it repeats nothing by itself. What it
-writes down of a call are a method's name, the numbers of rows, and random names. The numbers of a block are
-a function of the block and the work alone, so a lost block is computed again by another worker.
+Ray starts and places processes, and transports sealed values. It does not retry calls. For each call, Ray
+logs a method name, row numbers and random names. The result of a block depends only on the block and the
+work, so another worker recomputes a lost block.
 
-Ray joins one cluster a process. Of a cluster that this process started for itself, processors are not
-reserved: no other user exists, and two backends that want different workers would wait for each other.
+Ray joins one cluster per process. On a cluster that this process started for itself, no processors are
+reserved. It has no other user, and two backends with different workers would wait for each other.
 """
 
 import os
@@ -27,20 +27,20 @@ from graphveil.data.stored_graph import StoredEdges, manifest_of
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
 from graphveil.release.backends import BlockWork
 
-_AHEAD = 2  # blocks a worker has at a time: it need not wait for the next one
-_TRIES = 4  # of a block: a worker that dies so often on it dies of it
+_AHEAD = 2  # pending blocks per worker, so that it need not wait for the next one
+_TRIES = 4  # attempts per block: after so many lost workers, the block is the cause
 _QUIET = {  # read by Ray when it is imported or started
-    "RAY_USAGE_STATS_ENABLED": "0",  # it would report to its makers
+    "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
-_own: set[str] = set()  # what joined_as says of clusters that were started here
+_own: set[str] = set()  # process_identity of the clusters that were started here
 Member = TypeVar("Member")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolConfig:
-    """Which cluster, and what of it."""
+    """Address of the cluster, number of workers, threads per worker, and timeout."""
 
     address: str | None
     workers: int | None
@@ -50,14 +50,14 @@ class PoolConfig:
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """A worker: Ray's handle of it."""
+    """A worker: its Ray handle."""
 
     handle: Any
 
 
 @dataclass(eq=False)
 class GraphPlacement:
-    """What of a graph lies ready: its name, the parcel of where it is stored, and those of blocks sent."""
+    """Sealed parts of one graph: its name, its storage location, and the blocks that were sent."""
 
     name: str
     stored: SealedBlob | None
@@ -66,18 +66,18 @@ class GraphPlacement:
 
 
 class RayWorkerPool:
-    """The workers of one process on one cluster, which stay until the process ends.
+    """The workers of one process on one cluster, which run until the process ends.
 
-    All parcels are sealed under one key, which each worker is sent sealed to its own lock. Backends share a
-    worker_pool: it grows to what the greediest of them wants, and each query is dealt to as many as its own
-        does.
+    All values are sealed under one key, which each worker receives sealed to its public key. Backends share a
+    pool. It grows to the largest number of workers that any backend requests. Each query uses at most the
+    number of its own backend.
     """
 
     def __init__(self, config: PoolConfig) -> None:
-        """Join or start the cluster, and ask it for workers.
+        """Join or start the cluster, and request workers.
 
         Raises:
-            ConfigError: the cluster is not there, has no room, or has another version of this library.
+            ConfigError: The cluster does not exist, has no free processors, or runs another version.
         """
         self._ray, self._config, self._box = connect(config.address), config, SecretBox()
         self._joined = process_identity(self._ray)
@@ -93,10 +93,10 @@ class RayWorkerPool:
             raise
 
     def reconfigure(self, config: PoolConfig) -> bool:
-        """Whether this crew can do what is wanted now; if so, see that enough workers are there.
+        """Return whether this pool supports the configuration; if so, start missing workers.
 
         Raises:
-            ConfigError: another cluster is wanted than this process is joined to.
+            ConfigError: The configuration names another cluster than this process is joined to.
         """
         if not self.is_connected or config.threads != self._config.threads:
             return False
@@ -106,7 +106,7 @@ class RayWorkerPool:
         return True
 
     def _start_missing_workers(self) -> None:
-        """Ask for the workers that are missing, and wait for those that the cluster has processors for."""
+        """Request the missing workers, and wait for those that the cluster has processors for."""
         config = self._config
         # As many workers as the cluster has processors for.
         room = max(1, int(self._ray.cluster_resources().get("CPU", 1)) // config.threads)
@@ -125,25 +125,25 @@ class RayWorkerPool:
 
     @property
     def is_connected(self) -> bool:
-        """Whether this process is still joined to the cluster as it was."""
+        """Whether this process is still joined to the same cluster."""
         return bool(self._ray.is_initialized() and process_identity(self._ray) == self._joined)
 
-    # -- what a backend asks -------------------------------------------------------------------------------
+    # -- queries of a backend -------------------------------------------------------------------------------
 
     def members(self, workers: int | None = None) -> list[WorkerHandle]:
-        """Return the workers that are there, or so many of them."""
+        """Return the running workers, or the first ``workers`` of them."""
         return self._ready[:workers]
 
     def send_graph(self, adjacency: Adjacency) -> None:
-        """Show the workers a graph; refuse one that they cannot read.
+        """Register a graph with the workers; reject one that they cannot read.
 
         Raises:
-            ConfigError: the folder of a prepared graph is not where the workers are.
+            ConfigError: The folder of a prepared graph is not accessible to the workers.
         """
         placement = self._placement_of(adjacency)
         if self._graph is placement:
             return
-        self._graph = self._query = None  # until all have seen it, whatever happens meanwhile
+        self._graph = self._query = None  # until all workers have it, even after an error
         answers = [worker.handle.set_graph.remote(placement.name, placement.stored) for worker in self._ready]
         for words in self._all(answers):
             if words:
@@ -154,10 +154,10 @@ class RayWorkerPool:
         self._graph = placement
 
     def run(self, work: BlockWork, adjacency: Adjacency, rows: list[Rows], losses: int) -> Iterator[Result]:
-        """Yield what a work makes of blocks of rows, in their order.
+        """Yield the results of a query for blocks of rows, in their order.
 
         Raises:
-            ReleaseError: too many workers were lost, or another query was begun meanwhile.
+            ReleaseError: Too many workers were lost, or another query was begun meanwhile.
         """
         self.send_graph(adjacency)
         placement = self._placement_of(adjacency)
@@ -174,14 +174,14 @@ class RayWorkerPool:
             query.end()
 
     def is_current(self, query: "QueryRun") -> bool:
-        """Whether a query is the one that is being answered: none was begun after it."""
+        """Return whether no other query was begun after this one."""
         return self._query is query
 
     def wait_for_any(self, tickets: list[object], wait: float) -> object | None:
-        """Wait for a ticket of these, or for a worker that joins (None).
+        """Wait for one of these tickets; return None if a worker joined first.
 
         Raises:
-            ReleaseError: nobody is there, and nobody came in time.
+            ReleaseError: No worker is running, and none joined in time.
         """
         if not self._ready and not tickets:
             if not self._starting or not self._add_ready_worker(wait):
@@ -192,16 +192,16 @@ class RayWorkerPool:
             return None
         ready, _ = self._ray.wait([*tickets, *self._starting], num_returns=1, fetch_local=False)
         if ready[0] not in self._starting:
-            return ready[0]  # type: ignore[no-any-return]  # Ray says nothing of its tickets
+            return ready[0]  # type: ignore[no-any-return]  # Ray's tickets have no type
         self._add_ready_worker(0)
         return None
 
     def fetch(self, ticket: Any) -> Any:
-        """Return a call's answer.
+        """Return the result of a call.
 
         Raises:
-            WorkerLostError: it never came: the worker, its machine, or the answer is gone.
-            ConfigError: the worker does not know the call: it runs another graphveil.
+            WorkerLostError: The worker, its machine, or the result is lost.
+            ConfigError: The worker runs an incompatible graphveil.
         """
         try:
             return self._ray.get(ticket)
@@ -216,13 +216,13 @@ class RayWorkerPool:
             raise WorkerLostError from None
 
     def replace(self, worker: WorkerHandle) -> None:
-        """Let a worker go for good, and start another one."""
+        """Remove a worker, and start another one."""
         self._ready.remove(worker)
         self._ray.kill(worker.handle)
         self._start()
 
     def shut_down(self) -> None:
-        """End all workers, if this process is still on the cluster."""
+        """End all workers, if this process is still joined to the cluster."""
         members = [*self._ready, *self._starting.values()]
         self._ready, self._starting, self._query = [], {}, None
         if self.is_connected:
@@ -232,7 +232,7 @@ class RayWorkerPool:
     # -- workers -------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Ask for a worker, which joins when it says hello."""
+        """Request a worker. It joins the pool after its handshake."""
         threads = self._config.threads
         kind = _remote_worker().options(
             num_cpus=0 if is_own_cluster(self._ray) else threads,
@@ -244,7 +244,7 @@ class RayWorkerPool:
         self._starting[worker.handle.handshake.remote()] = worker
 
     def _add_ready_worker(self, wait: float) -> bool:
-        """Take in one worker that has said hello; whether one did. One that died is not waited for again."""
+        """Add a worker whose handshake is complete; return whether one was added. A lost worker is discarded."""
         ready, _ = self._ray.wait(list(self._starting), num_returns=1, timeout=wait)
         if not ready:
             return False
@@ -263,13 +263,13 @@ class RayWorkerPool:
         if self._graph is not None:
             worker.handle.set_graph.remote(self._graph.name, self._graph.stored)
         self._ready.append(worker)
-        del self._starting[ready[0]]  # last: whoever is in neither list is not let go with the others
+        del self._starting[ready[0]]  # last: a worker in neither list is not ended by shut_down
         return True
 
-    # -- parcels -------------------------------------------------------------------------------------------
+    # -- sealed values -------------------------------------------------------------------------------------
 
     def _placement_of(self, adjacency: Adjacency) -> GraphPlacement:
-        """Return what is ready of a graph; of a prepared one, where its blocks are."""
+        """Return the sealed parts of a graph; of a prepared graph, the location of its blocks."""
         placement = self._placement.get(adjacency)
         if placement is None:
             name, stored = token_hex(8), None
@@ -279,12 +279,12 @@ class RayWorkerPool:
         return placement
 
     def _put(self, name: str, value: object) -> SealedBlob:
-        """Seal a value and keep it where every worker gets it."""
+        """Seal a value and store it where every worker can fetch it."""
         size, parts = seal_value(name, value, self._box)
         return SealedBlob(name, size, tuple(self._ray.put(part) for part in parts))
 
     def _all(self, tickets: list[Any]) -> list[Any]:
-        """Return all answers; a worker that is lost has none, and is missed when it is asked for a block."""
+        """Return the results of all calls; lost workers are skipped, and detected at their next block."""
         answers = []
         for ticket in tickets:
             try:
@@ -296,11 +296,11 @@ class RayWorkerPool:
 
 @lru_cache(maxsize=1)
 def _remote_worker() -> Any:
-    """Return the worker's class, as Ray starts it."""
+    """Return the worker class as a Ray actor."""
     ray = import_ray()
 
     class RayWorker(Worker):
-        """Fetches parts of parcels from Ray's store, one at a time."""
+        """Worker that fetches parts of sealed values from Ray's object store, one at a time."""
 
         def __init__(self, threads: int) -> None:
             super().__init__(threads, ray.get)
@@ -309,10 +309,10 @@ def _remote_worker() -> Any:
 
 
 class QueryRun:
-    """One query of a crew: its blocks are asked for under its own name, until another query is begun.
+    """One query of a pool: its blocks are requested under its own name, until another query is begun.
 
-    A query may be left where it stands, by an error or an interruption. What workers still do for it nobody
-    takes, and its end, however late, ends nothing of the next one's.
+    An error or an interruption may leave a query unfinished. Later results of its workers are discarded. Its
+    late end does not end the next query.
     """
 
     def __init__(
@@ -323,16 +323,16 @@ class QueryRun:
         rows: list[Rows],
         work: SealedBlob,
     ) -> None:
-        """Take what is asked about which graph."""
+        """Store the work, the graph and the blocks of the query."""
         self._worker_pool, self._config, self._placement = worker_pool, config, placement
         self._rows, self._work = rows, work
         self._informed: list[WorkerHandle] = []
 
     def members(self) -> list[WorkerHandle]:
-        """Return who may be asked.
+        """Return the workers of this query.
 
         Raises:
-            ReleaseError: another query was begun.
+            ReleaseError: Another query was begun.
         """
         if not self._worker_pool.is_current(self):
             raise ReleaseError(
@@ -342,7 +342,7 @@ class QueryRun:
         return self._worker_pool.members(self._config.workers)
 
     def submit(self, worker: WorkerHandle, block: int) -> object:
-        """Ask a worker for a block; who is asked for the first time gets the work before."""
+        """Request a block from a worker; send the work first if the worker does not have it."""
         name, rows = self._work.name, self._rows[block]
         if worker not in self._informed:
             worker.handle.begin.remote(self._placement.name, self._work)
@@ -354,63 +354,63 @@ class QueryRun:
         return self._worker_pool.wait_for_any(tickets, self._config.wait)
 
     def fetch_result(self, ticket: object) -> Result:
-        """Fetch a result."""
+        """Return the result of a block."""
         result: Result = self._worker_pool.fetch(ticket)
         return result
 
     def replace(self, worker: WorkerHandle) -> None:
-        """Let a worker go for good, and start another one."""
+        """Remove a worker, and start another one."""
         self._worker_pool.replace(worker)
 
     def end(self) -> None:
-        """Have the workers forget this query's work, and none that they were given since."""
+        """Discard the work of this query on the workers, but not that of later queries."""
         for worker in self._informed:
             if worker in self._worker_pool.members():
                 worker.handle.end.remote(self._work.name)
 
 
-# -- who works on which block ----
+# -- assignment of blocks to workers ----
 
 
 class WorkerLostError(Exception):
-    """A worker is gone, and what it was doing with it."""
+    """A worker is lost, together with its unfinished blocks."""
 
 
 class WorkerPool(Protocol, Generic[Member]):
-    """Some workers that come and go."""
+    """Interface of a set of workers that may change at any time."""
 
     def members(self) -> list[Member]:
-        """Return who is there."""
+        """Return the running workers."""
 
     def submit(self, worker: Member, block: int) -> object:
-        """Ask for a block; return a ticket."""
+        """Request a block; return a ticket."""
 
     def first(self, tickets: list[object]) -> object | None:
-        """Wait for what is done next, and return its ticket; None if somebody joined meanwhile.
+        """Wait for the next finished block and return its ticket; None if a worker joined meanwhile.
 
         Raises:
-            ReleaseError: nobody is there, and nobody came in time.
+            ReleaseError: No worker is running, and none joined in time.
         """
 
     def fetch_result(self, ticket: object) -> Result:
-        """Return what came of it.
+        """Return the result of a block.
 
         Raises:
-            WorkerLostError: nothing did.
+            WorkerLostError: The worker was lost before it returned a result.
         """
 
     def replace(self, worker: Member) -> None:
-        """Let a worker go, and ask for another one."""
+        """Remove a worker, and request another one."""
 
 
 class BlockScheduler(Generic[Member]):
-    """Deals blocks to a crew, each to whoever had it last while there are such blocks.
+    """Distributes blocks to workers. A worker first gets the blocks that it computed last time.
 
     Args:
-        worker_pool: the workers.
-        count: how many blocks there are.
-        last_worker: who had which block last; kept up to date.
-        losses: how many workers may be lost.
+        worker_pool: The workers.
+        count: Number of blocks.
+        last_worker: Which worker computed each block last; updated in place.
+        losses: Number of workers that may be lost.
     """
 
     def __init__(
@@ -420,17 +420,17 @@ class BlockScheduler(Generic[Member]):
         last_worker: dict[int, Member],
         losses: int,
     ) -> None:
-        """Put all blocks in line."""
+        """Queue all blocks."""
         self._worker_pool, self._last_worker, self._losses = worker_pool, last_worker, losses
         self._queue = deque(range(count))
         self._tries = [0] * count
         self._pending: dict[object, tuple[Member, int]] = {}
 
     def run(self) -> Iterator[Result]:
-        """Yield what comes of each block, in the order of the blocks.
+        """Yield the result of each block, in the order of the blocks.
 
         Raises:
-            ReleaseError: too many workers were lost, or one block lost too many.
+            ReleaseError: Too many workers were lost, in total or on one block.
         """
         count, done, place = len(self._queue), dict[int, Result](), 0
         while place < count:
@@ -449,7 +449,7 @@ class BlockScheduler(Generic[Member]):
                 place += 1
 
     def _assign(self) -> None:
-        """Ask every worker that has room for another block, those that have least first."""
+        """Submit blocks to all workers with free capacity, those with the fewest pending blocks first."""
         members = self._worker_pool.members()
         for load in range(_AHEAD):
             for worker in members:
@@ -458,7 +458,7 @@ class BlockScheduler(Generic[Member]):
                     self._pending[self._worker_pool.submit(worker, block)] = (worker, block)
 
     def _next(self, worker: Member) -> int:
-        """Take a block out of the line: one that the worker had before, else one that nobody here had."""
+        """Dequeue a block that the worker computed before, or else one without a last worker."""
         own = (block for block in self._queue if self._last_worker.get(block) is worker)
         free = (block for block in self._queue if self._last_worker.get(block) is None)
         block = next(own, None)
@@ -468,7 +468,7 @@ class BlockScheduler(Generic[Member]):
         return block
 
     def _return(self, worker: Member, block: int) -> None:
-        """Let a lost worker go, and put what it had back in line; refuse where that happens too often."""
+        """Replace a lost worker and requeue its blocks; raise an error if this happens too often."""
         had = [ticket for ticket, (one, _) in self._pending.items() if one is worker]
         back = sorted([block, *(self._pending.pop(ticket)[1] for ticket in had)])
         self._queue.extendleft(reversed(back))
@@ -489,13 +489,14 @@ class BlockScheduler(Generic[Member]):
 
 
 def connect(address: str | None) -> Any:
-    """Return Ray, joined to the cluster at the address; without one, to where this process or RAY_ADDRESS is.
+    """Return Ray, joined to the cluster at the address.
 
-    Where there is none a cluster of this machine alone is started, without a dashboard.
+    Without an address, use the cluster that this process or ``RAY_ADDRESS`` names. If there is none, start a
+    cluster on this machine, without a dashboard.
 
     Raises:
         MissingDependencyError: Ray is not installed.
-        ConfigError: there is no cluster at the address, or this process is joined to another one.
+        ConfigError: There is no cluster at the address, or this process is joined to another one.
     """
     ray = import_ray()
     if ray.is_initialized():
@@ -516,7 +517,7 @@ def connect(address: str | None) -> Any:
 
 
 def process_identity(ray: Any) -> str:
-    """Return who this process is on which cluster: Ray numbers the processes of each new cluster alike."""
+    """Identify this process and its cluster. Ray reuses process numbers in each new cluster."""
     context = ray.get_runtime_context()
     return f"{context.get_worker_id()} beside {context.get_node_id()}"
 
@@ -527,7 +528,7 @@ def is_own_cluster(ray: Any) -> bool:
 
 
 def _check_address(ray: Any, address: str | None) -> None:
-    """Refuse another cluster than the one that this process is joined to: edges would go to the wrong one."""
+    """Reject another cluster than the one that this process is joined to, which would receive the edges."""
     here, own = str(ray.get_runtime_context().gcs_address), ray.util.get_node_ip_address()
     if address not in (None, "auto") and _numeric_address(str(address), own) != _numeric_address(here, own):
         raise ConfigError(
@@ -537,7 +538,7 @@ def _check_address(ray: Any, address: str | None) -> None:
 
 
 def _numeric_address(address: str, own: str) -> tuple[str, str]:
-    """Return an address by number, where its name has one; ``own`` is the number of this machine."""
+    """Return an address with its host name resolved; ``own`` is the address of this machine."""
     host, _, port = address.rpartition(":")
     try:
         number = socket.gethostbyname(host)
@@ -547,7 +548,7 @@ def _numeric_address(address: str, own: str) -> tuple[str, str]:
 
 
 def import_ray() -> Any:
-    """Import Ray, which is told to report to nobody."""
+    """Import Ray with its usage reports disabled."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
