@@ -1,4 +1,4 @@
-"""Public linear maps of rows, and rows of bounded norm: nothing here reads a protected edge."""
+"""Public linear maps of rows, and row normalization: nothing here reads a protected edge."""
 
 from graphveil.propagation.linear import ComposedPropagation, KProp, Propagation, SparseMap, propagate
 from graphveil.propagation.normalize import plain_unit, safe_unit, shrink_unit

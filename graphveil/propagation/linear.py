@@ -1,8 +1,8 @@
-"""Public linear maps of rows, one row per node, with gradients: a server applies them to LDP reports.
+"""Public linear maps of node features, with gradients, which a server applies to LDP reports.
 
-Under unit ``local-attributes`` edges are public and records arrive randomized, so these maps cost nothing.
-They are not for protected edges: nothing here adds noise. :class:`KProp` averages the noise of randomized
-records out over neighbors.
+Under unit ``local-attributes`` edges are public and records are randomized, so these maps do not spend
+privacy budget (post-processing). Do not use them on protected edges: nothing here adds noise. ``KProp``
+averages the noise of randomized records over neighbors.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from graphveil.errors import GraphError
 
 
 class Propagation(Protocol):
-    """A public linear map H -> P H of rows, one row per node.
+    """A public linear map H -> P H, where H has one row per node.
 
-    Whatever has these four can stand in for :class:`~graphveil.propagation.KProp`: more hops, other weights,
-    rows of similar nodes.
+    Any class with these four members can replace ``KProp``, such as maps with more hops, edge weights, or
+    similar nodes.
     """
 
     @property
@@ -34,7 +34,7 @@ class Propagation(Protocol):
 
     @property
     def work(self) -> int:
-        """How many products one column takes: orders of computation are compared by it."""
+        """Number of multiplications per column, to compare orders of computation."""
 
     def apply(self, rows: Tensor) -> Tensor:
         """Return P H for float32 rows (N, d)."""
@@ -73,9 +73,9 @@ class _Propagated(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False)
 class SparseMap:
-    """A sparse square matrix as a :class:`Propagation`: row v's entries lie at offsets[v] to offsets[v + 1].
+    """A sparse square matrix as a ``Propagation``: the entries of row v are at offsets[v] to offsets[v + 1].
 
-    Shapes: ``columns`` int32 and ``values`` float32, one a stored entry; ``offsets`` int32 or int64 (N + 1).
+    Shapes: ``columns`` int32 and ``values`` float32, one per entry; ``offsets`` int32 or int64 (N + 1).
 
     >>> half = SparseMap.from_scipy(sparse.csr_array([[0.0, 0.5], [1.0, 0.0]]))
     >>> half.apply(torch.eye(2)), half.transposed(torch.tensor([[1.0], [2.0]])).flatten()
@@ -89,7 +89,11 @@ class SparseMap:
 
     @classmethod
     def from_scipy(cls, matrix: "sparse.csr_array[Any]") -> Self:
-        """Take a square SciPy matrix."""
+        """Convert a square SciPy matrix.
+
+        Raises:
+            GraphError: The matrix is not square.
+        """
         if matrix.shape[0] != matrix.shape[1]:
             raise GraphError(f"a map of nodes onto nodes is a square matrix, not {matrix.shape}")
         small = matrix.nnz < 2**31  # 32-bit offsets halve the traffic
@@ -139,7 +143,7 @@ class SparseMap:
 
 @dataclass(frozen=True, eq=False)
 class ComposedPropagation:
-    """Several maps in a row, the first one applied first.
+    """Composition of several maps; the first one is applied first.
 
     >>> swap = SparseMap.from_scipy(sparse.csr_array([[0.0, 1.0], [2.0, 0.0]]))
     >>> ComposedPropagation((swap, swap)).apply(torch.tensor([[1.0], [3.0]])).flatten().tolist()
@@ -155,7 +159,7 @@ class ComposedPropagation:
 
     @property
     def work(self) -> int:
-        """The sum of the parts'."""
+        """The sum over the parts."""
         return sum(part.work for part in self.parts)
 
     def apply(self, rows: Tensor) -> Tensor:
@@ -175,27 +179,28 @@ ISOLATED: tuple[Isolated, ...] = ("zero", "keep")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KProp:
-    """H <- A^ H, K times, without weights (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
+    """Apply H <- A^ H, K times, without parameters (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 
         gcn:   A^_vu = 1 / sqrt(d_v d_u)        mean:  A^_vu = 1 / d_v        for an edge u -> v,
 
-    d the in-degree. A node's own noisy row would dominate the sum, so there are no self-loops unless they are
-    asked for; they are then inserted before A^ is normalized, and count in d. Rows of independent unbiased
-    noise of variance s_u^2 become rows of variance sum_u W_vu^2 s_u^2, W = A^^K.
-
-    Guarantee: none needed. What goes in is randomized already, and the edges are public.
+    d is the in-degree. By default there are no self-loops, because a node's own noisy row would dominate the
+    sum. With ``self_loops`` they are added before A^ is normalized, and count in d. Independent unbiased
+    noise of variance s_u^2 becomes noise of variance sum_u W_vu^2 s_u^2, W = A^^K.
 
     Shapes: (N, d) -> (N, d).
 
     Args:
-        adjacency: the public edges; their weights, if they have any, are not read.
-        steps: K; 0 leaves the rows as they are.
+        adjacency: Public edges; edge weights are not read.
+        steps: K; 0 leaves the rows unchanged.
         aggregator: ``"gcn"`` or ``"mean"``.
-        self_loops: whether every node counts among its neighbors.
-        isolated: a node that nobody sends to gets 0 (``"zero"``), or keeps its row (``"keep"``).
+        self_loops: Whether to add a self-loop to every node.
+        isolated: A node without in-edges gets 0 (``"zero"``), or keeps its row (``"keep"``).
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: A parameter is outside its range.
+
+    Privacy:
+        Reads: randomized rows and public edges. Charges: nothing (post-processing).
 
     >>> import torch
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)

@@ -1,4 +1,4 @@
-"""Rows of norm at most one: the bound that every sensitivity rests on."""
+"""L2 normalization of rows: every sensitivity depends on the bound of one."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from graphveil.errors import InputError
 
 _MARGIN = 1 + 1e-6  # keeps the norm below one after any rounding
-_ENTRIES = 1 << 17  # at a time: the intermediate arrays stay in the cache
+_ENTRIES = 1 << 17  # entries per block: the intermediate arrays stay in the cache
 
 
 def safe_unit(x: Tensor) -> Tensor:
@@ -18,33 +18,33 @@ def safe_unit(x: Tensor) -> Tensor:
     tensor([True, True, True])
 
     Raises:
-        InputError: an entry is NaN or infinite, or the rows carry gradients.
+        InputError: An entry is NaN or infinite, or the rows carry gradients.
     """
     return _rescaled(x, 0.0, torch.float64)
 
 
 def shrink_unit(noisy: Tensor, std: float) -> Tensor:
-    """Turn a noisy row into the next hop's input: its direction, shrunk by how much of it may be noise.
+    """Normalize noisy rows for the next hop, shrunk by the expected share of noise.
 
-    max(0, 1 - d s^2 / |r|^2) r / |r|: the James-Stein factor of a d-dimensional row with noise s. The norm
-    is at most one always. Computed in float64; returns the rows' own type.
+    Computes max(0, 1 - d s^2 / |r|^2) r / |r|, with the James-Stein factor of a d-dimensional row with noise
+    s. The norm is at most one. Computed in float64; returns the dtype of the rows.
 
     >>> shrink_unit(torch.tensor([[3.0, 4.0]]), 1.0).norm().item() <= 1 - 2 / 25
     True
 
     Raises:
-        InputError: an entry is NaN or infinite, or the rows carry gradients.
+        InputError: An entry is NaN or infinite, or the rows carry gradients.
     """
     return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std, noisy.dtype)
 
 
 def plain_unit(x: Tensor) -> Tensor:
-    """Scale each row to norm one as the papers do; zero rows stay zero. Returns float64."""
+    """Scale each row to norm one as in the papers; zero rows stay zero. Returns float64."""
     return torch.nn.functional.normalize(x.to(torch.float64), dim=1)
 
 
 def _rescaled(x: Tensor, noise: float, dtype: torch.dtype) -> Tensor:
-    """Return each row at length max(0, 1 - (noise / norm)^2), less a margin that outweighs any rounding."""
+    """Scale each row to length max(0, 1 - (noise / norm)^2), minus a margin above any rounding error."""
     if x.requires_grad:
         raise InputError("the rows carry gradients, which a release cannot pass on; call detach() first")
     out = torch.empty(x.shape, dtype=dtype)
@@ -67,9 +67,9 @@ def _rescaled(x: Tensor, noise: float, dtype: torch.dtype) -> Tensor:
 
 
 def _largest_becomes_one(rows: Tensor) -> Tensor:
-    """Divide each row by its largest entry, which is returned: the squares of huge and tiny rows stay finite.
+    """Divide each row in place by its largest entry, and return the divisors, so that squares stay finite.
 
-    Rows that come in float32 need not: their squares are all within the range of float64.
+    Rows in float32 do not need this: their squares are within the range of float64.
     """
     largest = rows.abs().amax(dim=1, keepdim=True)
     largest = torch.where(largest > 0, largest, 1.0)
