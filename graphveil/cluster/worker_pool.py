@@ -244,7 +244,7 @@ class RayWorkerPool:
         self._starting[worker.handle.handshake.remote()] = worker
 
     def _add_ready_worker(self, wait: float) -> bool:
-        """Add a worker whose handshake is complete; return whether one was added. A lost worker is discarded."""
+        """Add a worker after its handshake; return whether one was added. A lost worker is discarded."""
         ready, _ = self._ray.wait(list(self._starting), num_returns=1, timeout=wait)
         if not ready:
             return False

@@ -1,4 +1,4 @@
-"""HeteroRR: features and private edges are randomized, each at its own budget; a GCN learns from both."""
+"""HeteroRR: randomize features and private edges with separate budgets, and train a GCN on both."""
 
 import hashlib
 import json
@@ -64,40 +64,42 @@ PUBLIC_WEIGHTS_NOTE = (
     "the source weighs features by scores of each record, which no budget of its covers: here weights are "
     "public, the same for all records, and add up to one"
 )
-_PARTS = ("values", "indices")  # of reports, as they are kept and released
+_PARTS = ("values", "indices")  # names of the tensors of a report
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
-    """Features and private edges are randomized apart, and a network learns from both (HeteroRR).
+    """Train a GCN on separately randomized features and private edges (HeteroRR).
 
-        X~ = FeatureRR(X; eps_x),   G~ = EdgeRR(G; epsilon),   GCN on (X~, G~) with labels as they are.
+        X~ = FeatureRR(X; eps_x),   G~ = EdgeRR(G; epsilon),   GCN on (X~, G~) with exact labels.
 
-    Both come out once and are kept: whatever is computed from them costs nothing more. The network sees X~
-    and G~ alone, in training and where it predicts, and never a true feature or a true private edge.
+    X~ and G~ are released once. Everything that is computed from them is post-processing and does not spend
+    privacy budget. The network reads only X~ and G~, in training and for predictions. It never reads a true
+    feature or a true private edge.
 
-    Guarantee: two, about different things, which are never added. Each private edge: (epsilon, delta), with
-    delta that of the mechanism's random walk, 0 for most. Each node's features: eps_x-LDP. Labels, who is in
-    the data, public edges and the list of nodes that may have private ones are not protected.
-
-    Paper mode takes the source's own steps: the dendrogram by alternating walks with the exponent
-    eps / Delta, for which nothing is proved, bins of tenths that are read as they are, and no batch norm.
+    Paper mode follows the source: the dendrogram uses alternating walks with the exponent eps / Delta, for
+    which no guarantee is proved. The bins are tenths without unbiased decoding, and there is no batch norm.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        epsilon: of one private edge.
-        eps_x: of one node's features; inf leaves them as they are.
-        perturb: the mechanism of edges, with its settings in brackets: ``"edge-rr(structure=public)"``.
-        features: how features are randomized; ``"multi-bit"`` tells about few of them, and far more of each.
-        hidden, activation: of the two layers, 128 and ``"relu"`` in the source.
+        epsilon: Budget of one private edge.
+        eps_x: Budget of the features of one node; inf leaves them unprotected.
+        perturb: Mechanism for edges, with its settings in brackets: ``"edge-rr(structure=public)"``.
+        features: Mechanism for features. ``"multi-bit"`` reports a few features, each with a larger budget.
+        hidden, activation: Of the two layers, 128 and ``"relu"`` in the source.
 
-    Further arguments are those of :class:`~graphveil.local.report_config.FeatureKeywords` and
-    :class:`~graphveil.estimators.full_graph.FullGraphKeywords`.
+    Further arguments are those of ``FeatureKeywords`` and ``FullGraphKeywords``.
 
     Raises:
-        UnitError: the unit is not ``"edge-subset"``; on ``fit``, the graph does not say what is public.
+        UnitError: The unit is not ``"edge-subset"``; in ``fit``, the graph does not define public edges.
         ConfigError: ``eps_x`` is missing.
+
+    Privacy:
+        There are two separate guarantees, which are not added. Unit ``edge-subset``: each private edge has
+        (epsilon, delta)-DP, with the delta of the random walk of the mechanism, 0 for most. Unit
+        ``local-attributes``: the features of each node have eps_x-LDP. Not protected: labels, membership in
+        the data, public edges, and the list of nodes that may have private edges.
 
     >>> import torch
     >>> from graphveil.data.recipes import RECIPES
@@ -126,14 +128,14 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
     @property
     def _protects_records(self) -> bool:
-        """Whether features are randomized: columns must not be made from what all of them hold."""
+        """Whether features are randomized. If so, no column may be computed from all records."""
         return bool(self.eps_x != float("inf"))
 
     def no_graph_baseline(self) -> MLP:
-        """Return the unfitted baseline: as many layers, for the features as they were told
-        (:meth:`with_reported_features`).
+        """Return the unfitted no-graph baseline: an MLP with as many layers, on the perturbed features.
 
-        It reads no edge, and learns from what was told already, so it costs nothing.
+        Fit it to ``with_reported_features(graph)``. It reads no edge and does not spend privacy budget
+        (post-processing).
         """
         return MLP(
             unit=self.unit,
@@ -151,16 +153,16 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         )
 
     def with_reported_features(self, graph: Graph) -> Graph:
-        """Return the fitted graph with its features as they were told: what the network saw of them.
+        """Return the fitted graph with its perturbed features, as the network reads them.
 
-        Edges are as they are; the released ones are ``aggregates_["graph"]``, the numbers of their slots.
+        The edges are unchanged. The released edges are ``aggregates_["graph"]``, as numbers of node pairs.
         """
         method = self.fitted.method
         assert isinstance(method, HeteroFullGraph)
         return method.feature_randomizer.seen(graph, self.aggregates_)
 
     def reported_feature_row(self, features: int) -> ReleaseRow:
-        """Return what leaves a node of so many features, as a line of a table."""
+        """Return the table row that describes the LDP report of a node with ``features`` features."""
         method = self.config
         assert isinstance(method, HeteroFullGraph)
         return method.feature_randomizer.row(features)
@@ -189,7 +191,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     def _build_method(self) -> "HeteroFullGraph":
         check_on_cpu(self.method, self.device)
         privacy_config, paper = self.privacy_config, self.mode == "paper"
-        assert self.perturb is not None  # it was checked before
+        assert self.perturb is not None  # checked in _check_config
         shape = GcnArchitecture(
             hidden=self.hidden, depth=resolve_depth(self), style=layer_options(self, normed=not paper)
         )
@@ -208,14 +210,14 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         )
 
     def _read(self) -> FeatureKeywords:
-        """Return how features are randomized; in paper mode bins are the source's, unless they are given."""
+        """Return the feature keywords; in paper mode with the bins of the source, unless bins are given."""
         kept = {name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__}
         given = any(kept[name] != value for name, value in _NAIVE.items() if name != "features")
         source = self.mode == "paper" and self.features == "feature-rr" and not given
         return FeatureKeywords(**(kept | _NAIVE if source else kept))
 
     def _schedule(self) -> TrainingSchedule:
-        """Return the schedule, in paper mode the source's where it is left open."""
+        """Return the schedule; in paper mode, unset values are those of the source."""
         schedule = resolve_schedule(self)
         if self.mode != "paper":
             return schedule
@@ -234,7 +236,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
 @dataclass(frozen=True, eq=False)
 class RandomizedFeatures:
-    """One collection: features as a network reads them, what is released, and what was cut (private)."""
+    """Result of one collection: network inputs, released state, and number of clipped values (private)."""
 
     x: Features
     released: State
@@ -243,12 +245,12 @@ class RandomizedFeatures:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureRandomizer:
-    """How all nodes of a graph randomize their features, whatever is learned from them.
+    """Randomizes the features of all nodes of a graph, independently of the model.
 
     Args:
-        method: the name that the ledger has for it.
-        report_config: how one node does.
-        scaling: how features come into their public range.
+        method: Name of the method in the privacy ledger.
+        report_config: How one node randomizes its features.
+        scaling: How features are scaled to their public range.
     """
 
     method: str
@@ -256,7 +258,7 @@ class FeatureRandomizer:
     scaling: Scaling
 
     def event(self, features: int) -> Composed:
-        """Return what one node gives away of so many features."""
+        """Return the privacy event of one node's report on ``features`` features."""
         claim = self.report_config.mechanism(features).claim
         return compose(LocalReport("features", claim.epsilon, claim.delta))
 
@@ -279,13 +281,18 @@ class FeatureRandomizer:
         )
 
     def row(self, features: int) -> ReleaseRow:
-        """Return what leaves each node, as a line of a table."""
+        """Return the table row that describes the LDP report of each node."""
         return feature_row(self.report_config.mechanism(features))
 
     def randomize(self, graph: Graph, session: Session) -> RandomizedFeatures:
-        """Have every node randomize its features, which is booked, and return what is known then.
+        """Randomize the features of every node and charge the privacy ledger.
 
-        An interrupted fit that is resumed has what they told before.
+        If an interrupted fit is resumed, its stored reports are used again.
+
+        Privacy:
+            Unit: ``local-attributes``. Reads: all features. Charges: eps_x for each node, once per
+                collection.
+            Public: the released state. Private: the number of clipped values.
         """
         mechanism, x = self.report_config.mechanism(graph.num_features), scaled(graph.x, self.scaling)
         with session.stage("features"):
@@ -299,18 +306,18 @@ class FeatureRandomizer:
             found = collect_reports(graph, session, entry, lambda: self._perturb(x, session), report_file)
             clipped = outside(self.report_config.bounds, x)
             estimates = estimate_features(mechanism, found, x)
-        # Reports may be published; there are none where features were not randomized.
+        # Reports are public. There are none if features were not randomized.
         released = {f"feature_{part}": found[part] for part in _PARTS if part in found}
         return RandomizedFeatures(estimates.deviations, released, clipped)
 
     def seen(self, graph: Graph, released: State) -> Graph:
-        """Return a graph with its features as they were told, from what was released of them."""
+        """Return a graph with its perturbed features, estimated from the released reports."""
         mechanism, x = self.report_config.mechanism(graph.num_features), scaled(graph.x, self.scaling)
         reported = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
         return graph.replace(x=estimate_features(mechanism, reported, x).deviations)
 
     def _perturb(self, x: Features, session: Session) -> State:
-        """Return what leaves all nodes."""
+        """Return the LDP reports of all nodes."""
         noise = LocalNoise(session.noise_seed)
         mechanism = self.report_config.mechanism(x.shape[1])
         purpose = (
@@ -322,7 +329,7 @@ class FeatureRandomizer:
         return {"reproducible": reproducible, **randomize_features(mechanism, x, noise, purpose)}
 
     def _binding(self, graph: Graph) -> dict[str, object]:
-        """Return what reports are bound to: whose they are, and by which law. Edges are private: none."""
+        """Return the node ids and the mechanism that reports are bound to. Edges are private and excluded."""
         ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
         return {
             "mechanism": repr(self.report_config.mechanism(graph.num_features)),
@@ -337,10 +344,10 @@ class FeatureRandomizer:
 
 @dataclass(frozen=True, kw_only=True)
 class HeteroFullGraph(FullGraphMethod):
-    """A network over one released graph and features that their own nodes randomized.
+    """Train a network on one released graph and on features that are randomized locally.
 
     Args:
-        feature_randomizer: how they do.
+        feature_randomizer: How nodes randomize their features.
     """
 
     input_note: ClassVar[str] = GRAPH_AND_FEATURE_INPUT_NOTE
@@ -349,20 +356,20 @@ class HeteroFullGraph(FullGraphMethod):
 
     @property
     def protects_features(self) -> bool:
-        """Whether features are randomized before anybody reads them."""
+        """Whether features are randomized before the method reads them."""
         return not math.isinf(self.feature_randomizer.report_config.epsilon)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return the guarantee of private edges, and with it that of features."""
+        """Return the guarantee of private edges, with that of features as an additional guarantee."""
         of_features = self.feature_randomizer.guarantee(graph, self.privacy_config)
         return super().guarantee(plan, graph).with_additional(of_features)
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
-        """Return what is released of edges, and what leaves each node of its features."""
+        """Return table rows for the released edges and for the feature report of each node."""
         return (*super().rows(plan, sizes), self.feature_randomizer.row(sizes.width))
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Have features told, release the graph, and train on what came out of both."""
+        """Randomize features, release the graph, and train on both."""
         randomized_features = self.feature_randomizer.randomize(graph, session)
         outcome = super().fit(graph.replace(x=randomized_features.x), session)
         assert isinstance(outcome.trained, TrainedFullGraph)
@@ -374,7 +381,7 @@ class HeteroFullGraph(FullGraphMethod):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedHetero":
-        """Return the network with these weights."""
+        """Return the trained network with the stored parameters."""
         return self._with_feature_randomizer(super().restore(state, sizes, released))
 
     def _with_feature_randomizer(self, trained: TrainedFullGraph) -> "TrainedHetero":
@@ -383,11 +390,11 @@ class HeteroFullGraph(FullGraphMethod):
 
 @dataclass(frozen=True, eq=False)
 class TrainedHetero(TrainedFullGraph):
-    """A trained network; another graph is released, and its nodes tell their features, before it predicts."""
+    """A trained network; to predict another graph, it releases the graph and randomizes its features."""
 
     feature_randomizer: FeatureRandomizer
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Have features told, release the other graph, and predict from what came out of both."""
+        """Randomize features, release the other graph, and predict from both."""
         randomized_features = self.feature_randomizer.randomize(graph, session)
         return super().answer(graph.replace(x=randomized_features.x), session, kept)

@@ -1,4 +1,4 @@
-"""The label posterior: classes from public edges and one noisy label a person, with no features at all."""
+"""Label posterior: infer classes from public edges and one noisy label per node, without features."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -36,35 +36,36 @@ from graphveil.nn.inputs import FeatureEstimates
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelPosterior(LocalEstimator):
-    """The posterior of each node's class, given public edges and one noisy label a person.
+    """Infer the posterior of each node's class from public edges and one noisy label per node.
 
-    Every training and validation node randomizes its label at ``eps_y``, and nothing else leaves it: features
-    are not read, and their budget is not spent. What is around a node then says which class it has,
+    Every training and validation node randomizes its label at ``eps_y``. Features are not read, and no
+    feature budget is spent. The labels that are reported around a node determine the posterior of its class,
 
-        P(y_v | what was told) by the exact law of the noise,
+        P(y_v | reported labels) by the exact distribution of the noise.
 
-    in several ways: a guess from afar and its neighbors, belief propagation, and either with communities of
-    the public edges as a prior. They are mixed by how likely each makes told labels that it was not told
-    (:func:`~graphveil.local.posterior_mixture.mixed_posterior`), so that what does not fit a graph
-    loses its weight. There is no network, and nothing to fit but these weights (``weights_``).
-
-    Guarantee, unit ``local-attributes``: eps_y-LDP for each node's label; nothing is told about its features.
-    Unit ``none`` is the reference without noise.
+    There are several candidates: diffusion with direct neighbors, belief propagation, and each of them with
+    communities of the public edges as a prior. ``mixed_posterior`` weights the candidates by the likelihood
+    of held-out reported labels, so that candidates that do not fit the graph get a small weight. There is no
+    network; only these mixture weights (``weights_``) are fitted.
 
     Shapes: labels (N) to probabilities (N, C).
 
     Args:
-        eps_x: 0: nothing is told about features. It is there so that budgets are compared by name.
-        eps_y, labels: see :class:`~graphveil.local.report_config.LabelKeywords`.
-        prior: how a node's surroundings are heeded: ``"mixture"``, ``"robust"`` (the same, and classes that
-            false clients claim are not taken to be more common), ``"diffusion"`` (the guess from afar and its
-            neighbors alone) or ``"nothing"`` (its own label alone: what edges add shows beside it).
-        posterior_steps: how many hops away the guess from afar listens: 16 for sparse graphs, 8 for denser.
-        missing_labels: the share of training and validation nodes without a label, who say a class at random:
-            public, since it cannot be told from what is said.
+        eps_x: Must be 0, because no features are reported. It exists so that budgets can be compared by name.
+        eps_y, labels: See ``LabelKeywords``.
+        prior: How reported labels around a node are used. ``"mixture"`` mixes all candidates. ``"robust"``
+            also corrects class shares for malicious clients (poisoning). ``"diffusion"`` uses diffusion and
+            direct neighbors only. ``"nothing"`` uses only the node's own label, as a no-graph baseline.
+        posterior_steps: Number of diffusion hops: 16 for sparse graphs, 8 for denser ones.
+        missing_labels: Share of training and validation nodes without a label, which report a random class.
+            This share is public, because reports do not reveal it.
 
     Raises:
-        UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
+        UnitError: The unit is neither ``"local-attributes"`` nor ``"none"``.
+
+    Privacy:
+        Unit ``local-attributes``: eps_y-LDP for each node's label. Reads: labels of training and validation
+        nodes, and public edges. Charges: eps_y per collection. Unit ``none`` is the reference without noise.
 
     >>> from graphveil.data.recipes import RECIPES
     >>> from graphveil.data import synthetic
@@ -86,10 +87,10 @@ class LabelPosterior(LocalEstimator):
     weights_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("weights", {})), dict)
 
     def no_graph_baseline(self) -> "LabelPosterior":
-        """Return the unfitted baseline that reads no edge: the posterior of a node's own label.
+        """Return the unfitted no-graph baseline: the posterior given only a node's own label.
 
-        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP
-        reports). A node that told nothing gets the most frequent class.
+        Fit it to the same reports, with ``fit_same_reports`` or ``fit_from_collector``. A node without a
+        reported label gets the most frequent class.
 
         >>> LabelPosterior(unit="local-attributes", eps_y=1.0).no_graph_baseline().prior
         'nothing'
@@ -98,11 +99,14 @@ class LabelPosterior(LocalEstimator):
 
     @classmethod
     def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
-        """Return an estimator for what devices answer to a survey, see :meth:`fit_from_collector`.
+        """Return an estimator for the LDP reports of a collection protocol; see ``fit_from_collector``.
+
+        Args:
+            protocol: The collection protocol.
+            configuration: Further constructor keywords.
 
         Raises:
-            ConfigError: a keyword contradicts the survey, or it asks for no label, or for features, which
-                would be told for nothing.
+            ConfigError: A keyword contradicts the protocol, or the protocol does not collect the label alone.
 
         >>> from graphveil.mechanisms import SubsetSelection
         >>> LabelPosterior.from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0,
@@ -134,24 +138,24 @@ class LabelPosterior(LocalEstimator):
         complete_label_from_protocol(protocol, {**self.get_params(), "eps_x": 0.0})
 
     def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
-        """Return zeros in the place of features, which are not read."""
+        """Return zeros in place of features, which are not read."""
         if given is not None:
             raise ConfigError(f"{self.method} reads no features; drop public_features (--nodes)")
         return FeatureEstimates(torch.zeros(collector.nodes, 1))
 
     def _request_factory(self) -> RequestFactory:
-        """Return that other graphs are asked nothing: there are no features to tell."""
+        """Return a factory without requests: other graphs have no features to report."""
         return lambda prediction_state, graph, options: ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelPosteriorMethod(LocalMethod):
-    """The label posterior as a frozen method.
+    """Frozen configuration of ``LabelPosterior``.
 
     Args:
-        prior: how a node's surroundings are heeded.
-        steps: how far the guess from afar listens.
-        missing_labels: the share of those asked that has no label.
+        prior: Which candidate posteriors are mixed.
+        steps: Number of diffusion hops.
+        missing_labels: Share of reporting nodes without a label.
     """
 
     prior: Prior
@@ -159,7 +163,7 @@ class LabelPosteriorMethod(LocalMethod):
     missing_labels: float
 
     def __post_init__(self) -> None:
-        """Refuse a share of missing labels where nobody randomizes one, and missing ones are left out."""
+        """Reject a share of missing labels if labels are not randomized."""
         if self.missing_labels and not self.protects_labels:
             raise ConfigError(
                 f"missing_labels={self.missing_labels:g} is for labels that are randomized, which without a "
@@ -167,7 +171,7 @@ class LabelPosteriorMethod(LocalMethod):
             )
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Have labels randomized, and infer classes from what was told."""
+        """Randomize labels, and infer classes from the reported labels."""
         with session.stage("randomize"):
             records = self.collected(graph, session).records
         with session.stage("classifier"):
@@ -186,7 +190,7 @@ class LabelPosteriorMethod(LocalMethod):
         )
 
     def inferred(self, graph: Graph, labels: Tensor) -> PosteriorMixture:
-        """Return the posterior of all nodes; the seed deals what is held out, so answers can be repeated."""
+        """Return the posterior of all nodes. The seed determines the held-out folds and so the results."""
         return mixed_posterior(
             self.noisy(graph, labels),
             self._transition(graph),
@@ -197,7 +201,7 @@ class LabelPosteriorMethod(LocalMethod):
         )
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
-        """Return what is known about a graph's randomized labels."""
+        """Return the randomized labels of a graph and the parameters of their noise."""
         label = self.report_config.label(graph.num_classes)
         return NoisyLabels(
             labels=labels,
@@ -214,27 +218,27 @@ class LabelPosteriorMethod(LocalMethod):
         return torch.from_numpy(label.transition_with(self.missing_labels)).float()
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLabelPosterior":
-        """Return a posterior of edges that nobody here has; reports are not kept with it."""
+        """Return a fitted object without reports, which are not stored with a model."""
         return TrainedLabelPosterior(reports=None, method=self, of=None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedLabelPosterior(TrainedOnReports):
-    """What was told, and on which edges.
+    """Reported labels, and the edges that they were fitted on.
 
     Args:
-        method: how it is heeded.
-        of: the version of the fitted edges; None for a model from a file.
+        method: Configuration of the inference.
+        of: Version of the fitted edges; None for a model that was loaded from a file.
     """
 
     method: LabelPosteriorMethod
     of: "ReferenceType[AdjacencyVersion] | None"
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict the fitted graph with other features, or one that has grown from it, at no cost.
+        """Predict the fitted graph or a graph that has grown from it, without spending privacy budget.
 
         Raises:
-            ConfigError: nobody in the graph told anything.
+            ConfigError: No node of this graph has reported a label.
         """
         grown = {step.base for step in graph.adjacency.history} | {graph.adjacency.version}
         fitted = None if self.of is None else self.of()
@@ -249,5 +253,5 @@ class TrainedLabelPosterior(TrainedOnReports):
         return CachedPrediction(None, (), self.method.inferred(graph, labels).log_proba.exp())
 
     def state(self) -> State:
-        """Return no weights: there is no network."""
+        """Return an empty state, because there are no parameters."""
         return {}

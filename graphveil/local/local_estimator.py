@@ -1,4 +1,4 @@
-"""Estimators on randomized records: one collection a fit, further models of it for free, other graphs."""
+"""Base estimators on randomized records: one collection per fit, and further models on the same reports."""
 
 import dataclasses
 import math
@@ -52,23 +52,23 @@ from graphveil.nn.inputs import FeatureEstimates
 from graphveil.privacy import Guarantee, LocalAttributes
 
 Ids: TypeAlias = npt.NDArray[Any]
-_TRAIN = 2 / 3  # of the nodes that have answered
+_TRAIN = 2 / 3  # share of the reporting nodes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalEstimator(LabelKeywords, Estimator):
-    """Base of methods that learn from records which each node randomizes, over public edges.
+    """Base of estimators that learn from locally randomized node records and public edges.
 
-    A fit is one collection: booked before it, resumed without another one. Its reports serve further models,
-    and the new nodes of a graph that grows are asked alone. How many values lay outside the public range is
-    counted in ``clipped_``, which is private; ``agreement_`` is how often the network alone predicts what
-    training and validation nodes said.
+    Each fit is one collection. It is charged to the privacy ledger first, and an interrupted fit is resumed
+    without another collection. Further models can be fitted to its reports. When a graph grows, only its new
+    nodes report. ``clipped_`` counts values outside the public range, and is private. ``agreement_`` is how
+    often the network alone predicts the reported labels of training and validation nodes.
     """
 
     local: ClassVar[bool] = True
     scales_features: ClassVar[bool] = False
     needs_features: ClassVar[bool] = True
-    report_parameters: ClassVar[tuple[str, ...]]  # the parameters that say what a report is
+    report_parameters: ClassVar[tuple[str, ...]]  # the parameters that define a report
 
     clipped_ = FittedAttribute[int | None](lambda fit: fit.learned.get("clipped"), none_before_fit)
     agreement_ = FittedAttribute[dict[str, float]](lambda fit: dict(fit.learned.get("agreement", {})), dict)
@@ -86,7 +86,7 @@ class LocalEstimator(LabelKeywords, Estimator):
 
     @abstractmethod
     def no_graph_baseline(self) -> "LocalEstimator":
-        """Return the unfitted baseline that reads no edge, for the same reports."""
+        """Return the unfitted no-graph baseline for the same reports."""
 
     def _check_config(self) -> None:
         super()._check_config()
@@ -94,32 +94,32 @@ class LocalEstimator(LabelKeywords, Estimator):
 
     @property
     def _spends_budget(self) -> bool:
-        """Whether a fit asks anything under a budget of the server's: a record pays before it leaves."""
+        """Return False: each record is charged when it is reported, not when the server fits a model."""
         return False
 
     def label_mechanism(self, classes: int) -> LabelMechanism:
-        """Return what randomizes a label of so many classes."""
+        """Return the mechanism that randomizes a label of ``classes`` classes."""
         return self.config.report_config.label(classes)
 
     def guarantee_for(self, features: int, classes: int) -> Guarantee:
-        """Return the guarantee for records of so many features and classes, whatever the graph."""
+        """Return the guarantee for records with these numbers of features and classes, for any graph."""
         return self.config.guarantee_for_sizes(features, classes)
 
     def reports_for(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
-        """Return what leaves a node of so many features and classes, as lines of a table."""
+        """Return table rows that describe the LDP report of a node."""
         return self.config.report_config.rows(features, classes)
 
     @classmethod
     def from_protocol(cls, protocol: CollectionProtocol, **configuration: Any) -> Self:
-        """Return an estimator for what devices answer to a survey, see :meth:`fit_from_collector`.
+        """Return an estimator for the LDP reports of a collection protocol; see ``fit_from_collector``.
 
         Args:
-            protocol: says what is protected, how, and at which budgets.
-            configuration: further constructor keywords.
+            protocol: Defines what is collected, the mechanisms, and their budgets.
+            configuration: Further constructor keywords.
 
         Raises:
-            ConfigError: a keyword contradicts the survey; it does not collect labels, or took its bounds from
-                data.
+            ConfigError: A keyword contradicts the protocol. The protocol collects no labels, or took its
+                bounds from data.
 
         >>> from graphveil.mechanisms import LabelRR, MultiBit
         >>> from graphveil.local.lpgnn import LPGNN
@@ -143,25 +143,28 @@ class LocalEstimator(LabelKeywords, Estimator):
         ids: Ids | None = None,
         on_progress: OnProgress = no_progress,
     ) -> Self:
-        """Learn from what devices sent, over public edges, and predict all nodes.
+        """Fit to the LDP reports of clients and to public edges, and predict all nodes.
 
-        Nothing is randomized here: no noise is drawn, and nothing booked, because every node paid before its
-        LDP report left. The guarantee is the survey's, about what had left the devices. A node that has not
-        answered has the middle of every feature's range and no label. Two thirds of those that have are
-        trained on, and the epoch is chosen on the others; ``seed`` says which. There is no accuracy to be
-        had: no exact label is here.
+        A node without a report gets the middle of every feature's range and no label. Two thirds of the
+        reporting nodes are used for training, and the others select the epoch; ``seed`` determines the split.
+        No accuracy is available, because no exact label is known.
 
         Args:
-            collector: the LDP reports, of the survey that the estimator is from.
-            adjacency: the public edges between its nodes, numbered as there.
-            public_features: features (N, d) of all nodes that are no secret, for a survey that asks for the
-                label alone. The guarantee says eps_x = inf of them, which is no protection.
-            ids: the nodes' own ids (N), for tables of predictions.
+            collector: LDP reports, of the protocol that the estimator was built from.
+            adjacency: Public edges between the nodes, numbered as in the collector.
+            public_features: Public features (N, d) of all nodes, for a protocol that collects only the label.
+                Their guarantee is eps_x = inf, which is no protection.
+            ids: Ids of the nodes (N), for tables of predictions.
 
         Raises:
-            ConfigError: the estimator is not of the collector's survey, or ``unsafe_noise_seed`` is given;
-                public features are missing, not asked for, or outside ``low`` and ``high``.
-            GraphError: the sizes differ, or fewer than two nodes have answered.
+            ConfigError: The estimator does not match the protocol of the collector, or ``unsafe_noise_seed``
+                is given. Public features are missing, not expected, or outside ``low`` and ``high``.
+            GraphError: The sizes differ, or fewer than two nodes have reported.
+
+        Privacy:
+            Unit: ``local-attributes``. Reads: LDP reports and public edges. Charges: nothing, because each
+                report
+            was charged on its client. The guarantee is that of the protocol.
         """
         self._check_protocol(collector.protocol)
         public = self._public(collector, public_features)
@@ -169,29 +172,32 @@ class LocalEstimator(LabelKeywords, Estimator):
         return self.fit_from_reports(graph, ReceivedReports(records=received), on_progress)
 
     def _check_protocol(self, protocol: CollectionProtocol) -> None:
-        """Refuse another survey than the one that the estimator is from."""
+        """Reject another protocol than the one that the estimator was built from."""
         complete_from_protocol(protocol, self.get_params())
 
     @abstractmethod
     def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
-        """Return what takes the place of estimated features, where the survey asks for none."""
+        """Return public features in place of estimates, if the protocol collects no features."""
 
     @one_thread()
     def fit_same_reports(
         self, fitted: "LocalEstimator", graph: Graph, *, on_progress: OnProgress = no_progress
     ) -> Self:
-        """Learn from the reports that another model was fitted to, on the same graph, at no further cost.
+        """Fit to the reports of another model on the same graph, without spending privacy budget.
 
-        Nothing is randomized here, and nothing booked: whatever is computed from reports that were paid for
-        is free. The guarantee is the other model's. What it says about a node holds for both models together.
+        Nothing is randomized or charged (post-processing). The guarantee is that of the other model, and
+        covers both models together.
 
         Args:
-            fitted: fitted in this process; reports are not saved with a model.
-            graph: the graph it was fitted to, with the same split.
+            fitted: Model that was fitted in this process; reports are not saved with a model.
+            graph: The graph that it was fitted to, with the same split.
 
         Raises:
-            ConfigError: the two models randomize records differently, or the other one has no reports.
-            GraphError: the nodes, or those that told their label, are not those of the reports.
+            ConfigError: The two models randomize records differently, or the other model has no reports.
+            GraphError: The nodes, or the nodes with a reported label, differ from those of the reports.
+
+        Privacy:
+            Unit: ``local-attributes``. Reads: stored reports and public edges. Charges: nothing.
         """
         reports = _reports_of(fitted._fit)
         if reports is None:
@@ -214,7 +220,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         return self.fit_from_reports(graph, received, on_progress)
 
     def _check_same_records(self, fitted: FittedModel) -> None:
-        """Require that both models mean the same by a report."""
+        """Require that both models use the same report parameters."""
         for name in self.report_parameters:
             own, other = getattr(self, name), fitted.parameters.get(name)
             if own != other:
@@ -226,18 +232,18 @@ class LocalEstimator(LabelKeywords, Estimator):
     def fit_from_reports(
         self, graph: Graph, received: ReceivedReports, on_progress: OnProgress = no_progress
     ) -> Self:
-        """Learn from reports that were paid for already."""
+        """Fit to reports that are already charged."""
         method = dataclasses.replace(self.config, received=received)
         return self._fit_by(method, graph, self._session(on_progress))
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
     def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on test nodes or, on training and validation nodes, on what they said.
+        """Return the accuracy on test nodes, or the agreement with reported labels on the other splits.
 
-        Their own labels are protected under ``local-attributes``, so it is their randomized ones, of the
-        fitted graph, that predictions are compared with; the best that can be expected there is the
-        probability that a label is kept.
+        Under ``local-attributes`` the labels of training and validation nodes are protected. There,
+        predictions are compared with the randomized labels of the fitted graph. The best expected agreement
+        is the probability that a label is kept.
         """
         if not self.fitted.method.privacy_config.protects or split == "test":
             return super().score(graph, split)
@@ -249,25 +255,25 @@ class LocalEstimator(LabelKeywords, Estimator):
         return float(own.any(dim=1).float().mean())
 
     def _request_factory(self) -> RequestFactory:
-        """Return what nodes of another graph have to tell."""
+        """Return the factory of feature collections on other graphs."""
         return collection_requests
 
     def _cached_prediction(self, fitted: FittedModel) -> CachedPrediction:
-        """Return what is known of the fitted graph, with the reports behind it."""
+        """Return the predictions of the fitted graph, with the reports that they are based on."""
         reports = _reports_of(fitted)
-        assert reports is not None  # this process has just learned from them
+        assert reports is not None  # this process has just fitted them
         return CachedReports(None, (), fitted.own_proba, reports)
 
 
 def _reports_of(fitted: FittedModel | None) -> RandomizedRecords | None:
-    """Return what a model learned from; None before a fit, and for one from a file."""
+    """Return the reports that a model was fitted to; None before a fit, or for a model from a file."""
     trained = None if fitted is None else fitted.trained
     return trained.reports if isinstance(trained, TrainedOnReports) else None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RecordEstimator(LocalKeywords, LocalEstimator):
-    """Base of methods whose nodes randomize their features, too."""
+    """Base of methods whose nodes also randomize their features."""
 
     report_parameters: ClassVar[tuple[str, ...]] = (
         *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
@@ -275,7 +281,7 @@ class RecordEstimator(LocalKeywords, LocalEstimator):
     )
 
     def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return what randomizes a vector of so many features."""
+        """Return the mechanism that randomizes a vector of ``dim`` features."""
         found = self._report_config().mechanism(dim)
         assert found is not None  # records have features
         return found
@@ -284,7 +290,7 @@ class RecordEstimator(LocalKeywords, LocalEstimator):
         return ReportConfig.from_keywords(self, self.privacy_config, self.method)
 
     def _public(self, collector: Collector, given: object) -> FeatureEstimates | None:
-        """Return public features in the place of estimates, where the survey asks for none."""
+        """Return public features in place of estimates, if the protocol collects no features."""
         if (given is None) != (collector.protocol.features is not None):
             raise ConfigError(
                 "the survey asks for no features, so public ones are needed: public_features=, one row per "
@@ -306,14 +312,14 @@ class RecordEstimator(LocalKeywords, LocalEstimator):
         return FeatureEstimates(x)
 
 
-# -- what a survey decides, and what clients sent ----
+# -- parameters of a protocol, and reports of clients ----
 
 
 def complete_from_protocol(protocol: CollectionProtocol, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration completed by what a survey says.
+    """Return a configuration completed with the parameters of a collection protocol.
 
     Raises:
-        ConfigError: a keyword contradicts the survey, or it is none to learn from.
+        ConfigError: A keyword contradicts the protocol, or the protocol cannot be learned from.
 
     >>> from graphveil.mechanisms import LabelRR
     >>> asked = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0,
@@ -328,10 +334,10 @@ def complete_from_protocol(protocol: CollectionProtocol, configuration: Mapping[
 def complete_label_from_protocol(
     protocol: CollectionProtocol, configuration: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a configuration completed by what a survey of a label alone says.
+    """Return a configuration completed with the parameters of a protocol that collects only the label.
 
     Raises:
-        ConfigError: a keyword contradicts the survey, or it asks for no label, or for features, too.
+        ConfigError: A keyword contradicts the protocol, or the protocol does not collect the label alone.
 
     >>> from graphveil.mechanisms import SubsetSelection
     >>> complete_label_from_protocol(CollectionProtocol(label=SubsetSelection(epsilon=1.0, classes=7)),
@@ -357,10 +363,10 @@ def _merge_parameters(configuration: Mapping[str, Any], reported: Mapping[str, A
 
 
 def _protocol_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
-    """Return the constructor keywords that a survey decides."""
+    """Return the constructor keywords that a collection protocol determines."""
     mechanism, common = protocol.features, _protocol_label_parameters(protocol)
     if mechanism is None:
-        return {**common, "eps_x": math.inf}  # public ones
+        return {**common, "eps_x": math.inf}  # public features
     if mechanism.bounds.from_data:
         raise ConfigError(
             "the survey's bounds were taken from data and depend on them; ask with public bounds"
@@ -385,14 +391,14 @@ def _protocol_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
 
 
 def _protocol_label_parameters(protocol: CollectionProtocol) -> dict[str, Any]:
-    """Return the constructor keywords that a survey decides, whatever it asks about features."""
+    """Return the constructor keywords for the label of a collection protocol."""
     if protocol.label is None:
         raise ConfigError("the survey collects no labels, so there is nothing to learn; ask for them, too")
     return {
         "unit": LocalAttributes.name,
         "eps_y": protocol.label.epsilon,
         "labels": label_mechanism_name(protocol.label),
-        "unsafe_noise_seed": None,  # the devices' noise has no seed
+        "unsafe_noise_seed": None,  # the clients' noise has no seed
     }
 
 
@@ -404,13 +410,13 @@ def as_graph(
     ids: Ids | None = None,
     public: FeatureEstimates | None = None,
 ) -> tuple[Graph, RandomizedRecords]:
-    """Return what the server has as a graph with a split, and as randomized records.
+    """Return the data of the server as a graph with a split, and as randomized records.
 
-    The graph's features are the estimates' deviations, or public ones where the survey asked for none, and
-    its labels the randomized ones. Nodes that have not answered are in no part of the split.
+    The features of the graph are the deviations of the estimates, or public features if the protocol collects
+    none. Its labels are the randomized labels. Nodes without a report are in no part of the split.
 
     Raises:
-        GraphError: the edges are of other nodes, or fewer than two nodes have answered.
+        GraphError: The edges are of other nodes, or fewer than two nodes have reported.
     """
     protocol, answered = collector.protocol, collector.answered
     assert protocol.label is not None
@@ -426,7 +432,7 @@ def as_graph(
     estimates, reported = estimates_of(collector) if public is None else public, torch.from_numpy(labels)
     graph = Graph(
         x=estimates.deviations,
-        y=reported.reshape(collector.nodes, -1)[:, 0],  # of several classes one, to show who has answered
+        y=reported.reshape(collector.nodes, -1)[:, 0],  # the first of several, to mark reporting nodes
         adjacency=adjacency,
         num_classes=protocol.label.classes,
         class_names=protocol.class_names,
@@ -438,7 +444,7 @@ def as_graph(
 
 
 def estimates_of(collector: Collector) -> FeatureEstimates:
-    """Return the estimated features of all nodes; of one that has not answered, the middle of the range."""
+    """Return the estimated features of all nodes; a node without a report gets the middle of the range."""
     mechanism, reports, answered = collector.protocol.features, collector.reports(), collector.answered
     assert mechanism is not None and reports is not None
     if reports.indices is None:

@@ -1,8 +1,8 @@
-"""Methods on records that their own nodes randomize: the guarantee, one collection, and graphs not fitted.
+"""Methods on locally randomized node records: guarantee, collection, and prediction of other graphs.
 
-The nodes of another graph randomize their features before it is predicted, and report no label. An edge set
-stands for the people of its graph, and has the ledger of their reports. The new nodes of a graph that has
-grown report once, and the reports of the others are kept.
+The nodes of another graph randomize their features before it is predicted, and report no label. The edge set
+of a graph identifies its privacy ledger. When a graph has grown, its new nodes report once, and the reports
+of the other nodes are kept.
 """
 
 import dataclasses
@@ -58,12 +58,12 @@ _Part = Literal["features", "label"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReceivedReports:
-    """Reports that a fit learns from, in the place of records that it would have randomized.
+    """Existing reports for a fit, in place of records that the fit would randomize.
 
     Args:
-        records: the reports.
-        guarantee: that of the model which was fitted to them first; None for LDP reports from devices.
-        clipped: what that model counted; None where only the devices know.
+        records: The reports.
+        guarantee: Guarantee of the model that was fitted to them first; None for LDP reports of clients.
+        clipped: Number of clipped values in that model; None if only the clients know it.
     """
 
     records: RandomizedRecords
@@ -73,7 +73,7 @@ class ReceivedReports:
 
 @dataclass(frozen=True, eq=False)
 class CollectionResult:
-    """One collection: what the server has of all records, and what was cut (which is private)."""
+    """Result of one collection: the randomized records, and the number of clipped values (private)."""
 
     records: RandomizedRecords
     clipped: int | None = None
@@ -81,22 +81,22 @@ class CollectionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMethod(Method):
-    """A method that learns from records which each node randomizes, over public edges.
+    """Base of methods that learn from locally randomized node records and public edges.
 
     Args:
-        report_config: how a node randomizes its record.
-        received: reports that this one fit is given; None to have records randomized.
+        report_config: How a node randomizes its record.
+        received: Existing reports for this fit; None to randomize records.
     """
 
     report_config: ReportConfig
     received: ReceivedReports | None = field(default=None, repr=False, compare=False)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: a record pays before it leaves its node, and edges are public."""
+        """Return None: records are charged when they are reported, and edges are public."""
         return None
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph that cannot be used; no label is read, nor who has one if that is covered."""
+        """Reject an unusable graph; if labels are protected, neither labels nor their presence are read."""
         check_unit(self.privacy_config, graph, reads_edges=self.reads_edges)
         if self.protects_labels:
             check_members(graph, "train", "val")
@@ -107,7 +107,7 @@ class LocalMethod(Method):
 
     @property
     def protects_labels(self) -> bool:
-        """Whether labels are randomized, and with them who has one."""
+        """Whether labels, and the presence of a label, are protected."""
         return self.privacy_config.protects and not math.isinf(self.report_config.eps_y)
 
     # -- the guarantee -------------------------------------------------------------------------------------
@@ -120,12 +120,12 @@ class LocalMethod(Method):
             return super().guarantee(plan, graph)
         guarantee = self.guarantee_for_sizes(graph.num_features, graph.num_classes)
         guarantee = guarantee.with_deviations(*record_deviations(graph))
-        received = self.received is not None  # then devices saw to it
+        received = self.received is not None  # then clients randomized their records
         labels = (LABEL_PRESENCE_NOTE,) if self.protects_labels and not received else ()
         return dataclasses.replace(guarantee, notes=(*self.notes(graph), *labels), received=received)
 
     def guarantee_for_sizes(self, features: int, classes: int) -> Guarantee:
-        """Return the guarantee for records of so many features and classes, whatever the graph."""
+        """Return the guarantee for records with these numbers of features and classes, for any graph."""
         law = self.report_config.mechanism(features)
         poisoning_estimate: dict[_Part, LocalDPClaim] = {} if law is None else {"features": law.claim}
         poisoning_estimate["label"] = self.report_config.label(classes).claim
@@ -140,9 +140,9 @@ class LocalMethod(Method):
         )
 
     def feature_report_cost(self, graph: Graph, fitted: Guarantee) -> Guarantee:
-        """Return the guarantee of one report on the features of each node, no more valid than the fit's."""
+        """Return the guarantee of one feature report per node; it inherits the deviations of the fit."""
         law = self.report_config.mechanism(graph.num_features)
-        assert law is not None  # or there would be nothing to pay
+        assert law is not None  # or there would be no cost
         claim = law.claim
         alone = Guarantee.from_event(
             LocalAttributes(),
@@ -155,18 +155,18 @@ class LocalMethod(Method):
         return alone.with_deviations(*self._deviations(claim), *record_deviations(graph), *fitted.deviations)
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
-        """Return what the statement has to add about the data."""
+        """Return the notes about the data for the guarantee."""
         notes = tuple(note for note in graph.notes if note != RANGES_PUBLIC)
         if self.privacy_config.protects and self.report_config.features is None:
             notes = (*notes, NO_FEATURE_REPORTS_NOTE)
         return (*notes, ROW_SCALED) if self.report_config.scaling == "row" else notes
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
-        """Return what leaves each node."""
+        """Return table rows that describe the LDP report of each node."""
         return self.report_config.rows(sizes.width, sizes.classes) if self.privacy_config.protects else ()
 
     def _deviations(self, *poisoning_estimate: LocalDPClaim) -> tuple[str, ...]:
-        """Return why a node's LDP report has no valid guarantee; empty if it has."""
+        """Return the reasons why the guarantee of an LDP report is invalid; empty if it is valid."""
         paper = self.privacy_config.paper_deviations if self.privacy_config.paper else ()
         seeded = () if self.privacy_config.unsafe_noise_seed is None else (SEEDED,)
         return (*(why for claim in poisoning_estimate for why in claim.deviations), *paper, *seeded)
@@ -174,7 +174,7 @@ class LocalMethod(Method):
     # -- one collection ------------------------------------------------------------------------------------
 
     def collected(self, graph: Graph, session: Session) -> CollectionResult:
-        """Have every node randomize its record, and book what that costs; exact records without a unit."""
+        """Randomize every node record and charge the ledger; return exact records if the unit is ``none``."""
         if self.received is not None:
             return CollectionResult(self.received.records, self.received.clipped)
         x = scaled(graph.x, self.report_config.scaling)
@@ -193,9 +193,9 @@ class LocalMethod(Method):
     def collect_reports(
         self, graph: Graph, session: Session, randomize: Callable[[], State], kept: ReportFile | None = None
     ) -> State:
-        """Have nodes randomize what they tell, at the session's price, which is booked first."""
+        """Charge the guarantee of the session to the ledger, then randomize the node records."""
         guarantee = session.guarantee
-        assert guarantee is not None  # the price is known before anybody is asked
+        assert guarantee is not None  # the cost is known before the collection
         return collect_reports(
             graph,
             session,
@@ -206,48 +206,48 @@ class LocalMethod(Method):
 
 
 def record_deviations(graph: Graph) -> tuple[str, ...]:
-    """Return why records have no valid guarantee: a recipe that scales columns reads everybody's data."""
+    """Return why records have no valid guarantee, such as column scaling that reads all records."""
     ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
     return (*graph.deviations, *ranges)
 
 
-# -- graphs that were not fitted ----
+# -- prediction of other graphs ----
 
 
 @dataclass(frozen=True, eq=False)
 class CachedReports(CachedPrediction):
-    """What is known about one graph, with the randomized records behind it."""
+    """Stored predictions of one graph, with the randomized records that they are based on."""
 
     records: RandomizedRecords
 
     @property
     def nodes(self) -> int:
-        """How many nodes there were."""
+        """The number of nodes with stored records."""
         return len(self.records.labels)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedOnReports(TrainedModel):
-    """What was learned from randomized records.
+    """A model that was fitted to randomized records.
 
     Args:
-        reports: what it was learned from; None for a model from a file, which does not hold them.
+        reports: Reports that it was fitted to; None for a model from a file, which does not contain them.
     """
 
     reports: RandomizedRecords | None
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return None: nothing is asked of edges, which are public."""
+        """Return None: edges are public, so there is no edge query."""
         return None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedOnRecords(TrainedOnReports):
-    """What was learned from whole records: nodes of another graph tell about their features, too."""
+    """A model that was fitted to whole records; nodes of another graph also report their features."""
 
     @abstractmethod
     def privacy_cost(self, graph: Graph, fitted: Guarantee) -> Guarantee:
-        """Return what nodes of another graph pay, no more valid than the guarantee of the fit."""
+        """Return the guarantee of predicting another graph; it inherits the deviations of the fit."""
 
     @abstractmethod
     def collect(
@@ -257,26 +257,26 @@ class TrainedOnRecords(TrainedOnReports):
         session: Session,
         collection_index: int,
     ) -> CachedReports:
-        """Have nodes randomize their features, which is booked, and return what is known then.
+        """Randomize the features of nodes, charge the ledger, and return the predictions.
 
         Args:
-            graph: the graph to predict.
-            before: what was told by its first nodes; all others are asked.
-            session: where the collection is booked, and at which price.
-            collection_index: the number of this collection: no two have the same noise, whatever the seed.
+            graph: Graph to predict.
+            before: Stored reports of its first nodes; all other nodes report now.
+            session: Ledger and guarantee of the collection.
+            collection_index: Number of this collection, so that its noise is independent of others.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class CollectionRequest:
-    """One collection of features: whose, at what price, and what was told before.
+    """One collection of features on another graph.
 
     Args:
-        graph: the graph to predict.
-        privacy_cost: the guarantee of this collection alone.
-        steps: those by which the graph has grown since ``before``; none if all of its nodes are asked.
-        before: what the nodes of the graph told that it has grown from.
-        disjoint: the caller's word that nobody here was asked before.
+        graph: Graph to predict.
+        privacy_cost: Guarantee of this collection alone.
+        steps: Growth steps of the graph since ``before``; empty if all of its nodes report.
+        before: Stored reports of the graph that it has grown from.
+        disjoint: Assumption of the caller that no node here has reported before.
     """
 
     graph: Graph
@@ -287,11 +287,11 @@ class CollectionRequest:
 
     @property
     def edge_sets(self) -> EdgeSet:
-        """The edge sets of those who are asked."""
+        """The edge sets of the reporting nodes."""
         return EdgeSet(parts=[step.added.edge_set for step in self.steps] or [self.graph.edge_set])
 
     def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
-        """Enter the collection into a model's ledger, and return it."""
+        """Record the collection in the composition of a model's predictions, and return it."""
         for step in self.steps:
             ledger.apart(step.added.edge_set, step.apart)
         if self.disjoint:
@@ -300,7 +300,7 @@ class CollectionRequest:
         return ledger
 
     def execute(self, prediction_state: PredictionState) -> None:
-        """Have the nodes randomize their features, which is booked, and keep what is known then."""
+        """Randomize features, charge the ledger, and store the result in the cache."""
         collection_index, session = (
             prediction_state.ledger.releases,
             prediction_session(prediction_state, self),
@@ -312,10 +312,10 @@ class CollectionRequest:
 def collection_requests(
     prediction_state: PredictionState, graph: Graph, options: PredictionOptions
 ) -> Sequence[PredictionRequest]:
-    """Return what predicting a graph collects: of a graph that has grown, from its new nodes alone.
+    """Return the collections that a prediction needs; if a graph has grown, only its new nodes report.
 
     Raises:
-        ConfigError: the model learned from LDP reports, or the caller's word cannot be true.
+        ConfigError: The model was fitted to LDP reports, or ``assume_disjoint_nodes`` is contradicted.
     """
     fitted = prediction_state.fitted
     if not fitted.method.privacy_config.protects:
@@ -347,7 +347,7 @@ def _trained(prediction_state: PredictionState) -> TrainedOnRecords:
 
 
 def _grown(cache: PredictionCache, graph: Graph) -> tuple[tuple[GrowthStep, ...], CachedReports | None]:
-    """Return the steps of growth since the last state whose reports are kept, and those; or nothing."""
+    """Return the growth steps since the last graph with stored reports, and these reports; else nothing."""
     pending = list[GrowthStep]()
     for step in reversed(graph.adjacency.history):
         pending.insert(0, step)
@@ -358,7 +358,7 @@ def _grown(cache: PredictionCache, graph: Graph) -> tuple[tuple[GrowthStep, ...]
 
 
 def concatenate_records(before: CachedReports | None, new: RandomizedRecords) -> RandomizedRecords:
-    """Return the records that were kept with those of further nodes after them."""
+    """Return stored records followed by the records of new nodes."""
     if before is None:
         return new
     old = before.records
