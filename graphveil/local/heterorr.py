@@ -290,8 +290,7 @@ class FeatureRandomizer:
         If an interrupted fit is resumed, its stored reports are used again.
 
         Privacy:
-            Unit: ``local-attributes``. Reads: all features. Charges: eps_x for each node, once per
-                collection.
+            Unit: ``local-attributes``. Reads: all features. Charges: eps_x per node, once per collection.
             Public: the released state. Private: the number of clipped values.
         """
         mechanism, x = self.report_config.mechanism(graph.num_features), scaled(graph.x, self.scaling)

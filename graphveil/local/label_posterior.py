@@ -58,7 +58,7 @@ class LabelPosterior(LocalEstimator):
             direct neighbors only. ``"nothing"`` uses only the node's own label, as a no-graph baseline.
         posterior_steps: Number of diffusion hops: 16 for sparse graphs, 8 for denser ones.
         missing_labels: Share of training and validation nodes without a label, which report a random class.
-            This share is public, because reports do not reveal it.
+            A public parameter, because it cannot be estimated from the reports.
 
     Raises:
         UnitError: The unit is neither ``"local-attributes"`` nor ``"none"``.

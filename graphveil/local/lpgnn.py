@@ -1,4 +1,4 @@
-"""LPGNN: a graph neural network that learns from randomized records over public edges."""
+"""LPGNN: train a graph neural network on locally randomized records and public edges."""
 
 from abc import ABC, abstractmethod
 from copy import copy
@@ -47,36 +47,34 @@ _REPORTING_SPLITS = ("train", "val")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LpgnnKeywords:
-    """How a network learns from randomized records and public edges.
+    """Keywords of networks that are trained on randomized records and public edges.
 
     Args:
-        x_steps: K_x.
-        y_steps: K_y; 0 learns what each node said about itself.
+        x_steps: K_x, the number of hops that average features.
+        y_steps: K_y, the number of hops that average labels; 0 learns each node's own reported label.
         aggregator: A^: ``"gcn"`` or ``"mean"``.
-        self_loops: whether A^ has them.
-        isolated: a node without neighbors gets ``"zero"`` from A^, or is left as it is (``"keep"``).
-        backbone: ``"sage"``, ``"gcn"``, ``"gat"``, or ``"mlp"``, which sends no messages.
-        forward_correction: whether the noise of labels is part of the model (T); otherwise it is learned.
-        missing_labels: the share of training and validation nodes without a label, who say a class at random:
-            public, since it cannot be told from what is said. It is part of T; a wrong one costs accuracy and
-            no privacy.
-        posterior_steps: if above 0, the network's probabilities are multiplied by what the randomized labels
-            around a node say about it, from so many hops away (``log_posterior``): 16 for sparse graphs, 8
-            for denser ones.
-        prior: what those labels say: ``"diffusion"`` (a guess from afar, and what neighbors are guessed to
-            be), ``"mixture"`` (with belief propagation and communities, as in
-            :class:`~graphveil.local.label_posterior.LabelPosterior`) or ``"robust"`` (the same, and classes
-            that false clients claim are not taken to be more common).
-        posterior_use: ``"product"`` of both, or by ``"evidence"`` network, posterior or product: whatever
-            makes what nodes said likeliest that neither heard. That trains a network for each of three parts.
-        select: which epoch is kept: ``"paper"`` (every figure on noisy labels has to improve, none may pass
-            what is possible) or ``"likelihood"`` (the least loss on randomized validation labels).
-        hidden: width of the hidden layer (of each of four heads, for ``"gat"``).
+        self_loops: Whether A^ has self-loops.
+        isolated: A node without neighbors gets ``"zero"`` from A^, or keeps its own row (``"keep"``).
+        backbone: ``"sage"``, ``"gcn"``, ``"gat"``, or ``"mlp"``, which does not aggregate.
+        forward_correction: Whether the loss includes the label noise T (forward correction).
+        missing_labels: Share of training and validation nodes without a label, which report a random class.
+            A public parameter, because it cannot be estimated from the reports. It is part of T. A wrong
+            value reduces accuracy and does not affect the guarantee.
+        posterior_steps: If above 0, multiply the network's probabilities by a posterior from the reported
+            labels around each node, over this many hops: 16 for sparse graphs, 8 for denser ones.
+        prior: Candidates for that posterior. ``"diffusion"`` uses diffusion and direct neighbors.
+            ``"mixture"`` adds belief propagation and communities, as in ``LabelPosterior``. ``"robust"`` also
+            corrects class shares for malicious clients (poisoning).
+        posterior_use: ``"product"`` multiplies both. ``"evidence"`` selects the network, the posterior or the
+            product by the likelihood of held-out reported labels. This trains a network for each of 3 folds.
+        select: Which epoch is kept. ``"paper"`` requires all metrics on noisy labels to improve, within their
+            theoretical bounds. ``"likelihood"`` takes the smallest loss on randomized validation labels.
+        hidden: Width of the hidden layer (of each of four heads, for ``"gat"``).
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
-        dropout: share of hidden entries dropped while training.
-        epochs: training epochs.
-        learning_rate: the step size of Adam.
-        weight_decay: the penalty on squared weights.
+        dropout: Share of hidden entries that are dropped in training.
+        epochs: Number of training epochs.
+        learning_rate: Learning rate of Adam.
+        weight_decay: L2 penalty on the parameters.
     """
 
     x_steps: int = 4
@@ -103,27 +101,28 @@ class LpgnnKeywords:
 class LPGNN(LpgnnKeywords, RecordEstimator):
     """Locally private graph neural network (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 
-    Every node randomizes its features at ``eps_x`` and, if it is a training or validation node, its label at
-    ``eps_y``. From then on a server sees randomized records and public edges:
+    Every node randomizes its features at ``eps_x``. Training and validation nodes also randomize their label
+    at ``eps_y``. The server reads only randomized records and public edges:
 
         H = A^^K_x X',   P(y|x) = softmax(GNN(H)),   P(y'|x) = P(y|x) T,
-        P(y~|x) = softmax(A^^K_y P(y'|x)),   learned against argmax A^^K_y Y'      (Drop),
+        P(y~|x) = softmax(A^^K_y P(y'|x)),   learned against argmax A^^K_y Y'      (Drop).
 
-    with X' the estimated features, Y' the randomized labels, T the law of what is said for each class, and A^
-    the normalized edges without self-loops. The epoch that is kept is chosen on randomized labels alone. Test
-    labels are read for the score of the test nodes and for nothing else.
-
-    Guarantee, unit ``local-attributes``: eps_x-LDP for each node's whole feature vector and eps_y-LDP for its
-    label, so eps_x + eps_y for the record; with ``features="agm"`` it is (epsilon, delta). Unit ``none`` is
-    the reference without noise.
+    X' are the estimated features, Y' the randomized labels, and T the distribution of the report for each
+    class. A^ is the normalized adjacency without self-loops. The epoch is selected by randomized labels
+    alone. Labels of test nodes are read only to score the test nodes.
 
     Shapes: features (N, d) to probabilities (N, C).
 
-    Arguments are those of :class:`~graphveil.local.report_config.LocalKeywords` (how a node randomizes its
-    record) and :class:`~graphveil.local.report_config.LpgnnKeywords` (how the network learns).
+    Arguments are those of ``LocalKeywords`` (how a node randomizes its record) and ``LpgnnKeywords`` (how the
+    network is trained).
 
     Raises:
-        UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
+        UnitError: The unit is neither ``"local-attributes"`` nor ``"none"``.
+
+    Privacy:
+        Unit ``local-attributes``: eps_x-LDP for the feature vector of each node and eps_y-LDP for its label,
+        so eps_x + eps_y for the node record. With ``features="agm"`` it is (epsilon, delta)-LDP. Charges:
+        these budgets, once per collection. Unit ``none`` is the reference without noise.
 
     >>> from graphveil.data.recipes import RECIPES
     >>> from graphveil.data import synthetic
@@ -136,11 +135,11 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
     method: ClassVar[str] = "lpgnn"
 
     def no_graph_baseline(self) -> "LPGNN":
-        """Return the unfitted baseline that reads no edge: an MLP on each node's own X' and Y'.
+        """Return the unfitted no-graph baseline: an MLP on each node's own X' and Y'.
 
-        It is for the same reports (:meth:`fit_same_reports`, or :meth:`fit_from_collector` on the same LDP
-        reports), which were paid for already. What is learned are P(y'|x) = softmax(MLP(X')) T; the width,
-        the learning parameters and how the epoch is chosen are this model's own.
+        Fit it to the same reports, with ``fit_same_reports`` or ``fit_from_collector``. This does not spend
+        privacy budget (post-processing). The model is P(y'|x) = softmax(MLP(X')) T. Width, training
+        parameters and the selection of the epoch are those of this model.
 
         >>> beside = LPGNN(unit="local-attributes", eps_x=1.0, eps_y=2.0, hidden=8).no_graph_baseline()
         >>> beside.backbone, beside.x_steps, beside.y_steps, beside.hidden, beside.eps_x
@@ -161,7 +160,7 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
 
 
 def baseline_of(model: RecordEstimator) -> LPGNN:
-    """Return the baseline of a method that learns as LPGNN does, see :meth:`LPGNN.no_graph_baseline`."""
+    """Return the no-graph baseline of a method that trains like LPGNN; see ``LPGNN.no_graph_baseline``."""
     own = {part.name for part in fields(LPGNN) if part.init}
     kept = {name: value for name, value in model.get_params().items() if name in own}
     none_before_fit: dict[str, Any] = {
@@ -175,19 +174,19 @@ def baseline_of(model: RecordEstimator) -> LPGNN:
 
 
 class PropagationConfig(ABC):
-    """Makes the map of a graph that features are propagated by; it may read the public edges."""
+    """Builds the linear map that propagates features; it may read the public edges."""
 
     @abstractmethod
     def propagation(self, graph: Graph, session: Session) -> Propagation:
-        """Return the map. It is asked for before anybody pays: it may turn out to be impossible."""
+        """Return the map. It is built before records are charged, because it may be impossible to compute."""
 
-    def check(self) -> None:  # noqa: B027  # most need nothing that could be missing
-        """Refuse what cannot be computed on this machine."""
+    def check(self) -> None:  # noqa: B027  # most need no optional package
+        """Reject a map that cannot be computed on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KPropConfig(PropagationConfig):
-    """A fixed number of hops, see :class:`~graphveil.propagation.KProp`.
+    """A fixed number of hops; see ``KProp``.
 
     >>> KPropConfig.from_keywords(LpgnnKeywords(), steps=2).steps
     2
@@ -200,7 +199,7 @@ class KPropConfig(PropagationConfig):
 
     @classmethod
     def from_keywords(cls, given: LpgnnKeywords, steps: int) -> "KPropConfig":
-        """Return so many hops by the keywords, checked."""
+        """Check the keywords and return the configuration for ``steps`` hops."""
         checks.one_of(AGGREGATORS, aggregator=given.aggregator)
         checks.one_of(ISOLATED, isolated=given.isolated)
         checks.integer_at_least(0, x_steps=given.x_steps, y_steps=given.y_steps)
@@ -209,11 +208,11 @@ class KPropConfig(PropagationConfig):
         )
 
     def propagation(self, graph: Graph, session: Session) -> KProp:
-        """Return the hops along a graph's edges."""
+        """Return the hops on the edges of a graph."""
         return self.along(graph.adjacency)
 
     def along(self, adjacency: Adjacency) -> KProp:
-        """Return the hops along some edges."""
+        """Return the hops on the given edges."""
         return KProp(
             adjacency=adjacency,
             steps=self.steps,
@@ -225,7 +224,7 @@ class KPropConfig(PropagationConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig:
-    """How the network learns; see :class:`~graphveil.local.report_config.LpgnnKeywords`."""
+    """Configuration of the network and its training; see ``LpgnnKeywords``."""
 
     backbone: str
     hidden: int
@@ -276,7 +275,7 @@ class LearningConfig:
         )
 
     def build(self, sizes: PublicSizes, generator: torch.Generator) -> Backbone:
-        """Return an untrained network, on no edges yet."""
+        """Return an untrained network, not yet bound to edges."""
         widths = LayerSizes(features=sizes.width, hidden=self.hidden, classes=sizes.classes)
         return backbone(
             self.backbone, widths, activation=self.activation, dropout=self.dropout, generator=generator
@@ -285,12 +284,12 @@ class LearningConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LpgnnMethod(LocalMethod):
-    """LPGNN, whatever its features are propagated through.
+    """LPGNN with a configurable propagation of features.
 
     Args:
-        propagation_config: what features are propagated through.
-        smoothing: what labels are; None for nothing.
-        learning: the network, and how it learns.
+        propagation_config: Propagation of features.
+        smoothing: Propagation of labels; None for none.
+        learning: The network and its training.
     """
 
     propagation_config: PropagationConfig
@@ -298,7 +297,7 @@ class LpgnnMethod(LocalMethod):
     learning: LearningConfig
 
     def __post_init__(self) -> None:
-        """Refuse a share of missing labels where nobody randomizes one, and missing ones are left out."""
+        """Reject a share of missing labels if labels are not randomized."""
         if self.learning.missing_labels and not self.protects_labels:
             raise ConfigError(
                 f"missing_labels={self.learning.missing_labels:g} is for labels that are randomized, which "
@@ -306,15 +305,15 @@ class LpgnnMethod(LocalMethod):
             )
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph that cannot be used, and a propagation that cannot be computed."""
+        """Reject an unusable graph, and a propagation that cannot be computed."""
         super().check(graph)
         self.propagation_config.check()
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Have records randomized, propagate what was told, and learn from it."""
+        """Randomize records, propagate the estimated features, and train on them."""
         propagation_config = self.propagation_config.propagation(
             graph, session
-        )  # before records pay: it may prove impossible
+        )  # before records are charged: it may be impossible
         with session.stage("randomize"):
             collected = self.collected(graph, session)
         records = collected.records
@@ -344,7 +343,7 @@ class LpgnnMethod(LocalMethod):
     def _trained(
         self, graph: Graph, inputs: PropagatedInputs, noisy: NoisyLabels, session: Session
     ) -> tuple[Backbone, list[EpochRecord]]:
-        """Return a network that learned from told labels, and its epochs."""
+        """Return a network that was trained on reported labels, and its epochs."""
         network = self.learning.build(self.sizes_of(graph), session.streams.torch(self.name))
         network.on(graph.adjacency)
         epochs = session.epochs("classifier", self.learning.schedule.epochs)
@@ -356,7 +355,7 @@ class LpgnnMethod(LocalMethod):
     def _choose_rule(
         self, graph: Graph, inputs: PropagatedInputs, noisy: NoisyLabels, session: Session
     ) -> PredictionRule:
-        """Return what to predict by, by labels that no network and no guess heard: one network a part."""
+        """Return the prediction rule by held-out reported labels, with one network per held-out fold."""
         found = self._posterior_mixture(graph, noisy)
         without = torch.full((graph.num_nodes, graph.num_classes), 1 / graph.num_classes)
         for away in found.parts:
@@ -368,7 +367,7 @@ class LpgnnMethod(LocalMethod):
         return choose_prediction_rule(without, found, noisy)
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
-        """Return what is known about a graph's randomized labels."""
+        """Return the randomized labels of a graph and the parameters of their noise."""
         label = self.report_config.label(graph.num_classes)
         keep = label.keep_with(self.learning.missing_labels)
         corrected = self.learning.forward_correction and keep < 1
@@ -384,7 +383,7 @@ class LpgnnMethod(LocalMethod):
         )
 
     def apply_posterior(self, proba: Tensor, graph: Graph, labels: Tensor, rule: PredictionRule) -> Tensor:
-        """Return probabilities that heed what was told around each node, if they are to."""
+        """Combine probabilities with the posterior from reported labels, if configured."""
         if not self.learning.posterior_steps or rule == "network":
             return proba
         noisy = self.noisy(graph, labels)
@@ -396,7 +395,7 @@ class LpgnnMethod(LocalMethod):
         return combine_predictions(rule, proba, log_posterior_mixture)
 
     def _posterior_mixture(self, graph: Graph, noisy: NoisyLabels) -> PosteriorMixture:
-        """Return what is said around each node; the seed deals the parts that are held out."""
+        """Return the posterior from reported labels; the seed determines the held-out folds."""
         return mixed_posterior(
             noisy,
             self._transition(graph),
@@ -407,12 +406,12 @@ class LpgnnMethod(LocalMethod):
         )
 
     def _transition(self, graph: Graph) -> Tensor:
-        """Return the law of what is said for each class, where a share of those asked has no label."""
+        """Return the distribution of the report for each class, including nodes without a label."""
         label = self.report_config.label(graph.num_classes)
         return torch.from_numpy(label.transition_with(self.learning.missing_labels)).float()
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLpgnn":
-        """Return the network with these weights; reports are not kept with them."""
+        """Return the network with the stored parameters; reports are not stored with them."""
         network = self.learning.build(sizes, PublicStreams(0).torch("restore"))
         network.load_state_dict(state)
         network.eval()
@@ -421,12 +420,12 @@ class LpgnnMethod(LocalMethod):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedLpgnn(TrainedOnRecords):
-    """A trained network, and the choices by which nodes of another graph randomize what it reads.
+    """A trained network, and the configuration that randomizes the records of other graphs.
 
     Args:
-        method: how records are randomized and propagated.
-        network: its weights; which edges it is on is of no importance.
-        rule: what predicts where labels were told: the network, the posterior or both.
+        method: How records are randomized and propagated.
+        network: The network; the edges that it is bound to do not matter.
+        rule: Prediction rule for graphs with reported labels: the network, the posterior or their product.
     """
 
     method: LpgnnMethod
@@ -434,7 +433,11 @@ class TrainedLpgnn(TrainedOnRecords):
     rule: PredictionRule = "product"
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict another graph from exact features and nobody's labels, without a unit."""
+        """Predict another graph from exact features and no labels, if the unit is ``none``.
+
+        Raises:
+            ConfigError: The unit is ``local-attributes``; use ``collect``.
+        """
         if self.method.privacy_config.protects:
             raise ConfigError("nodes of another graph must report their records before they are predicted")
         estimates = FeatureEstimates(scaled(graph.x, self.method.report_config.scaling))
@@ -443,7 +446,7 @@ class TrainedLpgnn(TrainedOnRecords):
         )
 
     def privacy_cost(self, graph: Graph, fitted: Guarantee) -> Guarantee:
-        """Return the guarantee of one report on the features of each node."""
+        """Return the guarantee of one feature report per node."""
         return self.method.feature_report_cost(graph, fitted)
 
     def collect(
@@ -453,10 +456,10 @@ class TrainedLpgnn(TrainedOnRecords):
         session: Session,
         collection_index: int,
     ) -> CachedReports:
-        """Have the nodes that were not asked before randomize their features, and predict the graph."""
+        """Randomize the features of nodes without stored reports, and predict the graph."""
         propagation_config = self.method.propagation_config.propagation(
             graph, session
-        )  # before its nodes pay
+        )  # before its nodes are charged
         first = 0 if before is None else before.nodes
         own = scaled(rows(graph.x, torch.arange(first, graph.num_nodes)), self.method.report_config.scaling)
         randomizer = self.method.report_config.randomizer(graph.num_features, graph.num_classes)
@@ -467,17 +470,17 @@ class TrainedLpgnn(TrainedOnRecords):
         )
         records = concatenate_records(before, randomizer.received(found, own))
         proba = self.proba(graph, records.features, propagation_config)
-        if bool(known(records.labels).any()):  # labels are heeded if anybody told one
+        if bool(known(records.labels).any()):  # use labels if any were reported
             proba = self.method.apply_posterior(proba, graph, records.labels, self.rule)
         return CachedReports(None, (), proba, records)
 
     @torch.no_grad()
     def proba(self, graph: Graph, estimates: FeatureEstimates, propagation_config: Propagation) -> Tensor:
-        """Return probabilities (N, C) from what nodes told."""
-        network = copy(self.network).on(graph.adjacency)  # the same weights, on other edges
+        """Return probabilities (N, C) from estimated features."""
+        network = copy(self.network).on(graph.adjacency)  # the same parameters, on other edges
         logits: Tensor = network(propagated(estimates, propagation_config))
         return logits.softmax(dim=1)
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters of the network."""
         return dict(self.network.state_dict())

@@ -1,4 +1,4 @@
-"""Randomized labels: the loss of LPGNN (Drop), the training loop, the posterior, and false claims."""
+"""Learning from randomized labels: the loss of LPGNN (Drop), training, the posterior, and poisoning."""
 
 import math
 from collections.abc import Callable
@@ -21,32 +21,32 @@ from graphveil.training.adam import Adam
 Select = Literal["paper", "likelihood"]
 SELECT: tuple[Select, ...] = ("paper", "likelihood")
 _SMALLEST_PROBABILITY = 1e-20
-_TRAIN_EXCESS = 1.05  # how far the accuracy on noisy training labels may pass the best possible one
-_MIN_CLASS_SHARE = 0.01  # no class is taken to be rarer: the estimate of its share is noisy
-_LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # of neighbors, above what chance gives
+_TRAIN_EXCESS = 1.05  # tolerance of the bound on the accuracy on noisy training labels
+_MIN_CLASS_SHARE = 0.01  # minimum class share, because the estimate is noisy
+_LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # range of homophily, the lower end above chance
 _TINY = 1e-9
-_IMPOSSIBLE = 1e-30  # a likelihood: so that a certain label is certain, and no number infinite
-_MIN_Z_SCORE = 1.5  # standard errors; a claim that is taken for a false one costs nothing that was measured
+_IMPOSSIBLE = 1e-30  # minimum likelihood: keeps logarithms finite
+_MIN_Z_SCORE = 1.5  # in standard errors; false positives had no measurable cost
 _ROUNDS = 150
-_INITIAL_SHARE = 0.1  # of all LDP reports, where expectation maximization begins
-_MAX_POISONED_SHARE = 0.5  # of LDP reports are false: beyond, nothing is known of the others
+_INITIAL_SHARE = 0.1  # initial poisoned share in expectation maximization
+_MAX_POISONED_SHARE = 0.5  # of LDP reports; above, genuine reports cannot be identified
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisyLabels:
-    """What is known about labels, and how it came about.
+    """Randomized labels, and the parameters of their noise.
 
     Args:
-        labels: randomized classes, int64 (N), or (N, k) of up to k that a node said, with -1 after them; -1
-            where none was told.
+        labels: Randomized classes, int64 (N), or (N, k) if nodes report up to k classes, padded with -1.
+            Nodes without a reported label have -1.
         classes: C.
-        train, val: the nodes to fit and to select on, int64.
-        keep: p, the probability that the label is among what was said: the most that agrees without
-            learning the noise.
-        blind: how often what is said blindly holds a given class; k/C if None.
-        transition: T (C, C), row y the probabilities that each class is said for y; None to learn noisy
-            labels as they are.
-        smoothing: what labels are propagated by; None for none.
+        train, val: Nodes for training and for the selection of the epoch, int64.
+        keep: p, the probability that the report contains the label: the largest agreement without overfitting
+            the noise.
+        blind: Probability that a report independent of the label contains a given class; k/C if None.
+        transition: T (C, C): row y holds the probabilities that each class is reported for y. None to learn
+            noisy labels without correction.
+        smoothing: Propagation of labels; None for none.
     """
 
     labels: Tensor
@@ -60,14 +60,14 @@ class NoisyLabels:
 
     @cached_property
     def reported(self) -> Tensor:
-        """Y', float32 (N, C): one for each class that a node said, zero rows where no label was told."""
+        """Y', float32 (N, C): one for each reported class, zero rows for nodes without a report."""
         several = self.labels.reshape(len(self.labels), -1)
         rows = functional.one_hot(several + 1, self.classes + 1).sum(dim=1)  # the first column counts the -1
         return rows[:, 1:].float()
 
     @cached_property
     def likelihood(self) -> Tensor:
-        """How likely what a node said is for each class, float32 (N, C), relative to saying any set alike."""
+        """Likelihood of each node's report for each class, float32 (N, C), relative to a uniform report."""
         size = self.labels.reshape(len(self.labels), -1).shape[1]
         blind = size / self.classes if self.blind is None else self.blind
         inside, outside = self.keep / blind, (1 - self.keep) / (1 - blind)
@@ -75,9 +75,9 @@ class NoisyLabels:
         return torch.where(known(self.labels)[:, None], relative_likelihood, 1.0)
 
     def targets(self) -> Tensor:
-        """Return the classes to learn at the training nodes: the largest of softmax(KProp(Y')).
+        """Return the target classes of the training nodes: the largest of softmax(KProp(Y')).
 
-        A node that no label reaches keeps what it said itself (of several classes, the first).
+        A node that no propagated label reaches keeps its own reported label (the first of several classes).
         """
         own = self.labels.reshape(len(self.labels), -1)[self.train, 0]
         if self.smoothing is None:
@@ -86,14 +86,14 @@ class NoisyLabels:
         return torch.where(smooth.abs().sum(dim=1) > 0, smooth.argmax(dim=1), own)
 
     def report_proba(self, proba: Tensor) -> Tensor:
-        """Return P(y'|x) = P(y|x) T, the probability that each class is said."""
+        """Return P(y'|x) = P(y|x) T, the probability that each class is reported."""
         return proba if self.transition is None else proba @ self.transition
 
     def negative_log_likelihood(self, proba: Tensor, nodes: Tensor) -> Tensor:
-        """Return the mean of -log of the probability of what nodes said, from a row each of P(y|x).
+        """Return the mean negative log-likelihood of the reports of nodes, from one row of P(y|x) each.
 
-        Of several classes it is that of the whole set, up to a constant; without T, that one of them is
-        right.
+        If nodes report several classes, it is that of the whole set, up to a constant. Without T, it is that
+        of one reported class being correct.
         """
         if self.labels.ndim == 1:
             return negative_log(self.report_proba(proba), self.labels[nodes])
@@ -101,13 +101,13 @@ class NoisyLabels:
         return -((proba * weights[nodes]).sum(dim=1) + _SMALLEST_PROBABILITY).log().mean()
 
     def agreement(self, scores: Tensor, nodes: Tensor) -> float:
-        """Return how often the class of the largest score is among what nodes said."""
+        """Return how often the class of the largest score is among the reported classes."""
         return float(self.reported[nodes, scores[nodes].argmax(dim=1)].mean())
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the cross entropy of P(y~|x) = softmax(KProp(P(y'|x))) at the training nodes.
 
-        Without smoothing it is that of P(y'|x) itself: the softmax belongs to the propagation.
+        Without smoothing it is that of P(y'|x): the softmax belongs to the propagation.
         """
         if self.smoothing is None:
             return self.negative_log_likelihood(logits[self.train].softmax(dim=1), self.train)
@@ -120,17 +120,17 @@ class NoisyLabels:
 
 @dataclass(frozen=True)
 class EpochScore:
-    """An epoch by noisy labels alone: validation loss, and the shares that predictions agree with."""
+    """Scores of an epoch on noisy labels: validation loss, and agreement with reported labels."""
 
     val_loss: float
     val_accuracy: float
     train_accuracy: float
 
     def improves_on(self, kept: "EpochScore | None", keep: float, select: Select = "paper") -> bool:
-        """Whether this epoch is better than the one that is kept.
+        """Return whether this epoch is better than the best epoch so far.
 
-        For ``"likelihood"`` the loss alone counts. For ``"paper"`` all three have to improve, and no accuracy
-        may pass what is possible without learning the noise: p, the probability that a label was kept.
+        ``"likelihood"`` compares only the loss. ``"paper"`` requires all three scores to improve, and no
+        accuracy above the bound without overfitting the noise: p, the probability that a label is kept.
 
         >>> first, later = EpochScore(1.2, 0.3, 0.3), EpochScore(1.1, 0.5, 0.4)
         >>> later.improves_on(first, keep=0.6), later.improves_on(first, keep=0.45)
@@ -156,18 +156,18 @@ def fit_noisy_labels(
     select: Select = "paper",
     on_epoch: Callable[[int], None] = lambda epoch: None,
 ) -> list[EpochRecord]:
-    """Train on all nodes at once and leave the network with the kept epoch's weights, in evaluation mode.
+    """Train full-batch; leave the network in evaluation mode with the parameters of the best epoch.
 
     Args:
-        network: on its edges already.
-        inputs: what it reads.
-        noisy: labels, and what is known about their noise.
-        schedule: epochs, learning rate, weight decay.
-        select: how :class:`EpochScore` chooses the epoch that is kept.
-        on_epoch: called after each epoch.
+        network: Network that is bound to its edges.
+        inputs: Inputs of the network.
+        noisy: Labels and the parameters of their noise.
+        schedule: Epochs, learning rate, weight decay.
+        select: How ``EpochScore`` selects the best epoch.
+        on_epoch: Called after each epoch.
 
     Returns:
-        One record an epoch; accuracies are on randomized labels.
+        One record per epoch; accuracies are on randomized labels.
     """
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
     targets, history = noisy.targets(), list[EpochRecord]()
@@ -181,7 +181,7 @@ def fit_noisy_labels(
         loss = noisy.loss(logits, targets)
         loss.backward()  # type: ignore[no-untyped-call]  # torch ships no annotation for it
         optimizer.step(rate=schedule.learning_rate)
-        hidden = network.first(inputs)  # of the new weights: judged now, and learned from next
+        hidden = network.first(inputs)  # with the new parameters: scored now, and used by the next step
         train_accuracy = noisy.agreement(logits.detach(), noisy.train)
         judged = _score_epoch(network, hidden, noisy, train_accuracy)
         history.append(EpochRecord(epoch, float(loss.detach()), judged.val_loss, judged.val_accuracy))
@@ -216,25 +216,29 @@ def log_posterior(
 ) -> Tensor:
     """Return log P(y_v | randomized labels) of every node, float32 (N, C), in two steps.
 
-    A guess from afar: told labels less their mean, propagated over K lazy hops,
+    First, a diffusion prior: reported labels minus their mean, propagated over K lazy hops,
 
         H = L^K (Y' - m),   L = D^-1/2 (A + I) D^-1/2,   g_v = softmax(H_v / sd(H_v)).
 
-    Without the mean, H does not drift to the largest class as K grows; lazy hops drop what alternates along
-    edges, which is noise. Then Bayes' rule at close quarters, with the channel T and shares f of the classes:
+    Without the mean, H does not drift to the largest class as K grows. Lazy hops suppress components that
+    alternate along edges, which are noise. Second, Bayes' rule with direct neighbors, the channel T and class
+    shares f:
 
         log P(y_v = c) = log f_c + log T[c, y'_v] + theta sum_{u -> v} g_u(c) + const.
 
-    theta = log(h (C - 1) / (1 - h)) is the weight of a neighbor that is alike with probability h. What is
-    guessed agrees with what neighbors told with probability q + (p - q) h, which gives h; f is T^-1 times
-    the shares of told labels. All of it is computed from what left the randomizer and from public edges.
+    theta = log(h (C - 1) / (1 - h)) is the weight of a neighbor that has the same class with probability h.
+    The prior agrees with the reports of neighbors with probability q + (p - q) h, which gives h. f is T^-1
+    times the shares of reported labels.
 
     Args:
-        noisy: the told labels.
+        noisy: Reported labels.
         transition: T (C, C).
-        adjacency: the public edges.
+        adjacency: Public edges.
         steps: K.
-        shares: f; by the told labels if None.
+        shares: f; estimated from the reported labels if None.
+
+    Privacy:
+        Reads: LDP reports and public edges. Charges: nothing (post-processing).
     """
     guess = diffusion_prior(noisy, adjacency, steps)
     if shares is None:
@@ -246,7 +250,7 @@ def log_posterior(
 
 
 def diffusion_prior(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Tensor:
-    """Return g, float32 (N, C)."""
+    """Return the diffusion prior g of ``log_posterior``, float32 (N, C)."""
     has_label = known(noisy.labels)
     mean = noisy.reported[has_label].mean(dim=0)
     lazy = KProp(adjacency=adjacency, steps=steps, self_loops=True)
@@ -255,12 +259,12 @@ def diffusion_prior(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Ten
 
 
 def log_likelihood(noisy: NoisyLabels) -> Tensor:
-    """Return the log of :attr:`NoisyLabels.likelihood`, finite, float32 (N, C)."""
+    """Return the log of ``NoisyLabels.likelihood``, finite, float32 (N, C)."""
     return noisy.likelihood.clamp(min=_IMPOSSIBLE).log()
 
 
 def class_shares(reported: Tensor, transition: Tensor) -> Tensor:
-    """Return the shares of the classes from those of told labels: unbiased, then kept above zero.
+    """Return unbiased class shares from the shares of reported labels, clamped above zero.
 
     >>> class_shares(torch.tensor([0.7, 0.3]), torch.tensor([[0.8, 0.2], [0.2, 0.8]]))
     tensor([0.8333, 0.1667])
@@ -270,7 +274,7 @@ def class_shares(reported: Tensor, transition: Tensor) -> Tensor:
 
 
 def _neighbor_weight(guess: Tensor, noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency) -> float:
-    """Return theta."""
+    """Return theta of ``log_posterior``."""
     classes = noisy.classes
     source, target = adjacency.edge_index()
     keep, change = float(transition[0, 0]), float(transition[0, 1])
@@ -290,20 +294,21 @@ def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:
     return (functional.threshold(proba, _TINY, _TINY).log() + posterior).softmax(dim=1)
 
 
-# -- classes that more clients claim than neighbors confirm ----
+# -- poisoning: classes with more reports than neighbors support ----
 
 
 class PoisoningEstimate(NamedTuple):
-    """The share of LDP reports that claim each class whatever their sender's is, (C), and standard errors."""
+    """Share of LDP reports that claim each class falsely, (C), and standard errors."""
 
     shares: Tensor
     errors: Tensor
 
     @property
     def excess(self) -> Tensor:
-        """The shares beyond their median, where that is more than chance would make, (C).
+        """Shares above their median if statistically significant, else 0, (C).
 
-        What a guess is too sure of looks like claims of all classes alike, and the median takes that away.
+        An overconfident prediction looks like claims of all classes equally; subtracting the median corrects
+        this.
         """
         beyond = self.shares - self.shares.median()
         kept: Tensor = torch.where(beyond > _MIN_Z_SCORE * self.errors, beyond, 0.0)
@@ -311,20 +316,21 @@ class PoisoningEstimate(NamedTuple):
 
 
 def poisoning_estimate(noisy: NoisyLabels, predicted: Tensor) -> PoisoningEstimate:
-    """Return how many LDP reports claim each class, whatever the class of their sender is.
+    """Estimate how many LDP reports claim each class independently of the true class of their sender.
 
-    A share a_z of LDP reports says z, and the rest obeys the exact channel:
+    A share a_z of LDP reports claims class z, and the others follow the exact channel:
 
-        P(said_v) = (1 - sum_z a_z) sum_c b_v(c) P(said_v | c) + sum_z a_z P(said_v | z is claimed),
+        P(report_v) = (1 - sum_z a_z) sum_c b_v(c) P(report_v | c) + sum_z a_z P(report_v | z is claimed),
 
-    b_v(c) ~ g_c P_v(c), where P_v is what others' labels and public edges foretell of v. The weights g_c
-    leave open how common a class is, so that counts alone show no claim: what shows it is that a class is
-    said as often where neighbors are surely of another one. g and a are the likeliest ones (expectation
-    maximization, iterative scaling). Errors are those of the observed information.
+    where b_v(c) ~ g_c P_v(c), and P_v is the prediction for v from other nodes' labels and public edges. The
+    weights g_c leave class frequencies free, so that counts alone are no evidence of poisoning. The evidence
+    is that a class is reported equally often where the neighbors clearly have another class. g and a are
+    maximum likelihood estimates (expectation maximization, iterative scaling). Errors are from the observed
+    information.
 
     Args:
-        noisy: the told labels.
-        predicted: P (N, C), of nodes that told a label by labels of others.
+        noisy: Reported labels.
+        predicted: P (N, C), predictions for reporting nodes from labels of other nodes.
     """
     has_label = known(noisy.labels)
     likely, before = noisy.likelihood[has_label].double(), predicted[has_label].double().clamp(min=_TINY)
@@ -346,9 +352,10 @@ def poisoning_estimate(noisy: NoisyLabels, predicted: Tensor) -> PoisoningEstima
 
 
 def shares_without_poisoning(poisoned_shares: Tensor, noisy: NoisyLabels, transition: Tensor) -> Tensor:
-    """Return the shares of the classes among those who claim nothing.
+    """Return the class shares among the clients that are not malicious.
 
-    Said are f T by them and a A by the others, A[z, c] the chance that c is said along with a claim of z.
+    Their reports have the shares f T, and those of malicious clients a A. A[z, c] is the probability that a
+    report that claims z contains c.
     """
     has_label = known(noisy.labels)
     blind = _base_rate(noisy)
@@ -359,6 +366,6 @@ def shares_without_poisoning(poisoned_shares: Tensor, noisy: NoisyLabels, transi
 
 
 def _base_rate(noisy: NoisyLabels) -> float:
-    """Return how often what is said blindly holds a given class."""
+    """Return the probability that a report independent of the label contains a given class."""
     size = noisy.labels.reshape(len(noisy.labels), -1).shape[1]
     return size / noisy.classes if noisy.blind is None else noisy.blind

@@ -1,4 +1,4 @@
-"""Several posteriors of a node's class, mixed by how well each predicts labels that it was not given."""
+"""Mixture of several posteriors of a node's class, weighted by their likelihood on held-out labels."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ from graphveil.local.structure.public_edges import undirected
 Prior = Literal["mixture", "robust", "diffusion", "nothing"]
 PredictionRule = Literal["network", "posterior", "product"]
 PREDICTION_RULES: tuple[PredictionRule, ...] = ("network", "posterior", "product")
-HOMOPHILY_LEVELS = (0.45, 0.65)  # of neighbors: two guesses, of which evidence weighs the better one
+HOMOPHILY_LEVELS = (0.45, 0.65)  # two candidate levels; mixture weights select between them
 RESOLUTIONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 FOLDS = 3
-_PRIOR_NODES = 5.0  # a community's classes are those of everybody, as if so many more nodes had told
-_TRUST = 0.5  # of what a community says: its nodes' edges say part of it again
+_PRIOR_NODES = 5.0  # prior strength of the overall class shares, in nodes
+_TRUST = 0.5  # weight of community evidence, which partly repeats that of edges
 _ROUNDS = 15
 _BASIS = "unit 'local-attributes' leaves edges public"
 _TINY = 1e-9
-_DAMPING = 0.5  # of each new message, the share of the old one: undamped, they swing
+_DAMPING = 0.5  # share of the old message in each new one; without it, messages oscillate
 
 
 # -- belief propagation ----
@@ -44,7 +44,7 @@ _DAMPING = 0.5  # of each new message, the share of the old one: undamped, they 
 
 @dataclass(frozen=True, eq=False)
 class DirectedPairs:
-    """Each public edge in both directions, ordered by where it ends.
+    """Each public edge in both directions, ordered by target.
 
     >>> from graphveil.data import Adjacency
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -65,22 +65,22 @@ class DirectedPairs:
 
     @property
     def source(self) -> Tensor:
-        """Where each begins, int64."""
+        """Source of each directed pair, int64."""
         return self._ends[0]
 
     @property
     def target(self) -> Tensor:
-        """Where each ends, int64."""
+        """Target of each directed pair, int64."""
         return self._ends[1]
 
     @property
     def reverse(self) -> Tensor:
-        """The place of each pair's other direction, int64."""
+        """Index of each pair's opposite direction, int64."""
         return self._ends[2]
 
     @cached_property
     def degrees(self) -> Tensor:
-        """How many neighbors each node has, float32 (N)."""
+        """Number of neighbors of each node, float32 (N)."""
         return torch.bincount(self.target, minlength=self.edges.num_nodes).float()
 
 
@@ -89,22 +89,23 @@ def belief_propagation(
 ) -> Tensor:
     """Return log marginals of the classes, float32 (N, C), by belief propagation (Decelle et al. 2011).
 
-    The model is the degree-corrected block model with one block a class. With h the probability that
-    neighbors are alike, w_in = h C and w_out = (1 - h) C/(C - 1) are how much more often than by their
-    degrees alike and other nodes have an edge. Messages along edges and a field for the pairs without one:
+    The model is the degree-corrected stochastic block model with one block per class. With homophily h,
+    w_in = h C and w_out = (1 - h) C/(C - 1) are the edge rates within and between classes, relative to the
+    configuration model. Messages along edges and a field for pairs without an edge are:
 
         m_{u->v}(c) = log(1 + (w_in/w_out - 1) b_{u\\v}(c)),
         b_v(c) ~ exp(evidence_v(c) + sum_u m_{u->v}(c) - (w_in - w_out) d_v D_c),   D_c = sum_u d_u b_u(c)/2m.
 
-    b_{u\\v} leaves out what v said. Without the field, which says that classes of more edges explain an edge
-    less, everybody ends in the largest class: neighbors outweigh a label that is told at small budgets.
+    b_{u\\v} excludes the message from v. The field accounts for classes with more edges, where an edge is
+    weaker evidence. Without it, all nodes converge to the largest class, because at small budgets the
+    messages of neighbors outweigh a node's own label.
 
     Args:
-        evidence: log of prior times likelihood, float32 (N, C).
-        pairs: the public edges.
+        evidence: Log of prior times likelihood, float32 (N, C).
+        pairs: Public edges.
         homophily: h, between 1/C and 1.
-        start: probabilities (N, C) that the first messages are made from.
-        rounds: how often messages are passed.
+        start: Probabilities (N, C) of the first messages.
+        rounds: Number of message-passing rounds.
     """
     classes = evidence.shape[1]
     inside, outside = homophily * classes, (1 - homophily) * classes / (classes - 1)
@@ -122,14 +123,14 @@ def belief_propagation(
 def _node_logits(
     evidence: Tensor, found: Tensor, messages: Tensor, pairs: DirectedPairs, field: Tensor
 ) -> Tensor:
-    """Return each node's logits from what it knows itself, what it hears, and the field."""
+    """Return each node's logits: own evidence, incoming messages, and the field."""
     incoming = torch.zeros_like(evidence).index_add_(0, pairs.target, messages)
     field_term = field * (pairs.degrees @ found)
     return evidence + incoming - pairs.degrees[:, None] * field_term
 
 
 def _centered(messages: Tensor) -> Tensor:
-    """Return messages less their mean over classes, which says nothing."""
+    """Return messages minus their mean over classes, which does not affect the marginals."""
     return messages - messages.mean(dim=1, keepdim=True)
 
 
@@ -138,11 +139,11 @@ def _centered(messages: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class GraphContext:
-    """What is public around each node, computed once for all guesses.
+    """Public facts about a graph, computed once for all candidates.
 
     Args:
-        adjacency: the public edges.
-        steps: how far the lazy hops of :func:`~graphveil.local.noisy_labels.log_posterior` go.
+        adjacency: Public edges.
+        steps: Number of lazy hops in ``log_posterior``.
     """
 
     adjacency: Adjacency
@@ -150,7 +151,7 @@ class GraphContext:
 
     @cached_property
     def edges(self) -> PublicEdges:
-        """The edges, with the reason why they may be read."""
+        """The edges, with the reason why they are public."""
         return PublicEdges(self.adjacency, basis=_BASIS)
 
     @cached_property
@@ -166,13 +167,13 @@ class GraphContext:
 
 @dataclass(frozen=True, eq=False)
 class PosteriorMixture:
-    """A mixture of guesses.
+    """A mixture of candidate posteriors.
 
     Args:
-        log_proba: log P(y_v | what was told), float32 (N, C).
-        held_out: the same for nodes that told a label, without what their own part told.
-        weights: of the guesses, by name.
-        parts: the nodes of each part.
+        log_proba: log P(y_v | all reported labels), float32 (N, C).
+        held_out: The same for reporting nodes, without the reports of their own fold.
+        weights: Mixture weights, by name of the candidate.
+        parts: Nodes of each fold.
     """
 
     log_proba: Tensor
@@ -190,29 +191,31 @@ def mixed_posterior(
     *,
     robust: bool = False,
 ) -> PosteriorMixture:
-    """Return a mixture of guesses, weighed by the likelihood of told labels that each was not told.
+    """Return a mixture of candidate posteriors, weighted by the likelihood of held-out reported labels.
 
-    The nodes that told a label are dealt into three parts. Each part's labels are taken away in turn, and a
-    guess k that hears the others gives P_k(y_v) for its nodes, so that what v said has the probability
-    e_kv = sum_c P_k(y_v = c) P(said_v | c), by the exact channel. The weights maximize sum_v log sum_k w_k
-    e_kv (with one node's worth of equal weights), and mix what the guesses say when they hear everything:
+    The reporting nodes are split into three folds. Each fold is held out in turn. Candidate k predicts
+    P_k(y_v) for its nodes from the other folds. The report of v then has the likelihood e_kv = sum_c P_k(y_v
+    = c) P(report_v | c), by the exact channel. The weights maximize sum_v log sum_k w_k e_kv (with one node's
+    worth of equal weights). They mix the candidates that are computed from all labels:
 
         P(y_v) = sum_k w_k P_k(y_v).
 
-    A guess that the graph does not fit loses its weight. All of it is computed from what left the
-    randomizers and from public edges, so it costs nothing; no test label is read.
+    A candidate that does not fit the graph gets a small weight. No test label is read.
 
-    A robust one looks at what its guesses foretold for classes that more people claim than their neighbors
-    bear out (:func:`~graphveil.local.noisy_labels.poisoning_estimate`). Where there are any, it
-    takes them out of the shares of the classes and guesses again.
+    With ``robust``, held-out predictions are used to find classes with more reports than neighbors support
+    (``poisoning_estimate``). If there are any, they are removed from the class shares, and the candidates are
+    computed again.
 
     Args:
-        noisy: the told labels.
+        noisy: Reported labels.
         transition: T (C, C).
-        graph_context: the public edges.
-        generator: deals the parts.
-        names: which of :data:`CANDIDATE_POSTERIORS` are mixed.
-        robust: whether false claims are looked for.
+        graph_context: Public edges.
+        generator: Randomness that assigns nodes to folds.
+        names: Names in ``CANDIDATE_POSTERIORS`` to mix.
+        robust: Whether to correct for malicious clients (poisoning).
+
+    Privacy:
+        Reads: LDP reports and public edges. Charges: nothing (post-processing).
     """
     labeled = known(noisy.labels).nonzero()[:, 0]
     fold_of = torch.randperm(len(labeled), generator=generator) % FOLDS
@@ -242,7 +245,7 @@ def _held_out_posteriors(
     names: Sequence[str],
     poisoned_shares: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what is guessed when everything is heard, and of each part without it, (K, N, C) each."""
+    """Return the candidates from all labels, and for each fold from the other folds, (K, N, C) each."""
     whole = candidate_posteriors(noisy, transition, graph_context, names, poisoned_shares)
     without, count = torch.zeros_like(whole), sum(map(len, parts))
     for away in parts:
@@ -255,17 +258,17 @@ def _held_out_posteriors(
 
 
 def choose_prediction_rule(network: Tensor, found: PosteriorMixture, noisy: NoisyLabels) -> PredictionRule:
-    """Return what to predict by: a network, the posterior, or their product.
+    """Return what to predict with: the network, the posterior, or their product.
 
-    What counts is the probability of what nodes said, sum_c P(y_v = c) P(said_v | c), where neither network
-    nor posterior heard it. The posterior is left only for what is better by more than one standard error of
-    the difference, and by a nat: what labels say of a point of accuracy is a few nats, and the posterior has
-    no network to be trained by the noise. A product counts what both heard twice, which shows there.
+    The criterion is the likelihood of held-out reports, sum_c P(y_v = c) P(report_v | c). Another rule than the
+    posterior needs a gain of more than one standard error and more than one nat. One percentage point of
+    accuracy is only a few nats, and the posterior has no network that noise can train badly. A product counts
+    evidence twice that both use; held-out reports show this.
 
     Args:
-        network: probabilities (N, C), those of each part by a network that did not hear it.
-        found: the posterior.
-        noisy: the told labels.
+        network: Probabilities (N, C); those of each fold are from a network that was trained without it.
+        found: The posterior.
+        noisy: Reported labels.
     """
     labeled = known(noisy.labels)
     evidence = {
@@ -281,7 +284,7 @@ def choose_prediction_rule(network: Tensor, found: PosteriorMixture, noisy: Nois
 
 
 def combine_predictions(rule: PredictionRule, network: Tensor, context: Tensor) -> Tensor:
-    """Return probabilities from a network's and a log posterior, (N, C) each, in one of three ways."""
+    """Return probabilities (N, C) from those of a network and a log posterior, by one of three rules."""
     if rule == "network":
         return network
     return context.exp() if rule == "posterior" else product_posterior(network, context)
@@ -294,7 +297,7 @@ def candidate_posteriors(
     names: Sequence[str],
     poisoned_shares: Tensor | None = None,
 ) -> Tensor:
-    """Return what some of :data:`CANDIDATE_POSTERIORS` say, log probabilities float32 (K, N, C).
+    """Return the named ``CANDIDATE_POSTERIORS`` as log probabilities, float32 (K, N, C).
 
     ``poisoned_shares`` is the share of LDP reports that claim each class falsely, (C); None for none.
     """
@@ -303,11 +306,11 @@ def candidate_posteriors(
 
 
 def mixture_weights(likely: Tensor, rounds: int = 200) -> Tensor:
-    """Return the weights (K) of a mixture that make what was said likeliest, by expectation maximization.
+    """Return the maximum likelihood weights (K) of a mixture, by expectation maximization.
 
     Args:
-        likely: the probability of what each node said by each guess, (nodes, K).
-        rounds: of expectation maximization.
+        likely: Likelihood of each node's report under each candidate, (nodes, K).
+        rounds: Number of iterations.
 
     >>> mixture_weights(torch.tensor([[0.9, 0.1]] * 50)).round(decimals=2)
     tensor([0.9900, 0.0100])
@@ -326,19 +329,19 @@ def _weighted_mixture(log_posteriors: Tensor, weights: Tensor) -> Tensor:
 
 
 def without_labels(noisy: NoisyLabels, nodes: Tensor) -> NoisyLabels:
-    """Return told labels without those of some nodes, which neither train nor select then."""
+    """Return reported labels without those of some nodes, which are also removed from train and val."""
     labels = noisy.labels.clone()
     labels[nodes] = UNKNOWN
     left = known(labels)
     return replace(noisy, labels=labels, train=noisy.train[left[noisy.train]], val=noisy.val[left[noisy.val]])
 
 
-# -- the guesses ----
+# -- the candidates ----
 
 
 @dataclass(frozen=True, eq=False)
 class _PosteriorContext:
-    """What the guesses share: told labels, and what follows from them for all."""
+    """Reported labels and shared intermediate results of the candidates."""
 
     noisy: NoisyLabels
     transition: Tensor
@@ -357,12 +360,12 @@ class _PosteriorContext:
 
     @cached_property
     def own(self) -> Tensor:
-        """Log of f and of the likelihood of what a node said itself."""
+        """Log of f and of the likelihood of a node's own report."""
         return self.shares.log() + log_likelihood(self.noisy)
 
     @cached_property
     def diffusion_log_posterior(self) -> Tensor:
-        """What :func:`log_posterior` says."""
+        """The result of ``log_posterior``."""
         given = None if self.poisoned_shares is None else self.shares
         return log_posterior(
             self.noisy, self.transition, self.graph_context.adjacency, self.graph_context.steps, given
@@ -370,12 +373,12 @@ class _PosteriorContext:
 
     @cached_property
     def candidate(self) -> Tensor:
-        """The guess from afar."""
+        """The diffusion prior."""
         return diffusion_prior(self.noisy, self.graph_context.adjacency, self.graph_context.steps)
 
     @cached_property
     def community_log_ratio(self) -> Tensor:
-        """Log of how much more likely each class is in a node's communities than anywhere, on average."""
+        """Log ratio of class shares in a node's communities to overall class shares, averaged."""
         likelihood = self.noisy.likelihood
         found = torch.stack([self._shares_in(one, likelihood) for one in self.graph_context.partitions])
         return found.mean(dim=0).log() - self.shares.log()
@@ -396,13 +399,13 @@ class _PosteriorContext:
 
 
 def _propagated(context: _PosteriorContext, homophily: float) -> Tensor:
-    """Return what belief propagation says, from the guess from afar."""
+    """Return the result of belief propagation that starts from the diffusion prior."""
     pairs = context.graph_context.pairs
     return belief_propagation(context.own, pairs, homophily=homophily, start=context.candidate)
 
 
 def _propagated_with_communities(context: _PosteriorContext, homophily: float) -> Tensor:
-    """Return what belief propagation says, with the classes of a node's communities as a prior."""
+    """Return the result of belief propagation with community class shares as a prior."""
     start = (context.community_log_ratio + context.shares.log()).softmax(dim=1)
     evidence = context.own + _TRUST * context.community_log_ratio
     return belief_propagation(evidence, context.graph_context.pairs, homophily=homophily, start=start)
@@ -420,7 +423,7 @@ CANDIDATE_POSTERIORS: dict[str, Callable[[_PosteriorContext], Tensor]] = {
         for level in HOMOPHILY_LEVELS
     },
 }
-PRIORS: dict[Prior, tuple[str, ...]] = {  # which guesses are mixed, by the keyword
+PRIORS: dict[Prior, tuple[str, ...]] = {  # candidates for each value of the keyword
     "mixture": tuple(name for name in CANDIDATE_POSTERIORS if name != "nothing"),
     "robust": tuple(name for name in CANDIDATE_POSTERIORS if name != "nothing"),
     "diffusion": ("diffusion",),

@@ -1,4 +1,4 @@
-"""Each node randomizes its record; the server stores what it gets. Nothing after this sees a raw record.
+"""Randomize node records locally and store the reports: later steps read no raw record.
 
 A collection is recorded in the ledger first, and its reports are kept, so that an interrupted fit is
 charged once.
@@ -30,16 +30,16 @@ from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism, LDPRe
 from graphveil.nn.inputs import FeatureEstimates
 from graphveil.training import snapshot
 
-UNKNOWN = -1  # a label that nobody told
-_BLOCK_VALUES = 1 << 24  # raw features that are made dense at a time
+UNKNOWN = -1  # no reported label
+_BLOCK_VALUES = 1 << 24  # raw feature values that are dense at a time
 
 
 @dataclass(frozen=True, eq=False)
 class RandomizedRecords:
-    """What the server has of all records.
+    """Randomized records of all nodes, as the server stores them.
 
-    Shapes: ``labels`` int64 (N), or (N, k) where nodes say k classes; -1 for nodes that are not in train or
-    val and, where labels are not randomized, for those without one.
+    Shapes: ``labels`` int64 (N), or (N, k) if nodes report k classes. They are -1 for nodes outside the
+    training and validation parts and, if labels are not randomized, for nodes without a label.
     """
 
     features: FeatureEstimates
@@ -52,21 +52,21 @@ class RandomizedRecords:
 class Randomizer:
     """Randomizes the features of all nodes, and the labels of training and validation nodes.
 
-    Who is asked for a label is read from the split alone: a node without one says a class at random, so that
-    what is covered includes who has a label. Labels of test nodes stay where they are: they are read for the
-    final score only.
+    The split alone determines which nodes report a label. A node without a label reports a random class, so
+    the guarantee also covers the presence of a label. Labels of test nodes are not reported; they are read
+    only for the final score.
     """
 
-    mechanism: FeatureMechanism | None  # none if nothing is told about features
+    mechanism: FeatureMechanism | None  # None if no features are reported
     label: LabelMechanism
 
     def __call__(self, graph: Graph, x: Features, seed: int | None) -> State:
-        """Return what leaves all nodes, as tensors to be kept.
+        """Return the LDP reports of all nodes as tensors.
 
         Args:
-            graph: labels and split.
-            x: features, one row per node.
-            seed: makes the noise reproducible; None for a key of the operating system.
+            graph: Labels and split.
+            x: Features, one row per node.
+            seed: Makes the noise reproducible; None to use the randomness of the operating system.
         """
         noise = LocalNoise(seed)
         labels = self.label.missing_reports(graph.num_nodes)
@@ -77,12 +77,12 @@ class Randomizer:
         return self._report_tensors(labels, x, noise, "features")
 
     def randomize_features_only(self, x: Features, seed: int | None, collection_index: int) -> State:
-        """Return the randomized features of nodes that tell no label.
+        """Return the randomized features of nodes that report no label.
 
         Args:
-            x: features, one row per node.
-            seed: makes the noise reproducible; None for a key of the operating system.
-            collection_index: the number of this collection: no two have the same noise, whatever the seed.
+            x: Features, one row per node.
+            seed: Makes the noise reproducible; None to use the randomness of the operating system.
+            collection_index: Number of this collection, so that its noise is independent of others.
         """
         return self._report_tensors(
             self.label.missing_reports(x.shape[0]),
@@ -92,7 +92,7 @@ class Randomizer:
         )
 
     def _report_tensors(self, labels: Any, x: Features, noise: LocalNoise, purpose: str) -> State:
-        """Return labels that were randomized already, beside features that are randomized here."""
+        """Return randomized labels, and features that are randomized here."""
         return {
             "labels": torch.from_numpy(labels),
             "reproducible": torch.tensor(bool(noise.deviations)),
@@ -100,7 +100,7 @@ class Randomizer:
         }
 
     def received(self, found: State, x: Features) -> RandomizedRecords:
-        """Return what the server makes of what was told."""
+        """Return the estimates of the server from the reports."""
         return RandomizedRecords(
             FeatureEstimates(torch.zeros((x.shape[0], 0)))
             if self.mechanism is None
@@ -111,11 +111,11 @@ class Randomizer:
         )
 
     def binding(self, graph: Graph) -> dict[str, object]:
-        """Return what a file of reports is bound to: whose they are, and by which law; all of it is public.
+        """Return the public facts that a file of reports is bound to: nodes, split, edges and mechanisms.
 
-        Reports belong to nodes by their number, so the nodes must be the same and in the same order.
+        Reports belong to nodes by index, so the nodes must be the same and in the same order.
         """
-        # Numbers or text, as bytes that no two lists share.
+        # Numbers or text, encoded without collisions between lists.
         ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
         return {
             "mechanism": repr(self.mechanism),
@@ -127,7 +127,7 @@ class Randomizer:
 
 
 def randomize_features(mechanism: FeatureMechanism, x: Features, noise: LocalNoise, purpose: str) -> State:
-    """Return what leaves all nodes of their features, to be kept: nothing where nothing is hidden."""
+    """Return the feature reports of all nodes; empty if features are not protected."""
     if math.isinf(mechanism.epsilon):
         return {}
     reports = perturb_rows(mechanism, x, noise, purpose)
@@ -136,7 +136,7 @@ def randomize_features(mechanism: FeatureMechanism, x: Features, noise: LocalNoi
 
 
 def estimate_features(mechanism: FeatureMechanism, found: State, x: Features) -> FeatureEstimates:
-    """Return the estimates of what was told; features that are not hidden are only cut to their range."""
+    """Return the estimated features; unprotected features are only clipped to their range."""
     if "values" not in found:
         return FeatureEstimates(clipped(mechanism, x))
     if "indices" not in found:
@@ -146,30 +146,30 @@ def estimate_features(mechanism: FeatureMechanism, found: State, x: Features) ->
 
 
 def label_report_nodes(graph: Graph) -> Tensor:
-    """Return the nodes that are asked for a label, with or without one: training and validation, bool (N)."""
+    """Return which nodes report a label, with or without having one: training and validation, bool (N)."""
     found = torch.zeros(graph.num_nodes, dtype=torch.bool)
     found[torch.cat([members(graph, "train"), members(graph, "val")])] = True
     return found
 
 
 def reported_nodes(graph: Graph, labels: Tensor, split: str) -> Tensor:
-    """Return the nodes of a part of the split that told a label, int64."""
+    """Return the nodes of a part of the split with a reported label, int64."""
     found = members(graph, split)
     return found[known(labels)[found]]
 
 
 def known(labels: Tensor) -> Tensor:
-    """Return which nodes told a label, or several classes, bool (N)."""
+    """Return which nodes have reported a label, or several classes, bool (N)."""
     return labels.reshape(len(labels), -1)[:, 0] != UNKNOWN
 
 
 def extend_without_labels(labels: Tensor, nodes: int) -> Tensor:
-    """Return labels for so many nodes: those that there are, and of the nodes after them none."""
+    """Return labels for ``nodes`` nodes; the additional nodes have none."""
     return torch.cat([labels, torch.full((nodes - len(labels), *labels.shape[1:]), UNKNOWN)])
 
 
 def _digest(*arrays: npt.NDArray[Any]) -> str:
-    """Return a digest of public arrays, their types and shapes included."""
+    """Return a digest of public arrays, including their types and shapes."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
@@ -179,7 +179,7 @@ def _digest(*arrays: npt.NDArray[Any]) -> str:
 def perturb_rows(
     mechanism: FeatureMechanism, x: Features, noise: LocalNoise, purpose: str = "features"
 ) -> LDPReports:
-    """Return the reports of all rows, of which few are dense at a time."""
+    """Return the reports of all rows; only a block of rows is dense at a time."""
     stream, parts = noise.stream(purpose), list[LDPReports]()
     for part in _blocks(x):
         dense = to_dense(rows(x, part)).numpy()
@@ -191,7 +191,7 @@ def perturb_rows(
 
 
 def sparse_estimates(mechanism: FeatureMechanism, reports: LDPReports) -> FeatureEstimates:
-    """Return the estimates of reports on sampled features: k numbers a node, and the middle of the range."""
+    """Return the estimates of reports on sampled features: k values per node, and the middle of the range."""
     assert reports.indices is not None
     low, width = np.asarray(mechanism.bounds.low), mechanism.bounds.width
     middle = np.broadcast_to(low + width / 2, (mechanism.dim,)).astype(np.float32)
@@ -210,7 +210,7 @@ def outside(bounds: Bounds, x: Features) -> int:
 
 
 def clipped(mechanism: FeatureMechanism, x: Features) -> Features:
-    """Return features that nobody randomizes, cut to their range; zeros stay unstored if 0 is inside it."""
+    """Return unprotected features, clipped to their range; zeros stay implicit if 0 is in the range."""
     low, high = np.asarray(mechanism.bounds.low), np.asarray(mechanism.bounds.high)
     if not isinstance(x, Tensor) and low.ndim == 0 and low <= 0 <= high:
         parts: Any = (x.data.clip(float(low), float(high)), x.indices, x.indptr)
@@ -220,39 +220,39 @@ def clipped(mechanism: FeatureMechanism, x: Features) -> Features:
 
 
 def _blocks(x: Features) -> Iterator[Tensor]:
-    """Yield the numbers of consecutive rows."""
+    """Yield the indices of consecutive rows."""
     yield from torch.split(torch.arange(x.shape[0]), max(1, _BLOCK_VALUES // x.shape[1]))
 
 
 def exact_records(graph: Graph, x: Features) -> RandomizedRecords:
-    """Return exact records in the place of randomized ones: the reference without privacy."""
+    """Return exact records in place of randomized ones: the reference without privacy."""
     labels = torch.where(graph.mask("train") | graph.mask("val"), graph.y, UNKNOWN)
     return RandomizedRecords(FeatureEstimates(x), labels, "", False)
 
 
 @dataclass(frozen=True, eq=False)
 class ReportFile:
-    """A file of what was told, and what it is bound to: public facts about who was asked, and how."""
+    """A file of reports, and the public facts that it is bound to."""
 
     path: Path
     binding: snapshot.Binding
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the system's lock on the folder: another fit there waits, and then finds what was told.
+        """Lock the folder, so that a concurrent fit waits and then uses the stored reports.
 
-        Else both would ask under one id, which pays for one answer. The lock ends with the process.
+        Otherwise both fits would collect under one ledger entry. The lock ends with the process.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.path.with_suffix(".lock"), mode=0o600):
             yield
 
     def load(self) -> State:
-        """Return what is there; nothing if the file is not."""
+        """Return the stored tensors; empty if the file does not exist."""
         return snapshot.load(self.path, self.binding) if self.path.exists() else {}
 
     def save(self, found: State) -> None:
-        """Write what there is."""
+        """Write the tensors."""
         snapshot.save(self.path, found, self.binding)
 
 
@@ -263,25 +263,28 @@ def collect_reports(
     randomize: Callable[[], State],
     report_file: ReportFile | None = None,
 ) -> State:
-    """Return what nodes told, from the file of an interrupted fit or, once it is booked, from them.
+    """Return the reports of an interrupted fit, or charge the ledger and collect reports.
 
-    The id is written down before it is booked, so a fit that is killed at any point is resumed under it. What
-    was told and not kept has been seen by nobody: they are asked again under the same id.
+    The release id is stored before the ledger records it, so an interrupted fit is resumed under the same id.
+    Reports that were not stored were not used, so nodes report again under the same id.
 
     Args:
-        graph: of those who are asked.
-        session: names the ledger, by default that of all nodes of the graph.
-        entry: what is booked under an id.
-        randomize: asks them, and says in ``reproducible`` whether their noise has a seed.
-        report_file: the file.
+        graph: The reporting nodes.
+        session: Names the ledger; the default is that of all nodes of the graph.
+        entry: Returns the ledger entry for a release id.
+        randomize: Randomizes records; its ``reproducible`` is whether the noise has a seed.
+        report_file: File of the reports.
 
     Raises:
-        ArtifactError: the file is of another configuration, or of other nodes, edges or another split.
-        BudgetError: the ledger refuses; nothing is told, and nothing is left to resume.
+        ArtifactError: The file belongs to another configuration, or to other nodes, edges or another split.
+        BudgetError: The ledger rejects the entry. Nothing is reported, and nothing is left to resume.
+
+    Privacy:
+        Unit: that of ``entry``. Reads: node records, through ``randomize``. Charges: ``entry``, once.
     """
     ledger = session.ledger or ledger_of(graph.edge_set)
     if report_file is None or not report_file.path.exists():
-        ledger.check(entry("unbooked"))  # a refusal leaves no folder
+        ledger.check(entry("unbooked"))  # an error leaves no folder
     with nullcontext() if report_file is None else report_file.lock():
         found = {} if report_file is None else report_file.load()
         if not found:
@@ -290,7 +293,7 @@ def collect_reports(
                 report_file.save(found)
         if not ledger.contains(release_id_of(found)):
             ledger.record(entry(release_id_of(found)))
-        ledger.commit(release_id_of(found))  # nobody gives back what is told from here on
+        ledger.commit(release_id_of(found))  # no refund after this point
         session.on_recorded()
         if "reproducible" not in found:
             found |= randomize()
@@ -301,5 +304,5 @@ def collect_reports(
 
 
 def release_id_of(found: State) -> str:
-    """Return the id under which something was told."""
+    """Return the release id of reports."""
     return bytes(found["release"].tolist()).hex()

@@ -1,4 +1,4 @@
-"""How each node randomizes its record: keywords, mechanisms by name, and the cost of one report."""
+"""Configuration of the local randomization of node records: keywords, mechanisms, and report tables."""
 
 import math
 from collections.abc import Sequence
@@ -65,14 +65,14 @@ FEATURES = ("multi-bit", "1bm", "lpm", "agm", *WEIGHTED_MECHANISMS[1:])
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelKeywords:
-    """How each node randomizes its label.
+    """Keywords for the local randomization of labels.
 
     Args:
-        eps_y: the budget of a node's label; inf sends it as it is.
-        labels: how it is randomized: ``"rr"`` (randomized response: one class is said), ``"subset"`` (subset
-            selection: several are, which tells more where there are many classes for the budget) or
-            ``"hashing"`` (one of a few public groups of classes is, which tells nearly as much, and false
-            clients least).
+        eps_y: Budget of a node's label; inf reports it without protection.
+        labels: ``"rr"`` is randomized response and reports one class. ``"subset"`` is subset selection and
+            reports several classes, which is more accurate for many classes at a small budget. ``"hashing"``
+            reports one of a few public groups of classes. It is nearly as accurate, and gives malicious
+            clients the least influence.
     """
 
     eps_y: float | None = None
@@ -81,23 +81,23 @@ class LabelKeywords:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FeatureKeywords:
-    """How each node randomizes its features.
+    """Keywords for the local randomization of features.
 
     Args:
-        eps_x: the budget of a node's features; inf sends them as they are.
-        features: how features are randomized: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
-            ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
-            ``"feature-rr"`` or ``"feature-rr-naive"``.
-        m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
-        theta: public weights of the features, which add up to one: feature i tells at eps_x theta_i. Of
-            ``"feature-rr"``, ``"lpm"`` and those that tell about a sample otherwise.
-        k, rounding, decode: of ``"feature-rr"``: its bins, see :class:`~graphveil.mechanisms.FeatureRR`.
-        low, high: the public range of all features, or one end a feature; what lies outside is cut. How many
-            values are is counted in ``clipped_``, which is private.
-        scaling: how features come into that range: ``"none"``, ``"row"`` (each node by its own smallest and
-            largest feature) or ``"columns"`` (by everybody's, as in the paper: see below).
-        data_dependent_bounds: your word for ``"columns"``, which depends on the records it is computed from
-            and voids the guarantee.
+        eps_x: Budget of a node's features; inf reports them without protection.
+        features: Mechanism: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``, ``"piecewise"``,
+            ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each), ``"feature-rr"`` or
+            ``"feature-rr-naive"``.
+        m: For ``"multi-bit"``: ``"best"``, ``"floor"`` (as in the paper) or a number of features.
+        theta: Public feature weights, which sum to one: feature i has the budget eps_x theta_i. For
+            ``"feature-rr"``, ``"lpm"`` and the mechanisms that otherwise sample features.
+        k, rounding, decode: For ``"feature-rr"``: its bins, see ``FeatureRR``.
+        low, high: Public range of all features, or one bound per feature; values outside are clipped. The
+            number of clipped values is ``clipped_``, which is private.
+        scaling: How features are scaled to that range: ``"none"``, ``"row"`` (by the smallest and largest
+            feature of each node) or ``"columns"`` (by those of all nodes, as in the paper).
+        data_dependent_bounds: Set True to accept ``"columns"``, which depends on the records that it is
+            computed from and makes the guarantee invalid.
     """
 
     eps_x: float | None = None
@@ -115,15 +115,15 @@ class FeatureKeywords:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalKeywords(FeatureKeywords, LabelKeywords):
-    """How each node randomizes its record, whatever is learned from the reports.
+    """Keywords for the local randomization of node records, for any model.
 
-    Under unit ``local-attributes`` every node randomizes its features, and training and validation nodes
-    their label, before the method sees anything. Nodes of another graph randomize their features alone. Under
-    unit ``none`` records are exact. Arguments are those of :class:`FeatureKeywords` and
-    :class:`LabelKeywords`.
+    Under unit ``local-attributes`` every node randomizes its features. Training and validation nodes also
+    randomize their label. Nodes of another graph randomize only their features. Under unit ``none`` records
+    are exact. Arguments are those of ``FeatureKeywords`` and ``LabelKeywords``.
 
-    Guarantee: eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the record;
-    eps_x for one of another graph. With ``features="agm"`` it is (epsilon, delta).
+    Privacy:
+        eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the node record. A
+        node of another graph has eps_x. With ``features="agm"`` it is (epsilon, delta)-LDP.
     """
 
 
@@ -132,18 +132,18 @@ class LocalKeywords(FeatureKeywords, LabelKeywords):
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureReportConfig:
-    """The public choices behind a mechanism, before the number of features is known.
+    """Public parameters of a feature mechanism, before the number of features is known.
 
     Args:
-        name: a name of :data:`FEATURES`.
-        epsilon: the budget of the whole vector; inf leaves features as they are.
-        bounds: the public range of features.
-        m: of ``"multi-bit"``: how many features tell a bit.
-        theta: public weights of the features, which add up to one: feature i tells at epsilon theta_i. Of
-            those in :data:`WEIGHTED_MECHANISMS`, where each feature has a mechanism of its own; None for
-            equal weights, or for a sample of features.
-        delta: of ``"agm"``.
-        k, rounding, decode: of ``"feature-rr"``, see :class:`FeatureRR` (rounding is its mode).
+        name: A name in ``FEATURES``.
+        epsilon: Budget of the whole vector; inf leaves features unprotected.
+        bounds: Public range of features.
+        m: For ``"multi-bit"``: number of features that are reported, one bit each.
+        theta: Public feature weights, which sum to one: feature i has the budget epsilon theta_i. For the
+            mechanisms in ``WEIGHTED_MECHANISMS``, which randomize each feature separately. None for equal
+            weights, or for a sample of features.
+        delta: For ``"agm"``.
+        k, rounding, decode: For ``"feature-rr"``, see ``FeatureRR`` (rounding is its mode).
 
     >>> FeatureReportConfig(name="multi-bit", epsilon=1.0).mechanism(500).samples
     1
@@ -160,7 +160,7 @@ class FeatureReportConfig:
     decode: Decode = "unbiased"
 
     def __post_init__(self) -> None:
-        """Refuse a choice that the mechanism does not have: it would be believed to do something."""
+        """Reject parameters that the mechanism does not have, instead of ignoring them."""
         checks.one_of(FEATURES, features=self.name)
         if self.theta is not None and self.name not in WEIGHTED_MECHANISMS:
             raise ConfigError(
@@ -175,7 +175,7 @@ class FeatureReportConfig:
             )
 
     def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return the mechanism for vectors of so many features."""
+        """Return the mechanism for vectors of ``dim`` features."""
         common: dict[str, Any] = {"epsilon": self.epsilon, "dim": dim, "bounds": self.bounds}
         even = EvenAllocation() if self.theta is None else WeightedAllocation(self.theta)
         if self.name == "multi-bit":
@@ -190,13 +190,13 @@ class FeatureReportConfig:
             return FeatureRR(**common, allocation=even, k=self.k, mode=self.rounding, decode=self.decode)
         if self.name == "feature-rr-naive":
             return FeatureRR(**common, allocation=even, k=10, mode="ceil", decode="naive")
-        # All others spend the whole budget on a sample of features, unless weights are given.
+        # All others use the whole budget for a sample of features, unless weights are given.
         sampled = SampledAllocation() if self.theta is None else even
         return PerFeature(**common, scalar=self.name, allocation=sampled)
 
 
 def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
-    """Return what leaves each node of its features, as a line of a table."""
+    """Return the table row that describes the feature report of each node."""
     return ReleaseRow(
         kind="features",
         sensitivity=float(np.max(mechanism.bounds.width)),
@@ -207,12 +207,12 @@ def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
 
 
 def _num_reported(mechanism: FeatureMechanism) -> int:
-    """Return how many features a node tells about."""
+    """Return how many features a node reports."""
     return int(getattr(mechanism, "samples", mechanism.dim))
 
 
 def feature_mechanism_summary(mechanism: FeatureMechanism) -> str:
-    """Return what each node does to its features, in words.
+    """Return a one-line summary of a feature mechanism.
 
     >>> feature_mechanism_summary(MultiBit(epsilon=1.0, dim=500))
     'MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]'
@@ -231,7 +231,7 @@ def feature_mechanism_summary(mechanism: FeatureMechanism) -> str:
 
 
 def label_mechanism(name: Labels, epsilon: float, classes: int) -> LabelMechanism:
-    """Return the mechanism for a label of so many classes.
+    """Return the mechanism for a label of ``classes`` classes.
 
     >>> label_mechanism("subset", 1.0, 7).size
     2
@@ -240,13 +240,13 @@ def label_mechanism(name: Labels, epsilon: float, classes: int) -> LabelMechanis
 
 
 def label_mechanism_name(label: LabelMechanism) -> Labels:
-    """Return the name of a mechanism."""
+    """Return the name of a label mechanism."""
     return next(name for name, kind in LABELS.items() if isinstance(label, kind))
 
 
 def label_row(label: LabelMechanism) -> ReleaseRow:
-    """Return what leaves each node of its label, as a line of a table."""
-    values = 1 if isinstance(label, LocalHashing) else label.size  # its hash is public, and is not told
+    """Return the table row that describes the label report of each node."""
+    values = 1 if isinstance(label, LocalHashing) else label.size  # its hash is public and not reported
     return ReleaseRow(
         kind="label",
         sensitivity=1.0,
@@ -257,7 +257,7 @@ def label_row(label: LabelMechanism) -> ReleaseRow:
 
 
 def label_mechanism_summary(label: LabelMechanism) -> str:
-    """Return what each node does to its label.
+    """Return a one-line summary of a label mechanism.
 
     >>> label_mechanism_summary(SubsetSelection(epsilon=1.0, classes=7))
     '2 of 7 classes said, its own among them with probability 0.5209'
@@ -279,13 +279,13 @@ def label_mechanism_summary(label: LabelMechanism) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig:
-    """How a record is randomized, whatever is learned from it; see :class:`LocalKeywords`.
+    """Configuration of the randomization of a node record; see ``LocalKeywords``.
 
     Args:
-        features: how its features are; None if nothing is told about them.
-        eps_y: the budget of its label; inf sends it as it is.
-        labels: how its label is, by name.
-        scaling: how features come into their public range.
+        features: How its features are randomized; None if no features are reported.
+        eps_y: Budget of its label; inf reports it without protection.
+        labels: Name of the label mechanism.
+        scaling: How features are scaled to their public range.
     """
 
     features: FeatureReportConfig | None
@@ -295,7 +295,7 @@ class ReportConfig:
 
     @classmethod
     def from_keywords(cls, given: LocalKeywords, privacy_config: PrivacyConfig, name: str) -> "ReportConfig":
-        """Check the keywords under these terms, and fill in what they leave open."""
+        """Check the keywords against the privacy configuration, and fill in defaults."""
         _check_terms({"eps_x": given.eps_x, "eps_y": given.eps_y}, privacy_config, name)
         delta = privacy_config.delta
         if privacy_config.protects and delta not in ("auto", 0) and given.features != "agm":
@@ -312,31 +312,31 @@ class ReportConfig:
     def from_label_keywords(
         cls, given: LabelKeywords, privacy_config: PrivacyConfig, name: str
     ) -> "ReportConfig":
-        """Return how a label alone is told, with nothing about features."""
+        """Return the configuration for a label alone, without features."""
         checks.one_of(tuple(LABELS), labels=given.labels)
         _check_terms({"eps_y": given.eps_y}, privacy_config, name)
         return cls(features=None, eps_y=_budget(given.eps_y), labels=given.labels)
 
     def mechanism(self, dim: int) -> FeatureMechanism | None:
-        """Return what randomizes a vector of so many features; None if nothing is told about them."""
+        """Return the mechanism for ``dim`` features; None if no features are reported."""
         return None if self.features is None else self.features.mechanism(dim)
 
     def label(self, classes: int) -> LabelMechanism:
-        """Return what randomizes a label of so many classes."""
+        """Return the mechanism for a label of ``classes`` classes."""
         return label_mechanism(self.labels, self.eps_y, classes)
 
     def rows(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
-        """Return what leaves each node, as lines of a table."""
+        """Return table rows that describe the LDP report of each node."""
         law, label = self.mechanism(features), label_row(self.label(classes))
         return (label,) if law is None else (feature_row(law), label)
 
     def randomizer(self, features: int, classes: int) -> Randomizer:
-        """Return what randomizes records of so many features and classes."""
+        """Return the randomizer for records with these numbers of features and classes."""
         return Randomizer(mechanism=self.mechanism(features), label=self.label(classes))
 
 
 def feature_report_config(given: FeatureKeywords, privacy_config: PrivacyConfig) -> FeatureReportConfig:
-    """Return how features are randomized under these terms, and refuse a range that data decide unsaid."""
+    """Return the feature configuration; reject data-dependent bounds that are not accepted explicitly."""
     checks.one_of(SCALINGS, scaling=given.scaling)
     if (given.scaling == "columns") != given.data_dependent_bounds:
         raise ConfigError(
@@ -358,12 +358,12 @@ def feature_report_config(given: FeatureKeywords, privacy_config: PrivacyConfig)
 
 
 def _budget(epsilon: float | None) -> float:
-    """Return a budget; without a unit there is none, and nothing is hidden."""
+    """Return a budget; None means no protection (inf)."""
     return math.inf if epsilon is None else float(epsilon)
 
 
 def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig, name: str) -> None:
-    """Require these budgets under ``local-attributes``, and none elsewhere."""
+    """Require these budgets under ``local-attributes``, and none for other units."""
     if privacy_config.epsilon is not None:
         flags = " ".join(f"--set {budget}=.." for budget in budgets)
         raise ConfigError(
@@ -400,10 +400,10 @@ def _check_terms(budgets: dict[str, float | None], privacy_config: PrivacyConfig
 
 
 def scaled(x: Features, how: Scaling) -> Features:
-    """Return the features, scaled.
+    """Return the scaled features.
 
-    ``"row"`` reads one record at a time, so it is part of what a node does before it randomizes.
-    ``"columns"`` reads all records (LPGNN's own preparation).
+    ``"row"`` reads one record at a time, so each node can apply it before it randomizes. ``"columns"`` reads
+    all records (the preparation of LPGNN).
 
     >>> scaled(torch.tensor([[2.0, 4.0, 3.0], [5.0, 5.0, 5.0]]), "row")
     tensor([[0.0000, 1.0000, 0.5000],

@@ -1,4 +1,4 @@
-"""SimGAT: LPGNN with fewer hops, and an average over nodes that are alike by their place in the graph."""
+"""SimGAT: LPGNN with fewer hops, and an average over structurally similar nodes."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -30,38 +30,38 @@ WEIGHT: tuple[Weight, ...] = ("one", "similarity")
 class SimGAT(LpgnnKeywords, RecordEstimator):
     """Similarity aggregator on randomized features (Ameen, Emireddy, Stevens: SimGAT, a slide deck).
 
-    KProp averages noise out over K hops, and far nodes have little to do with a node. SimGAT takes fewer,
-    k' < K, and then the mean over a node and the nodes S_v similar to it:
+    KProp averages noise over K hops, but distant nodes have little in common with a node. SimGAT uses fewer
+    hops, k' < K, and then averages over a node and its structurally similar nodes S_v:
 
         post (default):  H = D_S^-1 (I + S) A^^k' X',   D_S = diag(1 + |S_v|);
         union:           H = A_S^^k' X',   A_S = 1[A + S A > 0] without the diagonal.
 
-    S comes from the edges alone (:mod:`graphveil.local.structure`), in rows of bounded length. With S = 0
-    both are KProp(k'), to the last bit. The source leaves open how S enters, its threshold and its
-    normalization; these are the project's choices (docs/methods/simgat.md, with what they measure).
-
-    Guarantee: LPGNN's, unit ``local-attributes``. Edges are public under that unit, so S costs nothing; it
-        never
-    reads features or labels.
+    S is computed from the public edges alone (``graphveil.local.structure``), in rows of bounded length. With
+    S = 0 both are bit-identical to KProp(k'). The source does not define how S is used, its threshold and its
+    normalization; docs/methods/simgat.md documents the choices of this project.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        x_steps: k', hops before similar nodes are averaged.
-        similarity: ``"multihop"``, ``"deepwalk"``, ``"node2vec"`` or ``"factorized"``, with parameters in
-            brackets if need be: ``"multihop(n=3, delta=0.1)"``. DeepWalk and node2vec need gensim (the extra
-            ``simgat``).
+        x_steps: k', the number of hops before similar nodes are averaged.
+        similarity: ``"multihop"``, ``"deepwalk"``, ``"node2vec"`` or ``"factorized"``, with optional
+            parameters in brackets: ``"multihop(n=3, delta=0.1)"``. DeepWalk and node2vec need gensim (the
+            extra ``simgat``).
         combine: ``"post"`` or ``"union"``.
-        weight: of ``"post"``: ``"one"``, or ``"similarity"`` for a mean weighted by similarity, in which the
-            node itself weighs one.
-        max_union_degree: of ``"union"``: the degree above which a node takes no further neighbors; None for
-            no limit.
+        weight: For ``"post"``: ``"one"``, or ``"similarity"`` for a mean weighted by similarity, in which the
+            node itself has weight one.
+        max_union_degree: For ``"union"``: degree above which a node gets no further neighbors; None for no
+            limit.
 
-    Further arguments are those of :class:`~graphveil.local.lpgnn.LPGNN`.
+    Further arguments are those of ``LPGNN``.
 
     Raises:
-        UnitError: the unit is neither ``"local-attributes"`` nor ``"none"``.
-        MissingDependencyError: the similarity needs gensim, which is not installed.
+        UnitError: The unit is neither ``"local-attributes"`` nor ``"none"``.
+        MissingDependencyError: The similarity needs gensim, which is not installed.
+
+    Privacy:
+        As for LPGNN, unit ``local-attributes``. Edges are public under that unit, so S does not spend privacy
+        budget. S never reads features or labels.
 
     >>> from graphveil.data.recipes import RECIPES
     >>> from graphveil.data import synthetic
@@ -80,7 +80,7 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
     max_union_degree: int | None = None
 
     def no_graph_baseline(self) -> LPGNN:
-        """Return the unfitted baseline that reads no edge, see :meth:`LPGNN.no_graph_baseline`."""
+        """Return the unfitted no-graph baseline; see ``LPGNN.no_graph_baseline``."""
         return baseline_of(self)
 
     def _build_method(self) -> LpgnnMethod:
@@ -107,15 +107,15 @@ class SimGAT(LpgnnKeywords, RecordEstimator):
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarityPropagationConfig(PropagationConfig):
-    """Hops along the edges, and an average over similar nodes; see :class:`SimGAT`.
+    """Hops on the edges, and an average over similar nodes; see ``SimGAT``.
 
     Args:
-        hops: k' of them.
-        similarity: a name, with parameters in brackets if need be.
-        combine: whether similar nodes are averaged after the hops, or hops go along them, too.
-        weight: how much a similar node counts.
-        max_union_degree: of a union.
-        basis: why the edges may be read.
+        hops: The k' hops.
+        similarity: A name, with optional parameters in brackets.
+        combine: Whether similar nodes are averaged after the hops, or are added to the edges.
+        weight: Weight of a similar node.
+        max_union_degree: Maximum degree of a union.
+        basis: Why the edges are public.
     """
 
     hops: KPropConfig
@@ -141,11 +141,11 @@ class SimilarityPropagationConfig(PropagationConfig):
             raise ConfigError(f"max_degree={self.max_union_degree} is for combine='union'; drop it")
 
     def check(self) -> None:
-        """Refuse a similarity whose library is missing; to load a model it is not needed."""
+        """Reject a similarity whose library is missing; loading a model does not need the library."""
         parse_similarity(self.similarity).check_installed()
 
     def propagation(self, graph: Graph, session: Session) -> Propagation:
-        """Return hops and similar nodes as one map."""
+        """Return hops and similar nodes as one linear map."""
         with session.stage("similarity"):
             edges = PublicEdges(graph.adjacency, basis=self.basis)
             similar = self.similar(edges, session)
