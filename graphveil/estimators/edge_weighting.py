@@ -1,4 +1,4 @@
-"""Weights of edges in hops, computed from public or released rows at no privacy cost."""
+"""Edge weights of hops, computed from public or released vectors; this does not spend privacy budget."""
 
 from dataclasses import dataclass
 
@@ -20,14 +20,14 @@ PAPER_WEIGHT_DEVIATION = (
     "ends"
 )
 
-_WIDTHS = (32, 16)  # of the network of learned_public
+_WIDTHS = (32, 16)  # hidden and output width of the network of learned_public
 _STEPS, _PAIRS, _RATE = 300, 4096, 0.01
-_SHARP = 5.0  # cosines become logits times this
+_SHARP = 5.0  # factor from cosines to logits
 
 
 @dataclass(frozen=True)
 class EdgeWeighting:
-    """A weight and where a model finds what it reads. All of it is public: no edge is ever needed."""
+    """An edge weight and the source of its inputs. Inputs are public; no edge is read."""
 
     similarity: Similarity
     rows: str
@@ -36,7 +36,7 @@ class EdgeWeighting:
     def from_config(
         cls, weights: str, rows: str, *, encoder: bool, records: bool, attention: Similarity | None = None
     ) -> "EdgeWeighting | None":
-        """Return what a configuration names, None for weights of one; refuse what does not go together."""
+        """Return the edge weighting of a configuration, None for weights of one; reject contradictions."""
         checks.one_of(ROWS, weight_rows=rows)
         similarity = parse_weight(weights)
         if similarity is None:
@@ -62,17 +62,17 @@ class EdgeWeighting:
 
     @property
     def learned_from_edges(self) -> bool:
-        """Whether weights are attention that is learned from the edges, for a part of the budget."""
+        """Whether edge weights are attention that is learned from the edges, for a part of the budget."""
         return self.similarity.reads == "attention"
 
     def weight_network(self, width: int, generator: torch.Generator) -> FeedForward | None:
-        """Return the network of ``learned_public``, not yet trained; None for weights that learn nothing."""
+        """Return the untrained network of ``learned_public``; None for weights that are not learned."""
         if self.similarity.reads != "learned":
             return None
         return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
 
     def learned(self, graph: Graph, rows: Tensor, context: Session) -> FeedForward | None:
-        """Return what the weight learns from public labels, or None."""
+        """Return the network that is trained on public labels, or None."""
         generator = context.streams.torch("weights")
         network = self.weight_network(rows.shape[1], generator)
         if network is not None:
@@ -88,14 +88,14 @@ class EdgeWeighting:
         network: nn.Module | None,
         context: Session,
     ) -> Features | None:
-        """Return what every hop's weights read; None for the vectors of each hop."""
+        """Return the inputs of the edge weights in every hop; None for the vectors of each hop."""
         if self.rows == "previous":
             return None
         if self.similarity.reads == "features":
             return graph.x
         if self.similarity.reads == "rows":
             return rows
-        # Kept with the workspace, as the rows are: a resumed release is asked with the same bits.
+        # Stored in the workspace, as the aggregates are: a resumed release needs bit-identical inputs.
         return context.load_or_compute("weights", lambda: {"keys": _computed(graph, rows, encoder, network)})[
             "keys"
         ]
@@ -103,7 +103,7 @@ class EdgeWeighting:
 
 @torch.no_grad()
 def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, network: nn.Module | None) -> Tensor:
-    """Return the network's rows if there is one, and otherwise the encoder's probabilities."""
+    """Return the output of the network if there is one, otherwise the encoder's probabilities."""
     if network is not None:
         learned: Tensor = network.eval()(rows.float())
         return learned
@@ -113,9 +113,9 @@ def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, network: nn
 
 
 def _train_weight_network(network: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
-    """Teach the network's rows to point the same way where labels agree, from random pairs of labeled nodes.
+    """Train the network so that outputs have a high cosine if labels agree, on random labeled pairs.
 
-    Whether an edge joins a pair is never asked. Pairs that agree count as much in total as those that do not.
+    Edges are not read. Pairs that agree have the same total weight as those that do not.
     """
     optimizer = Adam(network.parameters())
     agreeing = float((y.bincount() / len(y)).square().sum())

@@ -1,4 +1,4 @@
-"""The value that a fit leaves, the attributes that read it, and its release folder."""
+"""The result of a fit as a value, the attributes that read it, and its release folder."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,29 +23,29 @@ from graphveil.training import EpochRecord
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FittedModel:
-    """What an estimator keeps of a fit. Parameters that are set later cannot reach it.
+    """The stored result of a fit. Parameters that are set later do not affect it.
 
-    Predictions, prices and saved files read this value only.
+    Predictions, privacy costs and saved files read this value only.
 
     Args:
-        method: as it was configured for the fit.
-        parameters: the constructor keywords of that configuration.
-        sizes: public sizes of the fitted graph.
-        plan: what was asked of it; None for nothing, or for a model from a file.
-        guarantee: that of the fit.
-        trained: answers for other graphs.
-        proba: probabilities (N, C); None where a release does not hold them, or no guarantee covers them.
-        released: noisy answers by name.
-        rows: what was released, for tables.
-        sampler: the name of the noise's sampler.
-        private_accuracy: from booked noisy counts.
-        learned: attributes of the method's own.
-        class_names: labels by class number; empty where they have no names.
-        ids: the nodes' own ids.
-        scaling: how feature columns are scaled before networks read them.
-        encoding: how columns of the table of nodes became features, where the graph was read from one.
-        history: the epochs of all trainings.
-        seconds: by stage.
+        method: Method as it was configured for the fit.
+        parameters: Constructor keywords of that configuration.
+        sizes: Public sizes of the fitted graph.
+        plan: Query plan of the fit; None for none, or for a model from a file.
+        guarantee: Guarantee of the fit.
+        trained: Model that predicts other graphs.
+        proba: Probabilities (N, C). None if a release does not hold them, or no guarantee covers them.
+        released: Noisy results by name.
+        rows: Released outputs, for tables.
+        sampler: Name of the noise sampler.
+        private_accuracy: Accuracies from noisy counts that were charged.
+        learned: Additional attributes of the method.
+        class_names: Labels by class number; empty if they have no names.
+        ids: Node ids.
+        scaling: Scaling of feature columns before networks read them.
+        encoding: Encoding of the columns of the node table into features, if the graph was read from one.
+        history: Epochs of all trainings.
+        seconds: Time by stage.
     """
 
     method: Method
@@ -72,8 +72,8 @@ class FittedModel:
         """Probabilities (N, C) of the fitted graph.
 
         Raises:
-            ArtifactError: they are withheld from the release that this fit was read from.
-        UnitError: the guarantee covers no predictions, and there are none.
+            ArtifactError: If they are withheld from the release that this fit was read from.
+            UnitError: If the guarantee covers no predictions, so there are none.
         """
         if self.proba is None:
             raise no_predictions_note(self.guarantee)
@@ -84,21 +84,21 @@ T = TypeVar("T")
 
 
 class HasFit(Protocol):
-    """Whatever keeps a fit."""
+    """An object that holds a fit."""
 
     _fit: FittedModel | None
 
 
 class FittedAttribute(Generic[T]):
-    """A read-only attribute that is taken from the fit, and has a plain value before there is one.
+    """A read-only attribute that is read from the fit, with a default value before it.
 
     Args:
-        read: takes it from the fit.
-        absent: makes the value that stands where nothing is fitted.
+        read: Reads it from the fit.
+        absent: Returns the value before a fit.
     """
 
     def __init__(self, read: Callable[[FittedModel], T], absent: Callable[[], T]) -> None:
-        """Take both ways to the value."""
+        """Store both functions."""
         self._read, self._absent = read, absent
 
     def __get__(self, model: HasFit | None, owner: type | None = None) -> T:
@@ -106,12 +106,12 @@ class FittedAttribute(Generic[T]):
         return self._absent() if model is None or model._fit is None else self._read(model._fit)
 
     def __set__(self, model: HasFit, value: T) -> NoReturn:
-        """Refuse: what was learned is not set."""
+        """Raise an error: fitted attributes cannot be set."""
         raise ConfigError("learned attributes follow from the fit and cannot be set; fit again instead")
 
 
 def learned(name: str, absent: Callable[[], T]) -> FittedAttribute[T]:
-    """Return an attribute that the method itself calls by this name in its outcome."""
+    """Return an attribute that the method stores under this name in its result."""
 
     def read(fit: FittedModel) -> T:
         found: T = fit.learned.get(name, absent())
@@ -121,22 +121,22 @@ def learned(name: str, absent: Callable[[], T]) -> FittedAttribute[T]:
 
 
 def none_before_fit() -> None:
-    """Return None, for what is absent before a fit."""
+    """Return None, the value before a fit."""
 
 
 def save_fitted(
     fitted: FittedModel, folder: Path, card: Card | None = None, *, per_node: Path | None = None
 ) -> None:
-    """Write what may be published of a fit to a new folder, whole or not at all.
+    """Write the public part of a fit to a new folder, atomically.
 
     Args:
-        fitted: the fit; parameters that were set after it are no part of it.
-        folder: a path that does not exist yet, or an empty folder.
-        card: what the model card says about the data and the accuracy.
-        per_node: a second such folder, for what the unit withholds from the first.
+        fitted: The fit. Parameters that were set after it are not included.
+        folder: A path that does not exist yet, or an empty folder.
+        card: Data and accuracy for the model card.
+        per_node: Second such folder, for outputs that the unit withholds from the first.
 
     Raises:
-        ConfigError: a folder holds something, or nothing is withheld.
+        ConfigError: If a folder is not empty, or nothing is withheld.
     """
     write_release(snapshot_of(fitted), folder, card, per_node=per_node)
 

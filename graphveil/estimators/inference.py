@@ -1,10 +1,11 @@
-"""Predictions of a fitted model: of its own graph from what was released, of other graphs as new releases.
+"""Predictions of a fitted model: of its own graph from the fit, of other graphs as new releases.
 
-``PredictionManager`` looks an answer up or makes the requests that it needs, each of them a release: the
-whole graph, or of a graph that has grown the new edges alone. A request is recorded in the ledgers that
-``graphveil.ledger.predictions`` names, and its noisy rows are kept for as long as the graph is in memory.
-They are found by the version of the in-edges and by the features that were sent along them: other features on
-the same edges are another query. The same query again draws no noise, and returns the same bytes.
+``PredictionManager`` returns a cached prediction, or creates the requests that are needed. Each request is a
+release: of the whole graph, or of the new edges of a graph that has grown. A request is recorded in the
+ledgers that ``graphveil.ledger.predictions`` selects. Its noisy aggregates are cached for as long as the
+graph is in memory. The cache key is the version of the in-edges and the features that were sent along them.
+Other features on the same edges are a different query. Repeating a query draws no noise and returns
+bit-identical results.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,22 +38,22 @@ from graphveil.release.release import check_weights
 
 @dataclass(frozen=True)
 class PredictionOptions:
-    """What the caller asserts, accepts, or provides when another graph is predicted."""
+    """Assumptions, confirmations and resources of the caller for a prediction of another graph."""
 
     assume_disjoint_edges: bool = False
     assume_disjoint_nodes: bool = False
     allow_spend: bool = False
-    workspace: Path | None = None  # where a release that is interrupted can be finished
+    workspace: Path | None = None  # where an interrupted release can be resumed
 
     @property
     def confirms_charge(self) -> bool:
-        """Whether the caller knows that another graph is asked, and is charged."""
+        """Whether the caller confirms that another graph is queried and charged."""
         return self.assume_disjoint_edges or self.assume_disjoint_nodes or self.allow_spend
 
 
 @dataclass(kw_only=True, eq=False)
 class PredictionState:
-    """What a fitted model has told, and what it keeps of it."""
+    """The cached predictions of a fitted model, and their privacy accounting."""
 
     fitted: FittedModel
     ledger: PredictionComposition
@@ -60,21 +61,21 @@ class PredictionState:
 
 
 class PredictionRequest(Protocol):
-    """What predicting a graph asks under a budget: its price, its entry in the ledger, the asking."""
+    """A release that a prediction needs: its privacy cost, its ledger entry, and its execution."""
 
     @property
     def graph(self) -> Graph:
-        """The graph that is asked."""
+        """The graph that is queried."""
 
     @property
     def privacy_cost(self) -> Guarantee:
-        """What it costs alone."""
+        """The guarantee of this release alone."""
 
     def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
-        """Enter it into a model's ledger, and return that."""
+        """Add the release to a model's ledger, and return the ledger."""
 
     def execute(self, prediction_state: PredictionState) -> None:
-        """Record it, ask it, and keep the answer."""
+        """Record the release, query the edges, and cache the result."""
 
 
 RequestFactory = Callable[[PredictionState, Graph, PredictionOptions], Sequence[PredictionRequest]]
@@ -82,10 +83,10 @@ RequestFactory = Callable[[PredictionState, Graph, PredictionOptions], Sequence[
 
 @dataclass(frozen=True, eq=False)
 class GraphRequest:
-    """One release: the graph whose edges it asks, its plan and price, and what its answer is kept under.
+    """One release: the graph whose edges are queried, its plan and privacy cost, and its cache key.
 
-    With a ``step`` the graph has the edges of one step of growth alone, and the rows of the nodes that were
-    there before are kept. ``disjoint`` is the caller's word that the edges were not asked before.
+    With a ``step``, the graph has the edges of one growth step only, and aggregates of previous nodes are
+    kept. ``disjoint`` is the caller's assumption that these edges were not queried before.
     """
 
     graph: Graph
@@ -97,7 +98,7 @@ class GraphRequest:
     workspace: Path | None = None
 
     def record_in(self, ledger: PredictionComposition) -> PredictionComposition:
-        """Enter the release into a model's ledger, and return it."""
+        """Add the release to a model's ledger, and return the ledger."""
         if self.step is not None:
             ledger.apart(self.graph.edge_set, self.step.apart)
         if self.disjoint:
@@ -106,7 +107,7 @@ class GraphRequest:
         return ledger
 
     def execute(self, prediction_state: PredictionState) -> None:
-        """Record the release, ask the edges, and keep the answer."""
+        """Record the release, query the edges, and cache the result."""
         kept = (
             None if self.step is None else _cached_before_step(self.graph, self.step, prediction_state.cache)
         )
@@ -122,7 +123,7 @@ def prediction_session(
     plan: ReleasePlan | None = None,
     workspace: Path | None = None,
 ) -> Session:
-    """Return the session that records a release where it belongs, and then enters it into the ledger."""
+    """Return the session that records a release in its ledgers and then in the model's accounting."""
     updated_ledger, method = (
         pending_request.record_in(prediction_state.ledger.copy()),
         prediction_state.fitted.method,
@@ -147,11 +148,11 @@ def prediction_session(
 def graph_requests(
     prediction_state: PredictionState, graph: Graph, options: PredictionOptions
 ) -> Sequence[PredictionRequest]:
-    """Return what has to be asked of a graph's edges, in order, before it can be predicted; None for nothing.
+    """Return the requests that predicting a graph needs, in order; empty if nothing is queried.
 
     Raises:
-        UnitError, ConfigError: the caller's word settles nothing, or cannot be true.
-        NotImplementedGuaranteeError: the method has no answer from such a graph.
+        UnitError, ConfigError: If the caller's assumption has no effect, or is known to be false.
+        NotImplementedGuaranteeError: If the method cannot predict such a graph.
     """
     fitted = prediction_state.fitted
     plan = fitted.trained.plan_for(fitted.trained.sizes_for(graph, fitted.sizes))
@@ -182,7 +183,7 @@ def graph_requests(
 
 
 def check_no_groups(name: str, plan: ReleasePlan) -> None:
-    """Refuse a plan that asks by who has a public label, which another graph need not say."""
+    """Reject a plan that depends on which nodes have public labels, since another graph may have none."""
     if any(query.groups > 1 for query in plan.queries):
         raise NotImplementedGuaranteeError(
             f"{name} under its unit asks by who has a public label, which another graph need not say, and "
@@ -192,14 +193,14 @@ def check_no_groups(name: str, plan: ReleasePlan) -> None:
 
 
 def prediction_privacy_cost(fitted: FittedModel, plan: ReleasePlan, graph: Graph) -> Guarantee:
-    """Return the guarantee of another graph's release alone, no more valid than the model's own."""
+    """Return the guarantee of another graph's release alone, invalid if the model's own guarantee is."""
     return fitted.method.guarantee(plan, graph).invalidated_by(fitted.guarantee)
 
 
 def _growth_requests(prediction_state: PredictionState, graph: Graph, disjoint: bool) -> list[GraphRequest]:
-    """Return the steps of growth after the last state that something is known about; none if there is none.
+    """Return the growth steps after the last cached state of a graph; empty if there is none.
 
-    Under a unit of records an old node's record grows, too, so what is new cannot be told from what is old.
+    Under node-level units an old node's record grows as well, so new and old data cannot be separated.
     """
     method = prediction_state.fitted.method
     if not method.supports_growing_graphs or method.privacy_config.on_records:
@@ -209,7 +210,7 @@ def _growth_requests(prediction_state: PredictionState, graph: Graph, disjoint: 
         pending.insert(0, batch)
         kept = _cached_before_step(batch.graph, batch.step, prediction_state.cache)
         if kept is not None and kept.plan is not None:
-            # New rows get the noise of the old ones; what else the fit queried holds for them, too.
+            # New aggregates have the noise of the old ones; other results of the fit apply to them as well.
             queries = (NeighborSumQuery, NeighborCountQuery)
             plan = replace(
                 kept.plan, queries=tuple(query for query in kept.plan.queries if isinstance(query, queries))
@@ -229,12 +230,12 @@ def _growth_requests(prediction_state: PredictionState, graph: Graph, disjoint: 
 
 
 def _cached_before_step(graph: Graph, step: GrowthStep, answers: PredictionCache) -> CachedPrediction | None:
-    """Return what is known of the graph before a step of growth."""
+    """Return the cached prediction of the graph before a growth step."""
     return answers.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
 
 
 def check_prediction_options(unit: str, options: PredictionOptions) -> None:
-    """Refuse a word about edges where it is people who tell, and about people where edges are asked."""
+    """Reject an assumption about edges under units of people, and one about people under other units."""
     of_people = unit == LocalAttributes.name
     if options.assume_disjoint_edges and of_people:
         raise UnitError(
@@ -252,16 +253,16 @@ def check_prediction_options(unit: str, options: PredictionOptions) -> None:
 
 
 class PredictionManager:
-    """The ledgers of one fitted model, and the only way to what it has not predicted yet.
+    """The privacy accounting and the cache of one fitted model's predictions.
 
-    One lock stands around looking up, asking and entering: of threads that ask the same, one pays, and no
-    entry is lost.
+    A lock covers lookup, query and recording. If several threads request the same prediction, it is charged
+    once, and no entry is lost.
 
     Args:
-        fitted: the model.
-        edges: the edge set that it was fitted on; a fresh one for a model from a file.
-        request_factory: what predicting another graph has to ask, by the kind of method.
-        own: tells the fitted graph from others; None where nobody knows it.
+        fitted: The model.
+        edges: Edge set that it was fitted on; a new one for a model from a file.
+        request_factory: Function that plans the requests of a prediction, by the kind of method.
+        own: Fingerprint of the fitted graph; None if unknown.
     """
 
     def __init__(
@@ -271,7 +272,7 @@ class PredictionManager:
         request_factory: RequestFactory,
         own: GraphFingerprint | None = None,
     ) -> None:
-        """Begin with the fit alone."""
+        """Start with the fit alone."""
         self._state = PredictionState(
             fitted=fitted, ledger=PredictionComposition(edges), cache=PredictionCache()
         )
@@ -279,18 +280,18 @@ class PredictionManager:
         self.edges = edges
 
     def keep(self, graph: Graph, answer: CachedPrediction) -> None:
-        """Keep what is known of the fitted graph, so that one that grows from it asks for what is new."""
+        """Cache the prediction of the fitted graph, so that only new edges are queried if it grows."""
         self._state.cache.keep(graph.adjacency.version, graph.x, answer)
 
     def restore_prediction(self, edges: EdgeSet, privacy_cost: Guarantee, *, disjoint: bool) -> None:
-        """Enter a prediction of another graph that an earlier process made, and recorded."""
+        """Restore a prediction of another graph that an earlier process made and recorded."""
         with self._lock:
             if disjoint:
                 self._state.ledger.apart(edges)
             self._state.ledger.note(edges, privacy_cost)
 
     def of(self, graph: Graph, options: PredictionOptions) -> Tensor:
-        """Return probabilities (N, C); what has not been asked yet is asked and recorded."""
+        """Return probabilities (N, C). What is not cached is queried and recorded."""
         with self._lock:
             known = self._known(graph)
             requests = self._requests(graph, options, known)
@@ -313,7 +314,7 @@ class PredictionManager:
             return known.proba
 
     def privacy_cost(self, graph: Graph, options: PredictionOptions) -> Guarantee | None:
-        """Return what predicting a graph would cost alone, or None where it asks nothing."""
+        """Return the guarantee of predicting a graph, or None if nothing is queried."""
         with self._lock:
             requested = self._requests(graph, options, self._known(graph))
             if not requested:
@@ -344,7 +345,7 @@ class PredictionManager:
             return self._state.ledger.total_guarantee(self._state.fitted.guarantee)
 
     def _known(self, graph: Graph) -> CachedPrediction | None:
-        """Return what is kept of a graph; the fitted one is recognized though it was read anew."""
+        """Return the cached prediction of a graph. The fitted graph is recognized if it was read again."""
         kept = self._state.cache.find(graph.adjacency.version, graph.x)
         if kept is None and self.own is not None and self.own.matches(graph):
             fitted = self._state.fitted
@@ -355,7 +356,7 @@ class PredictionManager:
     def _requests(
         self, graph: Graph, options: PredictionOptions, known: CachedPrediction | None
     ) -> Sequence[PredictionRequest]:
-        """Return what predicting a graph asks under a budget: nothing if it was predicted before."""
+        """Return the requests that predicting a graph needs; empty if it was predicted before."""
         fitted = self._state.fitted
         privacy_config = fitted.method.privacy_config
         check_prediction_options(privacy_config.unit.name, options)

@@ -1,4 +1,4 @@
-"""Constructor keywords that several estimators share, and what they come to for a unit and a mode."""
+"""Constructor keywords that several estimators share, and their defaults for each unit and mode."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,26 +16,29 @@ _PAPER_EPOCHS, _PAPER_BATCH = 10, 256
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NetworkKeywords:
-    """How networks learn from records, without the edges: keywords of MLP and GAP.
+    """Keywords of training without edges, shared by MLP and GAP.
 
-    Where labels and features are public, networks are trained by Adam, and the epoch of the best validation
-    accuracy is kept. Under a node unit they are trained by DP-Adam on the training nodes' records, without
-    batch norm or dropout, and the last weights are kept: validation records are secret, too.
+    If labels and features are public, networks are trained by Adam, and the epoch with the best validation
+    accuracy is kept. Under node-level units they are trained by DP-Adam on the training nodes' records,
+    without batch norm or dropout. The last parameters are kept, since validation records are protected as
+    well.
 
     Args:
-        hidden: width of the hidden layers.
+        hidden: Width of the hidden layers.
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
-        batch_norm: whether hidden layers normalize over the batch; None for yes, but under node units no.
-        dropout: share of hidden entries dropped while training.
-        epochs: passes over the training nodes; None for 100, under node units 60, in paper mode there 10.
-        learning_rate: the step size of Adam; None for 0.01, under node units 0.03, in paper mode there 0.01.
-        weight_decay: the penalty on squared weights.
-        batch_size: nodes in a batch, expected ones under node units; None for all of them at once, in paper
-            mode under node units 256.
-        patience: stop after so many epochs without a better validation accuracy; None never stops.
-        clip: under node units: the norm that a record's gradient is clipped to.
-        selection: under node units: ``"last"`` keeps the last weights; ``"private"`` chooses among ten by
-            noisy counts of correct validation nodes, for which validation records pay.
+        batch_norm: Whether hidden layers normalize over the batch. None for yes, under node-level units no.
+        dropout: Share of hidden entries dropped in training.
+        epochs: Passes over the training nodes. None for 100, under node-level units 60, in paper mode there
+            10.
+        learning_rate: Step size of Adam. None for 0.01, under node-level units 0.03, in paper mode there
+            0.01.
+        weight_decay: Penalty on squared parameters.
+        batch_size: Nodes in a batch (expected number under node-level units). None for all nodes, in paper
+            mode under node-level units 256.
+        patience: Stop after this number of epochs without a better validation accuracy; None never stops.
+        clip: Node-level units: clipping norm of per-record gradients.
+        selection: Node-level units: ``"last"`` keeps the last parameters. ``"private"`` selects one of ten
+            checkpoints by noisy counts of correct validation nodes, charged to validation records.
     """
 
     hidden: int = 16
@@ -53,7 +56,7 @@ class NetworkKeywords:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How the networks of one configuration learn, resolved for its terms; see :class:`NetworkKeywords`."""
+    """The training configuration of networks, resolved for unit and mode; see ``NetworkKeywords``."""
 
     hidden: int
     layers: dict[str, Any]  # keywords of networks: activation, batch norm, dropout
@@ -67,7 +70,7 @@ class TrainingConfig:
 
     @classmethod
     def from_keywords(cls, given: NetworkKeywords, privacy_config: PrivacyConfig) -> "TrainingConfig":
-        """Check the keywords for these terms, and fill in what they leave open."""
+        """Check the keywords for this unit and mode, and fill in their defaults."""
         checks.width(hidden=given.hidden)
         checks.one_of(ACTIVATIONS, activation=given.activation)
         checks.within(0, 0.99, dropout=given.dropout)
@@ -97,13 +100,15 @@ class TrainingConfig:
             clip=given.clip,
             selection=CheckpointSelection("exact" if paper else given.selection),
         )
-        if not privacy_config.on_records:  # whose batches may be of one record: nothing mixes them
+        if (
+            not privacy_config.on_records
+        ):  # under node-level units a batch may have one record: nothing mixes records
             found.nonprivate_schedule()
         found.private()
         return found
 
     def nonprivate_schedule(self, epochs: int | None = None) -> TrainingSchedule:
-        """Return the schedule of a training in the clear, by default of all epochs."""
+        """Return the schedule of non-private training, by default of all epochs."""
         return TrainingSchedule(
             epochs=self.epochs if epochs is None else epochs,
             learning_rate=self.rate,
@@ -113,7 +118,7 @@ class TrainingConfig:
         )
 
     def private(self, epochs: int | None = None) -> PrivateSchedule:
-        """Return the schedule of a training on protected records, by default of all epochs."""
+        """Return the schedule of training on protected records, by default of all epochs."""
         return PrivateSchedule(
             epochs=self.epochs if epochs is None else epochs,
             batch_size=self.batch_size,
@@ -124,7 +129,7 @@ class TrainingConfig:
 
 
 def _refuse_for_records(given: NetworkKeywords, privacy_config: PrivacyConfig) -> None:
-    """Refuse what mixes records, or asks validation records without paying."""
+    """Reject what mixes records, or reads validation records without a charge."""
     if given.batch_norm:
         raise ConfigError(
             f"batch_norm mixes the records of a batch, and unit {privacy_config.unit.name!r} protects each "

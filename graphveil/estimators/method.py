@@ -1,8 +1,8 @@
-"""The contracts of a method: a frozen configuration, and a trained model as a value.
+"""Interfaces of a method: a frozen configuration, and a trained model as a value.
 
-An estimator builds its :class:`Method` once per configuration; nothing below parses the unit again. The
-method plans from public sizes, fits a graph in a session, and leaves a :class:`TrainedModel`, which predicts
-other graphs. ``docs/project/architecture.md`` has the path of one fit.
+An estimator builds its ``Method`` once per configuration; the unit is not parsed again below this level. The
+method plans from public sizes, fits a graph in a session, and returns a ``TrainedModel``, which predicts
+other graphs. ``docs/project/architecture.md`` describes the path of one fit.
 """
 
 from abc import ABC, abstractmethod
@@ -41,52 +41,52 @@ State = dict[str, Tensor]
 
 
 class TrainedModel(ABC):
-    """What a fit leaves that other graphs can be predicted with: frozen networks and public figures."""
+    """The result of a fit that predicts other graphs: frozen networks and public values."""
 
     @abstractmethod
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the plan for predicting a graph that was not fitted, or None where that asks nothing.
+        """Return the query plan for predicting another graph, or None if nothing is queried.
 
         Raises:
-            NotImplementedGuaranteeError: the method does not predict other graphs.
+            NotImplementedGuaranteeError: If the method does not predict other graphs.
         """
 
     @abstractmethod
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Predict a graph that was not fitted, under the session's plan, and return rows and probabilities.
+        """Predict another graph under the session's plan, and return noisy aggregates and probabilities.
 
-        With ``kept``, what is known of its first nodes, the graph has the new edges alone, and the rows of
-        its other nodes alone are asked for.
+        ``kept`` is the cached prediction of its first nodes. The graph then has only the new edges, and only
+        aggregates of the remaining nodes are queried.
         """
 
     @abstractmethod
     def state(self) -> State:
-        """Return the trained weights as tensors by name."""
+        """Return the parameters as tensors by name."""
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
-        """Return what the plan for another graph depends on, by the sizes of the fitted one."""
+        """Return the sizes that the plan for another graph depends on."""
         return fitted.for_graph(graph)
 
-    # Most methods take any graph of as many features.
+    # Most methods accept any graph with the same number of features.
     def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:  # noqa: B027
-        """Refuse another graph that cannot be read, before a price is named.
+        """Reject another graph that cannot be read, before its privacy cost is computed.
 
         Args:
-            graph: the other graph.
-            class_names: the labels of the fitted graph by class number; empty where they have no names.
+            graph: The other graph.
+            class_names: Labels of the fitted graph by class number; empty if they have no names.
         """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FitResult:
-    """What a fit comes to.
+    """The result of a fit.
 
     Args:
-        trained: answers for other graphs.
-        proba: probabilities (N, C) of the fitted graph; None where the guarantee covers none.
-        released: noisy answers by name, which may be published as far as the unit lets them.
-        private_accuracy: accuracies from booked noisy counts, by part of the split.
-        learned: further attributes of the estimator that end in an underscore.
+        trained: Model that predicts other graphs.
+        proba: Probabilities (N, C) of the fitted graph; None if the guarantee does not cover them.
+        released: Noisy results by name; public as far as the unit allows.
+        private_accuracy: Accuracies from noisy counts that were charged, by part of the split.
+        learned: Further attributes of the estimator that end in an underscore.
     """
 
     trained: TrainedModel
@@ -106,15 +106,15 @@ class FitPreview(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedFit:
-    """A fit that was checked and planned: what a preview shows is what :meth:`Estimator.fit` executes.
+    """A fit that was checked and planned; ``Estimator.fit`` executes exactly this plan.
 
     Args:
-        method: the frozen configuration.
-        graph: as it was given.
-        scaled: the graph with scaled features.
-        scaling: how its feature columns are scaled.
-        sizes: what the plan depends on.
-        preview: plan, guarantee and outputs.
+        method: The frozen configuration.
+        graph: Graph as passed by the caller.
+        scaled: The graph with scaled features.
+        scaling: Scaling of its feature columns.
+        sizes: Sizes that the plan depends on.
+        preview: Plan, guarantee and outputs.
     """
 
     method: "Method"
@@ -126,28 +126,28 @@ class PreparedFit:
 
     @property
     def scaling_summary(self) -> str:
-        """Which feature columns are scaled, and how; empty if all values are used as they are."""
+        """The scaled feature columns and their scaling; empty if all values are used as they are."""
         return self.scaling.words(column_names(self.graph))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """One method, for one unit and mode, with everything resolved that its constructor keywords leave open.
+    """One method for one unit and mode, with all constructor keywords resolved.
 
     Args:
-        name: as in ``METHODS``.
-        privacy_config: what is protected, and at which budget.
-        device: where networks are trained in the clear.
-        head: what logits mean; those of one class a node, but for methods that can do otherwise.
+        name: As in ``METHODS``.
+        privacy_config: Unit and budget.
+        device: Device of non-private training.
+        head: Meaning of logits; by default one class per node.
     """
 
     reads_edges: ClassVar[bool] = True
     supports_growing_graphs: ClassVar[bool] = (
-        False  # whether a graph that has grown can be asked for its new rows alone
+        False  # whether only the new aggregates of a graph that has grown can be queried
     )
     tables: ClassVar[float] = 2.0  # how many float64 arrays (N, C) a fit holds at once
     pairs: ClassVar[float] = 0.0  # and how many (C, C)
-    copies: ClassVar[float] = 4.0  # bytes of each feature of each node that is learned from, if it is dense
+    copies: ClassVar[float] = 4.0  # bytes per feature of each training node, if features are dense
 
     name: str
     privacy_config: PrivacyConfig
@@ -156,28 +156,28 @@ class Method(ABC):
 
     @property
     def samples(self) -> bool:
-        """Whether networks learn from a sample where training nodes are very many."""
+        """Whether networks are trained on a sample if there are very many training nodes."""
         return False
 
     @property
     def protects_features(self) -> bool:
-        """Whether features are protected, so that no error may depend on what they are."""
+        """Whether features are protected, so that no error may depend on their values."""
         return isinstance(self.privacy_config.unit, NodeUnit | LocalAttributes)
 
     @abstractmethod
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return what a fit asks of the protected data, calibrated, or None for nothing: a pure function."""
+        """Return the calibrated query plan of a fit, or None if nothing is queried. A pure function."""
 
     @abstractmethod
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Train, ask the session's plan, and predict all nodes."""
+        """Train, execute the session's plan, and predict all nodes."""
 
     @abstractmethod
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedModel:
-        """Return what :meth:`TrainedModel.state` was taken from."""
+        """Return the model from the result of ``TrainedModel.state``."""
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph that the unit, the training or the memory rules out, before anything is spent."""
+        """Reject a graph that does not fit the unit, the training or the memory, before anything is spent."""
         check_graph(self.privacy_config, graph, reads_edges=self.reads_edges)
         check_room(
             self.room(graph),
@@ -211,27 +211,27 @@ class Method(ABC):
         )
 
     def learned(self, graph: Graph) -> int:
-        """Return how many nodes a fit copies the features of at once, by public masks; 0 where it is few."""
+        """Return the number of nodes whose features a fit copies at once, from public masks; 0 if few."""
         return min(int(graph.mask("train").sum()), MAX_TRAINING_NODES) if self.samples else 0
 
     def room(self, graph: Graph) -> float:
-        """Return about how many bytes a fit takes besides the graph, from its public sizes."""
+        """Return the approximate memory of a fit in bytes in addition to the graph, from its public sizes."""
         nodes, classes = graph.num_nodes, graph.num_classes
         return 8 * classes * (self.tables * nodes + self.pairs * classes)
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
-        """Return what a plan for this graph depends on."""
+        """Return the sizes that a plan for this graph depends on."""
         return PublicSizes.from_graph(graph)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return the guarantee of a release under the plan; only public facts of the graph are read."""
+        """Return the guarantee of a release under the plan. Only public properties of the graph are read."""
         privacy_config = self.privacy_config
         delta = privacy_config.delta_for(graph.num_nodes) if plan is None else plan.delta
         if isinstance(privacy_config.unit, NoUnit):
             none = Guarantee.from_event(
                 privacy_config.unit, Composed(()), delta=delta, releases=0, mode=privacy_config.mode
             )
-            return guarantee_of(graph) or none  # edges that were released keep their guarantee
+            return guarantee_of(graph) or none  # released edges keep their guarantee
         guarantee = Guarantee.from_event(
             privacy_config.unit,
             Composed(()) if plan is None else plan.event,
@@ -248,26 +248,26 @@ class Method(ABC):
         return guarantee if plan is None else with_undirected_edge_deviation(guarantee, graph)
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
-        """Return why this method's release has no valid guarantee; empty if it has."""
+        """Return the reasons why the guarantee is invalid; empty if it is valid."""
         papers = self.privacy_config.paper_deviations if self.privacy_config.paper else ()
         return papers if self.privacy_config.unsafe_noise_seed is None else (*papers, SEEDED)
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
-        """Return what the statement has to add about the data."""
+        """Return notes of the guarantee summary about the data."""
         return data_notes(self.privacy_config, graph)
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
-        # Steps and counts read records alone.
+        """Return the use of edges under a node-level unit; ``read`` if predictions read own out-edges."""
+        # Steps and counts read node records only.
         return "queried" if any(query.reads_edges for query in plan.queries) else "never"
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
-        """Return what a fit under a plan releases, in order."""
+        """Return the outputs of a fit under a plan, in order."""
         return () if plan is None else release_rows(plan)
 
 
 def networks_state(part: str, networks: Sequence[nn.Module]) -> State:
-    """Return the weights of numbered networks, each under ``part/number/``."""
+    """Return the parameters of numbered networks, each under ``part/number/``."""
     return {
         f"{part}/{k}/{name}": value
         for k, network in enumerate(networks)

@@ -1,7 +1,7 @@
-"""Noisy rows that were charged, kept for as long as the graph that they are about.
+"""Cache of noisy aggregates that were charged, kept for as long as their graph is in memory.
 
-They are found by the version of the in-edges and by the features that were sent along them: other features on
-the same edges are another query. The same query again draws no noise, and returns the same bytes.
+The cache key is the version of the in-edges and the features that were sent along them. Other features on the
+same edges are a different query. Repeating a query draws no noise and returns bit-identical results.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from graphveil.release import ReleasePlan
 
 @dataclass(frozen=True, eq=False)
 class CachedPrediction:
-    """What was released about one graph: the plan, the noisy rows by hop, and what they predict."""
+    """The release of one graph: the plan, the noisy aggregates by hop, and the predictions."""
 
     plan: ReleasePlan | None
     rows: tuple[Tensor, ...]
@@ -27,7 +27,7 @@ class CachedPrediction:
 
 
 class PredictionCache:
-    """The answers of one fitted model. No graph is kept alive: an answer goes with the last use of its edges.
+    """The cached predictions of one fitted model. An entry is deleted when its edges are no longer used.
 
     >>> import torch
     >>> answers, version = PredictionCache(), AdjacencyVersion()
@@ -37,21 +37,21 @@ class PredictionCache:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with an empty cache."""
         self._kept: WeakKeyDictionary[AdjacencyVersion, dict[str, CachedPrediction]] = WeakKeyDictionary()
 
     def keep(self, version: AdjacencyVersion, x: Features, answer: CachedPrediction) -> None:
-        """Keep an answer to a question that sent functions of ``x`` along these in-edges."""
+        """Store the result of a query that sent functions of ``x`` along these in-edges."""
         self._kept.setdefault(version, {})[_digest(x)] = answer
 
     def find(self, version: AdjacencyVersion, x: Features) -> CachedPrediction | None:
-        """Return the answer to this very question, if it has been asked."""
+        """Return the cached result of the same query, or None."""
         kept = self._kept.get(version)
         return kept.get(_digest(x)) if kept else None
 
 
 def _digest(x: Features) -> str:
-    """Return the digest of features; it stays in this process."""
+    """Return the digest of features; it is not stored or sent."""
     arrays = (x.data, x.indices, x.indptr) if isinstance(x, sparse.csr_array) else (x.numpy(),)
     digest = hashlib.blake2b(f"{tuple(x.shape)}".encode())
     for array in arrays:

@@ -1,4 +1,4 @@
-"""What is protected, at which budget and by whose accounting, and the guarantee that follows."""
+"""Privacy unit, budget and accounting mode of a method, and the guarantee that follows from them."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from graphveil.release import OutEdgeSumQuery, ReleasePlan
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyConfig:
-    """The terms that a method works under; see :class:`~graphveil.estimators.base.Estimator` for each.
+    """Privacy unit, budget and mode of a method; see ``Estimator`` for each parameter.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> terms = PrivacyConfig(unit=UndirectedEdge(), epsilon=1.0)
@@ -34,7 +34,7 @@ class PrivacyConfig:
 
     @property
     def on_records(self) -> bool:
-        """Whether the unit protects the records that networks learn from."""
+        """Whether the unit protects the records that networks are trained on."""
         return isinstance(self.unit, NodeUnit)
 
     @property
@@ -44,18 +44,18 @@ class PrivacyConfig:
 
     @property
     def paper(self) -> bool:
-        """Whether a paper is reproduced, its own accounting included."""
+        """Whether a paper is reproduced, including its own accounting."""
         return self.mode == "paper"
 
     @property
     def budget(self) -> float:
-        """Epsilon, which every unit but ``none`` was checked to have."""
+        """Epsilon. Every unit except ``none`` was checked to have one."""
         if self.epsilon is None:
             raise ConfigError(f"unit {self.unit.name!r} needs a budget: pass epsilon= (or --epsilon)")
         return self.epsilon
 
     def delta_for(self, nodes: int) -> float:
-        """Return delta: as given, or from the public bound on the number of units."""
+        """Return delta: as configured, or from the public bound on the number of units."""
         return check_delta(self.unit, self.delta, self.max_units or nodes)
 
 
@@ -63,23 +63,24 @@ SEEDED = "the noise is reproducible from a seed"
 
 
 def edge_level_mu(plan: ReleasePlan, num_nodes: int) -> float | None:
-    """Return the mu of one mutual edge under unit ``node-record``, which stands on two lists; None without.
+    """Return the mu of one mutual edge under unit ``node-record``; None without out-edge aggregations.
 
-    Steps and tallies are the same for both graphs, given what was released before them.
+    A mutual edge is in the out-edges of both nodes. Steps and counts are the same for both graphs, given what
+    was released before them.
     """
     pushes = [query for query in plan.queries if isinstance(query, OutEdgeSumQuery)]
     return math.hypot(*(push.edge_shift(num_nodes) / push.sigma for push in pushes)) if pushes else None
 
 
 def data_notes(privacy_config: PrivacyConfig, graph: Graph) -> tuple[str, ...]:
-    """Return what the statement has to add about the data."""
+    """Return notes of the guarantee summary about the data."""
     if privacy_config.on_records:
         return tuple(dict.fromkeys((CLASSES_PUBLIC, *graph.notes)))
     return tuple(note for note in graph.notes if about_edges(note))
 
 
 def with_undirected_edge_deviation(guarantee: Guarantee, graph: Graph) -> Guarantee:
-    """Return the guarantee, with a deviation where a claim about stored edges meets friendships."""
+    """Return the guarantee, with a deviation if the unit is ``directed-edge`` and edges are undirected."""
     if guarantee.unit != DirectedEdge.name or graph.directed:
         return guarantee
     return guarantee.with_deviations(

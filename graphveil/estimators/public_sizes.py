@@ -1,4 +1,4 @@
-"""What is public of a graph under every unit: its sizes, and which nodes each part of the split holds."""
+"""Public properties of a graph under every unit: its sizes, and the nodes of each part of the split."""
 
 from dataclasses import dataclass, field, fields, replace
 
@@ -18,15 +18,15 @@ def members(graph: Graph, split: str) -> Tensor:
     """Return the nodes of a part of the split, with or without a label, int64.
 
     Raises:
-        GraphError: there is no split.
+        GraphError: If there is no split.
     """
-    graph.mask(split)  # says what is missing
+    graph.mask(split)  # raises an error if the split is missing
     mask: Tensor = getattr(graph, f"{split}_mask")
     return mask.nonzero()[:, 0]
 
 
 def check_members(graph: Graph, *splits: str) -> None:
-    """Refuse a graph without public members in these parts of its split."""
+    """Reject a graph without members in these parts of its split."""
     for split in splits:
         if not len(members(graph, split)):
             raise GraphError(f"the split has no {split} nodes; give it some")
@@ -52,10 +52,10 @@ def nodes_of(mask: Tensor) -> Tensor:
 
 
 def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
-    """Refuse public labels that do not mean what they meant in training.
+    """Reject public labels whose classes differ from those in training.
 
     Raises:
-        GraphError: a class is unknown, or its name is another's.
+        GraphError: If a class is unknown, or class names differ.
     """
     if not graph.has_split:
         return
@@ -70,24 +70,24 @@ def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
         )
 
 
-TRAIN_SHARE = 0.75  # of the nodes, where no split is known: that of recipe gap
+TRAIN_SHARE = 0.75  # share of the nodes if no split is known, as in recipe gap
 TYPICAL_NODES, TYPICAL_CLASSES, TYPICAL_FEATURES = 10_000, 10, 500
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicSizes:
-    """What a plan may depend on besides the configuration; none of it is protected.
+    """The public sizes that a plan may depend on besides the configuration; none is protected.
 
-    Sizes that are not known are None. :meth:`completed` puts typical ones in their place, and
-    :attr:`missing` names them, so that whoever shows a plan can say what it assumed.
+    Unknown sizes are None. ``completed`` replaces them by typical ones, and ``missing`` lists their names, so
+    that a plan can be shown with its assumptions.
 
     Args:
         nodes: N.
         classes: C.
         features: d.
-        train_records: the public number of training nodes, with or without a label.
-        labeled: how many nodes have a public label; at edge level only, where labels are public.
-        domain: which slots a released graph is about; None for all, or where no graph is released.
+        train_records: Public number of training nodes, with or without a label.
+        labeled: Number of nodes with a public label; only for edge-level units, where labels are public.
+        domain: Node pairs of a released graph; None for all, or if no graph is released.
 
     >>> sizes = PublicSizes(nodes=100, classes=3)
     >>> sizes.completed().train_records, sizes.missing
@@ -112,25 +112,25 @@ class PublicSizes:
         )
 
     def for_graph(self, graph: Graph) -> "PublicSizes":
-        """Return what a plan for predicting another graph depends on: its nodes, and the fitted sizes."""
+        """Return the sizes that a plan for another graph depends on: its nodes, and the fitted sizes."""
         return replace(self, nodes=graph.num_nodes, labeled=None, domain=None)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of sizes that :meth:`completed` has to assume."""
+        """The names of sizes that ``completed`` has to assume."""
         names = [part.name for part in fields(self) if part.name not in ("labeled", "domain")]
         return tuple(name for name in names if getattr(self, name) is None)
 
     def completed(self) -> "PublicSizes":
-        """Return the sizes with typical ones where they are not known."""
+        """Return the sizes, with typical ones for unknown sizes."""
         return replace(self, features=self.width, train_records=self.records)
 
     @property
     def width(self) -> int:
-        """The number of features: known, or typical."""
+        """The number of features, known or typical."""
         return self.features or TYPICAL_FEATURES
 
     @property
     def records(self) -> int:
-        """The number of training nodes: known, or the typical share."""
+        """The number of training nodes, known or the typical share."""
         return self.train_records or max(1, round(TRAIN_SHARE * self.nodes))

@@ -1,4 +1,4 @@
-"""A release folder as a model of MLflow: what ``mlflow.pyfunc.load_model(release)`` calls.
+"""Support for MLflow: load a release folder with ``mlflow.pyfunc.load_model(release)``.
 
 MLflow reads ``MLmodel`` in the folder, and imports this module; nothing here imports MLflow.
 """
@@ -16,33 +16,33 @@ from graphveil.estimators.saved import load_model
 if TYPE_CHECKING:
     from graphveil.estimators.base import Estimator
 
-_IDS = ("id", NODE)  # what a question calls them, here and to `graphveil serve`
+_IDS = ("id", NODE)  # name of the id column, here and in `graphveil serve`
 
 
 class ReleasedModel:
-    """The stored predictions of a release: the same question has the same answer, and costs nothing.
+    """The stored predictions of a release. Returning them does not spend privacy budget.
 
-    A question about ids that are not in the release would need a fresh one, and is refused. Under units of
-    records a release has no predictions, and there is no answer at all.
+    Ids that are not in the release would need a new release and are rejected. Under node-level units a
+    release has no predictions.
 
     Args:
-        model: read from the folder.
+        model: Model that was read from the folder.
     """
 
     def __init__(self, model: "Estimator") -> None:
-        """Take a loaded model."""
+        """Store a loaded model."""
         self.model = model
 
     def predict(self, model_input: Any = None, params: dict[str, Any] | None = None) -> Any:
-        """Return a data frame: node, prediction, one probability a class.
+        """Return a data frame: node, prediction, one probability per class.
 
         Args:
-            model_input: the ids to answer for, in a column or key ``id`` or ``node``, or a list; None: all.
-            params: none are known.
+            model_input: Node ids, in a column or key ``id`` or ``node``, or a list; None for all.
+            params: Must be empty.
 
         Raises:
-            ConfigError: an id is not in the release, or the input names none.
-            ArtifactError: the unit withholds predictions from the release.
+            ConfigError: If an id is not in the release, or the input has no ids.
+            ArtifactError: If the unit withholds predictions from the release.
         """
         if params:
             raise ConfigError(f"a release takes no parameters, and was given {', '.join(sorted(params))}")
@@ -69,7 +69,7 @@ def _ids(model_input: Any) -> list[Any]:
 
 
 def _row_positions(nodes: list[Any], requested: list[Any]) -> list[int]:
-    """Return the rows of ids; a number and its digits are the same one."""
+    """Return the table rows of ids; a number and its digits are the same id."""
     places = {str(node): place for place, node in enumerate(nodes)}
     if any(str(one) not in places for one in requested):
         raise ConfigError(
@@ -80,5 +80,5 @@ def _row_positions(nodes: list[Any], requested: list[Any]) -> list[int]:
 
 
 def _load_pyfunc(path: str) -> ReleasedModel:
-    """Return the model in a folder, as MLflow asks for it."""
+    """Return the model in a folder; called by MLflow."""
     return ReleasedModel(load_model(Path(path)))

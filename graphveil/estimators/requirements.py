@@ -1,4 +1,4 @@
-"""What a unit demands of a configuration and of a graph: refused here, before anything is spent."""
+"""Requirements of a unit on a configuration and a graph, checked before anything is spent."""
 
 from typing import Any, ClassVar, Protocol
 
@@ -29,12 +29,12 @@ from graphveil.privacy.gaussian import auto_delta, epsilon_of, mu_of
 from graphveil.privacy.guarantee import Mode
 from graphveil.privacy.statements import counted, format_delta, format_upper_bound
 
-MAX_MAGNITUDE = 2.0**63  # of public features: whole numbers of 64 bits are at most that
-_SHOWN = 5  # columns that a refusal names
+MAX_MAGNITUDE = 2.0**63  # of public features: 64-bit integers are at most that
+_SHOWN = 5  # maximum number of columns in an error message
 
 
 class EstimatorConfig(Protocol):
-    """The keywords and the traits of an estimator that are checked here."""
+    """Keywords and properties of an estimator that are checked here."""
 
     method: ClassVar[str]
     local: ClassVar[bool]
@@ -45,7 +45,7 @@ class EstimatorConfig(Protocol):
 
     @property
     def distinguishes_private_edges(self) -> bool:
-        """Whether it tells private edges from public ones."""
+        """Whether it distinguishes private from public edges."""
 
     epsilon: float | None
     delta: float | str
@@ -62,12 +62,12 @@ class EstimatorConfig(Protocol):
 
 
 def check_config(model: EstimatorConfig, unit: Unit, *, spends_budget: bool) -> None:
-    """Check the parameters that all estimators have, under a unit.
+    """Check the parameters that all estimators share, under a unit.
 
     Raises:
-        NotImplementedGuaranteeError: the method does not protect this unit.
-        UnitError: a parameter belongs to another unit, or one that the unit needs is missing.
-        ConfigError: a parameter is outside its range, has no effect, or the budget is missing.
+        NotImplementedGuaranteeError: If the method does not support this unit.
+        UnitError: If a parameter belongs to another unit, or one that the unit needs is missing.
+        ConfigError: If a parameter is outside its range, has no effect, or the budget is missing.
     """
     check_parameters(model, unit)
     checks.one_of(("strict", "paper"), mode=model.mode)
@@ -91,14 +91,14 @@ def check_config(model: EstimatorConfig, unit: Unit, *, spends_budget: bool) -> 
 
 
 def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
-    """Refuse a unit that the method cannot protect, and a parameter that the unit has no use for.
+    """Reject a unit that the method does not support, and a parameter without effect under the unit.
 
-    A parameter without effect would be believed to protect something.
+    A reader would believe that a parameter without effect protects something.
 
     Raises:
-        NotImplementedGuaranteeError: the method does not protect this unit.
-        UnitError: a parameter belongs to another unit, or one that the unit needs is missing.
-        ConfigError: private metrics are asked for where accuracies need none.
+        NotImplementedGuaranteeError: If the method does not support this unit.
+        UnitError: If a parameter belongs to another unit, or one that the unit needs is missing.
+        ConfigError: If private metrics are requested for a unit under which accuracies are not protected.
     """
     check_local(model, unit)
     if isinstance(unit, NodeUnit) and unit.name not in model.node_units:
@@ -134,11 +134,11 @@ def check_parameters(model: EstimatorConfig, unit: Unit) -> None:
 
 
 def check_local(model: EstimatorConfig, unit: Unit) -> None:
-    """Refuse randomized records for a method that reads raw ones, and other units for one that does not.
+    """Reject the local unit for a method that reads raw records, and other units for a local method.
 
     Raises:
-        UnitError: the two do not fit.
-        NotImplementedGuaranteeError: the unit is for released graphs.
+        UnitError: If method and unit do not fit.
+        NotImplementedGuaranteeError: If the unit needs a released graph.
     """
     if (
         isinstance(unit, EdgeSubset)
@@ -166,9 +166,9 @@ def check_local(model: EstimatorConfig, unit: Unit) -> None:
 
 
 def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
-    """Refuse a graph that the unit or the training cannot use, before anything is spent.
+    """Reject a graph that the unit or the training cannot use, before anything is spent.
 
-    Under a node unit labels are secret, so membership in the split is all that may be asked about them.
+    Under node-level units labels are protected, so only membership in the split is read.
     """
     check_unit(privacy_config, graph, reads_edges=reads_edges)
     if privacy_config.on_records:
@@ -179,12 +179,12 @@ def check_graph(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: boo
     for split in ("train", "val"):
         if not bool(graph.mask(split).any()):
             raise GraphError(empty_part_message(split))
-    if int(graph.mask("train").sum()) == 1:  # batch norm has nothing to divide by
+    if int(graph.mask("train").sum()) == 1:  # batch norm needs two nodes
         raise GraphError(SINGLE_TRAIN_NODE_MESSAGE)
 
 
 def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool) -> None:
-    """Refuse a graph whose edges are not what the unit protects; one that is not read is never refused."""
+    """Reject a graph whose edges are not what the unit protects; passes if edges are not read."""
     if not reads_edges:
         return
     unit = privacy_config.unit
@@ -204,7 +204,7 @@ def check_unit(privacy_config: PrivacyConfig, graph: Graph, *, reads_edges: bool
 
 
 def check_features(graph: Graph, features: int) -> None:
-    """Refuse a graph whose rows the fitted networks cannot read."""
+    """Reject a graph whose features the fitted networks cannot read."""
     if graph.num_features != features:
         raise GraphError(
             f"the graph has {counted(graph.num_features, 'feature')} and the model was trained on {features};"
@@ -213,10 +213,10 @@ def check_features(graph: Graph, features: int) -> None:
 
 
 def check_magnitudes(graph: Graph) -> None:
-    """Refuse features whose squares are beyond a float32: networks learn nothing of them, or no numbers.
+    """Reject features whose squares overflow float32, since training would fail or produce NaN.
 
     Raises:
-        GraphError: some are; it names the columns.
+        GraphError: With the names of the columns.
     """
     beyond = columns_beyond(graph.x, MAX_MAGNITUDE)
     if beyond:
@@ -227,14 +227,14 @@ def check_magnitudes(graph: Graph) -> None:
 
 
 def column_names(graph: Graph) -> tuple[str, ...]:
-    """Return the name of the table column behind each feature; empty where the graph has none."""
+    """Return the name of the table column of each feature; empty if the graph has none."""
     rules = () if graph.encoding is None else graph.encoding.rules
     names = tuple(rule.name for rule in rules for _ in range(rule.columns))
     return names if len(names) == graph.num_features else ()
 
 
 def _columns(graph: Graph, features: list[int]) -> str:
-    """Return features as their columns are called in the table, or by their place where there is none."""
+    """Return features by the names of their columns in the table, or by position without names."""
     names = column_names(graph)
     named = bool(names)
     found = list(dict.fromkeys(repr(names[at]) if named else str(at) for at in features))
@@ -243,7 +243,7 @@ def _columns(graph: Graph, features: list[int]) -> str:
 
 
 def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
-    """Refuse a claim about stored edges where every friendship is stored as two of them."""
+    """Reject the unit of directed edges for a graph that stores every undirected edge twice."""
     if privacy_config.epsilon is None:
         return
     delta = privacy_config.delta_for(graph.num_nodes) or auto_delta(
@@ -262,7 +262,7 @@ def _refuse_directed(privacy_config: PrivacyConfig, graph: Graph) -> None:
 
 
 def check_on_cpu(name: str, device: str) -> None:
-    """Refuse a GPU for a method that has no use for one."""
+    """Reject a GPU for a method that does not use one."""
     if device == "cuda":
         raise ConfigError(
             f"{name} runs on the CPU: its work over edges is done there in every step, and has no form for a "
@@ -271,27 +271,27 @@ def check_on_cpu(name: str, device: str) -> None:
 
 
 def as_graph(graph: Any, *, directed: bool) -> Graph:
-    """Return a graph, or what stands for one: a ``Data`` of torch_geometric, with its edges as the unit says.
+    """Return a graph from a graph or a torch_geometric ``Data``, with directed edges as the unit requires.
 
     Raises:
-        GraphError: it is neither.
+        GraphError: If it is neither.
     """
     if isinstance(graph, Graph):
         return graph
-    kinds = [kind.__module__ for kind in type(graph).__mro__]  # a Batch is made on the fly, of several
+    kinds = [kind.__module__ for kind in type(graph).__mro__]  # the class of a Batch is created dynamically
     listed = isinstance(graph, list | tuple) and graph and hasattr(graph[0], "edge_index")
     if listed or any(kind.startswith("torch_geometric.data") for kind in kinds):
         return Graph.from_pyg(graph, directed=directed)
-    check_kind(graph)  # which refuses it
+    check_kind(graph)  # which rejects it
     raise AssertionError
 
 
 def check_encoding(graph: object, unit: Unit, *, protects_records: bool) -> None:
-    """Refuse features or nodes that were read from what is protected, before anything is spent.
+    """Reject features or nodes that were derived from protected data, before anything is spent.
 
     Raises:
-        UnitError: the values of a category or the median of a column were read from all records, of which
-            the unit protects each, or nodes were added because an edge names them, and edges are protected.
+        UnitError: If categories or medians of a column were computed from records that the unit protects, or
+            nodes were added because a protected edge contains them.
     """
     encoding = graph.encoding if isinstance(graph, Graph) else None
     if encoding is None:
@@ -312,10 +312,10 @@ def check_encoding(graph: object, unit: Unit, *, protects_records: bool) -> None
 
 
 def check_max_degree(graph: Graph, unit: Unit) -> None:
-    """Refuse a graph in which some node has more edges than the data owner asserted.
+    """Reject a graph in which some node has more edges than the data owner asserted.
 
-    The refusal names no number and no node. That there is one is itself something about the graph, which is
-    why the guarantee is conditional on the assumption.
+    The error message contains no number and no node. That it is raised reveals something about the graph,
+    which is why the guarantee is conditional on the assumption.
 
     >>> path = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
     >>> check_max_degree(path, NodeBoundedDegree(max_degree=2))
@@ -329,7 +329,7 @@ def check_max_degree(graph: Graph, unit: Unit) -> None:
 
 
 def _degrees(graph: Graph) -> torch.Tensor:
-    """Return each node's number of edges; directed ones count at both of their ends."""
+    """Return each node's number of edges; directed edges count at both ends."""
     degrees = graph.adjacency.indptr.diff()
     if not graph.directed:
         return degrees

@@ -1,4 +1,4 @@
-"""What a fit needs besides the data: its plan and its books, named randomness, progress, and a workspace."""
+"""Resources of a fit besides the data: plan, ledger, named randomness, progress, and workspace."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -38,25 +38,25 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 @dataclass(kw_only=True)
 class Session:
-    """One fit under way, or one prediction of another graph.
+    """One fit in progress, or one prediction of another graph.
 
     Args:
-        streams: public randomness by name.
-        plan: what is asked of the protected data; None for nothing.
-        guarantee: that of the plan, known before anything is asked; None where nothing is.
-        label: what the ledger calls the release.
-        noise_seed: makes the noise reproducible, which voids the guarantee; None for a fresh key.
-        ledger: where the release is recorded, by default the ledger of the edges that it asks.
-        backend: what schedules blocks of edges; by default whatever fits where they are.
-        on_recorded: called when the release is recorded.
-        on_progress: told of stages and epochs.
-        workspace: holds a fit's checkpoints; a second fit there resumes the first.
-        cache: a folder, shared by fits, of what follows from public data alone.
-        configuration: the public parameters as text: private training binds its noise to them.
-        device: where networks are trained in the clear.
-        private_device: where gradients of protected records are formed.
-        collection_index: the number of this prediction of another graph: no two have the same noise, whatever
-            the seed. None in a fit.
+        streams: Public randomness by name.
+        plan: Queries of the protected data; None for none.
+        guarantee: Guarantee of the plan, computed before anything is queried; None without a plan.
+        label: Name of the release in the ledger.
+        noise_seed: Makes the noise reproducible, so that the guarantee is invalid; None for a fresh key.
+        ledger: Ledger of the release; by default that of the queried edges.
+        backend: Aggregation backend; by default one where the edges are stored.
+        on_recorded: Called when the release is recorded.
+        on_progress: Called with stages and epochs.
+        workspace: Folder of checkpoints; a second fit there resumes the first.
+        cache: Folder of tensors that depend on public data only, shared by fits.
+        configuration: Public parameters as text. Private training binds its noise to them.
+        device: Device of non-private training.
+        private_device: Device where gradients of protected records are computed.
+        collection_index: Number of this prediction of another graph. No two predictions have the same noise,
+            for any seed. None in a fit.
     """
 
     streams: PublicStreams
@@ -76,13 +76,15 @@ class Session:
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
     collection_index: int | None = None
-    reproducible: bool = False  # whether noise was drawn from a seed, if only by the run that is resumed
+    reproducible: bool = (
+        False  # whether noise was drawn from a seed, in this run or in the one that it resumes
+    )
 
     def open(self, graph: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:
-        """Open the plan's release on a graph: recorded here, before its edges are read.
+        """Open the plan's release on a graph. It is recorded here, before the edges are read.
 
-        Rows before ``first`` are known, and not asked for.
-        A release that was begun with a seed stays reproducible in a fit that resumes it without one.
+        Aggregates before ``first`` are known, and not queried. A release that was started with a seed stays
+        reproducible in a fit that resumes it without one.
         """
         if self.plan is None:
             raise ConfigError("this session has no plan, so there is nothing that it could release")
@@ -105,7 +107,7 @@ class Session:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage; times of equal names add up."""
+        """Measure the time of a stage; times of equal names add up."""
         start = time.perf_counter()
         self.on_progress(name, 0, 1)
         yield
@@ -113,15 +115,15 @@ class Session:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def checkpoint(self, name: str) -> Path | None:
-        """Return where the named training loop keeps its state, if there is a workspace."""
+        """Return the checkpoint of the named training loop, if there is a workspace."""
         return None if self.workspace is None else self.workspace / f"{name}.checkpoint.safetensors"
 
     def journal(self) -> Journal:
-        """Return the release journal: on disk if there is a workspace."""
+        """Return the release journal, on disk if there is a workspace."""
         return MemoryJournal() if self.workspace is None else FolderJournal(self.workspace / "release")
 
     def load_or_compute(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return a finished stage's tensors from the workspace, or compute and keep them."""
+        """Return a finished stage's tensors from the workspace, or compute and store them."""
         if self.workspace is None:
             return compute()
         path = self.workspace / f"{name}.safetensors"
@@ -134,15 +136,15 @@ class Session:
         return lambda epoch: self.on_progress(stage, epoch, total)
 
     def record(self, stage: str, epochs: list[EpochRecord]) -> None:
-        """Keep a stage's training history."""
+        """Store a stage's training history."""
         self.history += [(stage, row) for row in epochs]
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of this name; ``auto`` takes a GPU if there is one.
+    """Return the device of this name; ``auto`` uses a GPU if there is one.
 
     Raises:
-        ConfigError: a GPU is asked for, and torch finds none.
+        ConfigError: If a GPU is requested and torch finds none.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -152,11 +154,13 @@ def pick_device(name: str) -> torch.device:
 
 
 def configuration_text(parameters: Mapping[str, Any]) -> str:
-    """Return what a resumed fit has to have in common with the first one, as text."""
+    """Return the configuration that a resumed fit has to share with the first one, as text."""
     named = {}
     for name, value in parameters.items():
         if name not in ("device", "unsafe_noise_seed"):
-            text = getattr(value, "__name__", value)  # of code, whose text may hold an address in memory
+            text = getattr(
+                value, "__name__", value
+            )  # a function or class, whose text may contain a memory address
             text = VALUES_IN_KEYS.get(text, text) if isinstance(text, str) else text
             named[PARAMETERS_IN_KEYS.get(name, name)] = text
     return repr(sorted(named.items()))

@@ -1,17 +1,17 @@
-"""Rows that nodes with similar lists of neighbors share, and votes of labeled nodes with similar rows.
+"""Embeddings that nodes with similar neighbor lists share, and votes of labeled nodes with similar ones.
 
-Rows come from edges of which some are there by chance.
+Embeddings are computed from the edges after randomized response.
 
-If every pair of nodes tells whether it is an edge, and lies with probability q, then
+If every node pair is flipped with probability q, then
 
     M = (A' - q (J - I)) / (1 - 2 q),   E[M] = A,   s = sqrt(q (1 - q)) / (1 - 2 q),
 
-s being the deviation of each entry. Such noise alone has eigenvalues up to 2 s sqrt(N). What A itself adds
-stands out of them: an eigenvalue t of A above s sqrt(N) is seen at t + N s^2 / t, and its vector with a
-squared cosine of 1 - N s^2 / t^2 to the true one (Benaych-Georges, Nadakuditi: The eigenvalues and
-eigenvectors of finite, low rank perturbations of large random matrices, 2011). So vectors beyond the edge are
-kept, each as long as that cosine and no longer: eigenvalues as weights would let the few directions of hubs
-drown the many that tell lists apart. Everything here follows from what was released.
+where s is the standard deviation of each entry. Such noise alone has eigenvalues up to 2 s sqrt(N). An
+eigenvalue t of A above s sqrt(N) is observed at t + N s^2 / t. Its eigenvector has a squared cosine of
+1 - N s^2 / t^2 to the true one (Benaych-Georges, Nadakuditi: The eigenvalues and eigenvectors of finite, low
+rank perturbations of large random matrices, 2011). Eigenvectors beyond the edge of the noise are kept, each
+scaled by that cosine. Scaling by eigenvalues instead would give all weight to the few directions of hubs.
+Everything here is post-processing of a release.
 """
 
 import itertools
@@ -26,20 +26,20 @@ from torch.nn.functional import nll_loss, normalize, one_hot
 from graphveil.data import Adjacency
 from graphveil.propagation.linear import SparseMap
 
-_ROUNDS = 8  # of orthogonal iteration: enough for what stands out; the rest is noise
-_MIN_EIGENVALUE = 1e-3  # of the largest eigenvalue: smaller ones are rounding where nobody lies
+_ROUNDS = 8  # of orthogonal iteration: enough for eigenvalues beyond the noise
+_MIN_EIGENVALUE = 1e-3  # of the largest eigenvalue: without noise, smaller ones are rounding errors
 
 
 def spectral_rows(adjacency: Adjacency, flip: float, rank: int, generator: torch.Generator) -> Tensor:
-    """Return one row a node, the leading direction first, float32, shape (N, r) with r at most ``rank``.
+    """Return one embedding per node, the leading direction first, float32, (N, r) with r at most ``rank``.
 
-    Nodes with the same list have the same row, up to noise, and others have rows that are nearly orthogonal.
+    Nodes with the same neighbor list have the same embedding, up to noise. Others are nearly orthogonal.
 
     Args:
-        adjacency: undirected edges, each pair's answer.
-        flip: q, the probability that a pair says the opposite; 0 for exact edges.
-        rank: the most vectors that are kept.
-        generator: draws where the iteration begins.
+        adjacency: Undirected edges after randomized response.
+        flip: q, the probability that a pair is flipped; 0 for exact edges.
+        rank: Maximum number of eigenvectors.
+        generator: Draws the initial subspace.
 
     >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
     >>> rows = spectral_rows(star, 0.0, 4, torch.Generator().manual_seed(0))
@@ -60,7 +60,7 @@ def spectral_rows(adjacency: Adjacency, flip: float, rank: int, generator: torch
 def _leading(
     adjacency: Adjacency, flip: float, rank: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return the eigenvalues of M that are largest by size, (rank), and their vectors, (N, rank)."""
+    """Return the eigenvalues of M with the largest absolute value, (rank), and their vectors, (N, rank)."""
     indptr, sources = (part.numpy() for part in adjacency.arrays[:2])
     ones = torch.ones(len(sources)).numpy()
     size = (adjacency.num_nodes, adjacency.num_nodes)
@@ -80,24 +80,24 @@ def _leading(
     return values[order], basis @ turned[:, order]
 
 
-HALVINGS = (0, 1, 2, 3)  # all directions of rows, the leading half, quarter and eighth
+HALVINGS = (0, 1, 2, 3)  # all directions, the leading half, quarter and eighth
 DOUBLINGS = (1, 2, 3, 4, 5, 6)  # a voter counts by its cosine to the power 2, 4, ..., 64
-_PRIORS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # how many votes the features have
+_PRIORS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # number of votes that the features count as
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _PAIRS = 1 << 24  # cosines held at once
-_MIN_PROBABILITY = 1e-12  # of a probability
+_MIN_PROBABILITY = 1e-12  # lower bound of probabilities
 
 
 @dataclass(frozen=True)
 class VotingRule:
-    """How votes and features are put together.
+    """A rule that combines votes and features.
 
     Args:
-        halvings: how often the number of directions is halved: few are enough where a graph has few kinds of
-            lists, and all directions of a space tell nothing apart.
-        doublings: how often a cosine is squared: the more, the fewer and nearer nodes count.
-        prior: how many votes the features have among the voters.
-        share: the weight of what voters say, against features alone; 0 leaves the features as they are.
+        halvings: Number of times that the number of directions is halved. A few directions are enough if a
+            graph has few kinds of neighbor lists.
+        doublings: Number of times that a cosine is squared. Higher powers give more weight to near nodes.
+        prior: Number of votes that the features count as.
+        share: Weight of the votes against features alone; 0 uses features only.
     """
 
     halvings: int
@@ -111,12 +111,12 @@ class VotingRule:
         return self.halvings in HALVINGS and self.doublings in DOUBLINGS
 
     def votes(self, rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> Tensor:
-        """Return the votes in the rule's directions at its number of doublings, (N, C)."""
+        """Return the votes in the rule's directions, at its power, (N, C)."""
         levels = count_votes(leading(rows, self.halvings), voters, labels, classes)
         return levels[DOUBLINGS.index(self.doublings)]
 
     def decided(self, log_posteriors: Tensor, votes: Tensor) -> Tensor:
-        """Return log-posteriors (N, C) from those of features and from votes at this number of doublings.
+        """Return log-posteriors (N, C) from those of features and from votes.
 
         >>> features, votes = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.0, 9.0]])
         >>> VotingRule(0, 1, 1.0, 1.0).decided(features, votes).exp().round(decimals=4).tolist()
@@ -129,17 +129,17 @@ class VotingRule:
 
 
 def leading(rows: Tensor, halvings: int) -> Tensor:
-    """Return the leading directions of rows as rows of norm one, or zero."""
+    """Return the leading directions of embeddings, L2-normalized; zero vectors stay zero."""
     return normalize(rows[:, : -(-rows.shape[1] // 2**halvings)], dim=1)
 
 
 def count_votes(rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> list[Tensor]:
-    """Return the votes for each class at each number of doublings, (N, C) each; nobody votes for itself.
+    """Return the votes for each class at each power, (N, C) each; no node votes on itself.
 
     Args:
-        rows: of norm one or zero, (N, r).
-        voters: the nodes with a public label, int64.
-        labels: their classes.
+        rows: L2-normalized or zero embeddings, (N, r).
+        voters: Nodes with a public label, int64.
+        labels: Their classes.
         classes: C.
 
     >>> rows = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]])
@@ -160,13 +160,13 @@ def count_votes(rows: Tensor, voters: Tensor, labels: Tensor, classes: int) -> l
 def best_rule(
     log_posteriors: Tensor, rows: Tensor, nodes: Tensor, labels: Tensor
 ) -> tuple[VotingRule, Tensor]:
-    """Return the rule under which public labels are likeliest, none of which votes on its own node.
+    """Return the rule that maximizes the likelihood of public labels; no node votes on itself.
 
     Args:
-        log_posteriors: of features, in which no node's own label has a part, (N, C).
-        rows: of nodes, the leading direction first.
-        nodes: those whose label is public.
-        labels: their classes.
+        log_posteriors: Log-posteriors from features that do not depend on a node's own label, (N, C).
+        rows: Embeddings, the leading direction first.
+        nodes: Nodes with a public label.
+        labels: Their classes.
 
     Returns:
         The rule, and the log-posteriors of all nodes under it.
