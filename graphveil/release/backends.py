@@ -1,12 +1,12 @@
-"""Aggregation backends: they schedule the destination blocks of a release and see no private sum.
+"""Aggregation backends: schedule the destination blocks of a release.
 
-A backend says where the edges lie and where work on them is done. The work is a frozen value, a pure function
-of one block, that can be sent to another process; what comes back of a block of rows has its noise. In this
-process, out of core and on a cluster it is the same work on the same blocks, so the bytes are the same.
+A backend determines where the edges are stored and where the computation on them runs. The computation is a
+frozen value, a pure function of one block, that can be sent to another process. Its result for a block of
+rows already includes the noise, so a backend receives no private sum. Results are bit-identical in memory,
+out of core and on a cluster.
 
-:class:`InMemoryBackend` is the plainest one, and the reference for the others. :func:`backend_for` chooses
-one by name, or by where the edges are; the table of names is closed, since a name may come from a command
-line.
+``InMemoryBackend`` is the reference implementation. ``backend_for`` chooses a backend by name or by where the
+edges are stored. The table of names is closed, because a name may come from a command line.
 """
 
 from abc import ABC, abstractmethod
@@ -43,45 +43,45 @@ class BlockWork(ABC):
 
 
 class AggregationBackend(ABC):
-    """Yields destination blocks, and has work done on them."""
+    """Yield destination blocks and run computations on them."""
 
     @property
     def first(self) -> int:
-        """The first row that is answered; rows keep their numbers, and with them their noise."""
+        """The first row that is computed; rows keep their indices, and therefore their noise."""
         return 0
 
     @property
     def yields_borrowed_memory(self) -> bool:
-        """Whether what :meth:`run` yields is somebody else's memory: read once, not written, not kept."""
+        """Whether ``run`` yields memory owned by another object: read it once; do not write or keep it."""
         return False
 
     def check(self, adjacency: Adjacency) -> None:
-        """Refuse edges that the backend cannot read, before anything is spent; by default it reads all."""
+        """Raise if the backend cannot read these edges, before budget is charged; by default it reads all."""
         return
 
     @abstractmethod
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[EdgeBlock]:
-        """Yield the destination blocks from row ``first`` on, in order, whatever their size."""
+        """Yield the destination blocks from row ``first`` on, in order, for any block size."""
 
     def map(self, work: BlockWork, blocks: Iterable[EdgeBlock]) -> Iterator[Tensor]:
-        """Yield what the work makes of each block, in the order of the blocks; here in this process."""
+        """Yield the result of the work for each block, in the order of the blocks, in this process."""
         return map(work, blocks)
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
-        """Yield what the work makes of the blocks from row ``first`` on, in their order.
+        """Yield the results of the work for the blocks from row ``first`` on, in order.
 
-        What the work returns has its noise. A backend that reads edges elsewhere sends only the work there.
+        The results include their noise. A backend that reads edges elsewhere sends only the work there.
         """
         return self.map(work, self.blocks(adjacency, first))
 
     def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
-        """Return the sources that send to some nodes, one node after the other, and how many each has."""
+        """Return the in-neighbors of the nodes, concatenated node by node, and their number per node."""
         return in_edges(adjacency, nodes)
 
 
 @dataclass(frozen=True)
 class InMemoryBackend(AggregationBackend):
-    """Works on the blocks one after the other in this process.
+    """Process the blocks sequentially in this process.
 
     ``block_rows`` bounds the memory of a block; it is public and does not change the result.
     """
@@ -99,10 +99,11 @@ class InMemoryBackend(AggregationBackend):
 
 @dataclass(frozen=True)
 class DiskBackend(AggregationBackend):
-    """Yields the blocks of a graph that :func:`~graphveil.data.stored_graph.open_graph` opened.
+    """Yield the blocks of a graph that ``graphveil.data.stored_graph.open_graph`` opened.
 
-    While one block is worked on, the system is asked to read the next one. Of edges there are the pages of
-    those two in memory, and whatever else there is room for; ``block_rows`` does not change the result.
+    While one block is processed, the operating system is requested to read the next one. The edge pages of
+    these two blocks must fit in memory; more are cached if there is space. ``block_rows`` does not change the
+    result.
     """
 
     block_rows: int = 1 << 19
@@ -112,7 +113,7 @@ class DiskBackend(AggregationBackend):
         checks.integer_at_least(1, block_rows=self.block_rows)
 
     def check(self, adjacency: Adjacency) -> None:
-        """Refuse edges that are not on disk."""
+        """Raise ``ConfigError`` if the edges are not on disk."""
         if adjacency.folder is None:
             raise ConfigError(
                 "backend='disk' (--backend disk) reads a prepared graph, and this one is in memory: write it "
@@ -131,16 +132,16 @@ class DiskBackend(AggregationBackend):
 
 @dataclass(frozen=True)
 class CudaBackend(AggregationBackend):
-    """Has sums over neighbors made on a GPU, and noise drawn in this process.
+    """Compute sums over neighbors on a GPU, and draw noise in this process.
 
-    Sums are of whole numbers that floats hold exactly, so no order of the GPU's additions shows, and noise is
-    drawn here and sent there: rows have the same bytes as in memory. The table of contributions, N rows of
-    d float32, lies on the GPU during a query, and one block of edges beside it. Queries of other kinds, and
-    weights of pairs, are computed in this process.
+    Sums are integers that floats represent exactly, so the order of the GPU's additions does not matter.
+    Noise is drawn on the CPU and copied to the GPU: results are bit-identical to those in memory. During a
+    query, GPU memory holds the contributions, N rows of d float32, and one block of edges. Other kinds of
+    queries and edge weights of node pairs are computed in this process.
 
     Args:
-        device: ``"cuda"``, ``"cuda:1"``, ...; ``"cpu"`` takes the same way through torch without a GPU.
-        block_rows: of a block; it does not change the result.
+        device: ``"cuda"``, ``"cuda:1"``, ...; ``"cpu"`` runs the same code in torch without a GPU.
+        block_rows: Rows of a block. It does not change the result.
     """
 
     device: str = "cuda"
@@ -229,12 +230,13 @@ _chosen: ContextVar[AggregationBackend | str | None] = ContextVar("graphveil bac
 
 @contextmanager
 def using(backend: AggregationBackend | str | None) -> Iterator[None]:
-    """Have a backend do what is asked within, where no other one is named; None leaves all as it is.
+    """Use a backend within the context where no other one is named; None changes nothing.
 
-    It is for whatever takes no ``backend=`` of its own: predictions, released graphs, rows of hops.
+    Use it for functions without a ``backend=`` parameter: predictions, released graphs, noisy aggregates of
+    hops.
 
     Raises:
-        ConfigError: there is no backend of the name.
+        ConfigError: If no backend has this name.
 
     >>> with using("memory"):
     ...     pass
@@ -248,27 +250,27 @@ def using(backend: AggregationBackend | str | None) -> Iterator[None]:
 
 
 def check_backend(backend: object) -> None:
-    """Refuse what is neither a backend nor the name of one.
+    """Check that a value is a backend or the name of one.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: If it is neither.
     """
     if backend is not None and not isinstance(backend, AggregationBackend):
         checks.one_of(tuple(BACKENDS), backend=backend)
 
 
 def make_backend(name: str, **options: Any) -> AggregationBackend:
-    """Make a backend by its name, with the options of its class."""
+    """Create a backend by its name, with the options of its class."""
     module, _, kind = BACKENDS[name].partition(":")
     made: AggregationBackend = getattr(import_module(module), kind)(**options)
     return made
 
 
 def backend_by_name(name: str | None, address: str | None = None) -> AggregationBackend | str | None:
-    """Return a backend by its name and, of a cluster, its address, as a command line has them.
+    """Return a backend by its name and, for a cluster, its address, as given on a command line.
 
     Raises:
-        ConfigError: there is no backend of the name, or the address of a backend that has none.
+        ConfigError: If no backend has this name, or an address is given for a backend that has none.
 
     >>> backend_by_name("ray", "10.0.0.1:6379").address
     '10.0.0.1:6379'
@@ -282,11 +284,11 @@ def backend_by_name(name: str | None, address: str | None = None) -> Aggregation
 
 
 def backend_for(backend: AggregationBackend | str | None, adjacency: Adjacency) -> AggregationBackend:
-    """Return a backend that can read these edges: as given, by name, or by where the edges are.
+    """Return a backend that can read these edges: as given, by name, or by where the edges are stored.
 
     Raises:
-        ConfigError: there is no backend of the name, or it cannot read these edges; nothing is spent.
-        GraphError: the edges are mapped from files that have changed.
+        ConfigError: If no backend has this name, or it cannot read these edges. No budget is charged.
+        GraphError: If the edges are mapped from files that have changed.
     """
     check_unchanged(adjacency)
     if backend is None:

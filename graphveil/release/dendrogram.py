@@ -1,8 +1,8 @@
-"""Dendrograms: full binary trees over the nodes of a graph, as arrays, and the noisy counts of their blocks.
+"""Dendrograms: full binary trees over the nodes of a graph, as arrays, and noisy counts of their blocks.
 
-:meth:`Dendrogram.balanced` and, with public edges, :func:`average_linkage` are where a walk over
-dendrograms begins (``dendrogram_walk.py``). :class:`DendrogramBlocks` says which counts a tree is made of,
-by sizes alone, and :class:`BlockCountQuery` releases them.
+A walk over dendrograms (``dendrogram_walk.py``) starts at ``Dendrogram.balanced`` or, with public edges, at
+``average_linkage``. ``DendrogramBlocks`` determines, from sizes alone, which counts a tree consists of.
+``BlockCountQuery`` releases these counts.
 """
 
 import heapq
@@ -144,18 +144,21 @@ ROUNDS = 1000  # of merging; a star needs one for each of its leaves, most graph
 def average_linkage(
     leaves: int, one: Ints, other: Ints, rng: np.random.Generator, rounds: int = ROUNDS
 ) -> Dendrogram:
-    """Return the tree that average linkage makes of public edges; no private edge is looked at.
+    """Return the average-linkage tree of public edges.
 
-    Two groups merge where each is the other's closest: the largest share of the pairs across are edges, which
-    is the probability p_r = e_r / N_r that the node above them will have in a hierarchical random graph. All
-    such couples merge in one round. What no edge joins, or is left after :data:`ROUNDS`, merges by size, the
-    smallest first.
+    Two groups merge if each is the other's closest group. The closest group is the one with the largest share
+    of edges among the pairs across, p_r = e_r / N_r: the probability of the node above them in a hierarchical
+    random graph. All such pairs of groups merge in one round. Groups that no edge joins, or that remain after
+    ``ROUNDS``, merge by size, smallest first.
 
     Args:
-        leaves: how many.
-        one, other: the ends of each edge.
-        rng: breaks ties, of which there are many at first.
-        rounds: the most that are merged in.
+        leaves: Number of leaves.
+        one, other: Ends of each edge.
+        rng: Breaks ties, which are frequent at first.
+        rounds: Maximum number of rounds.
+
+    Privacy:
+        Reads: public edges only. Charges: nothing.
 
     >>> tree = average_linkage(4, np.array([0, 1]), np.array([2, 3]), np.random.default_rng(0))
     >>> bool(tree.parents[0] == tree.parents[2] != tree.parents[1])

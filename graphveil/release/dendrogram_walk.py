@@ -1,14 +1,14 @@
-"""A dendrogram found by private steps of a random walk, and what the steps cost.
+"""Private search of a dendrogram by a random walk, and the privacy loss of its steps.
 
 An internal node y = (i, j) with its parent x = (y, k) becomes ((i, k), j) or ((j, k), i). Only the counts at
-x and y change, and all edges that matter cross x: so every internal node keeps the list of its edges, and a
-proposal reads x's. The counts of nodes add up to the number of edges, so a list is short on average, and
-which of i, j and k an end lies under takes a walk that ends there.
+x and y change, and all relevant edges cross x. Every internal node therefore keeps the list of its edges, and
+a proposal reads the list of x. The counts of all nodes add up to the number of edges, so a list is short on
+average. A walk up from an end finds which of i, j and k it belongs to.
 
-`_native.c` has the operations of :func:`walk` in the same order, and so the same bits: a change here is one
-there. Interpreted, a step takes some ten microseconds, and in C one or two.
+`_native.c` has the operations of ``walk`` in the same order, and so is bit-identical: keep both in sync.
+A step takes about ten microseconds when interpreted, and one or two in C.
 
-One edge moves the likelihood by :func:`sensitivity` at most, and few steps meet it (:func:`touched_steps`).
+One edge moves the likelihood by at most ``sensitivity``, and few steps depend on it (``touched_steps``).
 """
 
 import math
@@ -244,10 +244,10 @@ def touched_steps(steps: int, leaves: int, failure: float) -> int:
 
 
 def step_loss(epsilon: float, delta: float, steps: int, leaves: int) -> float:
-    """Return kappa: the loss that each lazy private step may have for (epsilon, delta) over all of them.
+    """Return kappa: the loss allowed for each lazy private step, for (epsilon, delta) over all of them.
 
-    With K = :func:`touched_steps` the trajectory is (K kappa, delta)-indistinguishable; or, with delta in two
-    halves, rho = K kappa^2 / 2 gives epsilon = rho + 2 sqrt(rho ln(2 / delta)). The larger kappa counts.
+    With K = ``touched_steps`` the trajectory is (K kappa, delta)-indistinguishable; or, with delta in two
+    halves, rho = K kappa^2 / 2 gives epsilon = rho + 2 sqrt(rho ln(2 / delta)). The larger kappa is used.
 
     >>> round(step_loss(1.0, 1e-7, 54_160, 2708), 4)
     0.0165
@@ -269,11 +269,11 @@ Pairs = tuple[Ints, Ints]
 
 @dataclass(frozen=True, kw_only=True)
 class ChainSchedule:
-    """What a chain's steps weigh; see :func:`graphveil.release.dendrogram_walk.walk`.
+    """Weights of the steps of a chain; see ``graphveil.release.dendrogram_walk.walk``.
 
-    Public steps accept with min(1, exp(public dL_pub)). Every ``every``-th step is private, none for 0, and
-    accepts with min(1, exp(private dL_pri)), ``joint`` with the public part besides. Lazy private steps stay
-    with probability 1/2, and weigh dL_pri by kappa over the most that one edge can change it in that move.
+    Public steps accept with min(1, exp(public dL_pub)). Every ``every``-th step is private (none for 0), and
+    accepts with min(1, exp(private dL_pri)). With ``joint`` the public part is added. Lazy private steps stay
+    with probability 1/2. They weight dL_pri by kappa over the most that one edge can change it in that move.
     """
 
     public: float = 1.0
@@ -326,7 +326,7 @@ class DendrogramChain:
 
     @property
     def likelihood(self) -> tuple[float, float]:
-        """The public and the private log-likelihood, added up anew."""
+        """The public and the private log-likelihood, recomputed."""
         return float(self._scores[0::2].sum()), float(self._scores[1::2].sum())
 
     @property
@@ -365,7 +365,7 @@ class DendrogramChain:
 
     @property
     def _arrays(self) -> tuple[Ints | Floats, ...]:
-        """What steps change, in the order of :func:`~graphveil.release.dendrogram_walk.walk`."""
+        """The arrays that steps change, in the order of ``graphveil.release.dendrogram_walk.walk``."""
         tree = self._left, self._right, self._parent, self._size
         lists = self._head, self._next, self._one, self._other, self._kind, self._under
         return (*tree, self._counts, self._scores, *lists, self._done)
@@ -421,18 +421,18 @@ class TreeSearchData(NodePairData):
 
 @dataclass(frozen=True)
 class TreeSearchQuery(BoundedQuery):
-    """Steps of a chain over dendrograms, some of which read private edges; the last tree comes out.
+    """Run a chain over dendrograms, with steps on private edges, and release the last tree.
 
-    ``lazy_audited``: each ``every``-th step is private and lazy: it stays with probability 1/2, and otherwise
-    accepts by the private likelihood, weighed so that one step loses at most kappa. One edge meets few of
-    them, which makes the whole walk (epsilon, delta)-indistinguishable after any number of steps
-    (:mod:`graphveil.release.dendrogram_walk`). The others read public edges alone.
+    ``lazy_audited``: every ``every``-th step is private and lazy. It stays with probability 1/2, and
+    otherwise accepts by the private likelihood, weighted so that one step loses at most kappa. One edge
+    affects few of these steps, so the walk is (epsilon, delta)-indistinguishable after any number of steps
+    (``graphveil.release.dendrogram_walk``). All other steps read only public edges.
 
-    ``joint_mh``: plain Metropolis steps on exp(L_pub + epsilon L_pri / (2 Delta)), the exponential mechanism;
-    its epsilon holds for the chain's limit, and nothing is proved of finitely many steps.
+    ``joint_mh``: plain Metropolis steps on exp(L_pub + epsilon L_pri / (2 Delta)), the exponential mechanism.
+    Its epsilon is valid for the limit of the chain; nothing is proved for a finite number of steps.
 
-    ``paper``: ``public_rounds`` steps on exp(L_pub) and ``private_rounds`` on exp(epsilon L_pri / Delta) in
-    turn, which has neither law as its limit and half of the exponent's factor too much: no guarantee.
+    ``paper``: ``public_rounds`` steps on exp(L_pub) and ``private_rounds`` steps on exp(epsilon L_pri /
+    Delta) alternate. The limit is neither law, and the exponent lacks the factor 1/2: no guarantee.
     """
 
     kind: ClassVar[str] = "tree"

@@ -90,7 +90,7 @@ class EdgeCountQuery(Query):
         return 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Refuse friendships stored as directed edges: one that is stored twice would move two cells."""
+        """Reject undirected edges that are stored as directed edges: each would move two cells."""
         refuse_edges_stored_twice(unit, directed=directed)
 
     def prepare(self, data: EdgeCountData, public: PublicInputs) -> PreparedData:
@@ -119,7 +119,7 @@ class EdgeCountQuery(Query):
 
     @property
     def groups(self) -> int:
-        """The number of groups that the counts tell apart."""
+        """The number of groups that the counts distinguish."""
         return len(self.labeled)
 
     @property
@@ -146,7 +146,7 @@ class ClassPairs(BlockWork):
     classes: int
 
     def __call__(self, edges: EdgeBlock) -> Tensor:
-        """Return exact counts, which only :func:`noisy_cells` asks for."""
+        """Return exact counts, which only ``noisy_cells`` reads."""
         counts = np.zeros(self.classes**2, dtype=np.int64)
         for piece in edges.pieces(len(edges), _EDGES):
             into = np.repeat(self.codes[piece.start : piece.stop], piece.degrees.numpy())

@@ -1,6 +1,6 @@
-"""Queries about the node pairs of a graph, whose noise is no Gaussian: one edge is one pair.
+"""Queries about the node pairs of a graph with non-Gaussian noise: one edge is one pair.
 
-Each bounds the loss of one edge by its epsilon (:class:`BoundedQuery`): randomized response on every pair,
+Each query bounds the loss of one edge by its epsilon (``BoundedQuery``): randomized response on every pair,
 the number of edges, and the pairs with the largest noisy cells.
 """
 
@@ -31,7 +31,7 @@ _ROWS, _EDGES = 1 << 12, 1 << 19  # of a block at a time
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NodePairData(QueryData[Tensor]):
-    """Which slots are asked, and a public number, which may follow from earlier answers of the release."""
+    """The queried node pairs, and a public number that may depend on earlier answers of the release."""
 
     domain: Domain
     number: float = 1.0
@@ -76,7 +76,7 @@ class BoundedQuery(Query):
         """Return the bound.
 
         Raises:
-            UnitError: under a unit of records, of which one may have an edge to everybody.
+            UnitError: If the unit is a node-level privacy unit, where one node may have edges to all others.
         """
         self.sensitivity(unit)
         return ApproximateDP(self.epsilon)
@@ -95,7 +95,7 @@ class BoundedQuery(Query):
         return 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Refuse friendships stored as directed edges, and stored edges that are two to a friendship."""
+        """Reject undirected edges that are stored as directed edges, and edges that are stored twice."""
         if directed and isinstance(unit, UndirectedEdge | EdgeSubset):
             raise UnitError(
                 f"unit {unit.name!r} protects friendships, and this graph stores directed edges: one "
@@ -230,7 +230,7 @@ def exact_node_pairs(private: PrivateEdges, domain: Domain) -> Integers:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CountedEdges(BlockWork):
-    """The number of a block's protected edges, int64 (1): exact, which only queries of this path ask for."""
+    """The number of a block's protected edges, int64 (1): exact; only queries of this path read it."""
 
     domain: Domain
 
@@ -241,7 +241,7 @@ class CountedEdges(BlockWork):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProtectedEdges(BlockWork):
-    """A block's protected edges as slots, int64: exact, which only queries of this path ask for."""
+    """A block's protected edges as node pairs, int64: exact; only queries of this path read them."""
 
     domain: Domain
 

@@ -82,7 +82,7 @@ class ReleaseKey:
         return cls(secrets.token_hex(16), parts[1], parts[2], reproducible=True)
 
     def digest(self, *arrays: torch.Tensor) -> str:
-        """Return the keyed digest of private arrays; an unkeyed one would tell neighbors apart."""
+        """Return the keyed digest of private arrays; an unkeyed one would reveal differences."""
         return keyed_digest(self.master, *arrays)
 
     def query_key(self, descriptor: bytes) -> bytes:
@@ -91,7 +91,7 @@ class ReleaseKey:
 
 
 def keyed_digest(key: bytes, *arrays: torch.Tensor) -> str:
-    """Return HMAC(key, arrays with their types and shapes): without the key it tells nothing of them."""
+    """Return HMAC(key, arrays with their types and shapes): without the key it reveals nothing about them."""
     mac = hmac.new(key, digestmod=hashlib.sha256)
     for array in arrays:
         flat = np.ascontiguousarray(array.numpy())

@@ -52,25 +52,27 @@ class NeighborCountData(QueryData[Tensor]):
 
 @dataclass(frozen=True)
 class NeighborCountQuery(Query):
-    """One noisy row of C whole numbers per node: how many of its in-neighbors are of each class.
+    """Release one noisy row of C integers per node: the number of its in-neighbors of each class.
 
-    Of an undirected edge's two directions one counts: towards the end whose group has the higher rank, and
-    between equal ranks towards the one that a public coin of the pair's numbers says. So the whole budget of
-    an edge goes to the end that needs it, and none is halved. Without ranks both count, at twice the price.
-
-    Guarantee (units of edges): an edge that comes or goes moves one whole number in one row by one, and the
-    noise there is discrete Laplace: the answer is epsilon-DP. Which number it is follows from public numbers,
-    groups and classes. Without ranks an undirected edge moves one number at each of its ends, and the answer
-    is 2 epsilon-DP. Under ``directed-edge`` every stored edge counts at its target.
+    With ranks, one direction of an undirected edge counts: towards the end whose group has the higher rank.
+    Between equal ranks a public hash of both node ids chooses the direction. The whole budget of an edge is
+    then used at one end. Without ranks both directions count, at twice the privacy cost.
 
     Args:
-        partition: the name of the public groups of nodes.
-        ranks: of each group; None where edges count at both ends.
-        epsilon: of the noise.
+        partition: Name of the public groups of nodes.
+        ranks: Rank of each group; None if edges count at both ends.
+        epsilon: Epsilon of the noise.
         classes: C.
 
     Raises:
-        ConfigError: a field is outside its range.
+        ConfigError: If a field is outside its range.
+
+    Privacy:
+        Unit: edge-level. Reads: the in-edges. Adding or removing an edge moves one integer in one row by one,
+            and
+        the noise there is discrete Laplace: the answer is epsilon-DP. Which integer it is follows from public
+        ids, groups and classes. Without ranks an undirected edge moves one integer at each of its ends, and
+        the answer is 2 epsilon-DP. Under ``directed-edge`` every stored edge counts at its target.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> NeighborCountQuery("train/val/target", (0, 1, 2), 0.5, 4).event(UndirectedEdge())
@@ -121,11 +123,11 @@ class NeighborCountQuery(Query):
         return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Refuse friendships stored as directed edges: one that is stored twice would move two counts."""
+        """Reject undirected edges that are stored as directed edges: each would move two counts."""
         refuse_edges_stored_twice(unit, directed=directed)
 
     def describe(self) -> QueryDescription:
-        """Return what is said of the query."""
+        """Return the public description of the query."""
         return replace(super().describe(), values_per_node=self.classes)
 
     def prepare(self, data: NeighborCountData, public: PublicInputs) -> PreparedData:
@@ -163,12 +165,12 @@ class NeighborCountQuery(Query):
 
     @property
     def contribution_steps(self) -> float:
-        """Return as many steps as any sampler asks for: the plan's draws none of this noise."""
+        """Return as many steps as any sampler needs: the plan's sampler draws none of this noise."""
         return 2.0**GRID_BITS
 
     @property
     def min_noise_steps(self) -> float:
-        """Return as many steps as any sampler asks for."""
+        """Return as many steps as any sampler needs."""
         return 2.0**GRID_BITS
 
     @property

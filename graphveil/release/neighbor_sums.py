@@ -1,7 +1,8 @@
-"""Noisy sums of neighbors' vectors, each of norm at most one: a hop.
+"""Noisy sums of neighbors' vectors, each of norm at most one: one hop (aggregation step).
 
-Weights by public group (:class:`GroupWeights`) say which share of an edge's budget each of its two directions
-gets. The query truncates weighted vectors to a grid, and ``row_sums.py`` adds them up with their noise.
+Weights by public group (``GroupWeights``) determine the share of an edge's budget that each of its two
+directions uses. The query truncates weighted vectors to a grid, and ``row_sums.py`` adds them with their
+noise.
 """
 
 import math
@@ -38,10 +39,11 @@ from graphveil.release.weights import GivenWeight, Similarity, check_trusted
 
 @dataclass(frozen=True)
 class GroupWeights:
-    """``table[g][h]`` is the weight of a message from a node of group g into a node of group h.
+    """Aggregation weights: ``table[g][h]`` scales the message from a node of group g to one of group h.
 
     Groups are public and independent of the edges, so the table may be chosen freely. The squared shift of
-    a differing pair combines both directions as its unit says (``docs/privacy/proofs/sensitivity.md``).
+    a differing pair combines both directions as the privacy unit defines
+    (``docs/privacy/proofs/sensitivity.md``).
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> round(GroupWeights.unit_weights().sensitivity(UndirectedEdge()), 6)
@@ -70,17 +72,17 @@ class GroupWeights:
 
     @classmethod
     def target_weighted(cls) -> "GroupWeights":
-        """Return the table that spends a pair's budget on the end that needs it: train, val, target.
+        """Return the table that spends the budget of a pair on the end that needs it: train, val, target.
 
-        A labeled node sends to a target at full weight and hears nothing back; between equals each
-        direction gets 1/sqrt 2. Every pair's squared weights sum to at most one.
+        A labeled node sends to a target at full weight and receives nothing back. Between equals each
+        direction has weight 1/sqrt 2. The squared weights of every pair sum to at most one.
         """
         s = math.sqrt(0.5)
         return cls("train/val/target", ((s, 1.0, 1.0), (0.0, s, 1.0), (0.0, 0.0, s)))
 
     @classmethod
     def few_labels(cls, reverse_weight: float) -> "GroupWeights":
-        """Return the table for few labels: targets also speak to labeled nodes, with the reverse weight."""
+        """Return the table for few labels: targets also send to labeled nodes, with the reverse weight."""
         checks.within(0, 1, reverse_weight=reverse_weight)
         s, forward = math.sqrt(0.5), math.sqrt(1 - reverse_weight**2)
         return cls(
@@ -196,7 +198,7 @@ class NeighborSumQuery(Query):
         return 2 * self.dim
 
     def describe(self) -> QueryDescription:
-        """Return what is said of the query, its weights among it."""
+        """Return the public description of the query, including its weights."""
         return replace(super().describe(), values_per_node=self.dim)
 
     def _parameters(self) -> dict[str, object]:
@@ -243,7 +245,7 @@ class NeighborSumQuery(Query):
 
     @property
     def groups(self) -> int:
-        """The number of groups that the weights tell apart."""
+        """The number of groups that the weights distinguish."""
         return self.weights.groups
 
     @property

@@ -1,14 +1,14 @@
 """Sums along each source's own edges, and exact reads along each node's own list.
 
-:class:`OutEdgeSumQuery` is a push: every source writes along its own edges, with weights that share one
-budget a source. Lengths of lists and integer sums over them stay in the release path.
+``OutEdgeSumQuery`` is an out-edge aggregation: every source contributes along its own out-edges, with weights
+that share one budget per source. Lengths of lists and integer sums over them stay in the release path.
 
-:func:`read_out_neighbor_sums` is the one exact read, under unit ``node-record``: sums of published rows over
+``read_out_neighbor_sums`` is the one exact read, under the unit ``node-record``: sums of published rows over
 each node's own list, without noise. The answer for v is a function of published rows and of v's own list. So
-only those who may see v's record learn anything about a list: a mechanism whose output for v is computed from
-the mechanism's public outputs and v's own record gives every coalition without v the guarantee of the public
-outputs alone (the billboard argument). It must never enter anything that is published, unless through a
-mechanism that pays for v's record.
+only readers authorized to access v's record learn about its list. A mechanism may compute the output for v
+from its own public outputs and v's record. Every coalition without v then has the guarantee of the public
+outputs alone (the billboard argument). Do not publish anything computed from this read, unless a mechanism
+releases it that charges v's record.
 """
 
 import math
@@ -54,15 +54,16 @@ Sizes = npt.NDArray[np.int64]
 def read_out_neighbor_sums(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sum of rows over each node's own out-list, float64 (N, d), and the lists' lengths, (N).
 
-    Guarantee: none of its own; entry v depends on ``rows`` and on v's own record only. Not private towards
-    whoever sees entry v, and not to be asked under an edge unit.
-
     Args:
-        adjacency: the in-edges; a stored edge belongs to its source.
-        rows: published rows (N, d).
+        adjacency: The in-edges; a stored edge belongs to its source.
+        rows: Published rows (N, d).
 
     Raises:
-        ConfigError: not one row per node.
+        ConfigError: If there is not one row per node.
+
+    Privacy:
+        No guarantee of its own. Entry v depends only on ``rows`` and on v's own record, and is not private
+        against a reader of entry v. Internal: do not publish. Do not use it under an edge-level unit.
 
     >>> pair = Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=True)
     >>> sums, lengths = read_out_neighbor_sums(pair, torch.tensor([[1.0], [2.0], [4.0]]))
@@ -162,33 +163,34 @@ class OutEdgeSumData(QueryData[Tensor]):
 
 @dataclass(frozen=True, kw_only=True)
 class OutEdgeSumQuery(Query):
-    """One noisy row a released node, for units of records: what the sources that list it wrote there.
+    """Release one noisy aggregate per node: the sum of the contributions along its in-edges.
 
-    Source u of group h holds a vector c_u of norm at most bounds[h]. It writes g_v s_u c_u into row v for
+    Source u of group h holds a vector c_u of norm at most bounds[h]. It adds g_v s_u c_u to row v for
     each v on its own list L_u (the stored edges u -> v), with g_v^2 = levels[level of v] / 16 and
 
         s_u = 1 / sqrt(max(sum of g_v^2 over L_u, D)),      Z_v = g_v sum_u s_u c_u + N(0, sigma^2).
 
-    Guarantee (``node-record``): u's writes have squared length s_u^2 |c_u|^2 sum of g_v^2 <= bounds[h]^2, and
-    no other source's writes depend on u's record. So nulling the record moves the rows by at most bounds[h],
-    replacing it by at most twice that: mu = change * bounds[h] / sigma for a record of group h. Rows of level
-    weight 0 are zeros, whatever was written there.
-
-    Weights are exact: u's budget is a sum of integers, s_u is folded into the vector before it is cut toward
-    zero to the grid, and the integers are summed without weights. Row v's noise is sigma / g_v, and the noisy
-    sum is multiplied by g_v afterwards.
+    Weights are exact. The budget of u is a sum of integers. The factor s_u is multiplied into the vector
+    before truncation toward zero to the grid, and the integers are summed without weights. The noise of row v
+    is sigma / g_v, and the noisy sum is multiplied by g_v afterwards.
 
     Args:
         dim: d, the length of a vector.
-        sigma: the noise's standard deviation in every released row.
-        out_degree_bound: D; lists shorter than D are not weighed up.
-        levels: squared weights in sixteenths, from 0 (not released) to 65536.
-        partition: the name of the public groups of records.
-        bounds: the largest norm of a vector, by group of its source; 0 for a group that sends nothing.
-        grid_bits: the largest bound has between 2^(grid_bits - 1) and 2^grid_bits grid steps.
+        sigma: Standard deviation of the noise in every released row.
+        out_degree_bound: D; lists shorter than D are not scaled up.
+        levels: Squared weights in sixteenths, from 0 (not released) to 65536.
+        partition: Name of the public groups of records.
+        bounds: Maximum norm of a vector, by group of its source; 0 for a group that sends nothing.
+        grid_bits: The largest bound has between 2^(grid_bits - 1) and 2^grid_bits grid steps.
 
     Raises:
-        ConfigError: a field is outside its range, or the grid is too coarse for levels or noise.
+        ConfigError: If a field is outside its range, or the grid is too coarse for levels or noise.
+
+    Privacy:
+        Unit: node-level (``node-record``). Reads: out-edges and vectors. The contributions of u have squared
+        length s_u^2 |c_u|^2 sum of g_v^2 <= bounds[h]^2, and no other source's contributions depend on u's
+        record. Nulling the record moves the rows by at most bounds[h], and replacing it by at most twice
+        that: mu = change * bounds[h] / sigma for a record of group h. Rows of level weight 0 are zeros.
 
     >>> push = OutEdgeSumQuery(dim=5, sigma=4.0, bounds=(1.0, 1.25))
     >>> [event.mu for event in push.event(NodeRecord()).events]
@@ -244,15 +246,15 @@ class OutEdgeSumQuery(Query):
         return MAX_NODES * self.dim
 
     def edge_shift(self, num_nodes: int) -> float:
-        """Return how far one mutual edge, on both ends' lists or on neither, can move the rows at most.
+        """Return the sensitivity of the rows to one mutual edge, on both ends' lists or on neither.
 
         With h the largest squared weight, m = max(D, least squared weight) and r^2 = m / (m + h),
 
             shift^2 <= 2 F,   F = h / D if h <= D,   F = max(1, (1 - r)(3 - r)) otherwise,
 
         times the largest bound squared; equal weights 1 give sqrt(2 / D), attained by two lists that are
-        shorter than D. ``num_nodes`` bounds what cutting to the grid may add. It holds for vectors within
-        their bounds; :func:`_end_shift` has the proof.
+        shorter than D. ``num_nodes`` bounds what truncation to the grid may add. The bound is valid for
+        vectors within their bounds; ``_end_shift`` has the proof.
 
         >>> round(OutEdgeSumQuery(dim=5, sigma=4.0, out_degree_bound=1).edge_shift(20_000), 6)
         1.414214
@@ -263,7 +265,7 @@ class OutEdgeSumQuery(Query):
         return math.sqrt(2 * shift) * max(self.bounds)
 
     def describe(self) -> QueryDescription:
-        """Return what is said of the query."""
+        """Return the public description of the query."""
         return replace(super().describe(), values_per_node=self.dim)
 
     def prepare(self, data: OutEdgeSumData, public: PublicInputs) -> PreparedData:
@@ -298,7 +300,7 @@ class OutEdgeSumQuery(Query):
 
     @property
     def groups(self) -> int:
-        """The number of groups that the bounds tell apart."""
+        """The number of groups that the bounds distinguish."""
         return len(self.bounds)
 
     @property

@@ -1,12 +1,12 @@
-"""Weights of pairs, edge by edge: trusted code that runs beside the private sums and never leaves them.
+"""Edge weights of node pairs: trusted code that runs inside the private sums and returns nothing else.
 
-A pair's weight is a whole number from 0 to 2^WEIGHT_BITS and a function of that pair alone, to the last bit:
-all tables are made before an edge is read, and what is computed for an edge is exact integer arithmetic,
-whatever kernel, block or thread computes it. If the weight of one pair moved because an edge of another came
-or went, neighboring graphs would differ in more than the rows that are charged.
+The weight of a pair is an integer from 0 to 2^WEIGHT_BITS and a function of that pair alone, to the last bit.
+All tables are computed before an edge is read. The computation for an edge is exact integer arithmetic, and
+does not depend on the kernel, block or thread. If the weight of one pair changed with the presence of another
+edge, neighboring graphs would differ in more than the rows that are charged.
 
-The tables are of dot products, of pairs of categories, of a network of two layers, and of common members of
-two sets; a graph's own edge weights are cut to the same grid.
+The tables are for dot products, for pairs of categories, for a network of two layers, and for common members
+of two sets. A graph's own edge weights are truncated to the same grid.
 """
 
 import math
@@ -54,9 +54,9 @@ class PairWeights(ABC):
     @property
     @abstractmethod
     def is_valid(self) -> bool:
-        """Whether any two nodes find a weight in the tables, and none but whole numbers from 0 to FULL.
+        """Whether the tables give any two nodes a weight, and only integers from 0 to FULL.
 
-        Otherwise a pair could weigh more than is charged, or raise an error that tells of its edge.
+        Otherwise a pair could weigh more than is charged, or raise an error that reveals its edge.
         """
 
     @abstractmethod
@@ -168,7 +168,7 @@ class StoredWeights(PairWeights):
 
     @property
     def is_valid(self) -> bool:
-        """Return True: whatever the edges' weights are, they are cut."""
+        """Return True: any edge weights are clipped."""
         return True
 
     def of(self, edges: EdgeBlock) -> Tensor:
@@ -213,9 +213,10 @@ def quantize_rows(rows: Tensor) -> Tensor:
 
 @cache
 def _first_csr() -> None:
-    """Make a first sparse matrix: torch warns about that one, once a process, and nobody can do anything.
+    """Create a first sparse matrix, to suppress the warning that torch emits for it once per process.
 
-    Not around each block: filters of warnings belong to the whole process, and blocks may run in threads.
+    This is not done around each block: warning filters are global to the process, and blocks may run in
+    threads.
     """
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
@@ -234,9 +235,9 @@ _HALVES = (1 << 15) - 1  # the largest half of a hidden unit
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkWeights(PairWeights):
-    """levels[(tanh(a_u + b_v) . w + c) >> shift] in whole numbers.
+    """levels[(tanh(a_u + b_v) . w + c) >> shift] in integers.
 
-    Hidden units are cut to 16 bits (:func:`integer_tanh`) and places to the table; the
+    Hidden units are rounded to 16 bits (``integer_tanh``) and table indices to the table's size; the
     logit before the shift stays below 2^31.
     """
 
