@@ -1,11 +1,10 @@
-"""Noise on node pairs as published code draws it, flaws included: for paper mode alone.
+"""Noise on node pairs as drawn by published code, including its flaws: for paper mode only.
 
-* EdgeRand and LapGraph as the code of LinkTeller has them, under one seed for every graph
-  (:class:`SeededQuery`).
-* ARR as the code of GAP has it, with a density for every chunk of rows, and each stored edge on its own
-  (:class:`ChunkQuery`).
+* EdgeRand and LapGraph as in the code of LinkTeller, with one seed for every graph (``SeededQuery``).
+* ARR as in the code of GAP, with one density per chunk of rows, and each stored edge randomized separately
+  (``ChunkQuery``).
 
-Events state what these queries really cost.
+The events state the actual privacy cost of these queries.
 """
 
 import math
@@ -49,11 +48,11 @@ TRUNCATION = math.log(2)  # what truncated noise costs a count on top of its eps
 
 @dataclass(frozen=True)
 class ReplacedNodePairs:
-    """EdgeRand as the code of LinkTeller draws it: some slots are replaced by fair bits, edges or not.
+    """Replace some node pairs by fair bits, edges or not: EdgeRand as in the code of LinkTeller.
 
-    A slot is selected with probability 2 / (1 + e^eps), whatever it holds, and its bit is the same whatever
-    it held. One stream for two graphs thus shows both truths of a slot wherever the outputs differ. A bit of
-    zero on a slot without an edge is stored as an entry of value zero, which no edge can become.
+    A node pair is selected with probability 2 / (1 + e^eps), and its new bit does not depend on its value. If
+    one stream is used for two graphs, every node pair whose outputs differ reveals its value in both. A zero
+    bit on a pair without an edge is stored as an entry of value zero, which an edge can never become.
 
     >>> codes = ReplacedNodePairs(1.0).draw(RowStream(bytes(31) + b"a"), np.array([0, 3]), 8)
     >>> (codes >> 1).tolist(), (codes & 1).tolist()
@@ -147,7 +146,7 @@ class ChunkQuery(BoundedQuery):
         checks.integer_at_least(1, chunk=self.chunk)
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Refuse a unit that the bounds do not hold for; one stored edge may be asked about either way."""
+        """Reject a unit that the bounds are not valid for; a stored edge may be one or two directed edges."""
         if isinstance(unit, EdgeSubset):
             raise UnitError(
                 f"in paper mode ARR releases whole graphs, without public edges, so unit {unit.name!r} is "
@@ -164,10 +163,10 @@ class ChunkDensityData(NodePairData):
 
 @dataclass(frozen=True)
 class ChunkDensityQuery(ChunkQuery):
-    """The density of each chunk of rows, with the Laplace noise that suits the density of all rows.
+    """Release the density of each chunk of rows, with Laplace noise calibrated for the density of all rows.
 
-    One stored edge moves the density of its chunk by 1 / (rows N), and the noise has scale 1 / (N^2 eps): it
-    costs N eps / rows, where eps is claimed. A friendship is stored twice.
+    One stored edge moves the density of its chunk by 1 / (rows N), and the noise has scale 1 / (N^2 eps). The
+    privacy cost is N eps / rows, where eps is claimed. An undirected edge is stored twice.
 
     >>> query = ChunkDensityQuery(0.1, 1000, nodes=20_000)
     >>> round(query.event(DirectedEdge()).epsilon, 9), round(query.event(UndirectedEdge()).epsilon, 9)
@@ -206,7 +205,7 @@ class ChunkDensityQuery(ChunkQuery):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowCounts(BlockWork):
-    """How many edges a block stores in each chunk of rows: exact, which only queries of this path ask for."""
+    """Exact number of edges of a block in each chunk of rows; only queries of this path read it."""
 
     chunk: int
     chunks: int
@@ -237,9 +236,9 @@ class PreparedChunks(PreparedNodePairs):
 
 @dataclass(frozen=True)
 class ChunkResponseQuery(ChunkQuery):
-    """Every stored edge's randomized response, thinned by its chunk's share.
+    """Release the randomized response of every stored edge, subsampled by the share of its chunk.
 
-    A friendship is stored twice and says twice whether it is there: it costs twice epsilon.
+    An undirected edge is stored twice and randomized twice: its privacy cost is twice epsilon.
 
     >>> ChunkResponseQuery(0.9, 1000).event(UndirectedEdge())
     ApproximateDP(epsilon=1.8, delta=0.0)
@@ -306,9 +305,9 @@ class PerturbedRows(BlockWork):
 
 @dataclass(frozen=True)
 class SeededQuery(BoundedQuery):
-    """A query whose noise follows from a seed that all graphs share, and not from the release's key.
+    """A query with noise from one seed for all graphs, not from the release's key.
 
-    Its bound holds for one graph whose seed nobody knows. Two graphs have the same noise on the same slot.
+    Its bound is valid for one graph with a secret seed. Two graphs have the same noise on the same node pair.
     """
 
     seed: int
@@ -324,7 +323,7 @@ class SeededQuery(BoundedQuery):
         return RowStream(PublicStreams(self.seed).derive(self.wire_name).to_bytes(32, "big"))
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
-        """Refuse all but friendships of a whole graph, which is what the source is about."""
+        """Reject every unit except undirected edges of a whole graph, the setting of the source."""
         super().check_unit(unit, directed=directed)
         if not isinstance(unit, UndirectedEdge):
             raise UnitError(
@@ -335,10 +334,10 @@ class SeededQuery(BoundedQuery):
 
 @dataclass(frozen=True)
 class SeededResponseQuery(SeededQuery):
-    """Slots replaced by fair bits (:class:`~graphveil.release.paper_graph_queries.ReplacedNodePairs`).
+    """Replace node pairs by fair bits (``graphveil.release.paper_graph_queries.ReplacedNodePairs``).
 
-    The answer is what is stored, zeros included, each entry as 2 slot + value, ascending, int64. Which slots
-    hold ones is epsilon-indistinguishable; where zeros are stored has no bound.
+    The answer is the stored entries, including zeros, each as 2 slot + value, ascending, int64. Which node
+    pairs hold ones is epsilon-indistinguishable; where zeros are stored has no bound.
     """
 
     kind: ClassVar[str] = "graph"

@@ -1,6 +1,6 @@
-"""A release plan: queries in order, as one release with one privacy cost, and its calibration to a budget.
+"""A release plan: an ordered list of queries with one privacy cost, and its calibration to a budget.
 
-:func:`calibrate_plan` finds the least noise whose certified epsilon is at most the target.
+``calibrate_plan`` finds the least noise whose certified epsilon is at most the target.
 """
 
 import math
@@ -22,18 +22,21 @@ from graphveil.release.weights import Similarity
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """A release's queries in order, its sampler, and the share of delta that the sampler costs.
+    """The ordered queries of a release, its sampler, and the share of delta that the sampler uses.
 
-    ``slack`` is never less than what the sampler needs at the plan's own epsilon; a smaller figure is raised.
-    The exact sampler needs it once, whatever the queries, those for training steps included.
+    ``slack`` is never less than what the sampler needs at the plan's own epsilon; a smaller value is raised.
+    The exact sampler needs it once for any set of queries, including training steps.
 
     >>> plan = ReleasePlan(UndirectedEdge(), hops(0.2, 1, 16), delta=1e-7)
     >>> plan.mu, plan.epsilon < 1.0
     (0.2, True)
+    Raises:
+        ConfigError: If the slack is not between 0 and 1, or delta is 0 and a query needs more.
+        CalibrationError: If the sampler's slack uses all of delta, or the grid is too coarse for it.
 
     Raises:
-        ConfigError: the slack is no share, or delta is 0 and a query needs more.
-        CalibrationError: the sampler's slack leaves nothing of delta, or the grid is too coarse for it.
+        ConfigError: If the slack is not between 0 and 1, or delta is 0 and a query needs more.
+        CalibrationError: If the sampler's slack uses all of delta, or the grid is too coarse for it.
     """
 
     unit: Unit
@@ -244,8 +247,8 @@ def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]
 def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, interval: float) -> float | None:
     """Return the largest scale found whose certified cost is at most epsilon, or None.
 
-    A coarse cost differs from the certified one by a factor that hardly depends on the scale, so it is asked
-    for the target times that factor.
+    A coarse cost differs from the certified one by a factor that hardly depends on the scale. It is therefore
+    searched for the target times that factor.
     """
     aim, near, best, factor = epsilon, start, 0.0, 2.0
     for _ in range(_ROUNDS):

@@ -21,15 +21,14 @@ Counts = npt.NDArray[np.int64]
 
 
 class PrivateEdges:
-    """What queries see of a graph: work is done on its blocks, through a backend.
+    """Give queries access to a graph: compute on its blocks, through a backend.
 
-    :meth:`rows` and :meth:`pieces` return what has noise already. The other methods return exact numbers
-    about the edges, which live in the release path only: whoever asks for them adds noise before anything is
-    returned.
+    ``rows`` and ``pieces`` return results that already include noise. The other methods return exact numbers
+    about the edges. These stay in the release path: the caller adds noise before anything is returned.
     """
 
     def __init__(self, adjacency: Adjacency, backend: AggregationBackend | None = None) -> None:
-        """Take the edges, and who schedules their blocks; by default whoever fits where they are."""
+        """Store the edges and the backend that schedules their blocks, by default one that can read them."""
         self._adjacency, self._backend = adjacency, backend_for(backend, adjacency)
         self._memory: Tensor | CompactRows | None = None
 
@@ -49,7 +48,7 @@ class PrivateEdges:
 
     @all_threads()
     def rows(self, work: BlockWork) -> Tensor:
-        """Return what the work makes of the blocks, stacked in node order: noisy rows."""
+        """Return the work's results for the blocks, stacked in node order: noisy aggregates."""
         backend = self._backend
         count, place = self.num_nodes - backend.first, 0
         out: Tensor | None = None
@@ -69,7 +68,7 @@ class PrivateEdges:
         return torch.empty(0) if out is None else out
 
     def pieces(self, work: BlockWork) -> Tensor:
-        """Return what the work makes of the blocks, one after the other, however much: noisy numbers."""
+        """Return the work's results for the blocks, concatenated, of any length: noisy numbers."""
         backend = self._backend
         return _joined(
             [
@@ -79,9 +78,9 @@ class PrivateEdges:
         )
 
     def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
-        """Return the sum over all blocks of what the work makes of each: exact, and computed in this process.
+        """Return the exact sum over all blocks of the work's results, computed in this process.
 
-        Exact numbers are not sent about, so the work stays here, whoever schedules rows.
+        Exact numbers are not sent to other processes, so every backend computes this work here.
         """
         total: Counts = np.zeros(shape, dtype=np.int64)
         for block in self._backend.blocks(self._adjacency):
@@ -113,7 +112,7 @@ class PrivateEdges:
         )
 
     def digest(self, key: bytes) -> str:
-        """Return the keyed digest of the edges; an unkeyed one would tell neighbors apart."""
+        """Return the keyed digest of the edges; an unkeyed one would distinguish neighboring datasets."""
         return keyed_digest(key, *self._adjacency.arrays)
 
     def memory(self, rows: int, dim: int) -> Tensor:
@@ -126,7 +125,7 @@ class PrivateEdges:
         return self._memory
 
     def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:
-        """Return memory for a table of entries of so many bits, as :meth:`memory` does."""
+        """Return memory for a table of entries with this many bits, as ``memory`` does."""
         if not isinstance(self._memory, CompactRows) or not self._memory.fits(rows, dim, bits):
             self._memory = CompactRows.empty(rows, dim, bits)
         return self._memory

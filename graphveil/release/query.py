@@ -1,6 +1,6 @@
-"""The contract of a query: frozen public parameters, what asking costs, and what is answered.
+"""The interface of a query: frozen public parameters, the privacy cost, and the answer.
 
-Price and deed stand in one file for each kind of query, so that they cannot drift apart.
+Cost and implementation are in one file for each kind of query, so that they stay consistent.
 """
 
 import math
@@ -27,11 +27,11 @@ Answer = TypeVar("Answer", covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class QueryDescription:
-    """What a query says of itself: to the journal that keys are bound to, on plan pages and on cards.
+    """Public description of a query: for the journal that keys are bound to, plan pages and model cards.
 
-    ``noise`` is the noise's standard deviation by kind of row, or the multiplier of training steps, which
-    have ``steps`` and a ``sampling_rate``. ``parameters`` are everything that fixes the exact integers and
-    their scale, as plain JSON.
+    ``noise`` is the standard deviation of the noise by kind of row, or the noise multiplier of training
+    steps, which have ``steps`` and a ``sampling_rate``. ``parameters`` are all values that determine the
+    exact integers and their scale, as plain JSON.
     """
 
     kind: str  # of the answer, in stored folders
@@ -44,12 +44,12 @@ class QueryDescription:
 
 
 class QueryData(Generic[Answer]):
-    """What a query is asked with: a frozen class of its own for each kind, which knows the answer's type."""
+    """The input data of a query: one frozen class for each kind, which determines the type of the answer."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublicInputs:
-    """What is fixed, and may be known, before anything is asked."""
+    """The values that are fixed and public before any query runs."""
 
     num_nodes: int
     groups: Tensor | None  # of nodes or records, where a query tells them apart
@@ -66,7 +66,7 @@ class PreparedData:
 
 @dataclass(frozen=True)
 class Query(ABC):
-    """One step of a release. Its fields are public; the data come when it is asked."""
+    """One step of a release. Its fields are public; the data are passed when it is answered."""
 
     kind: ClassVar[str]  # of its answer
     wire_name: ClassVar[str]  # its name in what keys are derived from: it stays, whatever the class is called
@@ -90,7 +90,7 @@ class Query(ABC):
 
     @property
     def groups(self) -> int:
-        """The number of public groups of nodes that the query tells apart; by default none are."""
+        """The number of public groups of nodes that the query distinguishes; by default one."""
         return 1
 
     @property
@@ -110,7 +110,7 @@ class Query(ABC):
 
     @property
     def min_noise_steps(self) -> float:
-        """Grid steps in the smallest standard deviation of the noise, whoever draws it."""
+        """The smallest standard deviation of the noise in grid steps, for any sampler."""
         return min(self.noise) * self.unit_steps
 
     @property
@@ -119,7 +119,7 @@ class Query(ABC):
         return max(self.noise) * self.unit_steps if self.sampled else 0.0
 
     def describe(self) -> QueryDescription:
-        """Return what is said of the query wherever it is listed."""
+        """Return the public description of the query."""
         return QueryDescription(
             kind=self.kind, stage=self.stage, noise=self.noise, parameters=self._parameters()
         )
@@ -131,10 +131,11 @@ class Query(ABC):
 
     @abstractmethod
     def prepare(self, data: Any, public: PublicInputs) -> PreparedData:
-        """Check what is handed over, from public facts alone, before any edge is read.
+        """Check the data against public facts, before any edge is read.
 
         Raises:
-            ReleaseError: it does not fit the query; the release stays charged, and may be asked again.
+            ReleaseError: If the data do not fit the query. The release stays charged, and can be queried
+                again.
         """
 
     @abstractmethod
@@ -177,10 +178,10 @@ def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
 
 
 def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
-    """Refuse friendships stored as directed edges, where each of the two would be counted.
+    """Reject undirected edges that are stored as directed edges, where each of the two would be counted.
 
     Raises:
-        UnitError: the graph is directed, and the unit is one undirected edge.
+        UnitError: If the graph is directed, and the unit is one undirected edge.
     """
     if directed and isinstance(unit, UndirectedEdge):
         raise UnitError(
@@ -190,10 +191,10 @@ def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
 
 
 def require_edge_unit(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
-    """Return a unit of one edge; refuse others, of which no bound is proved, in words about the query.
+    """Return an edge-level unit; reject others, for which no bound is proved.
 
     Raises:
-        UnitError: the unit is not one edge.
+        UnitError: If the unit is not one edge.
     """
     if not isinstance(unit, UndirectedEdge | DirectedEdge):
         raise UnitError(f"unit {unit.name!r} does not protect one edge: {what}; protect edges")

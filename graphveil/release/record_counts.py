@@ -1,6 +1,6 @@
-"""Noisy counts of records under units of records: correct ones of each candidate, and correct and wrong ones.
+"""Noisy counts of records under node-level units: correct ones per candidate, or correct and wrong ones.
 
-:class:`AccuracyCountQuery` serves to choose a candidate, or to publish; :class:`OutcomeCountQuery` is an
+``AccuracyCountQuery`` serves to choose a candidate, or to publish an accuracy. ``OutcomeCountQuery`` is an
 accuracy whose numerator and denominator are both secret.
 """
 

@@ -1,8 +1,8 @@
-"""The release path: recorded as a whole, then answered query by query, each once.
+"""The release path: charge the whole plan to the privacy ledger, then answer each query once.
 
-A :class:`Release` records its plan first and then answers the plan's queries in order. Each query answers for
-itself: contributions are truncated toward zero to a grid, checked against their bound, summed exactly, and
-integer noise addressed by row is added before anything is returned. Docs: ``docs/privacy/proofs/noise.md``.
+A ``Release`` records its plan first and then answers the plan's queries in order. For each query,
+contributions are truncated toward zero to a grid, checked against their bound, and summed exactly. Integer
+noise addressed by row is added before anything is returned. Docs: ``docs/privacy/proofs/noise.md``.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ Answer = TypeVar("Answer")
 
 
 class Release:
-    """One release: recorded as a whole, then answered query by query, each once.
+    """One release: charged as a whole, then answered query by query, each once.
 
-    It belongs to the process that opened it, and its threads ask one after the other: a query of the plan is
-    answered once, and a forked copy answers none.
+    It belongs to the process that opened it, and its threads query it one after the other. A query of the
+    plan is answered once, and a forked copy answers none.
 
     >>> import torch
     >>> from graphveil.release import NeighborSumData
@@ -61,7 +61,7 @@ class Release:
         commitment: dict[str, object],
         alone: bool,
     ) -> None:
-        """Store what :meth:`open` has read and recorded; nothing else makes a release."""
+        """Store what ``open`` has read and recorded; do not call it directly."""
         self._plan, self._private, self._public = plan, private, public
         self._ledger, self._key, self._journal, self._alone = ledger, key, journal, alone
         self._public_commitment = {name: canonical(part) for name, part in commitment.items()}
@@ -257,7 +257,7 @@ class Release:
 
 
 def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
-    """Refuse a graph that the unit's bounds do not hold for; edges that nothing asks for are not read."""
+    """Reject a graph that the unit's bounds are not valid for; edges that no query reads are not read."""
     if (
         isinstance(plan.unit, NodeBoundedDegree)
         and any(query.reads_edges for query in plan.queries)

@@ -1,8 +1,8 @@
-"""Private sums of rows: they are formed for one block at a time, and leave it with their noise.
+"""Private sums of rows: computed one block at a time, and returned only with their noise.
 
-Contributions stand in a table of integers, one row a source (:class:`Sums`). The integer noise of some rows
-is drawn (:class:`RowNoise`), their exact sums are added to it, and only then is anything scaled or returned
-(:class:`NoisyRows`). In C sums are added in registers, and are never written down without their noise.
+Contributions are stored in a table of integers, one row per source (``Sums``). The integer noise of some rows
+is drawn (``RowNoise``), their exact sums are added to it, and only then is anything scaled or returned
+(``NoisyRows``). In C, sums are added in registers, and are never stored without their noise.
 """
 
 from dataclasses import dataclass, replace
@@ -201,7 +201,7 @@ class Sums:
         return replace(self, rows=rows.to(device))
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is sent: the table in float32 is made anew elsewhere."""
+        """Return the state to send: the receiver recomputes the table in float32."""
         return {name: part for name, part in vars(self).items() if name != "table"}
 
 

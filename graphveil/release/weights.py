@@ -1,11 +1,11 @@
-"""Weights of pairs: how much u's message into v counts, by two rows that are public.
+"""Edge weights of node pairs: the weight of u's message into v, from two public rows.
 
-The rows are public or were released earlier, so a weight belongs to a pair of nodes and not to an edge: one
-that comes or goes takes its own contribution along and changes no other. Degrees, softmax over neighbors and
-common neighbors are functions of the edges, and nothing here is ever given any.
+The rows are public or were released earlier. A weight therefore belongs to a pair of nodes, not to an edge:
+adding or removing an edge changes its own contribution and no other. Degrees, softmax over neighbors and
+common neighbors are functions of the edges, so no function here receives them.
 
-A :class:`Similarity` has a bound and prepares the tables of ``pair_weights.py``. :func:`parse_weight` finds
-it by its name, as a command line or a stored configuration has it: ``exp_cos(0.5)``.
+A ``Similarity`` has a bound and prepares the tables of ``pair_weights.py``. ``parse_weight`` finds it by the
+name used on a command line or in a stored configuration: ``exp_cos(0.5)``.
 """
 
 import re
@@ -192,7 +192,7 @@ class HalfCos(DotWeight):
 
 @dataclass(frozen=True)
 class ReluCos(DotWeight):
-    """w = max(0, cos(z_u, z_v)), in [0, 1]: nodes that point apart hear nothing of each other.
+    """w = max(0, cos(z_u, z_v)), in [0, 1]: nodes in opposite directions exchange no messages.
 
     >>> ReluCos().bound, float(ReluCos().values[0])
     (1.0, 0.0)
@@ -518,12 +518,14 @@ _FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?(?:@(\d+))?")
 
 
 def register_weight(name: str, weight: Callable[..., DotWeight]) -> None:
-    """Let a weight of your own be called by name, wherever ``weights`` is a parameter.
+    """Register a custom weight under a name, for every ``weights`` parameter.
 
-    ``weight`` takes the numbers in brackets, if there are any, and returns a :class:`DotWeight`.
+    Args:
+        name: Letters, digits and underscores.
+        weight: Function that takes the numbers in brackets, if any, and returns a ``DotWeight``.
 
     Raises:
-        ConfigError: the name is taken, or not letters, digits and underscores.
+        ConfigError: If the name is taken, or has other characters than letters, digits and underscores.
     """
     if name == ONE or name in _NAMED:
         raise ConfigError(f"the weight {name!r} is there already; call yours something else")
@@ -533,7 +535,7 @@ def register_weight(name: str, weight: Callable[..., DotWeight]) -> None:
 
 
 def parse_weight(text: str) -> Similarity | None:
-    """Return the weight that a text names, None for ``one``; ``@32`` asks for 32 landmarks.
+    """Return the weight that a text names, None for ``one``; ``@32`` requests 32 landmarks.
 
     >>> parse_weight("exp_cos(0.5)")
     ExpCos(temperature=0.5)
@@ -541,9 +543,11 @@ def parse_weight(text: str) -> Similarity | None:
     Landmarks(weight=HalfCos(), landmarks=32)
     >>> parse_weight("one") is None
     True
+    Raises:
+        ConfigError: If no weight has this name, or it does not take these numbers.
 
     Raises:
-        ConfigError: no weight has this name, or it does not take these numbers.
+        ConfigError: If no weight has this name, or it does not take these numbers.
     """
     if text == ONE:
         return None
@@ -566,9 +570,9 @@ def parse_weight(text: str) -> Similarity | None:
 
 
 def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
-    """Refuse weights from elsewhere, since what is given edges could read them, and tables that do not fit.
+    """Reject untrusted weights, which could read the edges passed to them, and tables that do not fit.
 
-    All of it is decided by tables, whatever the edges are.
+    The check depends only on the tables, not on the edges.
     """
     if type(pairs) not in _TRUSTED:
         raise UnsupportedGuaranteeError(

@@ -13,19 +13,19 @@ Ids = npt.NDArray[np.int64]
 
 
 def cut_lists(owner: Ids, listed: Ids, count: int, most: int, key: bytes) -> Tensor:
-    """Return every owner's list, cut to ``most`` entries: those with the smallest coins.
+    """Return every owner's list, truncated to ``most`` entries: those with the smallest hash values.
 
-    There is one coin for each ordered pair (owner, entry), addressed by both numbers: nobody's list, nor its
-    length, moves the coins of another one, and an entry that goes leaves the order of the others. Coins may
-    be public.
+    There is one hash value for each ordered pair (owner, entry), computed from both ids and the key. It does
+    not depend on any list or its length. Removing an entry does not change the order of the others. Hash
+    values may be public.
 
-    Shapes: (count, most) int32, entries in the order that they came in, :data:`NO_NODE` from the last one on.
+    Shapes: (count, most) int32, entries in their input order, padded with ``NO_NODE``.
 
     Args:
-        owner, listed: the pairs, (E), owners ascending.
-        count: owners are numbered below it.
-        most: the public bound.
-        key: 32 bytes, which fix the coins.
+        owner, listed: The pairs, (E), owners ascending.
+        count: Owners have ids below it.
+        most: The public bound.
+        key: 32 bytes, which fix the hash values.
 
     >>> cut_lists(np.array([0, 0, 2]), np.array([1, 2, 0]), 3, 2, bytes(32)).tolist()
     [[1, 2], [-1, -1], [0, -1]]

@@ -1,8 +1,8 @@
-"""Trees of exact neighbors in which a record reaches a bounded number of roots: own slots, then caps.
+"""Trees of exact neighbors in which a record reaches a bounded number of roots: list bounds, then caps.
 
-An exact read beside the release path, as ``ego_graphs.py`` is, but with another rule: the tree of v is a
-function of the records of *all* nodes in it. What is computed from it is released by steps that pay for all
-roots that one record reaches (``tree_steps.py``), and by nothing else.
+An exact read outside the noisy queries, like ``ego_graphs.py``, but with another rule: the tree of v is a
+function of the records of *all* nodes in it. Results computed from it are released only by steps whose
+privacy cost covers all roots that one record reaches (``tree_steps.py``).
 """
 
 import hashlib
@@ -18,27 +18,28 @@ from graphveil.release.steps.bounded_lists import NO_NODE, cut_lists
 
 
 class BoundedTrees:
-    """The trees of all nodes, drawn anew in every round of coins.
+    """The trees of all nodes, sampled again in every round.
 
     At each depth l = 1 .. r of a round
 
-    1. *own slots*: every node u keeps at most D of the nodes on its own list, by its own coins;
-    2. *receivers' cap*: every node v keeps at most M of the u that kept v, by v's own coins;
+    1. *list bound*: every node u keeps at most D of the nodes on its own list, chosen by u's hash values;
+    2. *receivers' cap*: every node v keeps at most M of the u that kept v, chosen by v's hash values;
 
-    and the tree of root v hangs, at depth l, those that w kept below every w at depth l - 1.
-
-    Guarantee (lemma of reach, ``proofs/custom-models.md``): for any coins, the record of q changes the
-    trees of at most D + ... + D^r roots other than q. The order matters: were receivers to choose first, a
-    hub's record could change the tree of everybody whom it knows. M bounds work and does not enter.
+    and in the tree of root v, the children of w at depth l - 1 are the nodes that w kept.
 
     Shapes: a tree has 1 + M + ... + M^r places; place 0 is the root.
 
     Args:
-        adjacency: the in-edges; a stored edge belongs to its source.
-        slots: D; None for all of a list, which only an assumption about degrees bounds.
+        adjacency: The in-edges; a stored edge belongs to its source.
+        slots: D; None for the whole list, which only an assumption about degrees bounds.
         cap: M.
         depth: r.
-        key: 32 bytes, which fix all coins; they may be public.
+        key: 32 bytes, which fix all hash values. They may be public.
+
+    Privacy:
+        Lemma of reach (``docs/guarantees.md``, section 9): for any hash values, the record of q changes the
+        trees of at most D + ... + D^r roots other than q. The order matters: if receivers chose first, the
+        record of a hub could change the trees of all its neighbors. M bounds the work, not the reach.
 
     >>> pair = Adjacency.from_edges([0, 1], [2, 2], num_nodes=3, directed=True)
     >>> trees = BoundedTrees(pair, slots=1, cap=2, depth=1, key=bytes(32))
@@ -75,7 +76,7 @@ class BoundedTrees:
             self._round = number
 
     def of_roots(self, roots: Tensor) -> Tensor:
-        """Return the nodes at the places of some roots' trees, (B, places) int64, NOBODY where none is."""
+        """Return the nodes at the places of the roots' trees, (B, places) int64; empty places are padded."""
         found = [roots[:, None].to(torch.int64)]
         for level in self._levels:
             above = found[-1]

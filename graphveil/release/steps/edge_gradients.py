@@ -1,24 +1,25 @@
-"""Gradients of edge attention, summed over targets: private until noise is added, and never seen outside.
+"""Gradients of edge attention, summed over targets: private until noise is added, and never returned before.
 
 With rows z, target v and its in-neighbors u the example of v is
 
     h_u = tanh(A z_u + B z_v + b),    w_u = sigmoid(w . h_u + c),    r = sum over u of w_u z_u + n_v,
     x = r / sqrt(|r|^2 + k^2),        loss = -log softmax(H z_v + G x + g)[y_v],
 
-where n_v is public noise of the target's own. The gradient by A is a sum of outer products over v's in-edges,
-that by B an outer product of a sum; no other example has v's edges in it.
+where n_v is public noise for each target. The gradient with respect to A is a sum of outer products over v's
+in-edges. The gradient with respect to B is an outer product of a sum. No other example has v's edges in it.
 
-All maps are smooth, so what another edge does to the rounding of a target's gradient is as small as rounding:
-it vanishes in the margin of the clipping.
+All maps are smooth. Another edge therefore changes a target's gradient by rounding errors only, which the
+margin of the clipping covers.
 
-Why so. Clipping needs every target's own gradient, and automatic differentiation would build a graph of
-operations for each target in turn. But a gradient is made of outer products of a few vectors that belong to
-edges or targets, so it is written out by hand, for a whole batch at once: a pass over the batch's in-edges
-for the sums r, a look at the head for the gradient by r, and a pass back. The way back computes hidden rows
-anew: to keep them would take memory for every edge, and a product of small matrices costs less than that.
-Only the gradient by A differs from edge to edge; it is a product of two matrices over the target's run of
-edges. Edges go in pieces that fit the cache and targets in pieces that bound memory, which changes no term of
-a sum. Everything is float64: a norm that rounding makes too small would let a target through at more than C.
+Implementation: clipping needs the gradient of every target, and automatic differentiation would build one
+graph of operations per target. A gradient is a sum of outer products of a few vectors that belong to edges or
+targets. It is therefore computed by hand, for a whole batch at once: a pass over the batch's in-edges for the
+sums r, the head for the gradient with respect to r, and a backward pass. The backward pass recomputes the
+hidden rows: storing them would take memory for every edge, and a product of small matrices is cheaper. Only
+the gradient with respect to A differs from edge to edge. It is a product of two matrices over the target's
+run of edges. Edges are processed in pieces that fit the cache and targets in pieces that bound memory. This
+changes no term of a sum. Everything is float64: if rounding made a norm too small, a target could contribute
+more than C.
 """
 
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ class EdgeTrainingParameters(Protocol):
 
     @property
     def oriented(self) -> bool:
-        """Whether a friendship counts in one direction only."""
+        """Whether an undirected edge counts in one direction only."""
 
     @property
     def forward_noise(self) -> float:
@@ -190,7 +191,7 @@ class _Network(NamedTuple):
 
 
 def _in_edges(examples: Examples, nodes: Tensor, query: EdgeTrainingParameters) -> _InEdges:
-    """Return the in-edges of some targets, of a friendship in its one direction if that is asked for."""
+    """Return the in-edges of the targets; an undirected edge in one direction only if ``oriented``."""
     sources, counts = examples.private.in_edges(nodes.numpy())
     places = np.repeat(np.arange(len(nodes)), counts)
     if query.oriented:

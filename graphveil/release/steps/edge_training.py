@@ -1,6 +1,6 @@
 """Attention learned from the edges: noisy training steps on the targets' own in-edges.
 
-All that training is ever told about the edges are noisy gradients, step by step.
+Training receives only noisy gradients about the edges, step by step.
 """
 
 import math
@@ -68,35 +68,37 @@ class _PreparedTraining(PreparedData):
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeAttentionQuery(Query):
-    """Noisy gradients of a network that weighs in-edges, each target's gradient clipped to a norm C.
+    """Release noisy gradients of an edge attention network, each target's gradient clipped to a norm C.
 
     The example of target v is the loss of its class, given its own row and the sum of its in-neighbors'
-    rows weighed by the network (:mod:`graphveil.release.steps.edge_gradients`). Step t releases the sum of
-    the clipped gradients of a batch of targets plus N(0, (z C)^2), where each target is in the batch with
+    rows weighted by the network (``graphveil.release.steps.edge_gradients``). Step t releases the sum of
+    the clipped gradients of a batch of targets plus N(0, (z C)^2). Each target is in the batch with
     probability q, independently.
-
-    Guarantee (edge units): features and labels are public, and an edge enters the gradient of its target
-    alone. Toggling it replaces one clipped gradient by another, a change of 2 C, so the steps are T
-    Poisson-subsampled Gaussian steps of multiplier z and rate q under the REPLACE relation. For that an
-    undirected graph has to be ``oriented``: a friendship counts in one public direction. If it counts in
-    both, two targets change; giving each half of the noise's variance, the steps cost at most what 2 T steps
-    of multiplier z / sqrt 2 cost.
 
     Args:
         dim: d, the width of the rows, and of the network's hidden layer.
         classes: C of the head.
         steps: T.
         noise_multiplier: z, in clipping norms.
-        sampling_rate: q, a multiple of 2^-32 (:func:`graphveil.mechanisms.public_rate`).
-        learning_rate: of the descent; it is here because noise must not serve two descents.
+        sampling_rate: q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
+        learning_rate: Learning rate of the descent. It is a field because noise must not be used for two
+            descents.
         clip: C.
-        oriented: whether a friendship counts in one direction only.
-        forward_noise: the standard deviation of noise that is added to the weighed sums while training, drawn
-            anew for each target and step: it protects nothing, it shows the network what the hop will be.
+        oriented: Whether an undirected edge counts in one direction only.
+        forward_noise: Standard deviation of the noise added to the weighted sums in training, drawn
+            for each target and step. It gives no protection; it simulates the noise of the hop.
 
     Raises:
-        ConfigError: a field is outside its range.
-        CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
+        ConfigError: If a field is outside its range.
+        CalibrationError: If the noise leaves less than 64 grid steps in a clipping norm.
+
+    Privacy:
+        Unit: edge-level. Features and labels are public, and an edge enters the gradient of its target
+        alone. Toggling it replaces one clipped gradient by another, a change of 2 C. The steps are T
+        Poisson-subsampled Gaussian steps of multiplier z and rate q under the REPLACE relation. For this an
+        undirected graph has to be ``oriented``: each undirected edge counts in one public direction. If it
+        counts in both, two targets change. Each half gets half of the noise variance, so the cost of the
+        steps is at most that of 2 T steps of multiplier z / sqrt 2.
 
     >>> query = EdgeAttentionQuery(
     ...     dim=2, classes=3, steps=100, noise_multiplier=2.0, sampling_rate=0.25, learning_rate=0.01
@@ -164,7 +166,7 @@ class EdgeAttentionQuery(Query):
         return 2 if isinstance(unit, UndirectedEdge) and not self.oriented else 1
 
     def describe(self) -> QueryDescription:
-        """Return what is said of the query."""
+        """Return the public description of the query."""
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: EdgeAttentionData, public: PublicInputs) -> _PreparedTraining:
@@ -218,7 +220,7 @@ class EdgeAttentionQuery(Query):
 
     @property
     def groups(self) -> int:
-        """One: targets are told apart when the question is asked, and all edges are charged."""
+        """One: targets are chosen when the query is answered, and all edges are charged."""
         return 1
 
     @property
@@ -249,17 +251,18 @@ class EdgeAttentionQuery(Query):
 
 @forms_private_sum("EdgeAttentionQuery")
 class NoisyGradients:
-    """Maps weights (p) to the next step's noisy mean gradient (p), as often as the query has steps.
+    """Map parameters (p) to the next step's noisy mean gradient (p), once per step of the query.
 
     Step t draws its batch B_t and returns
 
         (trunc(sum over B_t of clip(g_v)) + N(0, (z C)^2)) / (q n),
 
     with the sum truncated toward zero to the grid C / m and noise in whole grid steps
-    (:class:`graphveil.mechanisms.StepNoise`). An empty batch is a step of noise alone.
+    (``graphveil.mechanisms.StepNoise``). An empty batch is a step of noise alone.
 
-    Guarantee: see :class:`EdgeAttentionQuery`. Each step's noise serves one call. The weights of a call may
-    depend on the answers before it.
+    Privacy:
+        See ``EdgeAttentionQuery``. The noise of each step is used for one call. The parameters of a call may
+        depend on earlier answers.
     """
 
     def __init__(self, examples: Examples, query: EdgeAttentionQuery, key: bytes) -> None:

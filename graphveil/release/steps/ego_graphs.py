@@ -1,8 +1,9 @@
-"""Each node's own star: itself, and at most so many nodes of its own list, chosen by its own coins.
+"""1-hop ego graphs: each node and a bounded number of its out-neighbors, chosen by hash values.
 
-An exact read beside the release path, like the sums of ``out_edge_sums.py``, and with the same rule: the star
-of v is a function of v's own record and of public coins, so what is computed from it and from published
-values concerns v's own audience, unless a mechanism that pays for v's record publishes it.
+An exact read outside the noisy queries, like the sums of ``out_edge_sums.py``, and with the same rule: the
+ego graph of v is a function of v's own record and of public hash values. Results computed from it and from
+published values may be returned only to readers authorized to access v's record. To publish them, use a
+mechanism that charges v's record.
 """
 
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ from graphveil.release.steps.bounded_lists import cut_lists
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EgoGraphs:
-    """The leaves of every node's star, by number, and how long its list is.
+    """The leaves of every node's ego graph, by id, and the length of its list.
 
-    Shapes: ``leaves`` (N, M) int32, :data:`NO_NODE` from the last leaf on; ``lengths`` (N) int64.
+    Shapes: ``leaves`` (N, M) int32, padded with ``NO_NODE``; ``lengths`` (N) int64.
     """
 
     leaves: Tensor
@@ -30,16 +31,17 @@ class EgoGraphs:
 
 
 def read_ego_graphs(adjacency: Adjacency, most: int, key: bytes) -> EgoGraphs:
-    """Return every node's own list, cut to ``most`` entries by one coin for each ordered pair (v, u).
+    """Return every node's own list, truncated to ``most`` entries by one hash per ordered pair (v, u).
 
-    What is kept are the smallest ones (:func:`~graphveil.release.steps.bounded_lists.cut_lists`).
-
-    Guarantee: none of its own; row v depends on v's own record alone (the stored edges that v sends).
+    The entries with the smallest hash values are kept (``graphveil.release.steps.bounded_lists.cut_lists``).
 
     Args:
-        adjacency: the in-edges; a stored edge belongs to its source.
+        adjacency: The in-edges; a stored edge belongs to its source.
         most: M, the public number of leaves.
-        key: 32 bytes, which fix the coins.
+        key: 32 bytes, which fix the hash values.
+
+    Privacy:
+        No guarantee of its own. Row v depends only on v's own record (the stored edges that v sends).
 
     >>> pair = Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=True)
     >>> stars = read_ego_graphs(pair, 2, bytes(32))

@@ -1,4 +1,4 @@
-"""Which way a friendship counts in training: once, and the same way whatever the other edges are."""
+"""The direction in which an undirected edge counts in training: exactly one, independent of other edges."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +11,18 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def select_one_direction(sources: Ids, targets: Ids, learns: Mask) -> Mask:
-    """Return which stored edges of an undirected graph are used: of a friendship's two, exactly one.
+    """Return which stored edges of an undirected graph are used: exactly one direction per undirected edge.
 
-    A friendship of a node that is learned from and one that is not counts at the former; between equals a
-    hash of both numbers decides.
-
-    Guarantee: the direction is a function of the two node numbers and of ``learns``, all public, so an
-    undirected edge that comes or goes changes what one target receives, and no other.
+    An edge between a training node and another node counts at the training node. Between two nodes of the
+    same kind, a hash of both ids decides.
 
     Args:
-        sources, targets: the ends of stored edges, shape (E).
-        learns: which nodes are learned from, shape (N).
+        sources, targets: Ends of stored edges, shape (E).
+        learns: Mask of the training nodes, shape (N).
+
+    Privacy:
+        The direction is a function of the two node ids and of ``learns``, all public. Adding or removing an
+        undirected edge therefore changes the inputs of one target only.
 
     >>> up, down = np.array([0, 0, 1]), np.array([1, 2, 2])
     >>> nobody = np.zeros(3, dtype=bool)
@@ -34,7 +35,7 @@ def select_one_direction(sources: Ids, targets: Ids, learns: Mask) -> Mask:
 
 
 def is_chosen_direction(sources: Ids, targets: Ids) -> Mask:
-    """Return which stored edges a hash of both ends' numbers chooses: of a friendship's two, exactly one.
+    """Return which stored edges a hash of both ids chooses: exactly one direction per undirected edge.
 
     >>> up, down = np.array([0, 0, 1]), np.array([1, 2, 2])
     >>> bool((is_chosen_direction(up, down) ^ is_chosen_direction(down, up)).all())

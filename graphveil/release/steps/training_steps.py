@@ -67,33 +67,37 @@ class _PreparedTraining(PreparedData):
 
 @dataclass(frozen=True, kw_only=True)
 class DPSGDQuery(Query):
-    """Noisy training steps on records, whose gradients are each clipped to a norm C.
+    """Release noisy training steps on records, with each gradient clipped to a norm C.
 
     Step t releases the sum of the clipped gradients of its batch, of p coordinates, plus N(0, (z C)^2). With
     q < 1 each record is in a batch with probability q, independently; with q = 1 every batch is all records.
-
-    Guarantee (units of records): a record that ``pays`` meets T Poisson-subsampled Gaussian steps of
-    multiplier z and rate q, under the unit's relation (null-out changes a sum by C, replacing by 2 C). For
-    q = 1 that is exactly one Gaussian with mu = change sqrt(T) / z. Other records must not be among the data.
-
-    With a ``reach`` D a record's gradient reads others' records, too, and at most D gradients read a record:
-    besides its own, of norm C, it changes D gradients by 2 C each. How many of them a sampled batch
-    holds is a mixture without a proved bound, so every step counts as if it held all of them: mu = change
-    (2 D + 1) sqrt(T) / z, and 2 D instead for a record that does not pay itself.
 
     Args:
         parameters: p.
         steps: T.
         noise_multiplier: z.
-        sampling_rate: q, a multiple of 2^-32 (:func:`graphveil.mechanisms.public_rate`).
+        sampling_rate: q, a multiple of 2^-32 (``graphveil.mechanisms.public_rate``).
         clip: C.
-        partition: the name of the public groups of records.
-        pays: by group, whether its records are trained on.
-        reach: D, how many other records' gradients read a record.
+        partition: Name of the public groups of records.
+        pays: By group, whether its records are trained on.
+        reach: D, the number of other records' gradients that read a record.
 
     Raises:
-        ConfigError: a field is outside its range.
-        CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
+        ConfigError: If a field is outside its range.
+        CalibrationError: If the noise leaves less than 64 grid steps in a clipping norm.
+
+    Privacy:
+        Unit: node-level. Reads: node records. A training record (``pays``) is charged T Poisson-subsampled
+        Gaussian steps of multiplier z and rate q, under the unit's relation (null-out changes a sum by C,
+        replacing by 2 C). For q = 1 that is exactly one Gaussian with mu = change sqrt(T) / z. Other records
+        must not be among the data.
+
+        With a ``reach`` D the gradient of a record also reads other records, and at most D gradients read a
+        record. Besides its own gradient, of norm C, a record changes D gradients by 2 C each. The number of
+        these in a
+        sampled batch is a mixture without a proved bound, so every step is charged for all of them: mu =
+            change
+        (2 D + 1) sqrt(T) / z, and 2 D instead for a record that is not trained on itself.
 
     >>> from graphveil.privacy import NodeRecord
     >>> DPSGDQuery(parameters=10, steps=100, noise_multiplier=20.0).event(NodeRecord())
@@ -158,7 +162,7 @@ class DPSGDQuery(Query):
         return self.parameters * self.steps
 
     def describe(self) -> QueryDescription:
-        """Return what is said of the query."""
+        """Return the public description of the query."""
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: DPSGDData, public: PublicInputs) -> _PreparedTraining:

@@ -10,7 +10,7 @@ from graphveil.release.query import require_record_unit
 from graphveil.release.steps.training_steps import DPSGDQuery
 
 MAX_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum by: the exact noise's law is
-# known within 13 of them (docs/privacy/proofs/noise.md, Proposition 9)
+# known within 13 of them (docs/guarantees.md, Proposition 9)
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Reach:
 
     @classmethod
     def from_unit(cls, unit: NodeUnit, *, slots: int, depth: int) -> "Reach":
-        """Return the reach under a unit; under an assumption about degrees the smaller one of two mechanisms.
+        """Return the reach under a unit; under an assumption about degrees, the smaller of two mechanisms.
 
-        ``node-record``: 1 + D + ... + D^r. ``node-bounded-degree`` with a degree of at most M: lists used
-        whole, the ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or slots, of which a friend fills the one
-        that was for q with somebody else, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is
-        nulling it and filling it again: all roots but its own count twice.
+        ``node-record``: 1 + D + ... + D^r. ``node-bounded-degree`` with a degree of at most M: with whole
+        lists, the ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or with bounded lists, where a neighbor
+        replaces q by another node, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is nulling it
+        and filling it again: all roots but its own count twice.
         """
         checks.integer_at_least(1, slots=slots, depth=depth)
         below = sum(slots**level for level in range(depth))
@@ -51,20 +51,21 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeStepsQuery(DPSGDQuery):
-    """Noisy steps on clipped gradients of roots, each with its bounded tree (``bounded_trees.py``).
+    """Release noisy steps on clipped gradients of roots, each with its bounded tree (``bounded_trees.py``).
 
     Step t releases the sum over a Poisson sample of roots, each with norm at most C, plus N(0, (z C)^2).
-
-    Guarantee (units of records): Theorem A (``proofs/accounting.md``) for the number of roots that a
-    record reaches (:class:`Reach`), T times. It covers the sums, and so the weights of all steps. It covers
-    nothing else that is computed from the trees.
 
     Args:
         slots: D.
         depth: r.
 
     Raises:
-        CalibrationError: on ``event``, there is so little noise that its exact law is not known to hold.
+        CalibrationError: On ``event``, if there is too little noise for the proof of its exact law.
+
+    Privacy:
+        Unit: node-level. Theorem A (``docs/guarantees.md``, section 3) for the number of roots that a
+        record reaches (``Reach``), T times. It covers the sums, and so the parameters after all steps. It
+        covers nothing else that is computed from the trees.
 
     >>> from graphveil.privacy import NodeRecord
     >>> steps = TreeStepsQuery(parameters=9, steps=200, noise_multiplier=5.0, sampling_rate=0.125, slots=1,
@@ -79,7 +80,7 @@ class TreeStepsQuery(DPSGDQuery):
     depth: int
 
     def __post_init__(self) -> None:
-        """Check every field; every record pays, whatever its group, since all reach roots."""
+        """Check every field; every record of every group is charged, since all reach roots."""
         super().__post_init__()
         checks.integer_at_least(1, slots=self.slots, depth=self.depth)
         if self.reach or len(self.pays) > 1:
