@@ -70,9 +70,8 @@ class NeighborCountQuery(Query):
     Privacy:
         Unit: edge-level. Reads: the in-edges. Adding or removing an edge moves one integer in one row by one,
         and the noise there is discrete Laplace: the answer is epsilon-DP. Which integer it is follows from
-            public
-        ids, groups and classes. Without ranks an undirected edge moves one integer at each of its ends, and
-        the answer is 2 epsilon-DP. Under ``directed-edge`` every stored edge counts at its target.
+        public ids, groups and classes. Without ranks an undirected edge moves one integer at each of its
+        ends, and the answer is 2 epsilon-DP. Under ``directed-edge`` every stored edge counts at its target.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> NeighborCountQuery("train/val/target", (0, 1, 2), 0.5, 4).event(UndirectedEdge())

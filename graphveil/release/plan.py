@@ -30,9 +30,6 @@ class ReleasePlan:
     >>> plan = ReleasePlan(UndirectedEdge(), hops(0.2, 1, 16), delta=1e-7)
     >>> plan.mu, plan.epsilon < 1.0
     (0.2, True)
-    Raises:
-        ConfigError: If the slack is not between 0 and 1, or delta is 0 and a query needs more.
-        CalibrationError: If the sampler's slack uses all of delta, or the grid is too coarse for it.
 
     Raises:
         ConfigError: If the slack is not between 0 and 1, or delta is 0 and a query needs more.

@@ -543,8 +543,6 @@ def parse_weight(text: str) -> Similarity | None:
     Landmarks(weight=HalfCos(), landmarks=32)
     >>> parse_weight("one") is None
     True
-    Raises:
-        ConfigError: If no weight has this name, or it does not take these numbers.
 
     Raises:
         ConfigError: If no weight has this name, or it does not take these numbers.

@@ -93,8 +93,8 @@ class EdgeAttentionQuery(Query):
         CalibrationError: If the noise leaves less than 64 grid steps in a clipping norm.
 
     Privacy:
-        Unit: edge-level. Features and labels are public, and an edge enters the gradient of its target
-        alone. Toggling it replaces one clipped gradient by another, a change of 2 C. The steps are T
+        Unit: edge-level. Features and labels are public, and an edge enters the gradient of its target alone.
+        Toggling it replaces one clipped gradient by another, a change of 2 C. The steps are T
         Poisson-subsampled Gaussian steps of multiplier z and rate q under the REPLACE relation. For this an
         undirected graph has to be ``oriented``: each undirected edge counts in one public direction. If it
         counts in both, two targets change. Each half gets half of the noise variance, so the cost of the

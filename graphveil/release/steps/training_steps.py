@@ -94,10 +94,8 @@ class DPSGDQuery(Query):
 
         With a ``reach`` D the gradient of a record also reads other records, and at most D gradients read a
         record. Besides its own gradient, of norm C, a record changes D gradients by 2 C each. The number of
-        these in a
-        sampled batch is a mixture without a proved bound, so every step is charged for all of them: mu =
-            change
-        (2 D + 1) sqrt(T) / z, and 2 D instead for a record that is not trained on itself.
+        these in a sampled batch is a mixture without a proved bound, so every step is charged for all of
+        them: mu = change (2 D + 1) sqrt(T) / z, and 2 D instead for a record that is not trained on itself.
 
     >>> from graphveil.privacy import NodeRecord
     >>> DPSGDQuery(parameters=10, steps=100, noise_multiplier=20.0).event(NodeRecord())

@@ -63,9 +63,9 @@ class TreeStepsQuery(DPSGDQuery):
         CalibrationError: On ``event``, if there is too little noise for the proof of its exact law.
 
     Privacy:
-        Unit: node-level. Theorem A (``docs/guarantees.md``, section 3) for the number of roots that a
-        record reaches (``Reach``), T times. It covers the sums, and so the parameters after all steps. It
-        covers nothing else that is computed from the trees.
+        Unit: node-level. Theorem A (``docs/guarantees.md``, section 3) for the number of roots that a record
+        reaches (``Reach``), T times. It covers the sums, and so the parameters after all steps. It covers
+        nothing else that is computed from the trees.
 
     >>> from graphveil.privacy import NodeRecord
     >>> steps = TreeStepsQuery(parameters=9, steps=200, noise_multiplier=5.0, sampling_rate=0.125, slots=1,
