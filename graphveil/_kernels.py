@@ -39,10 +39,10 @@ def available() -> bool:
 
 
 def empty_rows(count: int, dim: int) -> Tensor:
-    """Return memory for rows of 16-bit integers, none of which lies on more lines of the cache than it must.
+    """Return memory for rows of 16-bit integers, aligned to as few cache lines as possible.
 
-    The width is a power of two. NumPy asks the system for large pages, and torch does not: with small ones,
-    each random row would first wait for the address of its page.
+    The width is a power of two. NumPy requests large pages from the system, and torch does not. With small
+    pages, each random row access would first wait for the address translation of its page.
     """
     import torch
 
@@ -120,7 +120,7 @@ def add_noisy_sums(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Strips:
-    """The tables of :mod:`graphveil.mechanisms.discrete_gaussian` by strip: they stay in the cache."""
+    """The tables of ``graphveil.mechanisms.discrete_gaussian`` by strip: they stay in the cache."""
 
     slots: npt.NDArray[np.uint16]
     start: npt.NDArray[np.int32]
@@ -175,7 +175,7 @@ def counters(rows: Ints, blocks: Ints, *, paired: bool) -> npt.NDArray[np.uint64
 
 
 def walk(numbers: tuple[int, ...], arrays: tuple[Ints | Floats, ...]) -> None:
-    """Run steps of the chain over dendrograms, like :func:`graphveil.release.dendrogram_walk.walk`."""
+    """Run steps of the chain over dendrograms, like ``graphveil.release.dendrogram_walk.walk``."""
     steps, *draws = numbers[0], *arrays[1:4]
     if any(len(drawn) < steps for drawn in draws) or any(array.itemsize != 8 for array in arrays):
         raise ValueError(f"{steps} steps need as many draws, and tables of 64-bit numbers")

@@ -49,24 +49,25 @@ def _check_delta(delta: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyticGaussian(FeatureMechanism):
-    """AGM: x + N(0, sigma^2) on every feature, where the L2 sensitivity is (beta - alpha) sqrt(d).
+    """Add N(0, sigma^2) to every feature (AGM), with L2 sensitivity (beta - alpha) sqrt(d).
 
-    Guarantee: **(epsilon, delta)**-LDP, a weaker guarantee than the epsilon-LDP of all other mechanisms here.
+    The features are rounded to a grid and the noise is the exact discrete Gaussian on it. A thousandth of
+    delta covers the difference. Where the proof does not apply (mu above 4, delta below 1e-12, a very coarse
+    grid), the claim has the deviation "real-valued sampler".
 
-    The features are put on a grid and the noise is the exact discrete Gaussian on it; a thousandth of delta
-    pays for the difference. Where the proof of that does not reach (mu above 4, delta below 1e-12, a very
-    coarse grid), the claim has the deviation "real-valued sampler".
-
-    Shapes: reports have the noisy features, float64 (records, dim). The estimate is unbiased up to half a
+    Shapes: LDP reports have the noisy features, float64 (records, dim). The estimate is unbiased up to half a
     grid step, at most 2^-11 of a range.
 
     Args:
-        epsilon, dim, bounds: see :class:`FeatureMechanism`.
-        delta: LPGNN takes 1e-10.
+        epsilon, dim, bounds: see ``FeatureMechanism``.
+        delta: LPGNN uses 1e-10.
 
     Raises:
-        ConfigError: a parameter is outside its range.
-        CalibrationError: no noise meets the budget.
+        ConfigError: If a parameter is outside its range.
+        CalibrationError: If no noise meets the budget.
+
+    Privacy:
+        **(epsilon, delta)**-LDP, a weaker guarantee than the epsilon-LDP of the other feature mechanisms.
 
     >>> law = AnalyticGaussian(epsilon=1.0, dim=500)
     >>> round(law.sigma / analytic_sigma(1.0, 1e-10, 500**0.5), 4), law.claim.delta

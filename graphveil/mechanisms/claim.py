@@ -14,10 +14,10 @@ MIN_BUDGET = 2.0**-30  # of a budget: with less, rounding to 64 bits would show 
 
 @dataclass(frozen=True)
 class LocalDPClaim:
-    """A record's outputs are (epsilon, delta)-indistinguishable from any other record's.
+    """A claim that a record's outputs are (epsilon, delta)-indistinguishable from any other record's.
 
-    Whatever the two records hold within the public bounds. ``epsilon`` is inf where nothing is hidden and 0
-    where nothing is told. Claims on parts of one record add up.
+    It is valid for any two records within the public bounds. ``epsilon`` is inf if nothing is randomized and
+    0 if nothing is reported. Claims on parts of one record add up.
 
     >>> LocalDPClaim(1.0) + LocalDPClaim(0.5, delta=1e-10)
     LocalDPClaim(epsilon=1.5, delta=1e-10, deviations=())
@@ -60,7 +60,7 @@ def check_budget(**named: float) -> None:
 
 
 def coth(x: float) -> float:
-    """Return coth(x) for x > 0, whatever its size."""
+    """Return coth(x) for x > 0, accurate for small and large x."""
     return 1 / math.tanh(x)
 
 
@@ -72,12 +72,13 @@ NOT_COLLECTED = LocalDPClaim(0.0)
 def node_features_statement(
     features: LocalDPClaim, label: LocalDPClaim, *, on_clients: bool | None = False
 ) -> str:
-    """Return the guarantee of the unit ``local-attributes`` in words, beginning with its deviations if any.
+    """Return the guarantee summary of the unit ``local-attributes``, beginning with its deviations if any.
 
     Args:
-        features: what a node's features are protected by; ``NOT_RANDOMIZED`` if they are used as they are.
-        label: the same for its label.
-        on_clients: nobody but the nodes themselves ever held the raw data; None where only reports arrived.
+        features: Claim on a node's features; ``NOT_RANDOMIZED`` if they are used without privacy.
+        label: Claim on its label.
+        on_clients: Whether only the nodes themselves ever held the raw data; None if only LDP reports
+            arrived.
 
     >>> print(node_features_statement(LocalDPClaim(1.0), LocalDPClaim(0.5))[:106])
     Each node's features are randomized on their own at eps_x = 1 and its label at eps_y = 0.5 (total 1.5; inf

@@ -183,7 +183,7 @@ class _Strips:
         return n, accepted
 
     def _compared(self, words: Halves, more: Words) -> tuple[Integers, Flags, Integers]:
-        """Return the candidates, which of them are accepted, and which come too close to a tie to tell."""
+        """Return the candidates, which of them are accepted, and which are too close to a tie to decide."""
         low = (words & np.uint32((1 << (_SLOT_BITS + self.place_bits)) - 1)).astype(np.int64)
         slot = low >> self.place_bits
         place = (low & ((1 << self.place_bits) - 1)) | (
@@ -250,7 +250,7 @@ def _power_below(x: float) -> int:
 
 
 def _counts(scale: int, rho: Floats, closest: Integers) -> Integers:
-    """Return integers of at least scale * rho, whatever the rounding of rho."""
+    """Return integers of at least scale * rho, for any rounding of rho."""
     return np.where(closest == 0, scale, np.floor(scale * rho * (1 + 1e-12)).astype(np.int64) + 1)
 
 
@@ -304,7 +304,7 @@ class IntegerNoise(ABC):
 class RoundedGaussian(IntegerNoise):
     """round(sigma g), g standard normal by Box-Muller from 53-bit uniforms.
 
-    Slack: changed (1 + e^epsilon) 12 2^-53 sigma, a bound on what the finite uniforms can tell.
+    Slack: changed (1 + e^epsilon) 12 2^-53 sigma, a bound on the effect of the finite uniforms.
 
     >>> noise = RoundedGaussian(100.0).draw(RowStream(bytes(32)), np.arange(1000), 3)
     >>> bool(95 < noise.std() < 105)

@@ -1,6 +1,6 @@
-"""A randomized bin for every feature: FeatureRR of HeteroRR, with and without debiasing.
+"""FeatureRR of HeteroRR: a randomized bin for every feature, with and without debiasing.
 
-:class:`RecordFeatureRR` has weights computed from each record, as the paper has it: paper mode only.
+``RecordFeatureRR`` has weights computed from each record, as in the paper: paper mode only.
 """
 
 import math
@@ -49,16 +49,17 @@ Decode = Literal["naive", "unbiased"]
 
 @dataclass(frozen=True)
 class Bins:
-    """One feature's mechanism: k bins, output u for input t with probability rho^|u-t| / C_t.
+    """Mechanism for one feature: k bins, output u for input t with probability rho^|u-t| / C_t.
 
         rho = e^(-epsilon/(k-1)),   C_t = sum_u rho^|u-t| = (1 + rho - rho^t - rho^(k-t+1)) / (1 - rho).
 
-    ``mode`` says how z in [0, 1] becomes a bin: ``"ceil"`` takes t = max(1, ceil(k z)), ``"stochastic"``
-    rounds to the grid (t-1)/(k-1) with z as expectation. ``decode`` says which number a bin stands for:
-    ``"naive"`` the bin's own (u/k, or its grid point), ``"unbiased"`` the g_u that has the value of t as
-    expectation.
+    ``mode`` determines how z in [0, 1] becomes a bin: ``"ceil"`` uses t = max(1, ceil(k z)), ``"stochastic"``
+    rounds to the grid (t-1)/(k-1) with expectation z. ``decode`` determines the value of a bin: ``"naive"``
+    is the bin's own value (u/k, or its grid point), ``"unbiased"`` the g_u whose expectation is the value of
+    t.
 
-    Guarantee: epsilon-LDP, exactly (u = 1 under t = 1 against t = k).
+    Privacy:
+        epsilon-LDP, exactly (u = 1 under t = 1 against t = k).
 
     >>> Bins(1.0, 5).table[0].round(8).tolist()
     [0.31002201, 0.24144538, 0.18803785, 0.14644403, 0.11405072]
@@ -196,27 +197,28 @@ def best_bins(epsilon: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureRR(FeatureMechanism):
-    """Every feature is put into a bin, and the bin is randomized at epsilon_i = epsilon theta_i (HeteroRR).
+    """Map every feature to a bin, and randomize the bin at epsilon_i = epsilon theta_i (HeteroRR).
 
-    A bin u comes out for t with probability rho_i^|u-t| / C_t, rho_i = e^(-epsilon_i/(k_i-1)): see
-    :class:`Bins`, which has the law, the estimate and the variance of one feature.
+    Bin u is the output for t with probability rho_i^|u-t| / C_t, rho_i = e^(-epsilon_i/(k_i-1)): see
+    ``Bins``, which has the law, the estimate and the variance of one feature.
 
-    Guarantee: sum of epsilon_i = epsilon for the whole vector, exactly, because theta adds up to one and is
-    the same for all records.
-
-    Shapes: reports have bins 0..k-1, uint8 (records, dim).
+    Shapes: LDP reports have bins 0..k-1, uint8 (records, dim).
 
     Args:
-        epsilon, dim, bounds: see :class:`FeatureMechanism`.
-        k: the number of bins; ``"auto"`` takes, for each feature's budget, the one whose worst variance is
-            least (2 up to a budget of 1.6682), and needs the two defaults below.
+        epsilon, dim, bounds: see ``FeatureMechanism``.
+        k: Number of bins; ``"auto"`` chooses, for each feature's budget, the one with the smallest worst-case
+            variance (2 up to a budget of 1.6682), and needs the two defaults below.
         mode: ``"stochastic"`` rounds to a bin without bias, ``"ceil"`` is the paper's.
-        decode: ``"unbiased"``, or ``"naive"``, the paper's: a bin is read as itself, which pulls estimates
-            toward the middle. k=10, ``"ceil"``, ``"naive"`` reproduce the paper.
-        allocation: :class:`EvenAllocation`, or :class:`WeightedAllocation` from public scores.
+        decode: ``"unbiased"``, or ``"naive"``, the paper's: a bin is decoded as its own value, which biases
+            estimates toward the middle. k=10, ``"ceil"``, ``"naive"`` reproduce the paper.
+        allocation: ``EvenAllocation``, or ``WeightedAllocation`` from public scores.
 
     Raises:
-        ConfigError: a parameter is outside its range, or theta does not fit.
+        ConfigError: If a parameter is outside its range, or theta does not fit.
+
+    Privacy:
+        epsilon-LDP for the whole vector, exactly: the epsilon_i sum to epsilon, because theta sums to one and
+        is the same for all records.
 
     >>> law = FeatureRR(epsilon=1.0, dim=50)
     >>> law.features[0].k, round(float(law.variance(np.full((1, 50), 0.5))[0, 0]), 1)
@@ -244,7 +246,7 @@ class FeatureRR(FeatureMechanism):
 
     @property
     def kept(self) -> Floats:
-        """The probability that each feature's bin is kept, or nearly so, (dim,): see :attr:`Bins.kept`."""
+        """The probability that each feature's bin is kept, or nearly so, (dim,): see ``Bins.kept``."""
         return np.array([law.kept for law in self._laws])[self._which]
 
     @cached_property
@@ -365,23 +367,23 @@ def record_loss(epsilon: float, dim: int, k: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordFeatureRR:
-    """FeatureRR with one theta per record, as HeteroRR has it, to compare numbers with. No guarantee.
+    """FeatureRR with one theta per record, as in HeteroRR, to reproduce its results. No guarantee.
 
         t = max(1, ceil(k z)),   Pr(u|t) = rho_i^|u-t| / C_t,   rho_i = e^(-epsilon theta_i/(k-1)),
 
-    and u is read as u/k. Theta is computed from the record that it randomizes, so a record loses up to
-    :func:`record_loss`, not epsilon, and without bound once theta is seen or used to decode.
+    and u is decoded as u/k. Theta is computed from the record that it randomizes, so a record loses up to
+    ``record_loss``, not epsilon. The loss is unbounded once theta is observed or used to decode.
 
-    Shapes: reports have bins 0..k-1, uint8 (records, dim).
+    Shapes: LDP reports have bins 0..k-1, uint8 (records, dim).
 
     Args:
-        epsilon, dim, bounds: as of :class:`FeatureRR`.
-        k: the number of bins.
-        mode: ``"paper"``; in strict mode this mechanism does not exist.
+        epsilon, dim, bounds: as for ``FeatureRR``.
+        k: Number of bins.
+        mode: ``"paper"``; this mechanism is not supported in strict mode.
 
     Raises:
-        UnsupportedGuaranteeError: ``mode`` is not ``"paper"``.
-        ConfigError: a parameter is outside its range.
+        UnsupportedGuaranteeError: If ``mode`` is not ``"paper"``.
+        ConfigError: If a parameter is outside its range.
 
     >>> RecordFeatureRR(epsilon=1.0, dim=50)
     Traceback (most recent call last):
@@ -411,13 +413,14 @@ with public_weights, or mode='paper' to reproduce the paper without a guarantee
         if self.mode != "paper":
             raise UnsupportedGuaranteeError(
                 f"weights computed from the record they randomize depend on it: a record {self._loses}, "
-                "and any amount once the weights are seen; take FeatureRR with public_weights, or "
+                "and any amount once the weights are seen; take FeatureRR \
+with public_weights, or "
                 "mode='paper' to reproduce the paper without a guarantee"
             )
 
     @property
     def loss(self) -> float:
-        """What a record really loses as long as nobody sees its weights."""
+        """The actual privacy loss of a record whose weights are not observed."""
         return record_loss(self.epsilon, self.dim, self.k)
 
     @property

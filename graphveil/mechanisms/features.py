@@ -1,7 +1,7 @@
-"""Mechanisms for a vector of features: their public bounds, how a budget is allocated, and their contract.
+"""Mechanisms for a vector of features: public bounds, budget allocation, and the common interface.
 
-:class:`Bounds` is the only way in for private values: they are checked, clipped and rescaled.
-:class:`FeatureMechanism` perturbs records and estimates them.
+Private values enter only through ``Bounds``: they are checked, clipped and rescaled.
+``FeatureMechanism`` perturbs records and estimates them.
 """
 
 import math
@@ -28,12 +28,12 @@ Ends = float | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Features lie in [low, high]: one range for all, or one each. Public, agreed before anyone answers.
+    """Public bounds of the features, [low, high]: one range for all, or one each, fixed before collection.
 
-    Values outside are clipped, silently; :meth:`outside` counts them, and its answer is private.
+    Values outside are clipped silently; ``outside`` counts them, and its result is private.
 
     Raises:
-        ConfigError: an end is not finite, or a range is empty.
+        ConfigError: If an end is not finite, or a range is empty.
 
     >>> Bounds(0.0, 2.0).unit(np.array([[0.5, 3.0]])).tolist()
     [[0.25, 1.0]]
@@ -129,7 +129,7 @@ def _check_width(low: Floats, high: Floats) -> None:
 
 
 def _check_finite(x: npt.NDArray[Any]) -> None:
-    """Refuse NaN and infinities without saying where they are."""
+    """Raise if there are NaN or infinite values, without revealing their positions."""
     with np.errstate(invalid="ignore"):
         if x.size and not np.isfinite([x.min(), x.max()]).all():
             raise GraphError("features hold NaN or infinite values; replace them before they are perturbed")
@@ -255,9 +255,9 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class LDPReports:
-    """What leaves the randomizer: one row per record, and which features a row is about.
+    """LDP reports: one row of perturbed values per record, and the features that each row covers.
 
-    ``values`` is an array (records, k) whose meaning the mechanism knows. ``indices`` (records, k) names the
+    ``values`` is an array (records, k); the mechanism defines its meaning. ``indices`` (records, k) lists the
     features, ascending in each row; None means all of them, in order.
     """
 
@@ -277,14 +277,14 @@ class LDPReports:
 class FeatureMechanism(ABC):
     """A randomizer of a record's features x, shape (dim,), under one budget for the whole vector.
 
-    Fields are public and the same for all records. ``perturb`` takes private rows and gives reports;
-    ``estimate`` takes reports, as anybody can, and gives rows whose expectation is x where the mechanism says
-    that it is unbiased. With ``epsilon`` inf both leave x as it is.
+    Fields are public and the same for all records. ``perturb`` maps private rows to LDP reports. ``estimate``
+    maps LDP reports to rows, without further privacy cost; their expectation is x if the mechanism is
+    documented as unbiased. With ``epsilon`` inf both leave x unchanged.
 
     Args:
-        epsilon: the budget of the whole vector.
+        epsilon: Budget of the whole vector.
         dim: d, the number of features.
-        bounds: their public range.
+        bounds: Their public range.
     """
 
     epsilon: float
@@ -306,20 +306,23 @@ class FeatureMechanism(ABC):
         return LocalDPClaim(self.epsilon, deviations=self.bounds.deviations)
 
     def perturb(self, x: Real, *, stream: Draws, rows: Integers | None = None) -> LDPReports:
-        """Return the randomized reports of records.
+        """Return the LDP reports of records.
 
-        A row's draws depend on the stream and its number alone, so any partition of the records gives the
-        same reports. A stream serves each row once: equal draws on two records cancel.
+        A row's randomness depends only on the stream and its number, so any partition of the records gives
+        the same LDP reports. A stream is used for each row once, because equal noise on two records cancels.
 
         Args:
-            x: float features (records, dim); values outside the bounds are clipped.
-            stream: random words, from :class:`~graphveil.mechanisms.LocalNoise` or a device's own entropy.
-            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+            x: Float features (records, dim); values outside the bounds are clipped.
+            stream: Random words, from ``graphveil.mechanisms.LocalNoise`` or a client's own entropy.
+            rows: Distinct numbers of the records; 0, 1, 2, ... if None.
 
         Raises:
-            GraphError: the shape is wrong, or a value is NaN or infinite.
-            ConfigError: two records have one number.
-            ReleaseError: the stream served a row before.
+            GraphError: If the shape is wrong, or a value is NaN or infinite.
+            ConfigError: If two records have the same number.
+            ReleaseError: If the stream was already used for a row.
+
+        Privacy:
+            Unit: one record. Reads: ``x``. The LDP reports may be public.
         """
         x = self.matrix(x)
         rows = distinct_rows(rows, len(x))
@@ -357,7 +360,7 @@ class FeatureMechanism(ABC):
         np.put_along_axis(out, reports.indices, reported_values, axis=1)
 
     def _real(self, reported_values: Single, indices: npt.NDArray[np.int32] | None) -> None:
-        """Bring what was told about some features to their own scale, in place."""
+        """Rescale reported values to the features' own ranges, in place."""
         if indices is None or not isinstance(self.bounds.low, tuple):
             self.bounds.real(reported_values)
             return
@@ -365,10 +368,10 @@ class FeatureMechanism(ABC):
         reported_values += np.asarray(self.bounds.low, dtype=np.float32)[indices]
 
     def reported_values(self, reports: LDPReports) -> Single:
-        """Return the estimates of the features that reports are about, float32 (records, k).
+        """Return the estimates of the features that LDP reports cover, float32 (records, k).
 
-        What :meth:`estimate` says about all others is the middle of their range, which is public; so this is
-        all there is to know, in k numbers a record.
+        The result of ``estimate`` for all other features is the middle of their range, which is public. These
+        k numbers per record are therefore equivalent to the full estimate.
 
         >>> from graphveil.mechanisms import MultiBit
         >>> reports = LDPReports(np.array([[1]], dtype=np.uint8), np.array([[2]], dtype=np.int32))

@@ -1,7 +1,7 @@
-"""Public weights for features: how much each matters to a model, and how much of what is sensitive it tells.
+"""Public feature weights: the importance of each feature to a model, and its correlation with sensitive data.
 
-Scores come from public records, so weights cost nothing. Weights that are computed from the record that
-they randomize are another mechanism: see ``record_rr.py``.
+Scores are computed from public records, so weights do not spend privacy budget. For weights computed from the
+record that they randomize, see ``record_rr.py``.
 """
 
 from collections.abc import Callable
@@ -43,8 +43,9 @@ def combined(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, gamma: float
 
         gamma alpha_i + (1 - gamma) (beta_min + beta_max - beta_i),
 
-    with alpha the shares of the importance and beta those of the sensitivity. What is important and tells
-    little gets most. A row adds up to gamma + (1 - gamma) (d (beta_min + beta_max) - 1), which is not one.
+    with alpha the shares of the importance and beta those of the sensitivity. Important features with low
+    sensitivity get the largest weight. A row sums to gamma + (1 - gamma) (d (beta_min + beta_max) - 1), not
+    to one.
 
     >>> combined([[0.5, 0.5]], [[0.9, 0.1]], 0.5).tolist()
     [[0.3, 0.7]]
@@ -68,21 +69,21 @@ def public_weights(
     gamma: float = 0.5,
     allocation: Literal["linear", "cube_root"] = "linear",
 ) -> WeightedAllocation:
-    """Return one theta for all records from the scores of public ones, for :class:`FeatureRR`.
+    """Return one theta for all records from the scores of public ones, for ``FeatureRR``.
 
-    The shares of the records are averaged, combined by :func:`combined`, and normalized.
+    The shares of the records are averaged, combined by ``combined``, and normalized.
 
     Args:
         importance: SHAP values, or other scores of size, (records, dim) or (dim,).
-        sensitivity: z - zhat, in the same shape; without it the importance alone decides.
-        public_records: your word that the scores were computed from public records only.
-        gamma: between 0, sensitivity alone, and 1, importance alone.
+        sensitivity: z - zhat, in the same shape; without it only the importance is used.
+        public_records: Assumption asserted by you: the scores were computed from public records only.
+        gamma: Between 0, sensitivity alone, and 1, importance alone.
         allocation: ``"linear"`` as in the paper, or ``"cube_root"``, which minimizes the squared error of
             unbiased estimates, weighted by the combined scores.
 
     Raises:
-        UnsupportedGuaranteeError: the records are not public: theta would depend on them.
-        ConfigError: scores are not finite or do not go together, or gamma lies outside [0, 1].
+        UnsupportedGuaranteeError: If the records are not public: theta would depend on them.
+        ConfigError: If scores are not finite or have different shapes, or gamma lies outside [0, 1].
 
     >>> public_weights([[0.5, 0.5]], [[0.9, 0.1]], public_records=True).theta
     (0.3, 0.7)
@@ -136,20 +137,21 @@ def permutation_importance(
 
 
 def shap_importance(predict: Predict, x: Floats, background: Floats, *, seed: int = 0) -> Floats:
-    """Return SHAP values of public records under a public model, for :func:`public_weights`, (records, dim).
+    """Return SHAP values of public records under a public model, for ``public_weights``, (records, dim).
 
-    Absolute values, averaged over the outputs (Lundberg, Lee, NeurIPS 2017), by the package ``shap`` with
-    permutations of the features: 2 dim + 1 evaluations a record, exact where features do not interact. The
-    model sees one record at a time, so it is no graph network; for one, :func:`permutation_importance`.
+    These are absolute values, averaged over the outputs (Lundberg, Lee, NeurIPS 2017). The package ``shap``
+    computes them with permutations of the features: 2 dim + 1 evaluations per record, exact where features do
+    not interact. The model receives one record at a time, so it cannot be a graph network. For a graph
+    network, use ``permutation_importance``.
 
     Args:
-        predict: features (records, dim) to outputs (records, k) or (records,).
-        x: public records to explain.
-        background: public records that absent features are drawn from.
-        seed: of the permutations.
+        predict: Maps features (records, dim) to outputs (records, k) or (records,).
+        x: Public records to explain.
+        background: Public records that absent features are sampled from.
+        seed: Seed of the permutations.
 
     Raises:
-        MissingDependencyError: shap is not installed.
+        MissingDependencyError: If shap is not installed.
     """
     try:
         import shap

@@ -37,20 +37,21 @@ ROUNDING = 2.0**-46  # far above the relative error of a probability in float64
 
 @dataclass(frozen=True, kw_only=True)
 class LabelMechanism(ABC):
-    """Base of mechanisms that say k of c classes, the record's own more often than others.
+    """Base of mechanisms that report k of c classes, the record's own class more often than others.
 
-        p = k / (k + (c - k) e^-epsilon)   that the own class is said,
-        q = (k - p) / (c - 1)              that any other given one is.
+        p = k / (k + (c - k) e^-epsilon)   that the own class is reported,
+        q = (k - p) / (c - 1)              that any other given class is.
 
-    All sets of k classes with the own one are equally likely, and so are all without it, e^epsilon times
-    less. A record without a label says every set alike, so that who has one is not told either.
+    All sets of k classes with the own class are equally likely. All sets without it are also equally likely,
+    e^epsilon times less. A record without a label reports every set with equal probability, so the existence
+    of a label is protected as well.
 
     Args:
-        epsilon: the budget of the label; inf keeps labels, and missing ones missing.
+        epsilon: Budget of the label; inf keeps labels, and missing ones missing.
         classes: c, public.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: If a parameter is outside its range.
     """
 
     epsilon: float
@@ -90,17 +91,17 @@ class LabelMechanism(ABC):
 
     @property
     def blind(self) -> float:
-        """k/c: how often what is said blindly holds a given class."""
+        """k/c: the probability that a uniformly random report contains a given class."""
         return self.size / self.classes
 
     @property
     def information(self) -> float:
-        """What is said tells so many nats about a label of which each class is equally likely."""
+        """Mutual information in nats between a report and a uniformly distributed label."""
         outcomes = zip((self.keep, 1 - self.keep), self.ratios(), strict=True)
         return sum(share * math.log(ratio) for share, ratio in outcomes if ratio)
 
     def keep_with(self, missing: float) -> float:
-        """Return (1 - m) p + m k/c: how often a record says its class if a share m has none to say."""
+        """Return (1 - m) p + m k/c: how often the own class is reported if a share m has no label."""
         return (1 - missing) * self.keep + missing * self.blind
 
     def ratios(self, missing: float = 0.0) -> tuple[float, float]:
@@ -113,15 +114,15 @@ class LabelMechanism(ABC):
 
     @property
     def transition(self) -> Floats:
-        """T = q 1 1^T + (p - q) I: row y has the probabilities that each class is said for y."""
+        """T = q 1 1^T + (p - q) I: row y has the probabilities that each class is reported for y."""
         return self.transition_with(0.0)
 
     def transition_with(self, missing: float) -> Floats:
-        """Return (1 - m) T + m k/c 1 1^T: what is said for y if a share m of the labels is missing.
+        """Return (1 - m) T + m k/c 1 1^T: the transition matrix if a share m of the labels is missing.
 
-        It is how a label of class y would have to be randomized for what all records say, if those without a
-        label were like the others. Both have the same form, so m cannot be told from what is said alone: of
-        shares f of the classes one sees k/c + (1 - m)(p - q)(f - 1/c). It has to be known.
+        It assumes that records without a label have the same class distribution as the others. Both matrices
+        have the same form, so m cannot be estimated from the reports alone: for class shares f one
+        observes k/c + (1 - m)(p - q)(f - 1/c). It has to be known.
 
         >>> LabelRR(epsilon=float("inf"), classes=2).transition_with(0.2).tolist()
         [[0.9, 0.1], [0.1, 0.9]]
@@ -133,17 +134,20 @@ class LabelMechanism(ABC):
         )
 
     def perturb(self, labels: Integers, *, stream: Draws, rows: Integers | None = None) -> Integers:
-        """Return what records say, in the shape that the class documents.
+        """Return the perturbed labels of records, in the shape that the class documents.
 
         Args:
-            labels: classes 0 .. c-1, or -1 for a missing one, whole numbers (records,).
-            stream: random words, of their own: features must not share them.
-            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+            labels: Classes 0 .. c-1, or -1 for a missing one, integers (records,).
+            stream: Random words used only here: features must not share them.
+            rows: Distinct numbers of the records; 0, 1, 2, ... if None.
 
         Raises:
-            GraphError: the shape is wrong, or a label is none of the classes.
-            ConfigError: two records have one number.
-            ReleaseError: the stream served a row before.
+            GraphError: If the shape is wrong, or a label is not one of the classes.
+            ConfigError: If two records have the same number.
+            ReleaseError: If the stream was already used for a row.
+
+        Privacy:
+            Unit: one record's label. Reads: ``labels``. The perturbed labels may be public.
         """
         labels = self.checked(labels, missing=True)
         rows = distinct_rows(rows, len(labels))
@@ -159,11 +163,11 @@ class LabelMechanism(ABC):
         return reported
 
     def missing_reports(self, records: int) -> Integers:
-        """Return what stands for records that were not asked: -1 everywhere."""
+        """Return the entries for records that did not report: -1 everywhere."""
         return self._as_they_are(np.full(records, MISSING))
 
     def members(self, reported: Integers) -> npt.NDArray[np.bool_]:
-        """Return which classes records said, (records, c); of one that said nothing (-1), none.
+        """Return which classes records reported, (records, c); none for a record that did not report (-1).
 
         >>> LabelRR(epsilon=1.0, classes=3).members(np.array([2, -1])).astype(int).tolist()
         [[0, 0, 1], [0, 0, 0]]
@@ -174,7 +178,7 @@ class LabelMechanism(ABC):
         return found[:, :-1]
 
     def frequencies(self, reported: Integers) -> Floats:
-        """Return unbiased estimates of the share of each class, from what was said; some may be negative.
+        """Return unbiased estimates of the share of each class from the reports; some may be negative.
 
         >>> LabelRR(epsilon=float("inf"), classes=2).frequencies(np.array([0, 1, 1, 1]))
         array([0.25, 0.75])
@@ -190,19 +194,19 @@ class LabelMechanism(ABC):
         return reported * (1 - reported) / (records * self.gap**2)
 
     def checked(self, labels: npt.ArrayLike, *, missing: bool = False) -> Integers:
-        """Return labels as int64, of which some may be missing if it is said so.
+        """Return labels as int64; ``missing`` allows missing ones.
 
         Raises:
-            GraphError: the shape is wrong, or a label is none of the classes.
+            GraphError: If the shape is wrong, or a label is not one of the classes.
         """
         return self._classes(labels, 1, "(records,)", missing=missing)
 
     @abstractmethod
     def checked_reports(self, reported: npt.ArrayLike) -> Integers:
-        """Return what records said as int64.
+        """Return reported classes as int64.
 
         Raises:
-            GraphError: the shape is wrong, or somebody said what no record can.
+            GraphError: If the shape is wrong, or a reported value is impossible.
         """
 
     def _classes(self, given: npt.ArrayLike, dims: int, shape: str, *, missing: bool = False) -> Integers:
@@ -218,7 +222,7 @@ class LabelMechanism(ABC):
 
     @abstractmethod
     def _as_they_are(self, labels: Integers) -> Integers:
-        """Return what records say if nothing is randomized."""
+        """Return the reports if nothing is randomized."""
 
     @property
     @abstractmethod
@@ -227,35 +231,36 @@ class LabelMechanism(ABC):
 
     @abstractmethod
     def _randomize(self, labels: Integers, words: Words, rows: Integers) -> Integers:
-        """Return what records say, of which some have no label, from a row of words each.
+        """Return the reports of records, some without a label, from one row of words each.
 
-        Their numbers are for what is chosen in public about each.
+        Their numbers are used for the public random choices of each record.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelRR(LabelMechanism):
-    """Keep a label of c classes with probability p, else say another one (Warner 1965; Kairouz et al. 2016).
+    """Keep a label of c classes with probability p, else report another (Warner 1965; Kairouz et al. 2016).
 
         p = e^epsilon / (e^epsilon + c - 1),   q = 1 / (e^epsilon + c - 1) for each other class.
 
     The noise is a shift of the class by 0 .. c-1, drawn from one word of 64 bits: each shift but 0 has
     ceil(2^64 q) words or one more, 0 the rest. So all q are equal and no ratio exceeds e^epsilon.
 
-    A record without a label says each class with probability 1/c, so that who has one is not told either.
-
-    Guarantee: epsilon-LDP for the label, exactly (p/q = e^epsilon), a missing one included: p c and 1/(q c)
-    are at most e^epsilon (docs/privacy/proofs/noise.md). ``epsilon`` inf keeps labels, and missing ones
-    missing.
+    A record without a label reports each class with probability 1/c, so the existence of a label is protected
+    as well.
 
     Shapes: labels int64 (records,), -1 for a missing one, to int64 (records,).
 
     Args:
-        epsilon: the budget of the label.
+        epsilon: Budget of the label. inf keeps labels, and missing ones missing.
         classes: c, public.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: If a parameter is outside its range.
+
+    Privacy:
+        epsilon-LDP for the label, exactly (p/q = e^epsilon), including a missing one: p c and 1/(q c)
+        are at most e^epsilon (docs/privacy/proofs/noise.md).
 
     >>> law = LabelRR(epsilon=1.0, classes=3)
     >>> round(law.keep, 10), round(law.change, 10)
@@ -264,7 +269,7 @@ class LabelRR(LabelMechanism):
 
     @property
     def size(self) -> int:
-        """One class is said."""
+        """The number of reported classes: one."""
         return 1
 
     @property
@@ -291,7 +296,7 @@ class LabelRR(LabelMechanism):
         return (np.eye(self.classes) - self.change) / self.gap
 
     def checked_reports(self, reported: npt.ArrayLike) -> Integers:
-        """Return what records said, a class each."""
+        """Return the reported classes, one per record."""
         return self.checked(reported)
 
     def _as_they_are(self, labels: Integers) -> Integers:
@@ -312,32 +317,33 @@ class LabelRR(LabelMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class SubsetSelection(LabelMechanism):
-    """Say k of c classes, the record's own among them with probability p (Wang et al. 2016; Ye, Barg 2018).
+    """Report k of c classes, including the own class with probability p (Wang et al. 2016; Ye, Barg 2018).
 
         k = max(1, round(c / (e^epsilon + 1))),   p = k e^epsilon / (k e^epsilon + c - k).
 
     All sets with the own class are equally likely, and so are all without it. For k = 1 the law is that of
-    randomized response; where labels have many classes for the budget, a set tells more about the label than
-    one class does: 0.1215 nats instead of 0.0923 for 7 classes at epsilon 1.
+    randomized response. If there are many classes for the budget, a set has more information about the label
+    than one class: 0.1215 nats instead of 0.0923 for 7 classes at epsilon 1.
 
-    The first word of 64 bits decides whether the own class is among them; further ones draw the other
-    classes, numbered from the own one on, so that no class is special. A draw among n is uniform up to
-    2^-64, hence a set up to a factor of 1 + k c 2^-64 or so, and the count of words that leave the own class
+    The first word of 64 bits decides whether the own class is included. Further words draw the other
+    classes, numbered relative to the own one, so no class is special. A draw among n is uniform up to
+    2^-64, hence a set up to a factor of 1 + k c 2^-64 or so. The count of words that leave the own class
     out is raised by more: no ratio exceeds e^epsilon (docs/methods/local-mechanisms.md, "Exact samplers").
 
-    A record without a label says every set alike, so that who has one is not told either.
-
-    Guarantee: epsilon-LDP for the label, a missing one included. ``epsilon`` inf keeps labels, and missing
-    ones missing.
+    A record without a label reports every set with equal probability, so the existence of a label is
+    protected as well.
 
     Shapes: labels int64 (records,), -1 for a missing one, to int64 (records, k), ascending.
 
     Args:
-        epsilon: the budget of the label.
+        epsilon: Budget of the label. inf keeps labels, and missing ones missing.
         classes: c, public.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: If a parameter is outside its range.
+
+    Privacy:
+        epsilon-LDP for the label, including a missing one.
 
     >>> law = SubsetSelection(epsilon=1.0, classes=7)
     >>> law.size, round(law.keep, 10), round(law.information, 4)
@@ -352,7 +358,7 @@ class SubsetSelection(LabelMechanism):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many of the 2^64 words say the own class, and how many leave it out."""
+        """The numbers of the 2^64 words that include the own class, and that leave it out."""
         if math.isinf(self.epsilon):
             return TOTAL, 0
         out = (self.classes - self.size) * math.exp(-self.epsilon) * self.keep / self.size
@@ -361,10 +367,10 @@ class SubsetSelection(LabelMechanism):
         return TOTAL - left_out, left_out
 
     def checked_reports(self, reported: npt.ArrayLike) -> Integers:
-        """Return what records said, k different classes each, ascending.
+        """Return the reported classes, k different ones per record, ascending.
 
         Raises:
-            GraphError: the shape is wrong, or somebody said what no record can.
+            GraphError: If the shape is wrong, or a reported value is impossible.
         """
         found = self._classes(reported, 2, f"(records, {self.size})")
         if found.shape[1] != self.size or (np.diff(found, axis=1) <= 0).any():
@@ -399,34 +405,36 @@ _DIGITS = 9  # of information: numbers of groups that differ in less are as good
 
 @dataclass(frozen=True, kw_only=True)
 class LocalHashing(LabelMechanism):
-    """Say which of g public groups the label's class is in, by randomized response (Wang et al. 2017, OLH).
+    """Report which public group contains the label's class, by randomized response (Wang et al. 2017, OLH).
 
-    A public hash deals the c classes into g groups of c/g, rounded down or up, for each record anew. Its own
-    group is said with probability p, each other one with q, and stands for all classes in it:
+    A public hash assigns the c classes to g groups of c/g, rounded down or up, with a different assignment
+    for each record. The own group is reported with probability p, each other one with q, and represents all
+    classes in it:
 
         p = e^epsilon / (e^epsilon + g - 1),   q = 1 / (e^epsilon + g - 1).
 
-    g is the number that tells most, 3 for 7 classes at epsilon 1; for g = c it is randomized response. The
-    paper's person draws the hash and sends it along. Here it follows from what is public about the record, so
-    whoever lies chooses one of g groups and not which classes stand together: against one class a lie weighs
-    as much as (e^epsilon + g - 1)/(e^epsilon - 1) honest answers, 2.7 instead of the 5.1 of randomized
-    response (docs/privacy/attacks.md, "False clients"; Cheu, Smith, Ullman 2021).
+    g maximizes the mutual information, 3 for 7 classes at epsilon 1; for g = c it is randomized response. In
+    the paper the client draws the hash and sends it. Here it is derived from public information about the
+    record. A malicious client therefore chooses one of g groups, but not which classes share a group. Against
+    one class, a false report weighs as much as (e^epsilon + g - 1)/(e^epsilon - 1) correct reports: 2.7
+    instead of the 5.1 of randomized response (docs/privacy/attacks.md, "False clients"; Cheu, Smith, Ullman 2021).
 
-    A record without a label says each group with probability 1/g, so that who has one is not told either.
-
-    Guarantee: epsilon-LDP for the label, a missing one included, exactly and for every fixed hash: what is
-    said is :class:`LabelRR` on g groups. The hash must not depend on the label. ``epsilon`` inf keeps labels,
-    and missing ones missing.
+    A record without a label reports each group with probability 1/g, so the existence of a label is protected
+    as well.
 
     Shapes: labels int64 (records,), -1 for a missing one, to int64 (records, ceil(c/g)): the classes of the
-    group that was said, ascending, with -1 after them where it is a smaller one.
+    reported group, ascending, padded with -1 for a smaller group.
 
     Args:
-        epsilon: the budget of the label.
+        epsilon: Budget of the label. inf keeps labels, and missing ones missing.
         classes: c, public.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: If a parameter is outside its range.
+
+    Privacy:
+        epsilon-LDP for the label, including a missing one, exactly and for every fixed hash: the report
+        is that of ``LabelRR`` on g groups. The hash must not depend on the label.
 
     >>> law = LocalHashing(epsilon=1.0, classes=7)
     >>> law.groups, round(law.keep, 10), round(law.information, 4)
@@ -441,12 +449,12 @@ class LocalHashing(LabelMechanism):
 
     @property
     def size(self) -> int:
-        """The most classes that are said."""
+        """The maximum number of reported classes."""
         return -(-self.classes // self.groups)
 
     @property
     def among_groups(self) -> LabelRR:
-        """The law of the group that is said."""
+        """The law of the reported group."""
         return LabelRR(epsilon=self.epsilon, classes=self.groups)
 
     @property
@@ -471,7 +479,7 @@ class LocalHashing(LabelMechanism):
 
     @property
     def information(self) -> float:
-        """What is said tells so many nats about a label of which each class is equally likely."""
+        """Mutual information in nats between a report and a uniformly distributed label."""
         return float(_information(self.epsilon, self.classes, np.array([self.groups]))[0])
 
     def hashes(self, keys: Sequence[bytes]) -> Integers:
@@ -490,24 +498,24 @@ class LocalHashing(LabelMechanism):
         return found
 
     def hashes_of_rows(self, rows: Integers) -> Integers:
-        """Return the groups of records that are known by their numbers, as :meth:`perturb` takes them."""
+        """Return the groups of the records with these numbers, as used by ``perturb``."""
         return self.hashes([b"graphveil-row/1\0%d" % row for row in rows.tolist()])
 
     def perturb_with_hashes(
         self, labels: Integers, hashes: Integers, *, stream: Draws, rows: Integers | None = None
     ) -> Integers:
-        """Return what records say, by hashes that somebody else has chosen.
+        """Return the perturbed labels of records, with hashes chosen by the caller.
 
         Args:
-            labels: classes 0 .. c-1, or -1 for a missing one, whole numbers (records,).
-            hashes: the group of every class for each record, (records, c), whatever its label is.
-            stream: random words, of their own: features must not share them.
-            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+            labels: Classes 0 .. c-1, or -1 for a missing one, integers (records,).
+            hashes: Group of every class for each record, (records, c), independent of its label.
+            stream: Random words used only here: features must not share them.
+            rows: Distinct numbers of the records; 0, 1, 2, ... if None.
 
         Raises:
-            GraphError: the shape is wrong, or a label is none of the classes.
-            ConfigError: two records have one number, or a hash is none of this mechanism.
-            ReleaseError: the stream served a row before.
+            GraphError: If the shape is wrong, or a label is not one of the classes.
+            ConfigError: If two records have the same number, or a hash does not fit this mechanism.
+            ReleaseError: If the stream was already used for a row.
         """
         labels = self.checked(labels, missing=True)
         if hashes.shape != (len(labels), self.classes) or (np.sort(hashes) != np.sort(self._dealt)).any():
@@ -520,16 +528,16 @@ class LocalHashing(LabelMechanism):
         return self.classes_of_groups(hashes, self.among_groups.perturb(own, stream=stream, rows=rows))
 
     def classes_of_groups(self, hashes: Integers, groups: Integers) -> Integers:
-        """Return what records say who say one group each: its classes, in the shape of :meth:`perturb`."""
+        """Return the reports for one reported group per record: its classes, in the shape of ``perturb``."""
         inside = hashes == groups[:, None]
         order = np.argsort(~inside, axis=1, kind="stable")[:, : self.size]
         return np.where(np.take_along_axis(inside, order, axis=1), order, MISSING)
 
     def groups_of(self, hashes: Integers, reported: Integers) -> Integers:
-        """Return the group that each record said, (records,).
+        """Return the group that each record reported, (records,).
 
         Raises:
-            GraphError: the shape is wrong, or somebody said what no record can.
+            GraphError: If the shape is wrong, or a reported value is impossible.
         """
         reported = self.checked_reports(reported)
         found = np.take_along_axis(hashes, reported[:, :1], axis=1)[:, 0]
@@ -538,10 +546,10 @@ class LocalHashing(LabelMechanism):
         return found
 
     def checked_reports(self, reported: npt.ArrayLike) -> Integers:
-        """Return what records said: the classes of a group, ascending, and -1 after those of a smaller one.
+        """Return the reported classes of one group per record, ascending, padded with -1 for a smaller group.
 
         Raises:
-            GraphError: the shape is wrong, or somebody said what no record can.
+            GraphError: If the shape is wrong, or a reported value is impossible.
         """
         found = self._classes(reported, 2, f"(records, {self.size})", missing=True)
         least = self.classes // self.groups
@@ -593,7 +601,7 @@ def _words(keys: Sequence[bytes], count: int) -> Words:
 
 
 def _information(epsilon: float, classes: int, groups: Integers) -> Floats:
-    """Return the nats that numbers of groups tell about one of equally likely classes."""
+    """Return the mutual information in nats with a uniformly distributed class, by number of groups."""
     keep = 1 / (1 + (groups - 1) * math.exp(-epsilon))
     change = keep * math.exp(-epsilon)
     small, larger = classes // groups, classes % groups  # so many groups have a class more

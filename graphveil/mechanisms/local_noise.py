@@ -18,10 +18,10 @@ _NONE: Integers = np.empty((0, 2), dtype=np.int64)
 
 
 class _SingleProcessSecret:
-    """A secret that belongs to one object of one process: it is neither copied, nor pickled, nor forked.
+    """A secret that belongs to one object of one process: it cannot be copied, pickled or forked.
 
-    Two holders of one key draw the same noise, and equal noise on two sets of records cancels: the difference
-    of what is said is the difference of the records.
+    Two holders of one key draw the same noise. Equal noise on two sets of records cancels: the difference
+    of the reports is the difference of the records.
     """
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ class _SingleProcessSecret:
 
 
 class LocalStream(_SingleProcessSecret, RowStream):
-    """The words of one purpose: every row serves one record, once.
+    """The random words of one purpose: every row is used for one record, once.
 
-    Rows are remembered as ranges, so consecutive blocks of records cost two numbers together.
+    Used rows are stored as ranges, so consecutive blocks of records take two numbers together.
 
     >>> stream = LocalNoise(unsafe_noise_seed=3).stream("features")
     >>> stream.reserve_rows(np.arange(4)), stream.reserve_rows(np.array([7, 4]))

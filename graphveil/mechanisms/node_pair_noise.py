@@ -1,20 +1,21 @@
 """Noise on the node pairs of a graph: randomized response on each, or Laplace noise on cells.
 
-Both are exact, and take time of the order of what comes out, not of the number of pairs:
+Both are exact, and take time proportional to the size of the output, not to the number of pairs:
 
-* :func:`bernoulli_positions` marks very many places independently, each with the same probability;
-* :class:`EdgeRandomizedResponse` flips pairs, with or without a coin that thins what it reports as edges;
-* :class:`NoisyCells` draws the cells whose Laplace noise is largest, by levels (:class:`LevelSampler`).
+* ``bernoulli_positions`` marks very many places independently, each with the same probability;
+* ``EdgeRandomizedResponse`` flips pairs, and optionally subsamples the reported edges;
+* ``NoisyCells`` draws the cells whose Laplace noise is largest, by levels (``LevelSampler``).
 
-*Marks.* Places are cut into blocks of n = 2^k. How many of a block are marked is binomial, and given their
-number all subsets are alike. With p = threshold / 2^64 the cumulative probabilities of the binomial are
-whole numbers over 2^(64 n), so a uniform of enough bits decides exactly: its first 64 bits do, unless they
-are those of a cumulative probability, and then 64 more are drawn. Nothing is rounded, so the law is the one
-that proofs are about, to the last bit. n is about 1 / p: a block has one mark or so, and costs as much.
+*Marks.* Places are divided into blocks of n = 2^k. The number of marks in a block is binomial, and given this
+number all subsets are equally likely. With p = threshold / 2^64 the cumulative probabilities of the binomial
+are integers over 2^(64 n), so a uniform of enough bits decides exactly. Its first 64 bits are enough, unless
+they equal those of a cumulative probability; then 64 more are drawn. Nothing is rounded, so the sampled law
+is the one in the proofs, to the last bit. n is about 1 / p: a block has about one mark, and takes time
+accordingly.
 
-Where marks are not rare every place has a word of its own.
+If marks are not rare, every place has its own word.
 
-A block is a row of a keyed stream, whichever range of places is asked for: any partition of the places draws
+A block is a row of a keyed stream, for every requested range of places: any partition of the places draws
 the same marks.
 """
 
@@ -190,22 +191,23 @@ _KEEP = 1 << 30  # a row's block for the edge of that slot; the blocks before ar
 
 @dataclass(frozen=True)
 class EdgeRandomizedResponse:
-    """Each slot of a graph says on its own whether it is an edge, and is believed only in part.
+    """Randomize each node pair independently, and optionally subsample the reported edges.
 
-    With p = e^eps / (1 + e^eps) an edge stays an edge with probability p s, and what is none becomes one with
-    probability (1 - p) s: randomized response (EdgeRand, s = 1), followed by a coin that keeps a share s of
-    the ones (ARR). s may depend on public numbers and earlier noisy answers only.
-
-    Guarantee: eps-indistinguishability for one slot, whatever s. Both probabilities are whole numbers of
-    2^-64, the larger one rounded down and the smaller one up, so that no ratio exceeds e^eps, and the sampler
-    meets them exactly.
+    With p = e^eps / (1 + e^eps) an edge stays an edge with probability p s, and another pair becomes one with
+    probability (1 - p) s. This is randomized response (EdgeRand, s = 1), followed by a coin that keeps a
+    share s of the ones (ARR). s may depend on public numbers and earlier noisy answers only.
 
     Args:
-        epsilon: of one slot.
+        epsilon: Epsilon of one node pair.
         share: s, in [0, 1].
 
     Raises:
-        ConfigError: a number that is out of range.
+        ConfigError: If a number is out of range.
+
+    Privacy:
+        eps-indistinguishability for one node pair, for every s. Both probabilities are integer multiples of
+        2^-64, the larger one rounded down and the smaller one up, so no ratio exceeds e^eps. The sampler
+        meets them exactly.
 
     >>> response = EdgeRandomizedResponse(1.0)
     >>> round(response.flip, 10)
@@ -225,7 +227,7 @@ class EdgeRandomizedResponse:
 
     @property
     def flip(self) -> float:
-        """The probability 1 / (1 + e^eps) that a slot says the opposite."""
+        """The probability 1 / (1 + e^eps) that a node pair is flipped."""
         return float(1 - self._truth)
 
     @property
@@ -371,24 +373,25 @@ _LEVEL_OF = (1 << SHIFT) - 1
 
 @dataclass(frozen=True)
 class NoisyCells:
-    """Cells 0 or 1 with Laplace noise of scale 1 / eps, of which those above public bounds are leveled.
+    """Cells 0 or 1 with Laplace noise of scale 1 / eps; values above public bounds are grouped into levels.
 
-    Given that a noisy value passes b >= 1, how far it does is exponential whatever the cell holds, and so is
-    how far one below zero stays away from it: nothing about the order of such values depends on the cells.
-    So a value is a level: below the bound b, up to 0, one of 128 between 0 and 1, or above 1. Equal levels
-    are in random order.
+    Given that a noisy value exceeds b >= 1, the excess is exponential for both cell values. So is the
+    distance below zero of a smaller value. The order of such values therefore does not depend on the cells. A
+    value is represented by a level: below the bound b, up to 0, one of 128 between 0 and 1, or above 1. Equal
+    levels are in random order.
 
-    Levels are drawn in two tiers. What lies above ``first_bound`` is enough if about as many cells hold 1 as
-    are wanted; only where it is not, which is seen by noisy levels alone, is the tier below drawn.
-
-    Guarantee: eps-indistinguishable for one cell: the probabilities of levels are whole numbers of 2^-64 for
-    a cell of 1 and of 2^-128 for one of 0, at most e^eps apart (:attr:`channel`), and the sampler meets them
-    exactly.
+    Levels are drawn in two tiers. Values above ``first_bound`` are enough if about as many cells hold 1 as
+    are wanted. Otherwise, as decided by noisy levels alone, the tier below is drawn as well.
 
     Args:
-        epsilon: of one cell.
-        cells: how many there are.
-        wanted: how many of the largest are to be found.
+        epsilon: Epsilon of one cell.
+        cells: Number of cells.
+        wanted: Number of largest cells to find.
+
+    Privacy:
+        eps-indistinguishability for one cell: the probabilities of levels are integer multiples of 2^-64 for
+        a cell of 1 and of 2^-128 for one of 0, with ratios of at most e^eps (``channel``). The sampler meets
+        them exactly.
 
     >>> cells = NoisyCells(0.99, 3_665_278, 5278)
     >>> 5.0 < cells.bound < 6.0, cells.tiers
@@ -500,11 +503,11 @@ class NoisyCells:
         """Return the cells of start .. stop - 1 in the first tier, ascending, each as cell 2^8 + level.
 
         Args:
-            stream: keyed, addressed by cell: any partition of the cells draws the same.
-            ones: the cells among them that hold 1, ascending, each once.
-            start, stop: the range.
-            rest: the second tier's own stream, if that is to be drawn. A cell of 0 that is in both tiers
-                belongs to the first (:meth:`joined`).
+            stream: Keyed, addressed by cell: any partition of the cells draws the same.
+            ones: Cells among them that hold 1, ascending, each once.
+            start, stop: The range.
+            rest: Stream of the second tier, to draw that tier. A cell of 0 that is in both tiers
+                belongs to the first (``joined``).
         """
         tier, words = (0, stream) if rest is None else (1, rest)
         passed = bernoulli_positions(words, self.zeros[tier].total, start, stop)

@@ -42,7 +42,7 @@ _CHOICES = ("best", "floor", "all")
 
 @dataclass(frozen=True, kw_only=True)
 class MultiBit(FeatureMechanism):
-    """m features, drawn blindly, tell one randomized bit each (Sajadmanesh, Gatica-Perez, CCS 2021).
+    """Report one randomized bit for each of m random features (Sajadmanesh, Gatica-Perez, CCS 2021).
 
         Pr[bit_i = 1] = 1/(e^(epsilon/m) + 1) + z_i (e^(epsilon/m) - 1)/(e^(epsilon/m) + 1),
         x'_i = (alpha + beta)/2 +- d (beta - alpha)/(2 m) coth(epsilon/(2m)), without +- for the others,
@@ -50,19 +50,20 @@ class MultiBit(FeatureMechanism):
 
     where z_i is x_i on the scale [0, 1] of its range [alpha, beta]. The estimate is unbiased.
 
-    Guarantee: epsilon-LDP for the whole vector, exactly: given the subset, the likelihood ratio is a product
-    of m factors between e^(-epsilon/m) and e^(epsilon/m).
-
-    Shapes: reports have bits and indices (records, m).
+    Shapes: LDP reports have bits and indices (records, m).
 
     Args:
-        epsilon, dim, bounds: see :class:`FeatureMechanism`.
-        m: ``"best"`` takes whichever of the whole numbers around epsilon / 2.177 has the least variance,
-            ``"floor"`` max(1, min(d, floor(epsilon / 2.18))), as the paper does, and ``"all"`` is 1BM, one
-            bit about every feature; or a number.
+        epsilon, dim, bounds: see ``FeatureMechanism``.
+        m: ``"best"`` is the integer next to epsilon / 2.177 with the smallest variance,
+            ``"floor"`` is max(1, min(d, floor(epsilon / 2.18))), as in the paper, and ``"all"`` is 1BM, one
+            bit for every feature; or a number.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: If a parameter is outside its range.
+
+    Privacy:
+        epsilon-LDP for the whole vector, exactly: given the subset, the likelihood ratio is a product
+        of m factors between e^(-epsilon/m) and e^(epsilon/m).
 
     >>> MultiBit(epsilon=4.0, dim=100, m="floor").samples, MultiBit(epsilon=4.0, dim=100).samples
     (1, 2)
@@ -77,7 +78,7 @@ class MultiBit(FeatureMechanism):
 
     @property
     def samples(self) -> int:
-        """The number m of features that a record tells about."""
+        """The number m of features that a record reports."""
         if isinstance(self.m, int):
             return self.m
         if self.m == "all" or math.isinf(self.epsilon):
@@ -93,12 +94,12 @@ class MultiBit(FeatureMechanism):
 
     @property
     def scale(self) -> float:
-        """How far an estimate on [0, 1] lies from 1/2, for a feature that was told about."""
+        """The distance of an estimate on [0, 1] from 1/2, for a reported feature."""
         return self.dim / (2 * self.samples) * self.bit.bound
 
     @property
     def kept(self) -> Floats:
-        """The probability that a bit about each feature, if one is told, is not changed, (dim,)."""
+        """The probability that a reported bit of each feature is not flipped, (dim,)."""
         return np.full(self.dim, self.bit.table[1, 1])
 
     @cached_property
@@ -131,21 +132,21 @@ class MultiBit(FeatureMechanism):
     def perturb_features(
         self, x: Real, chosen: npt.NDArray[np.int32] | None, *, stream: Draws, rows: Integers | None = None
     ) -> LDPReports:
-        """Return the reports of records on features that somebody else has chosen.
+        """Return the LDP reports of records on features chosen by the caller.
 
-        The guarantee is that of :meth:`perturb`, since it holds whatever the features are that are told
-        about, as long as the choice does not depend on the records. Estimates are unbiased over the choice.
+        The guarantee is that of ``perturb``, which is valid for any reported features, if the choice does not
+        depend on the records. Estimates are unbiased over the choice.
 
         Args:
-            x: float features (records, dim); values outside the bounds are clipped.
-            chosen: the features of each record (records, m), ascending; None for all.
-            stream: random words.
-            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+            x: Float features (records, dim); values outside the bounds are clipped.
+            chosen: Features of each record (records, m), ascending; None for all.
+            stream: Random words.
+            rows: Distinct numbers of the records; 0, 1, 2, ... if None.
 
         Raises:
-            GraphError: a shape is wrong, or a value is NaN or infinite.
-            ConfigError: two records have one number, or a chosen feature does not exist.
-            ReleaseError: the stream served a row before.
+            GraphError: If a shape is wrong, or a value is NaN or infinite.
+            ConfigError: If two records have the same number, or a chosen feature does not exist.
+            ReleaseError: If the stream was already used for a row.
         """
         x = self.matrix(x)
         rows = distinct_rows(rows, len(x))
@@ -188,7 +189,7 @@ class MultiBit(FeatureMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class PerFeature(FeatureMechanism):
-    """Spend one budget on many features with a mechanism for numbers, by an explicit allocation.
+    """Divide one budget among features and apply a scalar mechanism to each, by an explicit allocation.
 
     On the centered scale [-1, 1], with V the scalar mechanism's variance:
 
@@ -200,19 +201,20 @@ class PerFeature(FeatureMechanism):
     and the estimate is unbiased. LPM of LPGNN is ``scalar="laplace"`` with ``EvenAllocation()``: noise of
     scale (beta - alpha) d/epsilon on every feature.
 
-    Guarantee: epsilon-LDP for the whole vector by composition; which features are sampled does not depend on
-    their values.
-
-    Shapes: reports have the numbers y, float32 (records, d or k), and indices if features are sampled.
+    Shapes: LDP reports have the numbers y, float32 (records, d or k), and indices if features are sampled.
 
     Args:
-        epsilon, dim, bounds: see :class:`FeatureMechanism`.
-        scalar: the name of the mechanism for numbers: ``"duchi"``, ``"piecewise"``, ``"pm-sub"``,
+        epsilon, dim, bounds: see ``FeatureMechanism``.
+        scalar: Name of the mechanism for numbers: ``"duchi"``, ``"piecewise"``, ``"pm-sub"``,
             ``"hybrid"``, ``"three-outputs"`` or ``"laplace"``.
-        allocation: :class:`EvenAllocation`, :class:`SampledAllocation` or :class:`WeightedAllocation`.
+        allocation: ``EvenAllocation``, ``SampledAllocation`` or ``WeightedAllocation``.
 
     Raises:
-        ConfigError: a parameter is outside its range, or theta does not fit.
+        ConfigError: If a parameter is outside its range, or theta does not fit.
+
+    Privacy:
+        epsilon-LDP for the whole vector by composition. Which features are sampled does not depend on their
+        values.
 
     >>> law = PerFeature(epsilon=1.0, dim=50, scalar="duchi", allocation=EvenAllocation())
     >>> round(float(law.variance(np.full((1, 50), 0.5))[0, 0]), 1)
@@ -232,7 +234,7 @@ class PerFeature(FeatureMechanism):
 
     @property
     def samples(self) -> int:
-        """How many features a record tells about."""
+        """The number of features that a record reports."""
         if isinstance(self.allocation, SampledAllocation):
             return self.allocation.size(self.epsilon, self.dim)
         return self.dim
@@ -284,9 +286,9 @@ class PerFeature(FeatureMechanism):
 
 
 def _largest(law: ScalarMechanism, more: float) -> float:
-    """Return the most of more (V(x) + x^2) - x^2: in |x| it is one parabola, as V is for every scalar.
+    """Return the maximum of more (V(x) + x^2) - x^2: a parabola in |x|, as V is for every scalar mechanism.
 
-    Three of its values say all: its top, if that is between 0 and 1, or else an end.
+    Three values determine it: its vertex, if that is between 0 and 1, or else an end.
     """
     size = np.array([0.0, 0.5, 1.0])
     start, middle, end = more * (law.variance(size) + size**2) - size**2

@@ -1,7 +1,7 @@
 """Mechanisms for one number in [-1, 1]: a law, its variance, and exact draws from it.
 
-:class:`ScalarMechanism` is their contract, and :func:`scalar` finds one by its name. Laws are objects that
-can be integrated and compared exactly (:class:`Distribution`).
+``ScalarMechanism`` is their interface, and ``scalar`` finds one by its name. Laws are objects that
+can be integrated and compared exactly (``Distribution``).
 """
 
 import math
@@ -650,7 +650,7 @@ class Digits:
 
 @lru_cache(maxsize=64)
 def _digits(epsilon: float) -> Digits:
-    """Return the thresholds for a budget, with a lambda that pays for their rounding."""
+    """Return the thresholds for a budget, with a lambda that covers their rounding."""
     steps = 1 << (_FINE + max(0, math.ceil(math.log2(epsilon))))
     # Twice, since the bound is for a lambda that is a little larger.
     return _rounded(steps, (epsilon - 2 * _rounded(steps, epsilon / steps).excess) / steps)

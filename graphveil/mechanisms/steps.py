@@ -1,6 +1,6 @@
-"""Randomness of noisy training steps: which records a step sees, and the noise on what it sums.
+"""Randomness of noisy training steps: the batch of each step, and the noise on its sum.
 
-A key and a step fix both, so a resumed run draws nothing anew, and no two steps share a draw.
+A key and a step determine both, so a resumed run reuses the same draws, and no two steps share a draw.
 """
 
 import hmac
@@ -52,28 +52,29 @@ def public_rate(expected: int, count: int) -> float:
 class StepNoise:
     """Randomness of noisy training steps, addressed by step: Poisson batches and integer noise, from one key.
 
-    Step t's batch holds each record independently with probability q, and its noise is p independent samples
+    Step t's batch contains each record independently with probability q. Its noise is p independent samples
     of the discrete Gaussian of standard deviation
 
         sigma = z (m + 2 sqrt(p)),
 
-    in units of the grid, of which m = ``steps`` make one clipping norm C. Truncating a sum of p coordinates
-    to the grid moves the difference of two sums by at most 2 sqrt(p) grid steps, so the sums of neighboring
-    data, once truncated, differ by at most C (1 + 2 sqrt(p) / m): sigma is z times that.
-
-    Guarantee: a step that adds this noise to a truncated sum whose sensitivity is C is the Poisson-subsampled
-    Gaussian mechanism of multiplier z and rate q, at the price of the exact sampler (a thousandth of delta).
-    Both keys are derived from the given one; batch and noise of all steps are independent.
+    in units of the grid, where m = ``steps`` grid steps make one clipping norm C. Truncating a sum of p
+    coordinates to the grid moves the difference of two sums by at most 2 sqrt(p) grid steps. The truncated
+    sums of neighboring datasets therefore differ by at most C (1 + 2 sqrt(p) / m): sigma is z times that.
 
     Args:
         key: 32 secret bytes.
         parameters: p, the number of coordinates.
         noise_multiplier: z.
-        sampling_rate: q, a multiple of 2^-32 (:func:`public_rate`); 1 is every record in every step.
+        sampling_rate: q, a multiple of 2^-32 (``public_rate``); 1 is every record in every step.
 
     Raises:
-        ConfigError: a parameter is outside its range.
-        CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
+        ConfigError: If a parameter is outside its range.
+        CalibrationError: If the noise leaves less than 64 grid steps in a clipping norm.
+
+    Privacy:
+        A step that adds this noise to a truncated sum whose sensitivity is C is the Poisson-subsampled
+        Gaussian mechanism of multiplier z and rate q. The exact sampler uses a thousandth of delta.
+        Both keys are derived from the given one; batch and noise of all steps are independent.
 
     >>> noise = StepNoise(bytes(32), parameters=3, noise_multiplier=2.0, sampling_rate=0.25)
     >>> noise.batch(7, 10).dtype, noise.noise(7).shape
@@ -134,7 +135,7 @@ class StepNoise:
         return self._noise(step, self.parameters)
 
     def fingerprint(self, *arrays: npt.NDArray[Any]) -> str:
-        """Return a digest of the key and some data, which tells nothing of either to who lacks the key."""
+        """Return a digest of the key and some data; without the key it reveals nothing about either."""
         digest = hmac.new(self._identity, digestmod="sha256")
         for array in arrays:
             flat = np.ascontiguousarray(array)

@@ -60,7 +60,7 @@ class Adam:
         return named
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Continue from what :meth:`state` returned."""
+        """Continue from a state that ``state`` returned."""
         self._steps = int(state["steps"])
         for i, (first, second) in enumerate(zip(self._first, self._second, strict=True)):
             first.copy_(state[f"first/{i}"])

@@ -24,9 +24,9 @@ _OF_PYG = ("torch_geometric.nn.dense.linear", "Linear")
 
 
 def affine_parts(module: nn.Module, rows: int) -> dict[str, nn.Module]:
-    """Return the affine maps of a module, by name, whose gradients take more than products of so many rows.
+    """Return the affine maps of a module, by name, whose gradients are larger than their factors.
 
-    Their weights are trained, and are nobody else's.
+    Their parameters are trainable and not shared with another module.
 
     >>> list(affine_parts(nn.Sequential(nn.Linear(90, 30), nn.ReLU(), nn.Linear(30, 1)), 4))
     ['0']
@@ -169,13 +169,13 @@ class ScratchBuffer:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what a chunk frees for the next chunk.
+    """Let the C library keep the memory that a chunk frees for the next chunk.
 
-    glibc asks the kernel for every block that is larger than all it has freed so far, and gives back what is
-    free at the end of its heap beyond twice that size (``mallopt(3)``, M_MMAP_THRESHOLD); a page that is new
-    costs more than all that is computed on it. So the largest block that counts is taken and freed here,
-    untouched, as in any program that drops an array of that size. Nothing is set: whoever chose these numbers
-    keeps them, and other C libraries take no notice.
+    glibc requests memory from the kernel for every block larger than the largest freed block. It returns free
+    memory at the end of its heap beyond twice that size (``mallopt(3)``, M_MMAP_THRESHOLD). A new page costs
+    more time than the computation on it. The largest block that counts is therefore allocated and freed here,
+    untouched, as in any program that frees an array of that size. No option is set: existing settings stay
+    valid, and other C libraries are not affected.
     """
     torch.empty(_COUNTS, dtype=torch.uint8)
 

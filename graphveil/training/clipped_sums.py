@@ -29,13 +29,13 @@ class ClippedSum(ABC):
     """The sum over some records of g_i min(1, C / ((1 + 10^-6) |g_i|)), g_i the gradient of record i's loss.
 
     The loss is the cross entropy of softmax probabilities p and targets t, summed over the classes. A record
-    whose gradient is not finite contributes nothing, and so does one whose label is no class: an exception
-    would be an answer about private data.
+    whose gradient is not finite, or whose label is not a class, contributes nothing: an exception would
+    reveal private data.
 
-    ``weights`` and ``sums`` are float64 vectors (p) on the host. The sums are private until noise is added to
-    them, which :mod:`graphveil.release` alone does. ``arrays`` is all that gradients read of the records: a
-    release binds its noise to them. Gradients are formed on ``device``, at a copy of the weights, and added
-    up there in float64 (``devices.py``).
+    ``weights`` and ``sums`` are float64 vectors (p) on the host. The sums are private until
+    ``graphveil.release`` adds noise to them. ``arrays`` are all values that gradients read of the records: a
+    release binds its noise to them. Gradients are computed on ``device``, at a copy of the parameters, and
+    summed there in float64 (``devices.py``).
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class ClippedSum(ABC):
 
 
 class GhostClippedSum(ClippedSum):
-    """The clipped sum of a :class:`GhostModule` network, without forming any record's gradient.
+    """The clipped sum of a ``GhostModule`` network, without per-sample gradients.
 
     |g_i|^2 is the sum over the network's affine maps of (|h_i|^2 + 1) |delta_i|^2.
 
     Raises:
-        ConfigError: two maps share a parameter, so that their norms do not add up; or there is none.
-        GraphError: the shapes of inputs and labels disagree.
+        ConfigError: If two maps share a parameter, so that their norms do not add up; or there is none.
+        GraphError: If the shapes of inputs and labels disagree.
 
     >>> layer = torch.nn.Linear(2, 2)
     >>> from graphveil.training.ghost_modules import Affine

@@ -1,13 +1,13 @@
-"""Where clipped gradients are formed: the CPU, or a GPU that is asked for by name.
+"""Devices for clipped gradients: the CPU, or a GPU that is requested by name.
 
-What the proof asks of a device. *Others' gradients are the same bits in both worlds*: no shape follows what a
-record holds (``clipped.py``), so it is enough that every number is a function of its own record's numbers and
-of public shapes. On a GPU that fails where several threads add to one number in the order in which they come;
-so torch's deterministic algorithms are on while gradients are formed, which refuse an operation that has
-none. *No record adds more than C*: norms, factors and sums are float64 there as here, of the very vector that
-is added, so what float32 rounds on the way to it is no part of the bound. Products of float32 numbers are not
-cut to TF32 all the same. *Sums round within the margin of 10^-6*: they are float64, and their order does not
-matter. A clipped sum then comes to the host, where the exact noise is added as ever.
+The proof needs three properties of a device. *Other records' gradients are bit-identical for neighboring
+datasets*: no shape depends on a record (``clipped.py``), so every number must be a function of its own record
+and of public shapes. On a GPU this fails where several threads add to one number in arrival order. Torch's
+deterministic algorithms are therefore enabled while gradients are computed; they raise an error for
+operations without a deterministic version. *No record adds more than C*: norms, factors and sums are float64,
+computed from the vector that is added, so float32 rounding before that is not part of the bound. Products of
+float32 numbers do not use TF32. *Sums round within the margin of 10^-6*: they are float64, and their order
+does not matter. The clipped sum is then copied to the host, where the exact noise is added.
 """
 
 import os
@@ -25,12 +25,12 @@ _EMULATED = "CUBLAS_EMULATE_DOUBLE_PRECISION"
 
 
 def private_device(name: str) -> torch.device:
-    """Return where gradients of protected records are formed: a GPU only if it is asked for by name.
+    """Return the device for gradients of protected records: a GPU only if it is requested by name.
 
-    ``auto`` is the CPU: a fit gives the same bytes with and without a GPU beside it.
+    ``auto`` is the CPU: results do not depend on the presence of a GPU.
 
     Raises:
-        ConfigError: cuBLAS was told to emulate float64, in which the bound's sums are.
+        ConfigError: If cuBLAS is configured to emulate float64, which the bound's sums use.
 
     >>> private_device("auto")
     device(type='cpu')
@@ -73,8 +73,8 @@ def deterministic_on(device: torch.device) -> Iterator[None]:
 def device_tag(device: torch.device) -> tuple[Tensor, ...]:
     """Return the device as bytes that noise is bound to; nothing for the CPU.
 
-    Two devices round one gradient differently, and the same noise on both sums would tell the difference. So
-    a run that began on one is not resumed on another.
+    Two devices round one gradient differently, and the same noise on both sums would reveal the difference. A
+    run that began on one device is therefore not resumed on another.
 
     >>> device_tag(CPU)
     ()

@@ -110,7 +110,7 @@ class PrivateSchedule:
 
     @property
     def averaged_noise(self) -> float:
-        """Standard deviation of one weight after :meth:`full_batch` steps that each add N(0, 1), and no more.
+        """Standard deviation of one parameter after ``full_batch`` steps that add only N(0, 1) each.
 
         Without curvature the iterates are sums of noise, and so is their mean over the last half: noise of
         standard deviation s in each G becomes s ``averaged_noise`` in the output.
@@ -216,7 +216,7 @@ class _TrainingState:
         return named | {"weights": self._weights, "mean": self._mean, "counts": counts}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from what :meth:`tensors` returned."""
+        """Continue from a state that ``tensors`` returned."""
         self._weights.copy_(tensors.pop("weights"))
         self._mean.copy_(tensors.pop("mean"))
         self.done, self._averaged = tensors.pop("counts").tolist()

@@ -1,20 +1,20 @@
-"""Clipped sums of a message-passing module on stars: a record is the root of one, and of one alone.
+"""Clipped sums of a message-passing module on 1-hop ego graphs: a record is the root of exactly one.
 
-Star i is a graph of public size: the root, ``leaves`` places for its leaves, and one more node that edges
-without a leaf run around. Every shape is public (``training/clipped_sums.py``). No record reaches another's
+Ego graph i is a graph of public size: the root, ``leaves`` places for its leaves, and one padding node with
+the edges of empty places. Every shape is public (``training/clipped_sums.py``). No record affects another's
 gradient:
 
-* The module is called with one star, in a loop, or under ``vmap``, where torch keeps a batch's records apart
-  and refuses an index beyond a record's own rows: isolation there rests on torch.
-* Each call of a module in a loop, and of a batch under ``vmap``, is on a fresh copy of the module as it was
-  before training (``module_copies.py``, which says what a copy does not isolate).
-* A record on which the module raises has the gradient zero, as one whose gradient is not finite
+* The module is called with one ego graph, in a loop, or under ``vmap``. There torch separates a batch's
+  records and rejects an index beyond a record's own rows: isolation relies on torch.
+* Each call of a module in a loop, and of a batch under ``vmap``, is on a new copy of the module in its state
+  before training (``module_copies.py``, which lists what a copy does not isolate).
+* A record for which the module raises has gradient zero, like one whose gradient is not finite
   (``null_records.py``).
 
-A module may run in float32. A record's gradient is then the vector that float32 comes to, or for an affine
-map the sum of delta_j h_j^T over the deltas and inputs that it comes to: a function of that record alone.
-From there on norms, factors and sums are float64, and the norm is that of the very vector that is added.
-What float32 rounds is part of the gradient, and no part of the bound.
+A module may run in float32. A record's gradient is then the vector computed in float32. For an affine map it
+is the sum of delta_j h_j^T over the computed deltas and inputs. Both are functions of that record alone. From
+there on norms, factors and sums are float64, and the norm is that of the vector that is added. Float32
+rounding is part of the gradient, not of the bound.
 """
 
 import math
@@ -127,21 +127,21 @@ def random_full_trees(parents: Tensor, columns: int, dtype: torch.dtype) -> tupl
 
 
 class EgoGraphClippedSum(ClippedSum):
-    """The clipped sum of a module on stars, each star on its own.
+    """The clipped sum of a module on 1-hop ego graphs, with each ego graph processed separately.
 
-    The module takes rows (W, d) and edges (2, W - 2), and returns a row of logits for every node, of which
-    the first is the root's.
+    The module takes rows (W, d) and edges (2, W - 2), and returns a row of logits for every node; the first
+    is the root's.
 
     Args:
-        module: trained in place. Its weights are; it is not called, only copies of it are.
-        records: the stars.
-        labels: classes, (N), a value that is no class for a record that teaches nothing.
-        route: ``"ghost"`` runs the stars of a chunk at once and forms no gradient of an affine map that is
-            larger than its rows (``affine.py``), which asks that its weights are read by it alone; ``"vmap"``
-            forms all gradients; and ``"loop"`` runs one star after the other, for modules that cannot be run
-            at once.
-        dtype: what the module computes in; norms and sums are float64 whatever it is.
-        device: where it computes, and where norms and sums are.
+        module: Trained in place. Only copies of it are called.
+        records: The ego graphs.
+        labels: Classes, (N); a value that is not a class excludes the record from training.
+        route: ``"ghost"`` runs the ego graphs of a chunk together and does not form gradients of affine maps
+            that are larger than their rows (``affine.py``); this requires that only the map reads its
+            parameters. ``"vmap"`` forms all gradients. ``"loop"`` runs one ego graph after the other, for
+            modules that do not support batching.
+        dtype: Data type of the module's computation; norms and sums are always float64.
+        device: Device of the computation, including norms and sums.
 
     >>> class Own(nn.Linear):
     ...     def forward(self, x, edge_index): return super().forward(x)
@@ -311,7 +311,7 @@ class EgoGraphClippedSum(ClippedSum):
         return [module.get_submodule(name) for name in self._affine]
 
     def _trace_calls(self, columns: int) -> list["_Call"]:
-        """Return the calls of affine maps with the shapes of their outputs, from a tree that is nobody's."""
+        """Return the calls of affine maps with the shapes of their outputs, from a placeholder tree."""
         recorded = list[Any]()
         if not self._affine:
             return []

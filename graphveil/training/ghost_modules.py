@@ -55,9 +55,10 @@ class GradientFactors:
 class GhostModule(ABC):
     """A part of a network: a row-wise map with a manual backward pass.
 
-    ``forward`` returns the output (width, B) and what ``backward`` needs; ``backward`` takes that and the
-    gradient by the output, adds a :class:`GradientFactors` an affine map to ``gradient_factors``, and returns
-    the gradient by the input if that is asked for. It may overwrite what it is given.
+    ``forward`` returns the output (width, B) and the state that ``backward`` needs. ``backward`` takes this
+    state and the gradient with respect to the output, and adds one ``GradientFactors`` per affine map to
+    ``gradient_factors``. If requested, it returns the gradient with respect to the input. It may overwrite
+    its arguments.
     """
 
     @abstractmethod
@@ -68,7 +69,7 @@ class GhostModule(ABC):
     def backward(
         self, saved: Any, delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
     ) -> Tensor | None:
-        """Collect the pairs; return the gradient by the input, or None if it is not asked for."""
+        """Collect the pairs; return the gradient with respect to the input if requested, else None."""
 
     def affines(self) -> "Iterator[Affine]":
         """Yield the affine maps inside, in order."""
@@ -76,9 +77,9 @@ class GhostModule(ABC):
 
 
 class Affine(GhostModule):
-    """z_i = W h_i + b, for a weight (inputs, outputs) and a bias (outputs) of the model's own.
+    """z_i = W h_i + b, for a weight (inputs, outputs) and a bias (outputs) of the model.
 
-    While it trains, the map works on float64 copies that :meth:`bind` points it to.
+    In training, the map works on float64 copies set by ``bind``.
 
     Shapes: rows (inputs, B) to (outputs, B); the first map of a network takes records, dense or sparse.
 
@@ -219,7 +220,7 @@ class GhostSequential(GhostModule):
     def backward(
         self, saved: list[Any], delta: Tensor, gradient_factors: list[GradientFactors], *, inputs: bool
     ) -> Tensor | None:
-        """Go back only as far as there are weights, unless the gradient by the input is asked for."""
+        """Run backward down to the first module with parameters, or to the input if requested."""
         gradient: Tensor | None = delta
         for part, kept, before in zip(self._parts[::-1], saved[::-1], self._before[::-1], strict=True):
             if gradient is None:

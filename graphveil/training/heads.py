@@ -36,7 +36,7 @@ class TaskHead(ABC):
 
     @abstractmethod
     def accuracy(self, logits: Tensor, labels: Tensor) -> float:
-        """Return the score of what logits say: what the epoch is chosen by."""
+        """Return the score of the logits' predictions, which selects the epoch."""
 
     @abstractmethod
     def proba(self, logits: Tensor) -> Tensor:
@@ -44,11 +44,11 @@ class TaskHead(ABC):
 
     @abstractmethod
     def predicted(self, proba: Tensor) -> Tensor:
-        """Return the labels that probabilities say."""
+        """Return the labels predicted from probabilities."""
 
     @abstractmethod
     def score(self, predicted: Tensor, labels: Tensor) -> float:
-        """Return how good labels that were said are, from 0 to 1."""
+        """Return the score of predicted labels, from 0 to 1."""
 
 
 class MulticlassHead(TaskHead):

@@ -70,28 +70,28 @@ def train(
     should_stop: Callable[[list[EpochRecord]], bool] = lambda history: False,
     head: TaskHead = MULTICLASS,
 ) -> list[EpochRecord]:
-    """Train in place and leave the network with the selected epoch's weights, in evaluation mode.
+    """Train in place and leave the network with the selected epoch's parameters, in evaluation mode.
 
     Args:
-        network: the parameters to train.
-        logits: maps node indices to logits (B, C); it calls ``network``.
-        labels: classes, int64 (N), or class probabilities (N, C) to imitate; accuracy is then of the mode.
-            What ``head`` reads, if that is another one.
-        train_nodes: node indices to fit.
-        val_nodes: node indices to select the epoch on; with none of them the last epoch is kept.
-        schedule: epochs, learning rate, selection.
-        generator: shuffles the batches; share it with the network's dropout so that a resume is exact.
-        on_epoch: called after each epoch, for progress bars.
-        checkpoint: where to save the state; a file that is there already is resumed from, and a finished
-            one is returned at once.
-        checkpoint_every: epochs between two saves.
-        loss: maps a batch of node indices to what a step lowers, by default the head's own of
+        network: The parameters to train.
+        logits: Maps node indices to logits (B, C); it calls ``network``.
+        labels: Classes, int64 (N), or class probabilities (N, C) to imitate; accuracy then uses the mode.
+            Another ``head`` may read other labels.
+        train_nodes: Node indices to fit.
+        val_nodes: Node indices to select the epoch on; if empty, the last epoch is kept.
+        schedule: Epochs, learning rate, selection.
+        generator: Shuffles the batches; share it with the network's dropout so that a resume is exact.
+        on_epoch: Called after each epoch, for progress bars.
+        checkpoint: File to save the state to. An existing file is resumed from. The result of a finished
+            one is returned immediately.
+        checkpoint_every: Epochs between two saves.
+        loss: Maps a batch of node indices to the loss of a step, by default the head's loss of
             ``logits``: mean cross entropy.
-        should_stop: asked after each epoch whether to leave off; the epoch selected so far is kept.
-        head: what logits mean; accuracy is its score.
+        should_stop: Called after each epoch; True stops training, and the epoch selected so far is kept.
+        head: Interprets logits; accuracy is its score.
 
     Returns:
-        One record an epoch.
+        One entry per epoch.
     """
     lowered = loss or (lambda batch: head.loss(logits(batch), labels[batch]))
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)

@@ -1,8 +1,8 @@
-"""Fresh copies of a module, one for each run: what a run leaves in a module reaches no other run.
+"""Fresh copies of a module, one for each run: state that a run leaves in a module reaches no other run.
 
 A module may keep state in more places than its buffers: plain attributes, lists, counters, caches, other
-objects, hooks. :class:`ModuleCopies` copies all of these before each run. State of the *code* is put back
-after each run: class attributes, closures, default arguments, global variables that the code names, and the
+objects, hooks. ``ModuleCopies`` copies all of these before each run. State of the *code* is restored
+after each run: class attributes, closures, default arguments, global variables named in the code, and the
 global generators of torch and NumPy. Only the user's code is searched: not Python's library, torch, or
 torch_geometric.
 
@@ -50,10 +50,10 @@ class _Missing:
 
 
 class ModuleCopies:
-    """Copies of a module as it is now, whatever is done to it later.
+    """Copies of a module in its current state, independent of later changes to it.
 
     Raises:
-        ConfigError: the module holds something that cannot be copied, such as an open file.
+        ConfigError: If the module holds something that cannot be copied, such as an open file.
 
     >>> class Counts(nn.Linear):
     ...     seen = 0

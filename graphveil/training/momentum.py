@@ -39,5 +39,5 @@ class Momentum:
         return {"velocity": self._velocity}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Continue from what :meth:`state` returned."""
+        """Continue from a state that ``state`` returned."""
         self._velocity.copy_(state["velocity"])

@@ -1,8 +1,8 @@
-"""Records on which a user's module raises: they are null, and no exception tells that they are there.
+"""Null records: records for which a user's module raises contribute nothing, and no exception reveals them.
 
-An exception after the charge is an exact answer about the record that caused it. So a batch that raises is
-run again without such records, in the same shapes: the numbers of all other records stay the same, bit for
-bit.
+An exception after the charge would be an exact answer about the record that caused it. A batch that raises is
+therefore run again without such records, in the same shapes. The results of all other records are
+bit-identical.
 """
 
 from collections.abc import Callable, Iterator

@@ -47,14 +47,14 @@ Parameters = dict[str, Tensor]
 
 
 class PerSampleClippedSum(ClippedSum):
-    """The clipped sum of any module that treats records one by one, at the price of forming p numbers each.
+    """The clipped sum of any module that processes records separately, with per-sample gradients.
 
     The module takes (B, d), or as many arguments as there are blocks, and returns logits (B, C). It computes
     in float64.
 
     Raises:
-        ConfigError: the module mixes records or draws dropout masks; or the records are not dense.
-        GraphError: the shapes of inputs and labels disagree.
+        ConfigError: If the module mixes records or draws dropout masks; or the records are not dense.
+        GraphError: If the shapes of inputs and labels disagree.
     """
 
     def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU) -> None:

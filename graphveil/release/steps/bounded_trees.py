@@ -37,7 +37,7 @@ class BoundedTrees:
         key: 32 bytes, which fix all hash values. They may be public.
 
     Privacy:
-        Lemma of reach (``docs/guarantees.md``, section 9): for any hash values, the record of q changes the
+        Lemma of reach (``proofs/custom-models.md``): for any hash values, the record of q changes the
         trees of at most D + ... + D^r roots other than q. The order matters: if receivers chose first, the
         record of a hub could change the trees of all its neighbors. M bounds the work, not the reach.
 

@@ -10,7 +10,7 @@ from graphveil.release.query import require_record_unit
 from graphveil.release.steps.training_steps import DPSGDQuery
 
 MAX_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum by: the exact noise's law is
-# known within 13 of them (docs/guarantees.md, Proposition 9)
+# known within 13 of them (docs/privacy/proofs/noise.md, Proposition 9)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TreeStepsQuery(DPSGDQuery):
         CalibrationError: On ``event``, if there is too little noise for the proof of its exact law.
 
     Privacy:
-        Unit: node-level. Theorem A (``docs/guarantees.md``, section 3) for the number of roots that a record
+        Unit: node-level. Theorem A (``proofs/accounting.md``) for the number of roots that a record
         reaches (``Reach``), T times. It covers the sums, and so the parameters after all steps. It covers
         nothing else that is computed from the trees.
 
