@@ -298,7 +298,7 @@ def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:
 
 
 class PoisoningEstimate(NamedTuple):
-    """Share of LDP reports that claim each class falsely, (C), and standard errors."""
+    """Shares of LDP reports that claim a class independently of their sender's class, with standard errors."""
 
     shares: Tensor
     errors: Tensor

@@ -194,9 +194,12 @@ def mixed_posterior(
     """Return a mixture of candidate posteriors, weighted by the likelihood of held-out reported labels.
 
     The reporting nodes are split into three folds. Each fold is held out in turn. Candidate k predicts
-    P_k(y_v) for its nodes from the other folds. The report of v then has the likelihood e_kv = sum_c P_k(y_v
-    = c) P(report_v | c), by the exact channel. The weights maximize sum_v log sum_k w_k e_kv (with one node's
-    worth of equal weights). They mix the candidates that are computed from all labels:
+    P_k(y_v) for its nodes from the other folds. By the exact channel, the report of v then has the likelihood
+
+        e_kv = sum_c P_k(y_v = c) P(report_v | c).
+
+    The weights maximize sum_v log sum_k w_k e_kv (with one node's worth of equal weights). They mix the
+    candidates that are computed from all labels:
 
         P(y_v) = sum_k w_k P_k(y_v).
 
@@ -260,10 +263,13 @@ def _held_out_posteriors(
 def choose_prediction_rule(network: Tensor, found: PosteriorMixture, noisy: NoisyLabels) -> PredictionRule:
     """Return what to predict with: the network, the posterior, or their product.
 
-    The criterion is the likelihood of held-out reports, sum_c P(y_v = c) P(report_v | c). Another rule than the
-    posterior needs a gain of more than one standard error and more than one nat. One percentage point of
-    accuracy is only a few nats, and the posterior has no network that noise can train badly. A product counts
-    evidence twice that both use; held-out reports show this.
+    The criterion is the likelihood of held-out reports,
+
+        sum_c P(y_v = c) P(report_v | c).
+
+    Another rule than the posterior needs a gain of more than one standard error and more than one nat. One
+    percentage point of accuracy is only a few nats, and the posterior has no network that noise can train
+    badly. A product counts evidence twice that both use; held-out reports show this.
 
     Args:
         network: Probabilities (N, C); those of each fold are from a network that was trained without it.

@@ -1,4 +1,4 @@
-"""Which nodes are alike by their place in a public graph, as sparse matrices: for SimGAT."""
+"""Structural similarity of nodes in a public graph, as sparse matrices, for SimGAT."""
 
 from graphveil.local.structure.public_edges import PublicEdges, averaging, communities, union
 from graphveil.local.structure.similarity import (

@@ -1,4 +1,4 @@
-"""Random walks, a vector for each node from them or from their matrix, and the nearest vectors."""
+"""Random walks, node vectors from walks or from their matrix, and nearest vectors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,14 +25,15 @@ _SEEDS = 2**32  # gensim's seeds are 32-bit numbers
 
 @dataclass(frozen=True, kw_only=True)
 class RandomWalk:
-    """The law of node2vec's walk (Grover, Leskovec, KDD 2016); p = q = 1 is DeepWalk's.
+    """Transition law of node2vec walks (Grover, Leskovec, KDD 2016); p = q = 1 is that of DeepWalk.
 
-    A walker at w that came from r goes to a node x that w hears from with a probability proportional to
+    A walker at w that came from r moves along an edge x -> w, against its direction, with a probability
+    proportional to
 
-        1/p   if x = r,        1   if r hears from x,        1/q   otherwise.
+        1/p   if x = r,        1   if there is an edge x -> r,        1/q   otherwise.
 
-    The first step is uniform. Next nodes are drawn uniformly for all walkers at once and kept with a
-    probability of weight / max(1/p, 1, 1/q), which is exact and needs no table for each edge.
+    The first step is uniform. Candidates are drawn uniformly for all walkers at once, and accepted with
+    probability weight / max(1/p, 1, 1/q). This is exact and needs no table per edge.
 
     >>> from graphveil.data import Adjacency
     >>> pair = PublicEdges(Adjacency.from_edges([0], [1], num_nodes=2, directed=False), basis="drawn current")
@@ -46,7 +47,7 @@ class RandomWalk:
     q: float = 1.0
 
     def paths(self, edges: PublicEdges, starts: Nodes, *, rng: Draws) -> Nodes:
-        """Return a walk from each start, int32 (starts, length): after a dead end the rest is -1."""
+        """Return a walk from each start, int32 (starts, length), padded with -1 after a dead end."""
         steps = _Steps(edges)
         paths = np.full((len(starts), self.length), ENDED, dtype=np.int32)
         paths[:, 0] = starts
@@ -74,7 +75,7 @@ class RandomWalk:
 
 
 class _Steps:
-    """What walkers ask of the edges."""
+    """Lookup of in-edges for random walks."""
 
     def __init__(self, edges: PublicEdges) -> None:
         self._starts = edges.adjacency.indptr.numpy()
@@ -85,11 +86,11 @@ class _Steps:
         self._pairs = targets * self._nodes + self._sources  # ascending
 
     def uniform(self, current: Nodes, rng: Draws) -> Nodes:
-        """Return one of the nodes that each of these hears from."""
+        """Return a uniformly drawn in-neighbor of each node."""
         return self._sources[self._starts[current] + rng.integers(self.degrees[current])]
 
     def joined(self, target: Nodes, source: Nodes) -> npt.NDArray[np.bool_]:
-        """Return whether each target hears from its source."""
+        """Return whether there is an edge from each source to its target."""
         pairs = target.astype(np.int64) * self._nodes + source
         place = np.searchsorted(self._pairs, pairs)
         found: npt.NDArray[np.bool_] = self._pairs[np.minimum(place, len(self._pairs) - 1)] == pairs
@@ -102,18 +103,18 @@ class _Steps:
 def skip_gram(
     paths: Nodes, *, num_nodes: int, dim: int, window: int, epochs: int, negative: int, seed: int
 ) -> Vectors:
-    """Return a vector for every node that predicts the nodes near it on walks (Perozzi et al., KDD 2014).
+    """Return a vector per node that predicts nearby nodes on walks (Perozzi et al., KDD 2014).
 
-    One worker, so that the same seed gives the same bits.
+    Uses one worker, so that results are bit-identical for a given seed.
 
     Args:
-        paths: walks, int32 (walks, length); -1 after a dead end.
+        paths: Walks, int32 (walks, length), padded with -1.
         num_nodes: N.
-        dim: the length of vectors.
-        window: how far apart on a walk two nodes are near, at most.
-        epochs: passes over the walks.
-        negative: negative samples a pair, or 0 for hierarchical softmax.
-        seed: a public number.
+        dim: Length of the vectors.
+        window: Maximum distance of two nearby nodes on a walk.
+        epochs: Passes over the walks.
+        negative: Negative samples per pair, or 0 for hierarchical softmax.
+        seed: A public number.
 
     Raises:
         MissingDependencyError: gensim is not installed.
@@ -143,7 +144,7 @@ def skip_gram(
 
 @dataclass(frozen=True)
 class Sentences:
-    """Walks as gensim reads them, as often as it likes: lists of node numbers."""
+    """Walks as a re-iterable of lists of node numbers, for gensim."""
 
     paths: Nodes
 
@@ -154,10 +155,10 @@ class Sentences:
 
 
 def check_gensim() -> None:
-    """Require gensim, without the seconds that loading it takes.
+    """Require gensim, without importing it, which takes seconds.
 
     Raises:
-        MissingDependencyError: it is not installed.
+        MissingDependencyError: It is not installed.
     """
     if find_spec("gensim") is None:
         raise _missing()
@@ -173,14 +174,14 @@ def _missing() -> MissingDependencyError:
 def factorized(
     matrix: Matrix, *, dim: int, window: int, negative: int, first: npt.NDArray[np.float64]
 ) -> Vectors:
-    """Return U sqrt(Sigma), float32 (N, dim), of the clipped logarithms; ``first`` starts the iteration."""
+    """Return U sqrt(Sigma) of ``logarithms``, float32 (N, dim); ``first`` is the start vector of the SVD."""
     left, sizes, _ = svds(logarithms(matrix, window=window, negative=negative), k=dim, v0=first)
     vectors: Vectors = (left * np.sqrt(np.maximum(sizes, 0))).astype(np.float32)
     return vectors
 
 
 def logarithms(matrix: Matrix, *, window: int, negative: int) -> Matrix:
-    """Return max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)): made a block of rows at a time, and sparse.
+    """Return max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)) as a sparse matrix, computed in blocks of rows.
 
     >>> pair = sparse.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
     >>> logarithms(pair, window=1, negative=1).toarray().round(4).tolist()
@@ -205,14 +206,14 @@ def logarithms(matrix: Matrix, *, window: int, negative: int) -> Matrix:
 
 
 def nearest(vectors: Vectors, *, top: int | None, above: float) -> Matrix:
-    """Return for every row the others of cosine above a threshold, the nearest ``top`` of them if given.
+    """Return for each row the other rows with cosine above a threshold, at most the nearest ``top``.
 
-    A row of zeros is like none. Cosines exist for a block of rows at a time.
+    A row of zeros has no similar rows. Cosines are computed for one block of rows at a time.
 
     Args:
         vectors: float32 (N, d).
-        top: how many at most, or None for all.
-        above: the cosine to pass.
+        top: Maximum number per row, or None for all.
+        above: Threshold of the cosine.
 
     >>> vectors = np.array([[1, 0], [2, 0], [1, 1], [0, 0]], dtype=np.float32)
     >>> nearest(vectors, top=1, above=0.0).toarray().round(2)
@@ -233,7 +234,7 @@ def nearest(vectors: Vectors, *, top: int | None, above: float) -> Matrix:
 
 
 def _select_entries(cosines: Vectors, top: int | None, above: float) -> Matrix:
-    """Return the entries that are kept of a few rows."""
+    """Return the selected entries of a block of rows."""
     if top is not None and top < cosines.shape[1]:
         beyond = np.argpartition(cosines, -top, axis=1)[:, :-top]
         np.put_along_axis(cosines, beyond, np.float32(-1), axis=1)

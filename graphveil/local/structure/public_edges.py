@@ -1,4 +1,4 @@
-"""Edges that anyone may read, their communities, and what similar nodes add to a propagation along them."""
+"""Public edges, their communities, and the use of similar nodes in a propagation."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,31 +16,31 @@ from graphveil.data.adjacency import AdjacencyVersion
 from graphveil.errors import UnitError
 from graphveil.privacy import Guarantee, LocalAttributes
 
-Matrix = Any  # a csr_array; its typed form does not survive slicing and products
+Matrix = Any  # a csr_array; slicing and products lose its type parameters
 Integers = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
-_MIN_GAIN = 1e-12  # of a move, in edges: less is rounding
-_CONVERGENCE_THRESHOLD = 1e-3  # the share of nodes that may still move when a level ends
+_MIN_GAIN = 1e-12  # minimum gain of a move, in edges; smaller gains are rounding errors
+_CONVERGENCE_THRESHOLD = 1e-3  # share of moving nodes below which a level ends
 _MAX_PASSES = 20
 _ENTRIES = 1 << 22  # of a block of rows of S A, at most, or one row
-# Public partitions of edges that are in memory: splits and further fits of one graph find them again.
+# Cached partitions of edges, which are public. Splits and further fits of one graph reuse them.
 _CACHE: WeakKeyDictionary[AdjacencyVersion, dict[float, Integers]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class PublicEdges:
-    """Edges together with the reason why reading them costs nothing.
+    """Edges together with the reason why they are public.
 
-    Similar nodes are read off all edges at once, with no noise and no price. So the functions of this part of
-    the package take no :class:`Adjacency`: what may be secret does not fit. Edges are public if the unit of
-    protection leaves them so, or if they are what a private mechanism released (:meth:`released`).
+    Similarities read all edges without noise and without spending privacy budget. Therefore the functions of
+    this package do not accept an ``Adjacency``, which may be private. Edges are public if the privacy unit
+    does not protect them, or if a private mechanism released them (``released``).
 
     Args:
-        adjacency: the in-edges.
-        basis: why they are public, for guarantees and reports.
+        adjacency: The in-edges.
+        basis: Why they are public, for guarantees and reports.
 
     Raises:
-        UnitError: the basis is empty, or what is given is no adjacency.
+        UnitError: The basis is empty, or ``adjacency`` is not an ``Adjacency``.
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> PublicEdges(path, basis="unit 'local-attributes' leaves edges public")
@@ -62,10 +62,10 @@ class PublicEdges:
 
     @classmethod
     def released(cls, adjacency: Adjacency, guarantee: Guarantee) -> Self:
-        """Return the edges of a released graph, as post-processing of a release under a valid guarantee.
+        """Return the edges of a released graph, as post-processing of a release with a valid guarantee.
 
         Raises:
-            UnitError: the guarantee is not valid, or protects no edges.
+            UnitError: The guarantee is invalid, or does not protect edges.
         """
         if not guarantee.valid:
             raise UnitError(
@@ -85,7 +85,7 @@ class PublicEdges:
         return self.adjacency.num_nodes
 
     def matrix(self) -> Matrix:
-        """Return A as a float64 ``csr_array``: row v has a one for every node that sends to v."""
+        """Return A as a float64 ``csr_array``: A[v, u] = 1 for every edge u -> v."""
         indptr, indices = self.adjacency.indptr.numpy(), self.adjacency.indices.numpy()
         shape = (self.num_nodes, self.num_nodes)
         return sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=shape)
@@ -96,10 +96,10 @@ class PublicEdges:
 
 
 def require_public_edges(edges: object) -> PublicEdges:
-    """Return public edges, and refuse everything else.
+    """Return public edges, and reject any other type.
 
     Raises:
-        UnitError: these edges are not known to be public.
+        UnitError: The edges are not known to be public.
     """
     if isinstance(edges, PublicEdges):
         return edges
@@ -111,7 +111,7 @@ def require_public_edges(edges: object) -> PublicEdges:
 
 
 def undirected(edges: PublicEdges) -> Matrix:
-    """Return which nodes have an edge, in either direction, as a symmetric ``csr_array`` without loops."""
+    """Return the undirected adjacency as a symmetric ``csr_array`` without self-loops."""
     one_way = edges.matrix()
     both = (one_way + one_way.T).tocsr()
     both.setdiag(0)
@@ -127,23 +127,24 @@ def undirected(edges: PublicEdges) -> Matrix:
 def communities(edges: PublicEdges, *, resolution: float = 1.0) -> Integers:
     """Return the community of each node, by Louvain's method (Blondel et al. 2008), int64 (N,).
 
-    It looks for large modularity at a resolution g (Reichardt, Bornholdt 2006):
+    It maximizes modularity at resolution g (Reichardt, Bornholdt 2006), greedily:
 
         sum_{u, v in one community} (A_uv - g d_u d_v / 2m).
 
-    Nodes move to the neighboring community that gains most, in the order of their numbers, until hardly any
-    does; then communities become nodes, and so on until nothing moves. Larger g gives smaller communities.
-    Directions of edges are ignored. The answer depends on the edges and the nodes' order alone.
-
-    Guarantee: none is needed. Only :class:`PublicEdges` are read, and neither features nor labels.
+    In the order of their numbers, nodes move to the neighboring community with the largest gain, until few
+    nodes move. Then communities become nodes, and this repeats until nothing moves. Larger g gives smaller
+    communities. Edge directions are ignored. The result depends only on the edges and the order of nodes.
 
     Args:
-        edges: edges that anyone may read.
+        edges: Public edges.
         resolution: g, above 0.
 
     Raises:
-        UnitError: the edges are not known to be public.
-        ConfigError: the resolution is not above 0.
+        UnitError: The edges are not known to be public.
+        ConfigError: The resolution is not above 0.
+
+    Privacy:
+        Reads: public edges, and neither features nor labels. Charges: nothing.
 
     >>> from graphveil.data import Adjacency
     >>> ends = [0, 1, 2, 3, 4, 5, 2], [1, 2, 0, 4, 5, 3, 3]  # two triangles and a bridge
@@ -173,7 +174,7 @@ def _louvain(graph: Matrix, resolution: float) -> Integers:
 
 def _local_moves(graph: Matrix, resolution: float) -> Integers:
     """Return the communities of one level, numbered from 0."""
-    # Lists, and no arrays: single entries are read and written, and each move depends on the one before.
+    # Lists are faster than arrays here: each move depends on the previous one.
     starts, others, weights = graph.indptr.tolist(), graph.indices.tolist(), graph.data.tolist()
     degrees = np.asarray(graph.sum(axis=1)).ravel()
     pull = (resolution * degrees / max(degrees.sum(), 1.0)).tolist()
@@ -205,9 +206,10 @@ def _local_moves(graph: Matrix, resolution: float) -> Integers:
 
 
 def averaging(similar: Matrix, *, weighted: bool = False) -> Matrix:
-    """Return D_S^-1 (I + S): each node takes the mean of itself and the nodes similar to it.
+    """Return D_S^-1 (I + S): each node gets the mean of itself and its similar nodes.
 
-        D_S = diag(1 + |S_v|),   or 1 + sum_u s_vu if weighted by similarity; oneself has similarity 1.
+        D_S = diag(1 + |S_v|),   or 1 + sum_u s_vu if weighted by similarity; a node has similarity 1 to
+        itself.
 
     Shapes: S (N, N), of any values, to float32 ``csr_array`` (N, N).
 
@@ -225,18 +227,17 @@ def averaging(similar: Matrix, *, weighted: bool = False) -> Matrix:
 
 
 def union(edges: PublicEdges, similar: Matrix, *, max_union_degree: int | None = None) -> Adjacency:
-    """Return the graph in which a node also hears from those that its similar nodes hear from.
+    """Return the graph with additional edges from the in-neighbors of each node's similar nodes.
 
         A_S = 1[A + S A > 0] without the diagonal.
 
-    With ``max_union_degree`` a node keeps its own neighbors and takes further ones up to that number, first
-    those that more of its similar nodes hear from, then lower node numbers. With S = 0 the graph stays as it
-    is.
+    With ``max_union_degree`` a node keeps its own in-neighbors and gets further ones up to that number. Those
+    of more similar nodes are first, then lower node numbers. With S = 0 the graph is unchanged.
 
     Args:
         edges: A.
-        similar: S (N, N); its values do not matter.
-        max_union_degree: the degree above which nothing is added; None for no limit.
+        similar: S (N, N); its values are not used.
+        max_union_degree: Degree above which nothing is added; None for no limit.
 
     >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=False)
     >>> similar = sparse.csr_array(([1.0], ([0], [2])), shape=(4, 4))
@@ -272,7 +273,7 @@ def _joined(own: Matrix, similar: Matrix, part: slice, max_union_degree: int | N
 
 
 def _first(pairs: _Array, support: _Array, room: _Array, size: int) -> _Array:
-    """Return of each row's pairs those with the most support, as many as there is room for."""
+    """Return the pairs with the most support in each row, up to its number of free places."""
     order = np.lexsort((pairs, -support, pairs // size))
     rows = pairs[order] // size
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)
@@ -281,7 +282,7 @@ def _first(pairs: _Array, support: _Array, room: _Array, size: int) -> _Array:
 
 
 def _parts(own: Matrix, similar: Matrix) -> list[slice]:
-    """Return runs of rows of S A with a bounded number of entries."""
+    """Return slices of rows of S A with a bounded number of entries."""
     upto = np.cumsum(similar @ np.diff(own.indptr))
     cuts = np.searchsorted(upto, np.arange(_ENTRIES, upto[-1] if len(upto) else 0, _ENTRIES))
     bounds = np.unique(np.concatenate([[0], cuts, [len(upto)]]))

@@ -1,7 +1,7 @@
-"""Structural similarity: public edges in, for every node the nodes that are like it out.
+"""Structural similarity: for each node of a public graph, the nodes that are similar to it.
 
-Nodes that many short walks lead to are alike (multi-hop transitions, as in GraRep), and nodes that walks
-pass together are (DeepWalk, node2vec, and the matrix that they factorize).
+Nodes are similar if many short walks connect them (multi-hop transitions, as in GraRep), or if they appear
+near each other on walks (DeepWalk, node2vec, and the matrix that they factorize).
 """
 
 from abc import ABC, abstractmethod
@@ -30,33 +30,34 @@ _ENTRIES = 1 << 21  # of a block of rows of T, at most, or one row
 
 
 class StructuralSimilarity(ABC):
-    """Which nodes are alike by their place in the graph: frozen public parameters, called with public edges.
+    """Base of structural similarities: frozen public parameters, called with public edges.
 
-    The answer is S of SimGAT, a sparse matrix whose row v holds the nodes similar to v. There is never a
-    matrix with an entry for each pair of nodes, not even for a moment.
+    The result is the matrix S of SimGAT. It is sparse, and its row v contains the nodes similar to v. No
+    dense N x N matrix is ever created.
 
-    Guarantee: none is needed. Only :class:`PublicEdges` are read, and neither features nor labels.
+    Privacy:
+        Reads: only ``PublicEdges``, and neither features nor labels. Charges: nothing.
     """
 
     def __call__(self, edges: PublicEdges, *, streams: PublicStreams) -> Matrix:
         """Return S as a float32 ``csr_array`` (N, N): similarities above 0, ascending columns, no diagonal.
 
         Args:
-            edges: edges that anyone may read.
-            streams: public randomness; the same seed gives the same S.
+            edges: Public edges.
+            streams: Public randomness; the same seed gives the same S.
 
         Raises:
-            UnitError: the edges are not known to be public.
+            UnitError: The edges are not known to be public.
         """
         found = self._similar(require_public_edges(edges), streams).astype(np.float32)
         found.sort_indices()
         return found
 
     def check_installed(self) -> None:  # noqa: B027 - most need no optional package
-        """Refuse what needs a package that is not there, without loading it.
+        """Reject a similarity whose optional package is missing, without importing it.
 
         Raises:
-            MissingDependencyError: an optional package is missing.
+            MissingDependencyError: An optional package is missing.
         """
 
     @abstractmethod
@@ -70,20 +71,20 @@ class MultiHop(StructuralSimilarity):
 
         T = sum_{m=1..n} A^m,   P_ij = T_ij / sum_c T_ic,   S_ij = P_ij if P_ij > delta and i != j, else 0.
 
-    With ``transition`` a step counts by its probability, T = sum_m (D^-1 A)^m, GraRep's own normalization:
-    then neither hubs nor the highest power outweigh the rest. Walks run from a node to those it hears from.
+    With ``transition`` each step is weighted by its probability, T = sum_m (D^-1 A)^m, as in GraRep. Then
+    neither hubs nor the highest power dominate. Walks go from a node to its in-neighbors.
 
-    Guarantee: |S_v| < 1/delta for every node, since rows of P sum to one; that also bounds memory. S is not
-    symmetric. Rows of T exist a block at a time, as sparse powers.
+    Since rows of P sum to one, |S_v| < 1/delta for every node, which also bounds memory. S is not symmetric.
+    T is computed in blocks of rows, as sparse powers.
 
     Args:
-        n: the most steps of a walk.
-        delta: the share of walks above which an end is similar.
-        transition: count walks by their probability.
-        drop_self: leave out walks that return (T_ii) before rows are divided by their sums.
+        n: Maximum number of steps of a walk.
+        delta: Share of walks above which an end is similar.
+        transition: Whether walks are weighted by their probability.
+        drop_self: Whether walks that return (T_ii) are excluded before rows are normalized.
 
     Raises:
-        ConfigError: a parameter is outside its range, or walks are too many to count.
+        ConfigError: A parameter is outside its range, or there are too many walks to count.
 
     >>> from graphveil.data import Adjacency
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -144,7 +145,7 @@ def _scaled(matrix: Matrix) -> Matrix:
 
 
 def _parts(matrix: Matrix, hops: int) -> Iterator[slice]:
-    """Yield runs of rows whose T has at most so many entries: a row has one for each walk, or each node."""
+    """Yield slices of rows whose T has a bounded number of entries, at most one per walk or per node."""
     walks = np.ones(matrix.shape[0])
     entries = np.zeros(matrix.shape[0])
     for _ in range(hops):
@@ -161,16 +162,16 @@ def _parts(matrix: Matrix, hops: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding(StructuralSimilarity):
-    """Base of similarities by vectors: S_v is the ``top`` nodes of the largest cosine above ``above``.
+    """Base of vector similarities: S_v is the ``top`` nodes of the largest cosine above ``above``.
 
-    A node without edges is similar to none.
+    A node without in-edges has no similar nodes.
 
     Args:
-        dim: the length of a node's vector.
-        window: how many steps apart two nodes of a walk are near, at most.
-        top: how many similar nodes a node has at most; None for all above ``above``, which must then be
+        dim: Length of a node's vector.
+        window: Maximum distance of two nearby nodes on a walk.
+        top: Maximum number of similar nodes per node; None for all above ``above``, which must then be
             positive.
-        above: the cosine that similar nodes have to pass, at least 0.
+        above: Threshold of the cosine, at least 0.
     """
 
     dim: int = 128
@@ -191,14 +192,14 @@ class Embedding(StructuralSimilarity):
         return nearest(self.vectors(edges, streams=streams), top=self.top, above=self.above)
 
     def vectors(self, edges: PublicEdges, *, streams: PublicStreams) -> Vectors:
-        """Return every node's vector, float32 (N, dim); zeros for nodes without edges."""
+        """Return every node's vector, float32 (N, dim); zeros for nodes without in-edges."""
         vectors = self._vectors(edges, streams)
         vectors[(edges.adjacency.indptr.diff() == 0).numpy()] = 0
         return vectors
 
     @abstractmethod
     def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
-        """Return vectors; those of nodes without edges do not matter."""
+        """Return vectors; those of nodes without in-edges are not used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,14 +207,14 @@ class DeepWalk(Embedding):
     """Skip-gram on uniform random walks (Perozzi, Al-Rfou, Skiena: DeepWalk, KDD 2014).
 
     Args:
-        dim, window, top, above: see :class:`Embedding`.
-        walks: walks from each node.
-        length: nodes of a walk.
-        epochs: passes of skip-gram over all walks.
-        negative: negative samples a pair, or 0 for hierarchical softmax, as in the paper.
+        dim, window, top, above: See ``Embedding``.
+        walks: Number of walks from each node.
+        length: Number of nodes of a walk.
+        epochs: Passes of skip-gram over all walks.
+        negative: Negative samples per pair, or 0 for hierarchical softmax, as in the paper.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: A parameter is outside its range.
         MissingDependencyError: gensim is not installed.
     """
 
@@ -230,16 +231,20 @@ class DeepWalk(Embedding):
         checks.integer_at_least(0, negative=self.negative)
 
     def check_installed(self) -> None:
-        """Refuse to walk before it is certain that walks can be embedded."""
+        """Require gensim before walks are drawn.
+
+        Raises:
+            MissingDependencyError: gensim is not installed.
+        """
         check_gensim()
 
     @property
     def walk(self) -> RandomWalk:
-        """The law of a walk."""
+        """The transition law of a walk."""
         return RandomWalk(length=self.length)
 
     def paths(self, edges: PublicEdges, *, streams: PublicStreams) -> Nodes:
-        """Return the walks, from all nodes in a new random order each time, int32 (walks * N, length)."""
+        """Return walks from all nodes, each round in a new random order, int32 (walks * N, length)."""
         rng = streams.numpy("walks")
         rounds = (rng.permutation(edges.num_nodes).astype(np.int32) for _ in range(self.walks))
         return np.concatenate([self.walk.paths(edges, starts, rng=rng) for starts in rounds])
@@ -258,15 +263,15 @@ class DeepWalk(Embedding):
 
 @dataclass(frozen=True, kw_only=True)
 class Node2Vec(DeepWalk):
-    """Skip-gram on walks that remember one step (Grover, Leskovec: node2vec, KDD 2016).
+    """Skip-gram on second-order random walks (Grover, Leskovec: node2vec, KDD 2016).
 
     Args:
-        dim, window, top, above, walks, length, epochs, negative: see :class:`DeepWalk`.
-        p: the larger, the less likely a walk returns at once.
-        q: above 1 walks stay near where they came from; below 1 they move away.
+        dim, window, top, above, walks, length, epochs, negative: See ``DeepWalk``.
+        p: Return parameter: larger values make it less likely that a walk returns at once.
+        q: In-out parameter: above 1 walks stay near their previous node; below 1 they move away.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: A parameter is outside its range.
         MissingDependencyError: gensim is not installed.
     """
 
@@ -280,24 +285,24 @@ class Node2Vec(DeepWalk):
 
     @property
     def walk(self) -> RandomWalk:
-        """The law of a walk."""
+        """The transition law of a walk."""
         return RandomWalk(length=self.length, p=self.p, q=self.q)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Factorized(Embedding):
-    """What DeepWalk tends to with many walks, by a sparse SVD (Qiu et al.: NetMF, WSDM 2018); no gensim.
+    """Limit of DeepWalk with many walks, by a sparse SVD (Qiu et al.: NetMF, WSDM 2018), without gensim.
 
         U sqrt(Sigma) of   max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)),
 
-    T is ``window``, b is ``negative``, vol the number of in-edges, D their number at each node.
+    T is ``window``, b is ``negative``, vol the number of in-edges, D the in-degrees.
 
     Args:
-        dim, window, top, above: see :class:`Embedding`; ``dim`` is below the number of nodes.
-        negative: b, at least 1. More make a sparser matrix.
+        dim, window, top, above: See ``Embedding``; ``dim`` is below the number of nodes.
+        negative: b, at least 1. Larger values make the matrix sparser.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: A parameter is outside its range.
     """
 
     window: int = 5
@@ -326,7 +331,7 @@ SIMILARITIES: dict[str, type[StructuralSimilarity]] = {
 
 
 def parse_similarity(text: str) -> StructuralSimilarity:
-    """Return the similarity that a text names, with the parameters in brackets.
+    """Parse the name of a similarity, with optional parameters in brackets.
 
     >>> parse_similarity("multihop(n=3, transition=True)")
     MultiHop(n=3, delta=0.02, transition=True, drop_self=False)
@@ -334,7 +339,7 @@ def parse_similarity(text: str) -> StructuralSimilarity:
     0.5
 
     Raises:
-        ConfigError: no similarity has this name, or it does not take these parameters.
+        ConfigError: There is no similarity of this name, or it does not have these parameters.
     """
     name = parse_name(text)
     if name not in SIMILARITIES:
