@@ -298,7 +298,7 @@ def product_posterior(proba: Tensor, posterior: Tensor) -> Tensor:
 
 
 class PoisoningEstimate(NamedTuple):
-    """Shares of LDP reports that claim a class independently of their sender's class, with standard errors."""
+    """Shares of LDP reports that claim a class independently of the sender's class, and standard errors."""
 
     shares: Tensor
     errors: Tensor

@@ -1,4 +1,4 @@
-"""Randomized records from people's own devices: a public survey, an LDP report each, a server that checks.
+"""Collect randomized records from clients: a public protocol, one LDP report per client, a checking server.
 
 Everything here needs NumPy only. The format is documented in ``docs/methods/local-mechanisms.md``.
 

@@ -1,8 +1,8 @@
-"""The client: one record in, one LDP report out. It needs NumPy and the standard library only.
+"""Client of a collection protocol: randomize one record into one LDP report, with NumPy only.
 
 Another party writes the protocol, so it is compared with the client's own limit before a record is read.
-Equal noise on two different records would reveal their difference, so the record is part of what the random
-words depend on. A protocol that is answered again gets the same report, to the bit, and nothing new.
+Equal noise on two different records would reveal their difference, so the random words also depend on the
+record. The same record and protocol give a bit-identical report, which reveals nothing new.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from graphveil.mechanisms.labels import MISSING, LocalHashing
 from graphveil.mechanisms.per_feature import MultiBit
 from graphveil.mechanisms.sampling import Integers, Real, Words, row_blocks
 
-MAX_EPS = 8.0  # of a whole record: docs/decisions/015-untrusted-protocols.md says why
+MAX_EPS = 8.0  # per record; see docs/decisions/015-untrusted-protocols.md
 SECRET_BYTES = 32
 
 
@@ -43,25 +43,30 @@ def randomize_record(
 ) -> bytes:
     """Randomize one record and return the LDP report to send.
 
-    The guarantee of the LDP report is what ``protocol.statement()`` says, whatever becomes of it. Called
-    again with the same record it is the same LDP report, and tells nothing more. A changed record gives
-    another one, and the two together tell twice as much.
+    The same record gives the same LDP report in every call, so repeated calls use no further budget. A
+    changed record gives another report, and the two together use twice the budget.
 
     Args:
-        protocol: the public parameters; look at them before you answer (``statement``,
-            ``unprotected_parts``).
-        node: the public id by which the survey knows whose LDP report this is; it is bound to it.
-        secret: from :func:`~graphveil.local.collect.client_secret`, and never sent.
-        features: the record's features, shape (dim,); values outside the bounds are clipped.
-        label: the record's class, or -1 if it has none, which says a class at random.
-        max_eps: how much the whole record may tell. A survey that asks for more is not answered.
-        allow_unprotected_label: send the label as it is, if the survey asks for that: nothing protects it
-            then.
+        protocol: Public parameters. Read ``formal_statement`` and ``unprotected_parts`` before you report.
+        node: Public id of the node in the protocol; the report is bound to it.
+        secret: From ``client_secret``; never send it.
+        features: Features of the record, shape (dim,); values outside the bounds are clipped.
+        label: Class of the record, or -1 if it has none, which reports a random class.
+        max_eps: Maximum budget of the whole record. A protocol with a larger budget is rejected.
+        allow_unprotected_label: Whether a protocol may collect the label without protection.
+
+    Returns:
+        The encoded LDP report.
 
     Raises:
-        BudgetError: the survey asks for more than ``max_eps``, or for the label as it is.
-        ConfigError: features or label are missing, or the survey does not ask for them.
-        GraphError: a value is NaN or infinite, the shape is wrong, or the label is none of the classes.
+        BudgetError: The protocol exceeds ``max_eps``, or collects the label without protection.
+        ConfigError: Features or label are missing, or the protocol does not collect them.
+        GraphError: A value is NaN or infinite, the shape is wrong, or the label is not a class.
+
+    Privacy:
+        Unit: the node record (LDP). Reads: the record. Charges: the budgets of ``protocol``, with the
+        guarantee ``protocol.formal_statement()``. The report is public. The record and the secret are
+        private.
     """
     fitting("protocol", protocol, CollectionProtocol)
     check_limits(protocol, max_eps=max_eps, allow_unprotected_label=allow_unprotected_label)
@@ -94,24 +99,30 @@ def randomize_records(
     max_eps: float = MAX_EPS,
     allow_unprotected_label: bool = False,
 ) -> list[bytes]:
-    """Randomize many records, each on its own, and return the LDP reports in order.
+    """Randomize many records independently, and return their LDP reports in order.
 
-    For whoever holds several people's records: what :func:`randomize_record` says of one holds of each.
+    Use this if you hold the records of several people. Each record is randomized as in ``randomize_record``.
 
     Args:
-        protocol: the public parameters.
-        nodes: each record's public id.
+        protocol: Public parameters.
+        nodes: Public id of each record.
         secret: 32 bytes that only the holder of the records has.
-        features: numbers (records, dim); values outside the bounds are clipped.
-        labels: classes (records,), -1 for none.
-        max_eps: how much each record may tell.
-        allow_unprotected_label: send labels as they are, if the survey asks for that.
+        features: Features (records, dim); values outside the bounds are clipped.
+        labels: Classes (records,), -1 for none.
+        max_eps: Maximum budget of each record.
+        allow_unprotected_label: Whether a protocol may collect labels without protection.
+
+    Returns:
+        The encoded LDP reports.
 
     Raises:
-        BudgetError: the survey asks for more than ``max_eps``, or for the label as it is.
-        ConfigError: features or labels are missing, or the survey does not ask for them.
-        GraphError: a value is NaN or infinite, a shape is wrong, a label is none of the classes, or two
-            records have one id.
+        BudgetError: The protocol exceeds ``max_eps``, or collects the label without protection.
+        ConfigError: Features or labels are missing, or the protocol does not collect them.
+        GraphError: A value is NaN or infinite, a shape is wrong, a label is not a class, or two records have
+            the same id.
+
+    Privacy:
+        Unit: each node record (LDP). Reads: the records. Charges: the budgets of ``protocol`` per record.
 
     >>> from graphveil.mechanisms import MultiBit
     >>> protocol = CollectionProtocol(features=MultiBit(epsilon=1.0, dim=2))
@@ -145,16 +156,16 @@ def randomize_records(
 def check_limits(
     protocol: CollectionProtocol, *, max_eps: float = MAX_EPS, allow_unprotected_label: bool = False
 ) -> None:
-    """Refuse a survey that asks for more than a person is willing to tell.
+    """Reject a protocol that exceeds the client's limits.
 
     Args:
-        protocol: the public parameters.
-        max_eps: how much a whole record may tell.
-        allow_unprotected_label: whether the label may leave as it is; its budget, infinite, does not count
-            then.
+        protocol: Public parameters.
+        max_eps: Maximum budget of a whole record.
+        allow_unprotected_label: Whether the label may be sent without protection. Its infinite budget does
+            not count then.
 
     Raises:
-        BudgetError: it asks for more.
+        BudgetError: The protocol exceeds a limit.
 
     >>> from graphveil.mechanisms import LabelRR
     >>> check_limits(CollectionProtocol(label=LabelRR(epsilon=9.0, classes=3)))
@@ -173,7 +184,7 @@ nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
                 "(--allow-unprotected-label)"
             )
         budgets.pop()
-    # As decimals, as they are written, 0.1 and 0.2 are 0.3; and what a claim says is allowed by naming it.
+    # As decimals 0.1 + 0.2 equals 0.3; a limit equal to the printed epsilon of a claim is also accepted.
     if exact_sum(budgets) > exact_sum([max_eps]) and sum(budgets) > max_eps:
         raise BudgetError(
             f"the survey asks for epsilon {exact_sum_text(*budgets)} of a record, and this device tells up "
@@ -189,11 +200,11 @@ def _reports(
     law = protocol.features
     assert law is not None  # or there were no features
     x = law.matrix(features)
-    if x.dtype != np.float32:  # as tables hold them: who has the same record in 64 bits is not asked twice
+    if x.dtype != np.float32:  # as in tables: the same record in float64 gives the same report
         most = np.finfo(np.float32).max
         x = np.where(np.isfinite(x), np.clip(x, -most, most), x).astype(np.float32)
     records = [
-        row.tobytes()  # as clipped, and without -0.0: what counts is what is randomized
+        row.tobytes()  # clipped, and without -0.0: exactly the values that are randomized
         for part in row_blocks(len(x), law.dim)
         for row in law.bounds.unit(x[part]).astype("<f8") + 0.0
     ]
@@ -224,7 +235,7 @@ def _check_parts(protocol: CollectionProtocol, features: object, label: object) 
 
 
 def _record(features: npt.ArrayLike | None, dim: int) -> Real:
-    """Return one record's features as a matrix of one row."""
+    """Return the features of one record as a matrix of one row."""
     try:
         record = np.asarray(features)
     except ValueError as error:
@@ -234,21 +245,21 @@ def _record(features: npt.ArrayLike | None, dim: int) -> Real:
     return record.astype(np.float64)[None]
 
 
-# -- the client's secret, and its random words ----
+# -- the client's secret and pseudorandom words ----
 
 
 def client_secret(path: Path | None = None) -> bytes:
-    """Return the device's secret, 32 bytes from a file that is made the first time.
+    """Return the secret of this client, 32 bytes from a file that is created at the first call.
 
-    Whoever has it, a node's record and its LDP report can tell whether they belong together, and test every
-    record that they think of: it never leaves the device. Without it answers differ at every call, and each
-    one tells more; so it is kept as long as its owner answers surveys.
+    The secret never leaves the client. Given the secret and a node's record and LDP report, an attacker can
+    test whether they match, and can test any guessed record. Keep the secret as long as its owner sends
+    reports: without it, reports differ in every call, and each one uses further budget.
 
     Args:
-        path: by default ``graphveil/device-secret`` in the user's state folder (``XDG_STATE_HOME``).
+        path: The default is ``graphveil/device-secret`` in the user's state folder (``XDG_STATE_HOME``).
 
     Raises:
-        ConfigError: the file cannot be read or made, or it is no secret.
+        ConfigError: The file cannot be read or created, or is not a secret.
     """
     try:
         if path is None:
@@ -257,7 +268,7 @@ def client_secret(path: Path | None = None) -> bytes:
         if not path.exists():
             _make(path)
         secret = path.read_bytes()
-    except (OSError, RuntimeError) as error:  # the latter where there is no home
+    except (OSError, RuntimeError) as error:  # RuntimeError if there is no home directory
         why = error.strerror if isinstance(error, OSError) else "there is no home directory"
         raise ConfigError(
             f"cannot keep the device's secret ({why}); name a file of your own (path=, --secret)"
@@ -266,10 +277,10 @@ def client_secret(path: Path | None = None) -> bytes:
 
 
 def checked_secret(secret: bytes) -> bytes:
-    """Return a secret.
+    """Return a secret of the right size.
 
     Raises:
-        ConfigError: it has another size, so it is none that was drawn for this.
+        ConfigError: It has another type or size.
     """
     if not isinstance(secret, bytes) or len(secret) != SECRET_BYTES:
         raise ConfigError(f"a device's secret is {SECRET_BYTES} random bytes; take one from client_secret()")
@@ -277,7 +288,7 @@ def checked_secret(secret: bytes) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Write a fresh secret that only its owner reads, unless another process was first."""
+    """Write a new secret that only its owner can read, unless another process was first."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     handle = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -286,7 +297,7 @@ def _make(path: Path) -> None:
             file.write(secrets.token_bytes(SECRET_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        os.link(own, path)  # whole, and never over one that is there
+        os.link(own, path)  # atomic, and never replaces an existing file
     except FileExistsError:
         pass
     finally:
@@ -294,16 +305,16 @@ def _make(path: Path) -> None:
 
 
 class ClientRandomness:
-    """Words that follow from a secret, a survey, and a node's id and record: HMAC-SHA-256, then SHAKE-256.
+    """Pseudorandom words from a secret, a protocol, a node id and a record: HMAC-SHA-256, then SHAKE-256.
 
-    Whoever lacks the secret cannot tell them from random ones.
+    Without the secret they are computationally indistinguishable from random words.
 
     Args:
         secret: 32 bytes.
-        part: what is randomized; features and label share no words.
-        protocol: the public parameters.
-        nodes: ids, one for each row.
-        records: the bytes of each record.
+        part: What is randomized; features and label use different words.
+        protocol: Public parameters.
+        nodes: One id per row.
+        records: Bytes of each record.
     """
 
     def __init__(
@@ -319,7 +330,7 @@ class ClientRandomness:
         self._keys = [_key(begin, node, record) for node, record in zip(nodes, records, strict=True)]
 
     def reserve_rows(self, rows: Integers) -> None:
-        """Serve every row: its words are those of its record, however often it is asked for."""
+        """Accept every row: its words depend on its record, and may be drawn repeatedly."""
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first words of each row, shape (rows, words_per_row)."""
@@ -338,7 +349,7 @@ class ClientRandomness:
 
 
 def _key(begin: hmac.HMAC, node: Node, record: bytes) -> bytes:
-    """Return the key of one answer; the length of the id says where it ends."""
+    """Return the key of one report; the id is prefixed with its length."""
     text, code = node_text(node), begin.copy()
     code.update(len(text).to_bytes(8, "big") + text + record)
     return code.digest()

@@ -1,19 +1,18 @@
-"""One person's answer as bytes, version 2: a fixed header, packed fields, a checksum.
+"""Encoding of LDP reports as bytes, version 2: a fixed header, packed fields, a checksum.
 
 ::
 
     0   4   magic "GVLA"
     4   1   version, 2
-    5  16   digest of the survey
-    21 16   tag of the node: a hash of the survey and its public id
+    5  16   digest of the protocol
+    21 16   tag of the node: a hash of the protocol and its public id
     37  n   payload: fields of as many bits as they need, the first bit of each the highest
     37+n 4  CRC-32 of all bytes before it, big-endian
 
-The payload has a value per feature (a bit, or a bin in the bits of its k - 1), then the label (in the bits of
-classes - 1, of groups - 1 where a group is said, or a bit per class where several are), then zero bits up to
-a whole byte. Which features are told about and which classes make a group follow from the survey and the
-node's id, and so does the length.
-There is exactly one form of every answer of every node.
+The payload has one value per reported feature: a bit, or a bin in the bits of k - 1. The label follows, in
+the bits of classes - 1, of groups - 1 for a reported group, or one bit per class for several classes. Zero
+bits pad the payload to whole bytes. The protocol and the node id determine which features are reported,
+which classes form a group, and the length. Every report of every node has exactly one encoding.
 """
 
 import hashlib
@@ -44,10 +43,10 @@ Node = int | str
 
 @dataclass(frozen=True, eq=False)
 class LDPReport:
-    """What one LDP report says: a report on the features (one row), a label, or both.
+    """A decoded LDP report: a report on the features (one row), a label, or both.
 
-    The label is a class, or where the survey's mechanism says several, these in ascending order (of a smaller
-    group with -1 after them).
+    The label is a class, or several classes in ascending order if the mechanism reports several. A smaller
+    group is padded with -1.
     """
 
     features: LDPReports | None
@@ -55,10 +54,10 @@ class LDPReport:
 
 
 def encode(protocol: CollectionProtocol, node: Node, answer: LDPReport) -> bytes:
-    """Return the LDP report of an answer that a mechanism of the survey made for a node.
+    """Encode the LDP report that a mechanism of the protocol made for a node.
 
     Raises:
-        ConfigError: it is about other features than the survey and the node's id choose.
+        ConfigError: It has other features than the protocol and the node id choose.
     """
     labels = None if answer.label is None else np.array([answer.label])
     return encode_all(protocol, [node], answer.features, labels)[0]
@@ -67,7 +66,7 @@ def encode(protocol: CollectionProtocol, node: Node, answer: LDPReport) -> bytes
 def encode_all(
     protocol: CollectionProtocol, nodes: Sequence[Node], features: LDPReports | None, labels: Integers | None
 ) -> list[bytes]:
-    """Return the LDP reports of many answers, in order: a row of the reports and a label for each node."""
+    """Encode many LDP reports, in order: a row of feature reports and a label for each node."""
     head, widths = MAGIC + bytes([VERSION]) + protocol.digest, _widths(protocol)
     if features is not None:
         given, chosen = features.indices, chosen_features(protocol, nodes)
@@ -89,7 +88,7 @@ def encode_all(
 def _label_fields(
     protocol: CollectionProtocol, nodes: Sequence[Node], labels: Integers | None
 ) -> npt.NDArray[Any] | None:
-    """Return what is sent of labels: a class, a group of classes, or for each class whether it is said."""
+    """Return the label fields: a class, a group of classes, or for each class whether it is reported."""
     law = protocol.label
     if labels is None or law is None:
         return None
@@ -101,7 +100,7 @@ def _label_fields(
 
 
 def report_bytes(protocol: CollectionProtocol) -> int:
-    """Return the length of every LDP report of a survey.
+    """Return the length of every LDP report of a protocol.
 
     >>> report_bytes(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)))
     42
@@ -110,12 +109,12 @@ def report_bytes(protocol: CollectionProtocol) -> int:
 
 
 def decode(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> LDPReport:
-    """Return what the LDP report of a node says.
+    """Decode the LDP report of a node.
 
     Raises:
-        LDPReportError: it is truncated, damaged, of another version, survey or node, or says what no device
-            would.
-        ConfigError: the id is neither text nor a whole number.
+        LDPReportError: It is truncated, damaged, of another version, protocol or node, or has values that no
+            client produces.
+        ConfigError: The id is neither text nor a whole number.
 
     >>> decode(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), "ann", b"no message")
     Traceback (most recent call last):
@@ -154,7 +153,7 @@ def _label(
 
 
 def _payload(protocol: CollectionProtocol, node: Node, encoded_report: bytes) -> bytes:
-    """Return the payload of an LDP report whose header and checksum are right."""
+    """Return the payload of an LDP report after checking its header and checksum."""
     whole = report_bytes(protocol)
     if len(encoded_report) != whole:
         raise LDPReportError(f"an LDP report has {whole} bytes, and this one has {len(encoded_report)}")
@@ -190,7 +189,7 @@ def _limits(protocol: CollectionProtocol) -> Integers:
 
 @lru_cache(maxsize=32)
 def _widths(protocol: CollectionProtocol) -> Integers:
-    """Return the bits of each field."""
+    """Return the number of bits of each field."""
     return np.array([limit.bit_length() for limit in _limits(protocol).tolist()])
 
 
@@ -202,7 +201,7 @@ def _pack(fields: npt.NDArray[np.uint64], widths: Integers) -> list[bytes]:
 
 
 def _unpack(payload: bytes, widths: Integers) -> Integers:
-    """Return the fields, refusing padding that is not zero."""
+    """Return the fields; reject padding that is not zero."""
     bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8))
     shifts, which = _places(widths)
     if bits[len(shifts) :].any():
@@ -213,19 +212,19 @@ def _unpack(payload: bytes, widths: Integers) -> Integers:
 
 
 def _places(widths: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
-    """Return how far each bit is shifted in its field, and which field it belongs to."""
+    """Return the shift of each bit in its field, and the index of its field."""
     which = np.repeat(np.arange(len(widths)), widths)
     ends = np.cumsum(widths)[which]
     return (ends - 1 - np.arange(len(which))).astype(np.uint64), which
 
 
-# -- what the survey and a node's id decide ----
+# -- values derived from the protocol and a node id ----
 
 
 def node_tag(protocol: CollectionProtocol, node: Node) -> bytes:
-    """Return the tag of an LDP report: 16 bytes of a hash of the survey and the node's public id.
+    """Return the tag of an LDP report: 16 bytes of a hash of the protocol and the node's public id.
 
-    A number and its digits are the same id, as tables of LDP reports may turn one into the other.
+    A number and its digits are the same id, because tables of LDP reports may convert one to the other.
 
     >>> from graphveil.mechanisms import LabelRR
     >>> protocol = CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3))
@@ -236,11 +235,11 @@ def node_tag(protocol: CollectionProtocol, node: Node) -> bytes:
 
 
 def chosen_features(protocol: CollectionProtocol, nodes: Sequence[Node]) -> npt.NDArray[np.int32] | None:
-    """Return the features that nodes tell a bit about, (nodes, m) ascending; None if all features are told.
+    """Return the features that nodes report a bit about, (nodes, m) ascending; None for all features.
 
-    They follow from a hash of the survey and the node's id, so that a device cannot choose them, nor has to
-    say them. What the record holds has no part in the choice, which is all that the guarantee needs; over
-    ids the choice is uniform, which makes estimates unbiased.
+    They are a hash of the protocol and the node id, so that a client cannot choose them and need not send
+    them. The guarantee requires only that the choice is independent of the record. Over ids the choice is
+    uniform, which makes estimates unbiased.
 
     >>> chosen_features(CollectionProtocol(features=MultiBit(epsilon=1.0, dim=8)), ["a", "b"]).shape
     (2, 1)
@@ -255,9 +254,9 @@ def chosen_features(protocol: CollectionProtocol, nodes: Sequence[Node]) -> npt.
 
 
 def label_hashes(protocol: CollectionProtocol, nodes: Sequence[Node]) -> Integers:
-    """Return the group of every class for each node, (nodes, classes), of a survey with local hashing.
+    """Return the group of every class for each node, (nodes, classes), for local hashing.
 
-    They follow from the survey and the node's id: a device cannot choose which classes stand together.
+    They depend only on the protocol and the node id, so that a client cannot choose the groups.
 
     >>> law = LocalHashing(epsilon=1.0, classes=7)
     >>> label_hashes(CollectionProtocol(label=law), ["a", "b"]).shape
@@ -271,7 +270,7 @@ def node_text(node: Node) -> bytes:
     """Return a node's id as bytes.
 
     Raises:
-        ConfigError: it is neither text nor a whole number.
+        ConfigError: It is neither text nor a whole number.
     """
     if isinstance(node, bool) or not isinstance(node, int | str | np.integer):
         raise ConfigError("a node's id is text or a whole number, the one by which the survey knows the node")
@@ -282,7 +281,7 @@ def node_text(node: Node) -> bytes:
 
 
 def _bound(use: str, protocol: CollectionProtocol, node: Node) -> bytes:
-    """Return what is hashed; no two uses, surveys or nodes share it."""
+    """Return the hash input; it is different for each use, protocol and node."""
     return f"graphveil-{use}/1\0".encode() + protocol.digest + node_text(node)
 
 
@@ -290,17 +289,19 @@ def _bound(use: str, protocol: CollectionProtocol, node: Node) -> bytes:
 
 
 class Collector:
-    """LDP reports of one survey, at most one a node, none twice.
-
-    What it holds is randomized already, so nothing here is private: it may be kept, copied and published.
+    """Checks and stores the LDP reports of one protocol, at most one per node.
 
     Args:
-        protocol: the public parameters.
-        nodes: how many nodes there are; they are numbered from 0.
-        ids: the public id by which each node's device knows it; their numbers if None.
+        protocol: Public parameters.
+        nodes: Number of nodes; they are numbered from 0.
+        ids: Public id of each node on its client; None to use the numbers.
 
     Raises:
-        ConfigError: there is no node, or not an id of its own for each.
+        ConfigError: There is no node, or the ids are not distinct.
+
+    Privacy:
+        Reads: LDP reports only. Charges: nothing; clients are charged for their reports. Everything that it
+        stores is randomized and may be published.
     """
 
     def __init__(
@@ -316,11 +317,11 @@ class Collector:
         self._answers: dict[int, LDPReport] = {}
 
     def accept(self, encoded_report: bytes, node: int) -> None:
-        """Take the LDP report of a node.
+        """Decode and store the LDP report of a node.
 
         Raises:
-            LDPReportError: see :func:`decode`; or an LDP report of this node was taken before. The collector
-                is unchanged then.
+            LDPReportError: As for ``decode``, or this node has already reported. The collector is unchanged
+                then.
         """
         if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
             raise LDPReportError(
@@ -332,7 +333,7 @@ class Collector:
         self._answers[int(node)] = answer
 
     def accept_all(self, encoded_reports: Mapping[int, bytes]) -> dict[int, str]:
-        """Take the LDP reports that are in order, and return why the others were refused, by node."""
+        """Store the valid LDP reports, and return why the others were rejected, by node."""
         refused = {}
         for node, encoded_report in encoded_reports.items():
             try:
@@ -343,28 +344,26 @@ class Collector:
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """Which nodes have answered, shape (nodes,)."""
+        """Which nodes have reported, shape (nodes,)."""
         answered = np.zeros(self.nodes, dtype=bool)
         answered[list(self._answers)] = True
         return answered
 
     def features(self) -> Single:
-        """Return the estimated features of the nodes that have answered, in ascending order.
+        """Return the estimated features of the nodes that have reported, in ascending order.
 
         Raises:
-            ConfigError: the survey does not ask for features.
+            ConfigError: The protocol does not collect features.
         """
         reports, law = self.reports(), self.protocol.features
         assert law is not None  # or there are no reports
         return np.empty((0, law.dim), dtype=np.float32) if reports is None else law.estimate(reports)
 
     def reports(self) -> LDPReports | None:
-        """Return what the nodes that have answered said about their features, in ascending order.
-
-        None if nobody has answered.
+        """Return the feature reports of all nodes that have reported, in ascending order; None if there are none.
 
         Raises:
-            ConfigError: the survey does not ask for features.
+            ConfigError: The protocol does not collect features.
         """
         if self.protocol.features is None:
             raise ConfigError("the survey does not ask for features")
@@ -376,12 +375,12 @@ class Collector:
         return LDPReports(values, np.concatenate(indices) if indices else None)
 
     def labels(self) -> Integers:
-        """Return the randomized labels of the nodes that have answered, in ascending order.
+        """Return the randomized labels of the nodes that have reported, in ascending order.
 
-        Shape (answers,), or (answers, k) where the survey's mechanism says k classes.
+        Shape (reports,), or (reports, k) if the mechanism reports k classes.
 
         Raises:
-            ConfigError: the survey does not ask for labels.
+            ConfigError: The protocol does not collect labels.
         """
         if self.protocol.label is None:
             raise ConfigError("the survey does not ask for labels")

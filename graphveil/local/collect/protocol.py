@@ -1,4 +1,4 @@
-"""What is collected, and how answers are randomized: public parameters, the same for client and server."""
+"""Collection protocols: public parameters of what is collected and how it is randomized."""
 
 import hashlib
 import json
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 FORMAT = "graphveil-survey/2"
 DIGEST_BYTES = 16
-MAX_TEXT = 1 << 20  # characters of a survey's text: some forty thousand weights or names
+MAX_TEXT = 1 << 20  # characters of a protocol's JSON: about forty thousand weights or names
 LabelLaw = LabelRR | SubsetSelection | LocalHashing
-LABELS: dict[str | None, type[LabelLaw]] = {  # by what the JSON calls them; randomized response has no name
+LABELS: dict[str | None, type[LabelLaw]] = {  # by name in the JSON; randomized response has no name
     None: LabelRR,
     "subset": SubsetSelection,
     "hashing": LocalHashing,
 }
-UNPROTECTED_PROBABILITY = 0.99  # what is kept with this probability is told, whatever its epsilon is
-SHOWN = 20  # features that are listed one by one
-_MAX_TABLES = 1 << 20  # probabilities that a device has to compute before it can answer
+UNPROTECTED_PROBABILITY = 0.99  # unchanged with this probability is unprotected, for any epsilon
+SHOWN = 20  # maximum number of listed features
+_MAX_TABLES = 1 << 20  # probabilities that a client computes before it can report
 Json = dict[str, Any]
 Row = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionProtocol:
-    """The public parameters of one collection. A person answers it at most once.
+    """Public parameters of one collection. Each client reports at most once.
 
     Args:
-        features: how features are randomized, None if they are not collected.
-        label: how the label is randomized, None if it is not collected.
-        purpose: what the collection is for; it makes two collections of equal parameters differ.
-        columns: what each feature is, in their order; empty if devices know it.
-        class_names: what each class is, in their order; empty if devices know it.
+        features: Mechanism for features, None if they are not collected.
+        label: Mechanism for the label, None if it is not collected.
+        purpose: Purpose of the collection; distinguishes two collections with equal parameters.
+        columns: Name of each feature, in order; empty if clients know them.
+        class_names: Name of each class, in order; empty if clients know them.
 
     Raises:
-        ConfigError: nothing is collected, or nothing is randomized; features would leave as they are, names
-            do not fit, or a device would have to compute too much.
+        ConfigError: Nothing is collected or randomized, features are not protected, names do not fit, or a
+            client would have to compute too much.
 
     >>> protocol = CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot")
     >>> CollectionProtocol.from_json(protocol.to_json()) == protocol
@@ -67,7 +67,7 @@ class CollectionProtocol:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that there is something to collect, and that it is randomized."""
+        """Check that the protocol collects something, and that it is randomized."""
         if not isinstance(self.purpose, str):
             raise ConfigError("a survey's purpose is a text")
         if self.features is None and self.label is None:
@@ -90,19 +90,19 @@ class CollectionProtocol:
 
     @property
     def claims(self) -> tuple[LocalDPClaim, LocalDPClaim]:
-        """The guarantee of an answer about the features and about the label."""
+        """The guarantees of a report about the features and about the label."""
         features = NOT_COLLECTED if self.features is None else self.features.claim
         return features, NOT_COLLECTED if self.label is None else self.label.claim
 
     @property
     def claim(self) -> LocalDPClaim:
-        """The guarantee of a whole answer: the two budgets add up."""
+        """The guarantee of a whole report: the two budgets are added."""
         features, label = self.claims
         return features + label
 
     @property
     def guarantee(self) -> "Guarantee":
-        """The guarantee of a whole answer, for a privacy ledger.
+        """The guarantee of a whole report, for a privacy ledger.
 
         >>> CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3)).guarantee.epsilon
         1.0
@@ -120,11 +120,11 @@ class CollectionProtocol:
 
     @property
     def kept(self) -> tuple[Floats, float]:
-        """The probability that each feature (dim,), and that the label is told as it is; 0 if not asked for.
+        """Probabilities that each feature (dim,) and the label are reported unchanged; 0 if not collected.
 
-        Of a label that is told among several classes it is the probability that it is one of them, of a
-        feature the largest for any value. A feature that only some tell about is meant where it is told, and
-        a bin as kept if what is said lies within a twentieth of the range.
+        For several reported classes, it is the probability that the label is among them. For a feature, it is
+        the largest over all values, given that the feature is reported. A bin counts as unchanged if the
+        reported value is within a twentieth of the range.
 
         >>> features, label = CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3)).kept
         >>> features.size, round(label, 4)
@@ -135,7 +135,7 @@ class CollectionProtocol:
 
     @property
     def unprotected_parts(self) -> tuple[str, ...]:
-        """What of an answer is not protected: parts of which a value is kept with probability 0.99 or more.
+        """Parts of a report in which some value is unchanged with probability 0.99 or more.
 
         >>> from graphveil.mechanisms import MultiBit
         >>> label = LabelRR(epsilon=12.0, classes=3)
@@ -151,7 +151,7 @@ class CollectionProtocol:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should know before anything else: parts of an answer that nothing protects."""
+        """Warnings about parts of a report that are not protected."""
         features, label = self.kept
         count, most = int((features >= UNPROTECTED_PROBABILITY).sum()), features.max(initial=0)
         words = {
@@ -162,22 +162,23 @@ class CollectionProtocol:
         return tuple(f"NOT PROTECTED: {words[part]}, in every LDP report." for part in self.unprotected_parts)
 
     def formal_statement(self, *, on_clients: bool | None = True) -> str:
-        """Return the guarantee in words, of answers given on devices unless said otherwise.
+        """Return the privacy guarantee as text; the default describes reports that are made on clients.
 
-        Parts that are not protected come first, by what happens to their values and not by their epsilon.
+        Warnings about unprotected parts are first. They depend on the probability of an unchanged value, not
+        on epsilon.
         """
         return " ".join([*self.warnings, node_features_statement(*self.claims, on_clients=on_clients)])
 
     @cached_property
     def digest(self) -> bytes:
-        """16 bytes that stand for every parameter; an LDP report carries them."""
+        """16 bytes that identify all parameters; every LDP report contains them."""
         return hashlib.sha256(self.to_json().encode()).digest()[:DIGEST_BYTES]
 
     def to_json(self) -> str:
-        """Return the survey as canonical JSON, to be handed to devices.
+        """Return the protocol as canonical JSON, for clients.
 
         Raises:
-            ConfigError: it is longer than any device reads.
+            ConfigError: It is longer than clients accept.
         """
         parts = {
             "format": FORMAT,
@@ -199,11 +200,11 @@ class CollectionProtocol:
 
     @classmethod
     def from_json(cls, text: str) -> "CollectionProtocol":
-        """Return the survey of a JSON text.
+        """Return the protocol of a JSON text.
 
         Raises:
-            LDPReportError: it is not one, or of another version.
-            ConfigError: a parameter is outside its range.
+            LDPReportError: It is not a protocol, or of another version.
+            ConfigError: A parameter is outside its range.
         """
         parts = _object(text)
         if parts.get("format") != FORMAT:
@@ -255,12 +256,12 @@ def _label_json(law: LabelLaw) -> Json:
 
 
 def _names(key: str, names: tuple[str, ...]) -> Json:
-    """Return names as a part of the JSON, which has none where there are none."""
+    """Return names as a JSON entry; empty if there are none."""
     return {key: list(names)} if names else {}
 
 
 def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
-    """Require as many different texts as there are features or classes, or none."""
+    """Require as many distinct names as there are features or classes, or none."""
     if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
         raise ConfigError(f"{what} must be texts")
     if names and (len(names) != count or len(set(names)) != count):
@@ -268,7 +269,7 @@ def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
 
 
 def _section(part: object) -> Json:
-    """Return a copy of a part of the survey, to take its parameters from; empty if there is none."""
+    """Return a copy of a part of the protocol, to pop its parameters; empty if there is none."""
     if part is not None and not isinstance(part, dict):
         raise TypeError
     return dict(part or {})
@@ -294,9 +295,9 @@ def _features(given: Json) -> MultiBit | FeatureRR:
 
 
 def _check_tables(epsilon: float, k: object, allocation: EvenAllocation | WeightedAllocation) -> None:
-    """Bound the work of a device: a table of k by k for each different weight, and no k above 2 epsilon + 2.
+    """Bound the work of a client: a table of k by k per distinct weight, and no k above 2 epsilon + 2.
 
-    The latter holds where k is chosen for the budget (``"auto"``).
+    The latter applies if k is chosen for the budget (``"auto"``).
     """
     weights = {0.0} if isinstance(allocation, EvenAllocation) else set(allocation.theta)
     if isinstance(k, int):
@@ -330,11 +331,11 @@ def _object(text: str) -> Json:
     return parts
 
 
-# -- what a survey asks, in names and numbers ----
+# -- overview of a protocol ----
 
 
 def feature_budgets(protocol: CollectionProtocol) -> Floats:
-    """Return how much each feature may tell, (dim,): of a mechanism that samples, if it is told about.
+    """Return the budget of each feature, (dim,); for a mechanism that samples, given that it is reported.
 
     >>> from graphveil.mechanisms import FeatureRR, WeightedAllocation
     >>> law = FeatureRR(epsilon=8.0, dim=2, allocation=WeightedAllocation([0.75, 0.25]))
@@ -350,7 +351,7 @@ def feature_budgets(protocol: CollectionProtocol) -> Floats:
 
 
 def largest_share(protocol: CollectionProtocol) -> float:
-    """Return the most that one feature has of the budget of all, theta's largest; 0 without features.
+    """Return the largest share of the feature budget of a single feature, max theta; 0 without features.
 
     >>> from graphveil.mechanisms import FeatureRR, WeightedAllocation
     >>> features = FeatureRR(epsilon=8.0, dim=2, allocation=WeightedAllocation([0.75, 0.25]))
@@ -362,7 +363,7 @@ def largest_share(protocol: CollectionProtocol) -> float:
 
 
 def overview(protocol: CollectionProtocol) -> list[Row]:
-    """Return what a survey asks as lines of a name and a value.
+    """Return an overview of a protocol as pairs of a name and a value.
 
     >>> from graphveil.mechanisms import LabelRR
     >>> overview(CollectionProtocol(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot"))[0]
@@ -378,7 +379,7 @@ def overview(protocol: CollectionProtocol) -> list[Row]:
 
 
 def feature_rows(protocol: CollectionProtocol) -> list[tuple[str, str, str, str, str]]:
-    """Return name, lower and upper bound, budget and probability to be kept, of what tells most."""
+    """Return name, lower and upper bound, budget and ``kept`` of the features with the largest budgets."""
     law, budgets = protocol.features, feature_budgets(protocol)
     if law is None:
         return []

@@ -1,7 +1,7 @@
-"""Tables of records to tables of LDP reports, and those to tables of estimates. This side needs pyarrow.
+"""Convert tables of records to tables of LDP reports, and these to tables of estimates; needs pyarrow.
 
-A table of LDP reports has a row for each: whose it is, and the LDP report in base64. What is wrong with
-one is told by its row, counted from 1 without the header, and never by what it says.
+A table of LDP reports has one row per report: the node id, and the report in base64. Errors name the row,
+counted from 1 without the header, and never contain its values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REPORT_COLUMN = "message"
 
 @dataclass(frozen=True, eq=False)
 class ClientRecords:
-    """Some people's records as a survey asks for them. Private."""
+    """Records that a protocol collects. Private."""
 
     ids: Column
     features: Single | None
@@ -49,12 +49,17 @@ class ClientRecords:
         max_eps: float = MAX_EPS,
         allow_unprotected_label: bool = False,
     ) -> Table:
-        """Randomize every record and return the table of LDP reports, whose ids are in the column ``id``.
+        """Randomize every record and return the table of LDP reports, with ids in the column ``id``.
 
-        Rows are in the order of the ids: that of the private table may tell, as one sorted by a secret does.
+        Rows are sorted by id. The order of the private table could reveal information, such as one sorted by
+        a private value.
 
         Raises:
-            BudgetError, ConfigError, GraphError: see :func:`~graphveil.local.collect.randomize_records`.
+            BudgetError, ConfigError, GraphError: See ``randomize_records``.
+
+        Privacy:
+            Unit: each node record (LDP). Reads: the records. Charges: the budgets of ``protocol`` per record.
+            The returned table is public.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -74,7 +79,7 @@ class ClientRecords:
         return table.take(pc.array_sort_indices(self.ids))
 
     def each(self) -> Iterator[bytes]:
-        """Yield what is randomized of each record, in the order of the ids. Private."""
+        """Yield the bytes of each record that are randomized, in the order of the ids. Private."""
         import pyarrow.compute as pc
 
         for row in pc.array_sort_indices(self.ids).to_pylist():
@@ -83,11 +88,11 @@ class ClientRecords:
 
     @property
     def unlabeled(self) -> int:
-        """How many records have no label of the survey's, and answer a class at random. Private."""
+        """Number of records without a valid label, which report a random class. Private."""
         return 0 if self.labels is None else int((self.labels == UNLABELED).sum())
 
     def outside(self, protocol: CollectionProtocol) -> int:
-        """Return how many values lie outside the survey's bounds and are clipped. Private."""
+        """Return how many values lie outside the bounds of the protocol and are clipped. Private."""
         if protocol.features is None or self.features is None:
             return 0
         return protocol.features.bounds.outside(self.features)
@@ -96,16 +101,19 @@ class ClientRecords:
 def read_records(
     path: Path, protocol: CollectionProtocol, *, id: str, label: str | None = None
 ) -> ClientRecords:
-    """Read the records that a survey asks for from a table of nodes, parquet or CSV.
+    """Read the records that a protocol collects from a table of nodes, parquet or CSV.
 
-    Features are the survey's columns, or all columns without another role if it names none. A label that is
-    missing, or none of the survey's classes, is answered like any other, by a class at random: a row that was
-    left out for it would tell.
+    Features are the columns of the protocol, or all columns without another role if it names none. A record
+    whose label is missing or not a class of the protocol also reports, with a random class. Excluding its row
+    would reveal this fact.
 
     Raises:
-        ConfigError: ``label`` is missing, or the survey asks for none.
-        GraphError: a file or column is missing or unusable, ids are repeated, features are not finite numbers
-            or not as many as the survey asks for, or no label is one of the survey's classes.
+        ConfigError: ``label`` is missing, or the protocol collects none.
+        GraphError: A file or column is missing or unusable, ids are repeated, or features are not finite
+            numbers. The number of features differs from the protocol, or no label is one of its classes.
+
+    Privacy:
+        Reads: the records, exactly. Charges: nothing. The result is private.
     """
     if (label is None) != (protocol.label is None):
         raise ConfigError(
@@ -128,10 +136,10 @@ def read_records(
 
 
 def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
-    """Read a table of LDP reports: whose each is, and its text.
+    """Read a table of LDP reports: the ids, and the texts.
 
     Raises:
-        GraphError: a file or column is missing or unusable, or a row has no id.
+        GraphError: A file or column is missing or unusable, or a row has no id.
     """
     import pyarrow as pa
 
@@ -148,9 +156,9 @@ def read_reports(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
 
 
 def _as_numbers(ids: Column) -> Column:
-    """Return ids that were read as text as whole numbers, if writing the numbers gives the same text.
+    """Return ids that were read as text as whole numbers, if converting back gives the same text.
 
-    The ids of a parquet table of records are then the same numbers after a table of LDP reports in CSV.
+    This gives the ids of a parquet table of records again after a table of LDP reports in CSV.
     """
     import pyarrow as pa
 
@@ -163,22 +171,23 @@ def _as_numbers(ids: Column) -> Column:
 
 @dataclass(frozen=True, eq=False)
 class ReceivedReports:
-    """LDP reports that were checked: what was accepted, of whom, and why rows were refused."""
+    """Checked LDP reports: the accepted reports, the ids, and why rows were rejected."""
 
     collector: Collector
-    ids: Column  # every node with a row, in the order of its first, then others
+    ids: Column  # every node with a row, in order of first appearance, then others
     refused: dict[int, str]  # row, counted from 1, and the reason
 
     @property
     def accepted(self) -> int:
-        """How many LDP reports were taken."""
+        """Number of accepted LDP reports."""
         return int(self.collector.answered.sum())
 
     def check(self) -> None:
-        """Require that every LDP report was taken.
+        """Require that every LDP report was accepted.
 
         Raises:
-            LDPReportError: one was refused; the first one's row and reason, and how many there are.
+            LDPReportError: At least one was rejected; names the first row, its reason, and the number of
+                them.
         """
         if self.refused:
             row, reason = next(iter(self.refused.items()))
@@ -189,8 +198,8 @@ class ReceivedReports:
     def estimates(self, id: str, label: str) -> Table:
         """Return a table of nodes: ids, estimated features, randomized labels.
 
-        A node whose LDP reports were all refused has the middle of each feature's range, which tells nothing,
-        and no label. Where nodes say several classes, each has a column of its own (``label_1``, ...).
+        A node whose reports were all rejected gets the middle of each feature's range, and no label. If nodes
+        report several classes, each has its own column (``label_1``, ...).
         """
         import pyarrow as pa
 
@@ -213,7 +222,7 @@ class ReceivedReports:
         return rows.astype(np.float32)
 
     def _labels(self, label: str) -> dict[str, list[str | int | None]]:
-        """Return the column of labels, or one for each of the classes that a node says."""
+        """Return the column of labels, or one column per reported class."""
         labels = self.collector.labels()
         columns = labels.reshape(len(labels), -1).T
         titles = [label] if labels.ndim == 1 else [f"{label}_{place}" for place in range(1, 1 + len(columns))]
@@ -223,7 +232,7 @@ class ReceivedReports:
         names: Sequence[str | int] = self.collector.protocol.class_names
         reported: list[str | int | None] = [None] * self.collector.nodes
         for node, code in zip(np.flatnonzero(self.collector.answered), codes, strict=True):
-            if code != MISSING:  # of a group that is smaller than others
+            if code != MISSING:  # padding of smaller groups
                 reported[node] = names[code] if names else int(code)
         return reported
 
@@ -231,13 +240,13 @@ class ReceivedReports:
 def receive_reports(
     protocol: CollectionProtocol, ids: Column, texts: Sequence[str | None], *, others: Column | None = None
 ) -> ReceivedReports:
-    """Check LDP reports in order, and take at most one a node, none twice.
+    """Check LDP reports in order, and accept at most one per node.
 
     Args:
-        protocol: the public parameters.
-        ids: whose each LDP report is.
-        texts: the LDP reports.
-        others: ids of further nodes, which may have no LDP report; of the same type.
+        protocol: Public parameters.
+        ids: Node id of each LDP report.
+        texts: The LDP reports.
+        others: Ids of further nodes, which may have no LDP report; of the same type.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

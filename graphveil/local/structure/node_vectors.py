@@ -181,7 +181,7 @@ def factorized(
 
 
 def logarithms(matrix: Matrix, *, window: int, negative: int) -> Matrix:
-    """Return max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)) as a sparse matrix, computed in blocks of rows.
+    """Return max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)) as a sparse matrix, in blocks of rows.
 
     >>> pair = sparse.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
     >>> logarithms(pair, window=1, negative=1).toarray().round(4).tolist()
