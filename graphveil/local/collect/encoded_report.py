@@ -9,8 +9,8 @@
     37  n   payload: fields of as many bits as they need, the first bit of each the highest
     37+n 4  CRC-32 of all bytes before it, big-endian
 
-The payload has one value per reported feature: a bit, or a bin in the bits of k - 1. The label follows, in
-the bits of classes - 1, of groups - 1 for a reported group, or one bit per class for several classes. Zero
+The payload has one value per reported feature: a bit, or a bin in the bits of k - 1. The label follows,
+in the bits of classes - 1, or of groups - 1 for a group, or in one bit per class for several. Zero
 bits pad the payload to whole bytes. The protocol and the node id determine which features are reported,
 which classes form a group, and the length. Every report of every node has exactly one encoding.
 """
@@ -360,7 +360,7 @@ class Collector:
         return np.empty((0, law.dim), dtype=np.float32) if reports is None else law.estimate(reports)
 
     def reports(self) -> LDPReports | None:
-        """Return the feature reports of all nodes that have reported, in ascending order; None if there are none.
+        """Return the received feature reports in ascending order of nodes, or None without reports.
 
         Raises:
             ConfigError: The protocol does not collect features.
