@@ -87,7 +87,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         eps_x: Budget of the features of one node; inf leaves them unprotected.
         perturb: Mechanism for edges, with its settings in brackets: ``"edge-rr(structure=public)"``.
         features: Mechanism for features. ``"multi-bit"`` reports a few features, each with a larger budget.
-        hidden, activation: Of the two layers, 128 and ``"relu"`` in the source.
+        hidden, activation: Width and activation of the two layers; the source uses 128 and ``"relu"``.
 
     Further arguments are those of ``FeatureKeywords`` and ``FullGraphKeywords``.
 
