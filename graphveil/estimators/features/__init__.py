@@ -1,1 +1,1 @@
-"""What features alone say of classes, in public: the floor of every method, and where ClassCode begins."""
+"""Public class posteriors from features alone: the no-graph baseline, and the input of ClassCode."""

@@ -1,18 +1,19 @@
-"""Public class posteriors from the nodes' own features, cross-fitted: no node's label informs its own.
+"""Public class posteriors from nodes' own features, cross-fitted: no node's label affects its own posterior.
 
-Why so: everything that comes later weighs these posteriors against noisy rows, and learns to do so on nodes
-with a label, to do it on nodes without one. A network is surer of the nodes that it was trained on, and right
-more often, than of any others. Posteriors in sample would teach likelihood, heads and gate that features know
-the answer and that rows add nothing, which is wrong where it counts. So each labeled node is judged by the
-one of five networks that did not see it, and a target by the mean of all five, whose errors are of the same
-kind. Out of fold, validation labels may teach too, and stay fit for choosing the gate. Candidates are
-compared on one held-out fold, at one network each, and a network keeps its last epoch, at a step size that
-has fallen to nothing: to choose the best one would take labels that are neither learned from nor used to
-judge later. The chosen candidate's network stays, and the other folds' are trained side by side: all of them
-read every batch, and each counts the nodes outside of its own fold. So a held-out node's features are in the
-batch norm of its network, and its label is nowhere. No edge is read, so all of it is free. What each part
-brings is measured in ``benchmarks/notes/007-classcode-choices.md``, ``018-quick-posteriors.md`` and
-``041-few-labels.md``.
+Later stages learn on labeled nodes how to weight these posteriors against noisy aggregates, and apply it to
+unlabeled nodes. A network is more confident and more accurate on the nodes that it was trained on. In-sample
+posteriors would therefore train likelihood, heads and gate to ignore the aggregates. So each labeled node is
+predicted by the one of five networks that was not trained on it, and a target by the mean of all five, whose
+errors are of the same kind. Validation labels can then be used for training and for choosing the gate.
+
+Candidates are compared on one held-out fold, with one network each. A network keeps its last epoch, at which
+the step size is zero, since choosing the best epoch would need further labels. The network of the chosen
+candidate is kept, and those of the other folds are trained as one batch. All of them read every batch, and
+each loss excludes the nodes of its own fold. So batch norm of a network reads a held-out node's features, and
+nothing reads its label.
+
+No edge is read, so this does not spend privacy budget. The contribution of each part is measured in
+``benchmarks/notes/007-classcode-choices.md``, ``018-quick-posteriors.md`` and ``041-few-labels.md``.
 """
 
 import hashlib
@@ -43,24 +44,24 @@ from graphveil.training import EpochRecord, TrainingSchedule, train
 FOLDS = 5
 _BATCH, _RATE = 512, 0.01
 _MAX_LATE_GAIN = 3.0  # times what a candidate's second quarter gained, it may at most gain in its second half
-_VERSION = 2  # of the recipe: another one gives other posteriors, and no older ones may be taken from a cache
+_VERSION = 2  # version of the computation: cached posteriors of another version are not used
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to train the feature network; the best one is chosen on held-out public labels."""
+    """Hyperparameters of a feature network; the best candidate is chosen on held-out public labels."""
 
     epochs: int
     hidden: int = 128
     dropout: float = 0.5
     input_dropout: float = 0.0
     weight_decay: float = 0.0
-    unit_rows: bool = False  # features scaled to rows of norm one, as suits bags of words of unequal length
+    unit_rows: bool = False  # L2-normalized features, for bags of words of different lengths
     labels_below: int | None = None  # tried only with fewer public labels
 
     @property
     def schedule(self) -> TrainingSchedule:
-        """The training schedule; the last epoch is kept, since the choice is made between candidates."""
+        """The training schedule. The last epoch is kept, since held-out labels choose the candidate."""
         return TrainingSchedule(
             epochs=self.epochs,
             learning_rate=_RATE,
@@ -75,14 +76,14 @@ CANDIDATES = (
     Candidate(5),
     Candidate(20, hidden=256, dropout=0.3, input_dropout=0.4, unit_rows=True),
     Candidate(15, input_dropout=0.4, weight_decay=5e-3, unit_rows=True),
-    # Few labels and many features are soon learned by heart: stop before (decision 041).
+    # With few labels and many features networks memorize quickly: stop early (decision 041).
     Candidate(5, unit_rows=True, labels_below=5000),
 )
 
 
 @dataclass(frozen=True)
 class CrossFitPosteriors:
-    """Log-posteriors of all nodes (N, C), the candidate that was chosen, and the networks behind them."""
+    """Log-posteriors of all nodes (N, C), the chosen candidate, and the networks."""
 
     log: Tensor
     candidate: Candidate
@@ -95,18 +96,17 @@ class CrossFitPosteriors:
 
     @classmethod
     def restore(cls, state: State) -> "CrossFitPosteriors":
-        """Return what :meth:`state` was taken from."""
+        """Return the posteriors from the result of ``state``."""
         networks = tuple(restore_network(part_of(state, f"network/{k}/")) for k in range(FOLDS))
         return cls(state["log"], CANDIDATES[int(state["candidate"])], networks)
 
 
 def public_posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
-    """Return posteriors cross-fitted on the public labels: training and validation, no edges.
+    """Return cross-fitted posteriors from features and the public training and validation labels, not edges.
 
-    They depend on the graph's features, its public labels and the session's seed: in a session that has a
-    cache they are learned once, whoever asks.
+    They depend on features, public labels and the session's seed. With a cache they are computed once.
     """
-    if session.cache is None or session.streams.seed is None:  # no two sessions without a seed are alike
+    if session.cache is None or session.streams.seed is None:  # sessions without a seed differ
         return _posteriors(graph, session)
     sampled = (
         (MAX_TRAINING_NODES,)
@@ -131,7 +131,7 @@ def _posteriors(graph: Graph, session: Session) -> CrossFitPosteriors:
 
 
 def _fits(state: State, graph: Graph) -> bool:
-    """Whether these are posteriors of so many nodes, features and classes."""
+    """Whether these are posteriors of this number of nodes, features and classes."""
     try:
         posteriors = CrossFitPosteriors.restore(state)
         ends = [input_output_widths(network) for network in posteriors.networks]
@@ -142,7 +142,7 @@ def _fits(state: State, graph: Graph) -> bool:
 
 
 def prepared(x: Features, candidate: Candidate) -> Features:
-    """Return the features as the candidate's network takes them."""
+    """Return the features in the form that the candidate's network reads."""
     return unit_rows(densify_if_dense(x)) if candidate.unit_rows else densify_if_dense(x)
 
 
@@ -156,13 +156,13 @@ def log_posterior(network: FeedForward, x: Features) -> Tensor:
 
 
 def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) -> Tensor:
-    """Return the networks' mean log-posteriors, normalized, shape (N, C); ``unit`` asks for unit rows."""
+    """Return the networks' mean log-posteriors, normalized, (N, C); ``unit`` L2-normalizes the inputs."""
     fast = unit_rows(densify_if_dense(x)) if unit else densify_if_dense(x)
     return torch.stack([log_posterior(network, fast) for network in networks]).mean(dim=0).log_softmax(dim=1)
 
 
 def restore_network(state: State) -> FeedForward:
-    """Return a trained feature network from its weights."""
+    """Return a trained feature network from its parameters."""
     widths = [len(state["_layers.0.weight"]), *(len(state[f"_layers.{k}.bias"]) for k in (0, 1))]
     network = FeedForward(widths, generator=torch.Generator(), batch_norm=True)
     network.load_state_dict(state)
@@ -171,20 +171,20 @@ def restore_network(state: State) -> FeedForward:
 
 
 def restore_networks(state: State, part: str) -> tuple[FeedForward, ...]:
-    """Return the feature networks of one kind from all weights of a fit; there may be none."""
+    """Return the feature networks under a name from all parameters of a fit; may be empty."""
     parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
     return tuple(restore_network(one) for one in parts if one)
 
 
 def fits(networks: Sequence[FeedForward], features: int, classes: int) -> bool:
-    """Whether these are one network a fold, for so many features and classes."""
+    """Whether these are one network per fold, for this number of features and classes."""
     return len(networks) == FOLDS and all(
         input_output_widths(network) == (features, classes) for network in networks
     )
 
 
 def input_output_widths(network: FeedForward) -> tuple[int, int]:
-    """Return how many features a feature network reads, and how many classes it tells apart."""
+    """Return the number of features and the number of classes of a feature network."""
     first, *_, last = network.affines()
     return first.weight.shape[0], last.weight.shape[1]
 
@@ -192,20 +192,21 @@ def input_output_widths(network: FeedForward) -> tuple[int, int]:
 class CrossFit:
     """Feature networks, each trained without one fold of the nodes.
 
-    A node of a fold takes the posterior of the network that did not see it; every other node the mean of all.
+    A node of a fold has the posterior of the network that was not trained on it; other nodes have the mean of
+    all.
     """
 
     def __init__(self, graph: Graph, session: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
         """Split ``nodes`` in folds; ``targets`` are classes (N) or probabilities (N, C)."""
         self._graph, self._session, self._name, self._nodes = graph, session, name, nodes
-        # A class may be unknown, which a target's number says; it is nowhere counted.
+        # A class may be unknown, with the number of a target; it is not counted.
         wanted = targets if targets.ndim == 2 else one_hot(targets.clamp_min(0), graph.num_classes)
         self._targets = wanted.to(session.device, torch.float32)
         shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS
 
     def best(self, candidates: Sequence[Candidate]) -> CrossFitPosteriors:
-        """Return the posteriors of the candidate that explains the first fold best."""
+        """Return the posteriors of the candidate with the highest likelihood on the first fold."""
         chosen = self._session.load_or_compute(f"{self._name}-choice", lambda: self._choose(candidates))
         return self.posteriors(candidates[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
 
@@ -213,8 +214,8 @@ class CrossFit:
         """Return the cross-fitted posteriors of all nodes.
 
         Args:
-            candidate: how networks are trained.
-            first: the weights of the first fold's network, if it is trained.
+            candidate: Hyperparameters of the networks.
+            first: Parameters of the first fold's network, if it is trained.
         """
         done = [] if first is None else [restore_network(first)]
         folds = range(len(done), FOLDS)
@@ -231,7 +232,7 @@ class CrossFit:
         return CrossFitPosteriors(log, candidate, networks)
 
     def _choose(self, candidates: Sequence[Candidate]) -> State:
-        """Return the number of the candidate that explains the first fold's classes best, and its network."""
+        """Return index and network of the candidate with the highest likelihood on the first fold."""
         held_out = self._nodes[self._fold_of == 0]
         best: State = {}
         least = math.inf
@@ -239,7 +240,7 @@ class CrossFit:
         for number, candidate in enumerate(candidates):
             if candidate.labels_below is not None and len(self._nodes) >= candidate.labels_below:
                 continue
-            # What a stage is called is what it draws from: one candidate more must not move the others.
+            # A stage's name selects its randomness, so that a new candidate does not change the others.
             which = f"{number + 1} of {usual}" if number < usual else "for few labels"
             stage = f"{self._name} candidate {which}"
             behind = partial(is_clearly_worse, epochs=candidate.epochs, least=least)
@@ -257,14 +258,14 @@ class CrossFit:
         scored_nodes: Tensor | None = None,
         should_stop: Callable[[list[EpochRecord]], bool] = lambda history: False,
     ) -> tuple[tuple[FeedForward, ...], list[EpochRecord]]:
-        """Return the networks that do not see one fold each, trained side by side, and how that went.
+        """Return networks trained without one fold each, as one batch, and the training history.
 
         Args:
-            folds: which networks.
-            candidate: how they are trained.
-            stage: names the progress and the randomness.
-            scored_nodes: nodes whose likelihood the history tells.
-            should_stop: whether to leave off.
+            folds: Which networks.
+            candidate: Hyperparameters.
+            stage: Names the progress and the randomness.
+            scored_nodes: Nodes whose likelihood is in the history.
+            should_stop: Returns whether to stop early.
         """
         graph, session = self._graph, self._session
         generator = session.streams.torch(stage)
@@ -298,17 +299,17 @@ class CrossFit:
         return networks.networks(), history
 
     def _counts(self, folds: range) -> Tensor:
-        """Return how much each node counts in the network of each fold: not at all in its own, (folds, N)."""
+        """Return each node's weight in the loss of each fold's network, 0 in its own fold, (folds, N)."""
         counts = torch.zeros(len(folds), self._graph.num_nodes)
         counts[:, self._nodes] = (self._fold_of != torch.tensor(folds)[:, None]).to(torch.float32)
         return counts.to(self._session.device)
 
 
 def is_clearly_worse(history: list[EpochRecord], *, epochs: int, least: float) -> bool:
-    """Return whether a candidate is hopeless when half of its epochs are over.
+    """Return whether a candidate can be stopped after half of its epochs.
 
-    It is if it is further behind the best one than three times what its second quarter gained. As the step
-    size falls, no candidate was seen to gain as much in its second half.
+    It can if its distance to the best candidate is over three times the gain in its second quarter. The step
+    size decreases, and no candidate was observed to gain as much in its second half.
 
     >>> losses = [2.0, 1.9, 1.8, 1.7]
     >>> history = [EpochRecord(epoch, 0.0, loss, 0.0) for epoch, loss in enumerate(losses)]
@@ -322,7 +323,7 @@ def is_clearly_worse(history: list[EpochRecord], *, epochs: int, least: float) -
 
 
 def mean_losses(log: Tensor, targets: Tensor, counts: Tensor) -> Tensor:
-    """Return each network's mean cross entropy over the rows that count, (...).
+    """Return each network's mean cross entropy over the examples that count, (...).
 
     Shapes: log-posteriors (..., B, C), targets (B, C), counts (..., B).
 
@@ -335,10 +336,10 @@ def mean_losses(log: Tensor, targets: Tensor, counts: Tensor) -> Tensor:
 
 
 def cached_tensors(path: Path, compute: Callable[[], State], fits: Callable[[State], bool]) -> State:
-    """Return the tensors of a file, or compute and keep them.
+    """Return the tensors of a file, or compute and store them.
 
-    A file that is damaged, or does not fit, is computed anew and replaced. Files are written in one step, so
-    of several writers the last one stays.
+    A file that is damaged or does not fit is computed again and replaced. Files are written atomically, so
+    with concurrent writers the last one is kept.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "ones.safetensors")
@@ -360,9 +361,9 @@ def cached_tensors(path: Path, compute: Callable[[], State], fits: Callable[[Sta
 
 
 def public_digest(graph: Graph, recipe: str, seed: int) -> str:
-    """Return a digest of the features, the public labels, and how networks are trained on them.
+    """Return a digest of the features, the public labels, and the training configuration.
 
-    Labels of test nodes have no part in it.
+    Labels of test nodes are not included.
     """
     labeled = graph.mask("train") | graph.mask("val")
     cache_key = {"recipe": recipe, "seed": seed, "torch": torch.__version__, "classes": graph.num_classes}
@@ -379,18 +380,18 @@ def _arrays(x: Features) -> "tuple[np.ndarray[tuple[int, ...], np.dtype[np.gener
     return (np.asarray(x.shape), x.indptr, x.indices, x.data)
 
 
-_DENSE = 0.05  # share of non-zero features from which dense products are faster
+_DENSE = 0.05  # share of non-zero features above which dense products are faster
 
 
 def densify_if_dense(x: Features) -> Features:
-    """Return sparse features as dense ones if too few of their entries are zero."""
+    """Return sparse features as dense ones if few of their entries are zero."""
     if isinstance(x, sparse.csr_array) and x.nnz > _DENSE * x.shape[0] * x.shape[1]:
         return to_dense(x)
     return x
 
 
 def iter_row_blocks(x: Features, most: int = 1 << 17) -> Iterator[Features]:
-    """Yield consecutive rows, so many at a time: what a network makes of all at once may not fit.
+    """Yield blocks of consecutive rows, so that the activations of a network fit into memory.
 
     >>> import torch
     >>> [len(part) for part in iter_row_blocks(torch.ones(5, 2), most=2)]
@@ -404,7 +405,7 @@ def iter_row_blocks(x: Features, most: int = 1 << 17) -> Iterator[Features]:
 
 
 def unit_rows(x: Features) -> Features:
-    """Return the features with every row scaled to norm one; zero rows stay zero.
+    """Return the features with every row L2-normalized; zero rows stay zero.
 
     >>> import torch
     >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
@@ -420,17 +421,17 @@ def unit_rows(x: Features) -> Features:
 
 
 NEIGHBORS = 20
-_ALL_PAIRS = 1 << 26  # node-label pairs up to which comparing them all is cheap
+_ALL_PAIRS = 1 << 26  # maximum number of node-label pairs to compare
 _CHUNK = 1 << 22  # similarities held at once
-_MIN_PROBABILITY = 0.01  # of a similarity of one: keeps every class possible
+_MIN_PROBABILITY = 0.01  # prior votes, in units of a similarity of one: keeps every class possible
 _WEIGHTS, _TEMPERS = (0.0, 0.1, 0.2, 0.4, 0.8), (0.6, 0.8, 1.0)
 
 
 def blend_similar_nodes(log_posteriors: Tensor, graph: Graph) -> Tensor:
     """Return log-posteriors (N, C) blended with those of similar nodes, by likelihood on the public labels.
 
-    Both opinions of a labeled node leave its own label out, so the blend is chosen without bias. Large
-    graphs, where the networks have labels enough, come back as they are.
+    Both predictions of a labeled node exclude its own label, so the choice is unbiased. Large graphs, which
+    have enough labels for the networks, are returned unchanged.
     """
     labeled = nodes_of(graph.mask("train") | graph.mask("val"))
     if graph.num_nodes * len(labeled) > _ALL_PAIRS:
@@ -447,9 +448,9 @@ def blend_similar_nodes(log_posteriors: Tensor, graph: Graph) -> Tensor:
 
 
 def similar_nodes_posterior(graph: Graph, labeled: Tensor) -> Tensor:
-    """Return each node's log-posterior from its most similar labeled nodes, itself left out, (N, C).
+    """Return each node's log-posterior from its most similar labeled nodes, excluding itself, (N, C).
 
-    Similarity is the cosine of features weighted by inverse document frequency; a neighbor votes with it.
+    Similarity is the cosine of features weighted by inverse document frequency. A similar node votes with it.
     """
     rows = _weighted_unit_rows(graph.x)
     votes = torch.full((graph.num_nodes, graph.num_classes), _MIN_PROBABILITY)
@@ -466,7 +467,7 @@ def similar_nodes_posterior(graph: Graph, labeled: Tensor) -> Tensor:
 
 
 def _weighted_unit_rows(x: Features) -> Features:
-    """Return rows of norm one whose common columns count less: dense where products are faster so."""
+    """Return L2-normalized rows in which frequent columns have less weight; dense if that is faster."""
     matrix = sparse.csr_array(to_dense(x).numpy()) if isinstance(x, Tensor) else x
     used = np.bincount(matrix.indices, minlength=matrix.shape[1])
     rarity = np.log((1 + matrix.shape[0]) / (1 + used)) + 1

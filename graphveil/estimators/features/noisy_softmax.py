@@ -1,7 +1,7 @@
-"""Softmax regression on protected records: noisy descent on all of them at once, and honestly unsure of it.
+"""Softmax regression on protected records: noisy full-batch descent, with calibrated uncertainty.
 
-A linear model of rows with one length is what little budget carries farthest. The noise in a logit depends on
-the row's length alone, not on how many features there are, and every step is one exact Gaussian.
+With a small budget, a linear model of rows with equal norm is most accurate. The noise in a logit depends on
+the norm of the row, not on the number of features, and every step is one exact Gaussian.
 """
 
 import math
@@ -32,7 +32,7 @@ _SLOWEST, _FASTEST, _CROWDED = 2.0, 80.0, 20.0
 
 @dataclass(frozen=True)
 class NoisySoftmax:
-    """A linear classifier of scaled feature rows, and the public noise of its weights.
+    """A linear classifier of scaled features, and the public noise of its parameters.
 
     Shapes: ``weights`` (f + 1, C), the last row the bias.
     """
@@ -50,7 +50,7 @@ class NoisySoftmax:
         return cls(state["encoder"], float(state["noise"]))
 
     def log_posteriors(self, x: Features) -> Tensor:
-        """Return log-posteriors (N, C), float64: logits shrunk by what the weights' noise adds to them.
+        """Return log-posteriors (N, C), float64: logits shrunk by the variance from the parameters' noise.
 
         A logit's noise has standard deviation sqrt(|x|^2 + 1) s_w; the mean of a softmax over it is close
         to the softmax of the logits divided by sqrt(1 + pi/8 (|x|^2 + 1) s_w^2).
@@ -66,10 +66,10 @@ class NoisySoftmax:
 def softmax_schedule(
     noise_multiplier: float, records: int, features: int, steps: int = STEPS
 ) -> PrivateSchedule:
-    """Return the schedule; the step size follows from how loud the noise is, by public figures alone.
+    """Return the schedule; the step size is a function of the noise multiplier and public sizes.
 
     rate = max(2, min(5 (m / 900)^1.1, 80, 20 n / f)) with m = n sqrt(T) / z, the descent's mu times the n
-    records, and f features: with few records a feature, long steps learn records by heart, and noise.
+    records, and f features. With few records per feature, long steps memorize records and noise.
 
     >>> [round(softmax_schedule(z, 14000, 500).learning_rate, 1) for z in (28.9, 8.37, 2.67)]
     [24.0, 80.0, 80.0]
@@ -91,17 +91,17 @@ def fit_softmax(
     device: torch.device = CPU,
     on_step: OnStep = lambda done: None,
 ) -> NoisySoftmax:
-    """Train as the release's next query, from weights of zero.
+    """Train as the release's next query, from parameters of zero.
 
     Args:
-        release: open.
-        query: the steps, which are its next query.
-        records: features of the nodes that are learned from, (n, f).
-        labels: their classes (n); a member without a label (-1) is null.
+        release: Open release.
+        query: The steps, its next query.
+        records: Features of the training records, (n, f).
+        labels: Their classes (n); a member without a label (-1) is a null record.
         classes: C.
-        schedule: the steps.
-        device: where gradients of dense features are formed.
-        on_step: called after each step with the number done.
+        schedule: Schedule of the steps.
+        device: Device where gradients of dense features are computed.
+        on_step: Called after each step with the number of completed steps.
     """
     start, rows = torch.zeros(records.shape[1] + 1, classes, dtype=torch.float64), scaled_rows(records)
     inputs = torch.from_numpy(rows) if isinstance(rows, np.ndarray) else cast(Features, rows)
@@ -119,15 +119,15 @@ def descend_softmax(
     device: torch.device = CPU,
     on_step: OnStep = lambda done: None,
 ) -> Tensor:
-    """Return weights (f + 1, C) of a linear classifier of inputs (n, f), the release's next answer.
+    """Return parameters (f + 1, C) of a linear classifier of inputs (n, f), the release's next result.
 
     Args:
-        release: open.
-        inputs, labels: the records that are learned from.
-        start: weights to begin with, (f + 1, C), the last row the bias.
-        schedule: the steps.
-        device: where gradients of dense inputs are formed.
-        on_step: called after each step with the number done.
+        release: Open release.
+        inputs, labels: Training records.
+        start: Initial parameters, (f + 1, C), the last row the bias.
+        schedule: Schedule of the steps.
+        device: Device where gradients of dense inputs are computed.
+        on_step: Called after each step with the number of completed steps.
     """
     weight, bias = start[:-1].clone(), start[-1].clone()
     gradients = clipped_sum(Affine(weight, bias), inputs, labels, device)
@@ -138,7 +138,7 @@ def descend_softmax(
 
 
 def scaled_rows(x: Features) -> Matrix | sparse.csr_array[np.float64]:
-    """Return the features in float64 with every row scaled to norm 5, each by its own values; zeros stay.
+    """Return the features in float64 with every row scaled to norm 5, independently; zeros stay.
 
     >>> scaled_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[3.0, 4.0], [0.0, 0.0]]

@@ -1,8 +1,8 @@
-"""Scaling of feature columns: one unscaled column would otherwise dominate every row.
+"""Scaling of feature columns: one unscaled column would otherwise dominate every feature vector.
 
-Where features are public (edge units, or no unit), each column of large values is centered by its median and
-divided by a robust spread of the training graph. Where records are protected nothing may be read from the
-data for free. There, a column with a public range (``feature_range``) is mapped to [-1, 1].
+Where features are public (edge-level units, or no unit), each column of large values is centered by its
+median and divided by a robust spread of the training graph. Where records are protected, nothing may be read
+from the data without a charge. There, a column with a public range (``feature_range``) is mapped to [-1, 1].
 Every other value beyond ``BOUND`` is compressed to little more than the largest other value of its own
 record, so that it does not dominate the record. No other record is read.
 """
@@ -29,9 +29,9 @@ MODES: tuple[FeatureScalingMode, ...] = ("auto", "none")
 MAX_UNSCALED = 10.0  # columns whose values all lie within this keep them
 LIMIT = 2.0  # scaled values are clipped here
 BOUND = 3.0  # under units that protect records: values within this are kept, larger ones are compressed
-_LEAST = 1.0  # from here on compressed values grow, where a record's own values are smaller
+_LEAST = 1.0  # compressed values grow from this value on, if a record's own values are smaller
 _GROWTH = 0.05  # by which a compressed value grows per power of ten
-_SHOWN = 6  # columns that a plan names
+_SHOWN = 6  # maximum number of columns in the text of a plan
 _KEPT_CENTER, _KEPT_SPREAD = 3.0, (0.1, 3.0)  # of a column that only has outliers, which are clipped at SANE
 
 Values: TypeAlias = npt.NDArray[np.float64]
@@ -43,9 +43,9 @@ class ScaledColumn:
     """One column: ``v`` becomes ``clip((v - center) / scale, low, high)``.
 
     Args:
-        column: its position among the features, from 0.
-        center, scale, low, high: see above.
-        public: whether the numbers come from ``feature_range`` and not from the training graph.
+        column: Its position among the features, from 0.
+        center, scale, low, high: See above.
+        public: Whether the numbers come from ``feature_range`` and not from the training graph.
     """
 
     column: int
@@ -63,11 +63,11 @@ class ScaledColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureScaling:
-    """How the feature columns of every graph are scaled before a model reads them.
+    """Scaling of the feature columns of every graph before a model reads them.
 
     Args:
-        columns: the columns with numbers of their own.
-        bound: all other values beyond it are compressed, each record's by its own; None leaves them.
+        columns: The columns with their own numbers.
+        bound: Other values beyond it are compressed, independently per record; None keeps them.
 
     >>> salaries = torch.tensor([[1.0, 52_000.0], [0.0, 48_000.0], [1.0, 50_000.0], [0.0, 50_000.0]])
     >>> scaling = FeatureScaling.from_public_features(salaries)
@@ -129,7 +129,7 @@ class FeatureScaling:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any] | None) -> "FeatureScaling":
-        """Return what :meth:`as_plain` gave."""
+        """Return the scaling from the result of ``as_plain``."""
         if plain is None:
             return cls()
         return cls(columns=tuple(ScaledColumn(**one) for one in plain["columns"]), bound=plain["bound"])
@@ -153,9 +153,9 @@ class FeatureScaling:
 
 
 def compressed(x: Features, bound: float) -> Features:
-    """Return features in which values beyond the bound have about the size of the others in their own row.
+    """Return features in which values beyond the bound have about the size of the others in their own record.
 
-    That is the largest one within the bound, at least 1, and a small step more per power of ten.
+    The result is the largest value within the bound, at least 1, and a small step more per power of ten.
 
     >>> compressed(torch.tensor([[0.0, 1.0, -3e5], [-2.0, 3.0, 3e10]]), 3.0)
     tensor([[ 0.0000,  1.0000, -1.2500],
@@ -183,10 +183,10 @@ def _compressed(values: Tensor, largest: Tensor, bound: float) -> Tensor:
 
 
 def parse_range(text: str) -> dict[str, Range]:
-    """Read ``feature_range``: ``LOW:HIGH`` for all columns (key ``""``), or ``NAME=LOW:HIGH,...``.
+    """Parse ``feature_range``: ``LOW:HIGH`` for all columns (key ``""``), or ``NAME=LOW:HIGH,...``.
 
     Raises:
-        ConfigError: it is written in another way, or a range is empty.
+        ConfigError: If the format is wrong, or a range is empty.
 
     >>> parse_range("salary=0:2e5,born=1900:2020"), parse_range("0:255")
     ({'salary': (0.0, 200000.0), 'born': (1900.0, 2020.0)}, {'': (0.0, 255.0)})
@@ -209,13 +209,13 @@ def parse_range(text: str) -> dict[str, Range]:
 
 
 def check_scaling(scaling: str, feature_range: str | None, method: str, *, scales: bool) -> None:
-    """Reject a feature range without effect: a reader would believe that it has one.
+    """Reject a feature range without effect, since a reader would believe that it has one.
 
     Args:
         scaling: ``feature_scaling``.
-        feature_range: as it was given.
-        method: its name.
-        scales: whether the method scales features at all.
+        feature_range: As passed by the caller.
+        method: Name of the method.
+        scales: Whether the method scales features at all.
     """
     checks.one_of(MODES, feature_scaling=scaling)
     if feature_range is None:
@@ -239,11 +239,11 @@ def ranges_of(text: str | None, names: Sequence[str], columns: int) -> dict[int,
 
     Args:
         text: ``feature_range``.
-        names: the columns' names; empty where they have none, and positions count from 0.
-        columns: how many there are.
+        names: Names of the columns; if empty, positions count from 0.
+        columns: Number of columns.
 
     Raises:
-        GraphError: a name is not the name of a column.
+        GraphError: If a name is not the name of a column.
     """
     if text is None:
         return {}
@@ -306,10 +306,10 @@ def _named(columns: list[int], names: Sequence[str]) -> str:
 def aligned(graph: Graph, trained: Encoding | None) -> Graph:
     """Return a graph with the feature columns of training, matched by name.
 
-    Columns that training lacked are dropped. A graph without column names is returned as it is.
+    Columns that are not in training are dropped. A graph without column names is returned as it is.
 
     Raises:
-        GraphError: a column is missing, or became other features than in training.
+        GraphError: If a column is missing, or was encoded into other features than in training.
     """
     own = graph.encoding
     if own is not None and own.constant and (trained is None or not trained.constant):

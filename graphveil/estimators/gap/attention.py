@@ -1,4 +1,4 @@
-"""Attention learned from edges under a budget: its queries, its cost, its start and its descent."""
+"""Attention that is learned from edges under a budget: queries, privacy cost, initialization and training."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -44,11 +44,11 @@ PAPER_DEVIATIONS = (
     "another, twice the change",
     "an undirected edge counts at both of its ends, in training and in the sums, and is charged at one",
 )
-NETWORK = ("source", "target", "bias", "readout", "offset")  # what is kept; the head is not
+NETWORK = ("source", "target", "bias", "readout", "offset")  # parameters that are kept; the head is not
 SIMILARITY = Attention()
 
-_SHARE = 0.1  # of the squared mu goes to training, if no multiplier is given
-_OFFSET = 3.0  # attention starts at weights of 0.95: a plain sum
+_SHARE = 0.1  # share of mu^2 for training, if no multiplier is given
+_OFFSET = 3.0  # initial attention weights of 0.95: a plain sum
 _HEAD_STEPS, _HEAD_RATE = 100, 0.1
 _MULTIPLIER_GROWTH = 2.0  # an edge replaces a clipped gradient by another one
 
@@ -57,31 +57,31 @@ _MULTIPLIER_GROWTH = 2.0  # an edge replaces a clipped gradient by another one
 class AttentionTraining:
     """Public configuration of attention that is learned from edges (Shpilevskiy, Mello, Liu, 2023).
 
-    A network of two layers that halves its input weighs each in-edge, w = sigmoid(w . tanh(A z_u + B z_v + b)
-    + c), so a sum over in-neighbors moves by at most one (sqrt 2 for an undirected edge) whatever it has
-    learned. It is trained with a linear head by DP-Adam on batches of target nodes
-    (:class:`graphveil.release.EdgeAttentionQuery`); ``hops`` noisy sums follow, and nothing else.
+    A network of two layers that halves its input computes the weight of each in-edge, w = sigmoid(w . tanh(A
+    z_u + B z_v + b) + c). A sum over in-neighbors therefore has sensitivity one (sqrt 2 for an undirected
+    edge) for all parameters. The network is trained with a linear head by DP-Adam on batches of target nodes
+    (``EdgeAttentionQuery``). ``hops`` noisy sums follow.
 
-    Guarantee (edge units): T Poisson-subsampled Gaussian steps under the REPLACE relation and K Gaussian
-    releases, composed in one privacy-loss distribution. Passes in training are not released, so they need no
-    noise. Paper mode keeps the paper's accounting, in which each pass is a release of the sums, and voids it.
+    Guarantee (edge-level units): T Poisson-subsampled Gaussian steps under the replace-one relation and K
+    Gaussian releases, composed in one privacy-loss distribution. Forward passes in training are not released,
+    so they need no noise. Paper mode keeps the paper's accounting, in which each pass is a release of the
+    sums, and its guarantee is invalid.
 
     Args:
-        unit: an edge unit.
-        dim: d, the width of the rows.
+        unit: An edge-level unit.
+        dim: d, the width of the vectors.
         classes: C.
-        targets: how many nodes are learned from.
+        targets: Number of training nodes.
         hops: K.
         steps: T; None for 100, in paper mode 1000.
-        multiplier: z; None for one at which training takes about a tenth of the squared mu, in paper mode
-            for 1.3.
-        batch_size: targets expected in a batch; None for 256, in paper mode 320.
-        learning_rate: of Adam.
-        clip: C, the norm that a target's gradient is clipped to.
-        paper: whether to keep the paper's accounting.
+        multiplier: z. None for one at which training uses about a tenth of mu^2, in paper mode for 1.3.
+        batch_size: Expected targets in a batch; None for 256, in paper mode 320.
+        learning_rate: Step size of Adam.
+        clip: C, the clipping norm of a target's gradient.
+        paper: Whether to keep the paper's accounting.
 
     Raises:
-        ConfigError: a parameter is outside its range.
+        ConfigError: If a parameter is outside its range.
 
     >>> training = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=17_976, multiplier=2.0)
     >>> steps, hop = training.plan(1.0, 1e-5, num_nodes=22_470).queries
@@ -102,7 +102,7 @@ class AttentionTraining:
     paper: bool = False
 
     def __post_init__(self) -> None:
-        """Check what no query checks."""
+        """Check the parameters that no query checks."""
         checks.depth(hops=self.hops)
         checks.integer_at_least(1, targets=self.targets)
         if self.batch_size is not None:
@@ -110,10 +110,10 @@ class AttentionTraining:
         self._attention_query(1.0, 1.0)
 
     def plan(self, epsilon: float, delta: float, *, num_nodes: int) -> ReleasePlan:
-        """Return the plan of a budget: training as configured, and the hops with what it leaves.
+        """Return the plan of a budget: training as configured, and hops with the remaining budget.
 
         Raises:
-            CalibrationError: training alone costs the budget.
+            CalibrationError: If training alone exceeds the budget.
         """
         require_delta(delta, "EdgeAttentionQuery")
         if self.paper:
@@ -139,7 +139,7 @@ class AttentionTraining:
         return ReleasePlan(self.unit, (self._attention_query(multiplier, sigma), *[hop] * self.hops), delta)
 
     def _queries(self, multiplier: float, mu: float) -> tuple[Query, ...]:
-        """Return the questions when the hops cost mu."""
+        """Return the queries if the hops have this mu."""
         hop_queries: tuple[NeighborSumQuery, ...] = hops(mu, self.hops, self.dim, self.unit, SIMILARITY)
         # Half of an undirected graph's edges are used in training: half the sum, half the noise.
         hop_noise = hop_queries[0].sigma[0] / (2 if isinstance(self.unit, UndirectedEdge) else 1)
@@ -159,10 +159,10 @@ class AttentionTraining:
         )
 
     def _multiplier(self, mu: float) -> float:
-        """Return the noise multiplier at which training costs about mu.
+        """Return the noise multiplier at which training has about this mu.
 
         It inverts the central limit mu = q sqrt(T (e^(4/z^2) - 1)) (Bu, Dong, Long, Su: Deep learning with
-        Gaussian differential privacy, 2020), exact for q = 1 and only a shape of the plan otherwise.
+        Gaussian differential privacy, 2020), exact for q = 1 and otherwise only a heuristic for the plan.
         """
         if self._rate == 1:
             return _MULTIPLIER_GROWTH * math.sqrt(self._steps) / mu
@@ -188,17 +188,7 @@ def train_attention(
     *,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Tensor]:
-    """Answer a release's next question by DP-Adam, and return the network's parts, which are then released.
-
-    Args:
-        release: open, with the training as its next question.
-        query: that question.
-        start: the first weights, shape (p) (:func:`attention_start`).
-        rows: public rows of norm at most one, shape (N, d).
-        labels: public classes, shape (N).
-        targets: the nodes to learn from, shape (n).
-        on_step: called after each step with the number done.
-    """
+    """Execute a release's next query by DP-Adam, and return the network's parameters, now released."""
 
     def descend(first: Tensor, gradient: Callable[[Tensor], Tensor]) -> Tensor:
         weights = first.clone()
@@ -214,7 +204,7 @@ def train_attention(
 
 
 def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the inputs of :class:`graphveil.release.weights.Attention`: maps, readout, offset."""
+    """Return the inputs of ``graphveil.release.weights.Attention``: maps, readout, offset."""
     exact = rows.to(torch.float64)
     return (
         exact @ network["source"],
@@ -227,9 +217,9 @@ def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor,
 def attention_start(
     query: EdgeAttentionQuery, rows: Tensor, labels: Tensor, targets: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Return the first weights: hidden units at random, a readout of zero, and a head for rows as they are.
+    """Return the initial parameters: random hidden units, a readout of zero, and a trained head.
 
-    All of it is public. Attention so starts as a plain sum, and the head knows the classes of such rows.
+    All of them are public. Attention starts as a plain sum, and the head classifies the public vectors.
     """
     weights = torch.zeros(query.parameters, dtype=torch.float64)
     parts = query.parts(weights)
@@ -244,7 +234,7 @@ def attention_start(
 
 
 def _public_head(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Return a linear classifier of public rows, (d, C) and (C)."""
+    """Return a linear classifier of public vectors, (d, C) and (C)."""
     matrix = torch.zeros(rows.shape[1], classes, dtype=torch.float64, requires_grad=True)
     bias = torch.zeros(classes, dtype=torch.float64, requires_grad=True)
     optimizer = Adam([matrix, bias])

@@ -57,7 +57,7 @@ from graphveil.release.neighbor_sums import Keys
 from graphveil.release.plan import hops as equal_hops
 from graphveil.training.null_records import finite_rows
 
-AggregateFn = Callable[[Tensor], Tensor]  # rows of norm at most one in, their sums over in-neighbors out
+AggregateFn = Callable[[Tensor], Tensor]  # from vectors of norm at most one to their sums over in-neighbors
 
 NODE_LEVEL_PAPER_DEVIATIONS = (
     "the epoch of the best exact validation accuracy is kept, for which nobody pays",
@@ -68,14 +68,14 @@ NODE_LEVEL_PAPER_DEVIATIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class GapConfig:
-    """What GAP has in common under all units: both networks, and the hops between them.
+    """Configuration of GAP under all units: both networks, and the hops between them.
 
     Args:
-        training_config: how the classifier learns.
-        shape: of both networks.
-        encoder_epochs: epochs of the encoder.
-        hop_transform: how rows pass between hops.
-        edge_weighting: what a message counts; None for one.
+        training_config: Training configuration of the classifier.
+        shape: Architecture of both networks.
+        encoder_epochs: Epochs of the encoder.
+        hop_transform: Normalization between hops.
+        edge_weighting: Edge weights; None for one.
     """
 
     training_config: TrainingConfig
@@ -87,7 +87,7 @@ class GapConfig:
     def restore(
         self, method: "EdgeLevelGap | NodeLevelGap", state: State, sizes: PublicSizes
     ) -> "TrainedGap":
-        """Return the networks with these weights."""
+        """Return the networks with these parameters."""
         check_registered(self.shape.custom_encoder, self.shape.custom_head)
         generator, weighting = PublicStreams(0).torch("restore"), self.edge_weighting
         encoder = self.shape.encoder(sizes, generator) if self.shape.encoder_layers else None
@@ -104,7 +104,7 @@ class GapConfig:
         return TrainedGap(method, Aggregation(self, encoder, weight_network, attention), classifier, sizes)
 
     def classifier_of(self, views: Sequence[Tensor], network: Classifier) -> Callable[[Tensor], Tensor]:
-        """Return what maps node indices to the classifier's logits."""
+        """Return a function from node indices to the classifier's logits."""
 
         @lru_cache(maxsize=2)  # full batches need the same two indices in every epoch
         def inputs(index: Tensor) -> list[FixedRows]:
@@ -119,13 +119,13 @@ class GapConfig:
 
 @dataclass(frozen=True, eq=False)
 class Aggregation:
-    """The hops of a fit: what is sent, what weighs it, and what is made of the answers.
+    """The hops of a fit: their inputs, edge weights and outputs.
 
     Args:
-        gap: the configuration.
-        encoder: makes rows of features; None sends features.
-        weight_network: the network of weights that are learned from public labels.
-        attention: the network of weights that are learned from edges, by part.
+        gap: Configuration.
+        encoder: Encoder of features; None sends features.
+        weight_network: Network of edge weights that are learned from public labels.
+        attention: Network of edge weights that are learned from edges, by part.
     """
 
     gap: GapConfig
@@ -135,7 +135,7 @@ class Aggregation:
 
     @torch.no_grad()
     def encode(self, graph: Graph) -> Tensor:
-        """Return hop 0: rows of norm one, float64."""
+        """Return the input of the first hop: L2-normalized embeddings, float64."""
         if self.encoder is None:
             rows = to_dense(graph.x)
         else:
@@ -145,7 +145,7 @@ class Aggregation:
     def aggregates(
         self, graph: Graph, rows: Tensor, release: Release | None, session: Session
     ) -> list[Tensor]:
-        """Return the K answers of the edges: noisy rows, or exact ones where nothing is protected."""
+        """Return the K aggregates: noisy, or exact if nothing is protected."""
         keys, weighting = self.keys(graph, rows, session), self.gap.edge_weighting
         if release is not None:
             hop = make_aggregate_fn(release, keys, session.plan)
@@ -159,7 +159,7 @@ class Aggregation:
         return self.run_hops(rows, exact, [0.0] * self.gap.shape.hops)
 
     def run_hops(self, rows: Tensor, aggregate: AggregateFn, stds: Sequence[float]) -> list[Tensor]:
-        """Return the answers of hops, each sent what the one before said."""
+        """Return the aggregates of all hops; the input of each is the aggregate of the previous one."""
         aggregates: list[Tensor] = []
         sent = rows
         for std in stds:
@@ -168,7 +168,7 @@ class Aggregation:
         return aggregates
 
     def keys(self, graph: Graph, rows: Tensor, session: Session) -> Keys | None:
-        """Return what every hop's weights read, or None for each hop's own vectors."""
+        """Return the inputs of the edge weights in every hop, or None for each hop's own vectors."""
         weighting = self.gap.edge_weighting
         if weighting is None:
             return None
@@ -179,7 +179,7 @@ class Aggregation:
 
 @dataclass(frozen=True, eq=False)
 class TrainedGap(TrainedModel):
-    """Both networks, and what weighs the hops; another graph needs hops of its own."""
+    """Both networks, and the edge weights; another graph needs its own hops."""
 
     method: "EdgeLevelGap | NodeLevelGap"
     aggregation: Aggregation
@@ -188,23 +188,23 @@ class TrainedGap(TrainedModel):
 
     @torch.no_grad()
     def proba(self, views: Sequence[Tensor]) -> Tensor:
-        """Return probabilities from what the classifier sees of each hop."""
+        """Return probabilities from the classifier's inputs."""
         device = _device(self.classifier)
         logits: Tensor = self.classifier([FixedRows(view.to(device)) for view in views])
         return finite_rows(logits).softmax(dim=1).cpu()
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return the hops alone, with the noise of the fit: nothing is trained on another graph."""
+        """Return the hops alone, with the noise of the fit; nothing is trained on another graph."""
         plan = self.method.plan(sizes)
         if plan is None:
             return None
         hops = ReleasePlan(plan.unit, tuple(hop_queries(plan)), plan.delta)
         check_no_groups(self.method.name, hops)
-        # The plan itself where it has nothing but hops: it also holds what calibration found.
+        # The plan itself if it has only hops: it also holds the calibration.
         return plan if len(hops.queries) == len(plan.queries) else hops
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> CachedPrediction:
-        """Query hops of another graph, or of a grown one those of its new nodes, and predict."""
+        """Query the hops of another graph (only for new nodes if it has grown), and predict."""
         release, plan, transform = None, session.plan, self.aggregation.gap.hop_transform
         if plan is not None:
             sample = graph
@@ -218,7 +218,7 @@ class TrainedGap(TrainedModel):
             aggregates = self.aggregation.aggregates(graph, rows, release, session)
             proba = self.proba(transform.views(rows, aggregates, stds))
         else:
-            # Old rows stay as they are, and rows of new nodes are appended.
+            # Old aggregates are kept, and those of new nodes are appended.
             keys, known = self.aggregation.keys(graph, rows, session), iter(kept.rows)
             hop = make_aggregate_fn(release, keys, plan)
             aggregates = self.aggregation.run_hops(rows, lambda x: torch.cat([next(known), hop(x)]), stds)
@@ -230,7 +230,7 @@ class TrainedGap(TrainedModel):
         return CachedPrediction(plan, tuple(aggregates), proba)
 
     def state(self) -> State:
-        """Return all weights."""
+        """Return all parameters."""
         part = self.aggregation
         networks = {"encoder": part.encoder, "classifier": self.classifier, "tower": part.weight_network}
         attention = {f"attention.{name}": value for name, value in part.attention.items()}
@@ -244,7 +244,7 @@ class TrainedGap(TrainedModel):
 
 @dataclass(frozen=True)
 class AttentionSettings:
-    """How attention is learned from edges: its noisy steps and their multiplier; None for what suits."""
+    """Settings of attention learned from edges: noisy steps and noise multiplier; None for defaults."""
 
     steps: int | None
     multiplier: float | None
@@ -252,11 +252,11 @@ class AttentionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeLevelGap(Method):
-    """GAP where features and labels are public: K equal hops in one release, networks without privacy.
+    """GAP with public features and labels: K equal hops in one release, networks trained without privacy.
 
     Args:
-        gap: networks and hops.
-        attention: how weights are learned from edges, if they are.
+        gap: Networks and hops.
+        attention: Settings if edge weights are learned from edges.
     """
 
     supports_growing_graphs: ClassVar[bool] = True
@@ -266,7 +266,7 @@ class EdgeLevelGap(Method):
 
     @property
     def samples(self) -> bool:
-        """Whether networks learn from a sample of very many nodes: the paper's learn from all."""
+        """Whether networks are trained on a sample of very many nodes; in paper mode on all."""
         return not self.privacy_config.paper
 
     def check(self, graph: Graph) -> None:
@@ -275,7 +275,7 @@ class EdgeLevelGap(Method):
         self.gap.shape.check_custom_modules(self.sizes_of(graph))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
-        """Return K equal hops, after the steps of attention if weights are learned from edges."""
+        """Return K equal hops, after the steps of attention if edge weights are learned from edges."""
         privacy_config, shape = self.privacy_config, self.gap.shape
         if not privacy_config.protects:
             return None
@@ -307,18 +307,18 @@ class EdgeLevelGap(Method):
         return ReleasePlan(unit, hops, delta)
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
-        """Return the paper's, with those of its weights."""
+        """Return the paper's deviations, including those of its edge weights."""
         weighted = PAPER_DEVIATIONS if self.attention is not None else (PAPER_WEIGHT_DEVIATION,)
         more = weighted if self.privacy_config.paper and self.gap.edge_weighting is not None else ()
         return (*super().deviations(graph), *more)
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Train the encoder, query the hops, and train the classifier on their answers."""
+        """Train the encoder, query the hops, and train the classifier on the aggregates."""
         gap = self.gap
         release = None if session.plan is None else session.open(graph)  # recorded before any work
         with session.stage("encoder"):
             aggregation = Aggregation(gap, self._encoder(graph, session))
-            # Kept with the workspace: a resumed release takes the very rows that it was queried with.
+            # Stored in the workspace: a resumed release needs bit-identical inputs.
             rows = session.load_or_compute("encoder", lambda: {"rows": aggregation.encode(graph)})["rows"]
             if gap.edge_weighting is not None:
                 network = gap.edge_weighting.learned(graph, rows, session)
@@ -351,7 +351,7 @@ class EdgeLevelGap(Method):
         return FitResult(trained=trained, proba=trained.proba(views), released=released)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGap:
-        """Return the networks with these weights."""
+        """Return the networks with these parameters."""
         return self.gap.restore(self, state, sizes)
 
     def _encoder(self, graph: Graph, session: Session) -> Encoder | None:
@@ -374,7 +374,7 @@ class EdgeLevelGap(Method):
 
 
 def _learn_attention(graph: Graph, rows: Tensor, release: Release, session: Session) -> State:
-    """Return the network that weighs in-edges: the answer to the first query of the plan."""
+    """Return the network of edge weights: the result of the plan's first query."""
     query, targets = None if session.plan is None else session.plan.queries[0], nodes_of(graph.mask("train"))
     if not isinstance(query, EdgeAttentionQuery):
         raise ConfigError("attention is learned under a plan that begins with its training")
@@ -391,9 +391,9 @@ class NodeLevelGap(Method):
     """GAP on protected records (GAP-NDP): encoder steps, noisy hops and classifier steps are one release.
 
     Args:
-        gap: networks and hops.
-        shares: the encoder's and the classifier's part of the squared mu.
-        multiplier: the noise multiplier of both trainings instead.
+        gap: Networks and hops.
+        shares: Shares of mu^2 for encoder and classifier.
+        multiplier: Noise multiplier of both trainings instead of shares.
         out_degree_bound: D of unit ``node-record``.
     """
 
@@ -405,7 +405,7 @@ class NodeLevelGap(Method):
     out_degree_bound: int | None
 
     def check(self, graph: Graph) -> None:
-        """Reject a graph without members to learn from, or to select on."""
+        """Reject a graph without nodes to train or select on."""
         super().check(graph)
         if self.gap.training_config.selection.kind == "private":
             check_members(graph, "val")
@@ -446,12 +446,12 @@ class NodeLevelGap(Method):
         return encoder, classifier
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
-        """Return the paper's, with those of its node-level variant."""
+        """Return the paper's deviations, including those of its node-level variant."""
         more = NODE_LEVEL_PAPER_DEVIATIONS if self.privacy_config.paper else ()
         return (*super().deviations(graph), *more)
 
     def sample_edges(self, graph: Graph, session: Session) -> Graph:
-        """Return the graph, in paper mode with a sample of each node's own edges."""
+        """Return the graph, in paper mode with a sample of each node's out-edges."""
         if not (self.privacy_config.paper and isinstance(self.privacy_config.unit, NodeRecord)):
             return graph
         sample = sample_out_edges(graph.adjacency, self.out_degree_bound or 1, session.streams.numpy("edges"))
@@ -494,7 +494,7 @@ class NodeLevelGap(Method):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedGap:
-        """Return the networks with these weights."""
+        """Return the networks with these parameters."""
         return self.gap.restore(self, state, sizes)
 
     def _encoder(self, graph: Graph, release: Release, session: Session) -> Encoder | None:
@@ -529,19 +529,19 @@ def hop_noise_stds(plan: ReleasePlan | None) -> list[float]:
 
 
 def make_aggregate_fn(release: Release, keys: Keys | None, plan: ReleasePlan | None) -> AggregateFn:
-    """Return a hop: of sums, with what their weights read if that is not the vectors, or of pushes."""
+    """Return a hop: a neighbor sum, with inputs of edge weights if needed, or an out-edge aggregation."""
     if plan is not None and isinstance(hop_queries(plan)[0], OutEdgeSumQuery):
         return lambda vectors: release.answer(OutEdgeSumData(vectors))
     return lambda vectors: release.answer(NeighborSumData(vectors, keys))
 
 
 def plan_record_groups(plan: ReleasePlan, graph: Graph) -> Tensor | None:
-    """Return the public groups of records, where the plan tells them apart."""
+    """Return the public groups of records, if the plan distinguishes them."""
     return record_groups(graph) if any(query.groups > 1 for query in plan.queries) else None
 
 
 def named_aggregates(aggregates: list[Tensor]) -> dict[str, Tensor]:
-    """Return answers by the names that files and ``aggregates_`` have for them."""
+    """Return aggregates by their names in files and ``aggregates_``."""
     return {f"hop{number}": answer for number, answer in enumerate(aggregates, start=1)}
 
 

@@ -1,4 +1,4 @@
-"""The networks of GAP, those that a user puts in their place, and how rows pass from one hop to the next."""
+"""The networks of GAP, custom modules in their place, and the normalization between hops."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ class GapArchitecture:
 
     Args:
         hops: K.
-        hidden: the width of all hidden rows.
-        encoder_layers: of the encoder, its head not counted; 0 aggregates raw features.
-        base_layers, head_layers: of the classifier, before and after hops are combined.
-        combine: how hops are combined.
-        layers: keywords of all layers.
-        paper: whether heads are a paper's.
-        paper_on_records: whether both networks are those of the paper's reference on records.
-        custom_encoder, custom_head: modules of the user's in place of the encoder and of the classifier.
+        hidden: Width of all hidden layers.
+        encoder_layers: Layers of the encoder without its head; 0 aggregates raw features.
+        base_layers, head_layers: Layers of the classifier before and after hops are combined.
+        combine: How hops are combined.
+        layers: Keywords of all layers.
+        paper: Whether heads are those of the paper.
+        paper_on_records: Whether both networks are those of the paper's node-level reference.
+        custom_encoder, custom_head: Custom modules in place of the encoder and of the classifier.
     """
 
     hops: int
@@ -51,7 +51,7 @@ class GapArchitecture:
     custom_head: Factory | str | None = None
 
     def width(self, sizes: PublicSizes) -> int:
-        """Return the width of aggregated rows."""
+        """Return the width of the aggregates."""
         return self.hidden if self.encoder_layers else sizes.width
 
     def encoder(self, sizes: PublicSizes, generator: torch.Generator) -> Encoder:
@@ -69,7 +69,7 @@ class GapArchitecture:
         )
 
     def classifier(self, sizes: PublicSizes, generator: torch.Generator) -> Classifier:
-        """Return an untrained classifier of own rows and K hops."""
+        """Return an untrained classifier of own embeddings and K hops."""
         views, base = self.hops + 1, self._base_widths(sizes)
         if self.custom_head is not None:
             return CustomHead(self.custom_head, views, self.width(sizes), sizes.classes, generator=generator)
@@ -80,7 +80,7 @@ class GapArchitecture:
         return HopClassifier(views, base, head, self.combine, generator=generator, **self.layers)
 
     def check_custom_modules(self, sizes: PublicSizes) -> None:
-        """Build and run the user's modules on a few random records, before anything is booked."""
+        """Build and run custom modules on a few random records, before anything is charged."""
         generator = torch.Generator()
         if self.custom_encoder is not None:
             encoder = self.encoder(sizes, generator)
@@ -97,11 +97,11 @@ class GapArchitecture:
             )
 
     def encoder_parameters(self, sizes: PublicSizes) -> int:
-        """Return how many weights the encoder and its head have."""
+        """Return the number of parameters of the encoder and its head."""
         return count_parameters(*self._encoder_widths(sizes), sizes.classes)
 
     def classifier_parameters(self, sizes: PublicSizes) -> int:
-        """Return how many weights the classifier has, where hops are concatenated."""
+        """Return the number of parameters of the classifier, if hops are concatenated."""
         views = self.hops + 1
         head = count_parameters(views * self.hidden, *self._head_widths, sizes.classes)
         return views * count_parameters(*self._base_widths(sizes)) + head
@@ -119,18 +119,18 @@ class GapArchitecture:
 
 @dataclass(frozen=True)
 class HopTransform:
-    """How rows are normalized before a hop, and what is made of its answer.
+    """Normalization of vectors before a hop and of its aggregates.
 
-    A paper normalizes plainly. Otherwise a row's norm is at most one whatever the rounding, and a noisy row
-    is shrunk by how much of it may be noise. On records rows that overflowed become zero: an error would tell
-    of one protected record.
+    Paper mode L2-normalizes. Otherwise the norm of a vector is at most one in spite of rounding, and a noisy
+    aggregate is shrunk by its estimated share of noise. Under node-level units vectors that overflow become
+    zero, since an error would reveal information about one protected record.
     """
 
     paper: bool
     on_records: bool
 
     def unit(self, rows: Tensor) -> Tensor:
-        """Return rows of norm at most one."""
+        """Return vectors of norm at most one."""
         if self.paper:
             return plain_unit(rows)
         return safe_unit(finite_rows(rows) if self.on_records else rows)
@@ -138,7 +138,7 @@ class HopTransform:
     def next_input(
         self, encoder: Encoder | None, rows: Tensor, aggregates: Sequence[Tensor], std: float
     ) -> Tensor:
-        """Return the next hop's input from a node's own row and its noisy answers."""
+        """Return the next hop's input from a node's own embedding and its noisy aggregates."""
         if self.paper:
             return plain_unit(aggregates[-1])
         if self.on_records and encoder is not None:
@@ -146,12 +146,12 @@ class HopTransform:
         return shrink_unit(aggregates[-1], std)
 
     def views(self, rows: Tensor, aggregates: Sequence[Tensor], stds: Sequence[float] | None) -> list[Tensor]:
-        """Return what the classifier sees of each hop: functions of own and noisy rows only.
+        """Return the classifier's inputs: functions of own embeddings and noisy aggregates only.
 
         Args:
-            rows: own rows.
-            aggregates: of the K hops.
-            stds: their noise; None for exact answers.
+            rows: Own embeddings.
+            aggregates: Aggregates of the K hops.
+            stds: Their noise; None for exact aggregates.
         """
         if stds is None or self.paper:
             views = list(map(plain_unit, aggregates))
@@ -161,11 +161,11 @@ class HopTransform:
 
 
 _CLOSE, _LOUD = 1e-5, 10.0
-_NUM_RANDOM_RECORDS = 4  # random records that a module is run on before anything is booked
+_NUM_RANDOM_RECORDS = 4  # random records that a module is run on before anything is charged
 
 
 class _DenseInput(nn.Module):
-    """Runs a module on dense rows, whatever the features are stored as."""
+    """Runs a module on dense inputs, for features in any format."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -176,15 +176,15 @@ class _DenseInput(nn.Module):
 
 
 class CustomEncoder(Encoder):
-    """A module of the user's and the linear head that it is trained with, on rows of norm one.
+    """A custom module and the linear head that it is trained with, on L2-normalized embeddings.
 
-    Shapes: (B, inputs) -> (B, classes); ``rows`` stops at (B, hidden).
+    Shapes: (B, inputs) -> (B, classes); ``rows`` returns (B, hidden).
     """
 
     def __init__(
         self, factory: Factory | str, inputs: int, hidden: int, classes: int, *, generator: torch.Generator
     ) -> None:
-        """Build the module, and draw the head."""
+        """Build the module, and initialize the head."""
         nn.Module.__init__(self)
         self._base = _DenseInput(build_module(factory, inputs, hidden, generator))  # type: ignore[assignment]
         self._norm = nn.Identity()
@@ -193,7 +193,7 @@ class CustomEncoder(Encoder):
 
 
 class CustomHead(HopClassifier):
-    """A module of the user's that reads all hops' rows side by side.
+    """A custom module that reads the concatenated aggregates of all hops.
 
     Shapes: ``views`` times (B, width) -> (B, classes).
     """
@@ -218,18 +218,18 @@ def check_output(
     *,
     frozen: bool,
 ) -> None:
-    """Train a network for one step on a few random records, and predict; nothing is charged yet.
+    """Train a network for one step on a few random records, and predict, before anything is charged.
 
     Args:
-        network: a new one; it is not changed.
-        records: returns what it is called with, random numbers of this scale.
-        outputs: the numbers that it has to return for each record.
-        factory: the user's.
-        frozen: whether it may be without weights to train.
+        network: A new network; it is not changed.
+        records: Returns its inputs, random numbers of this scale.
+        outputs: Required number of outputs per record.
+        factory: The user's factory.
+        frozen: Whether it may have no trainable parameters.
 
     Raises:
-        ConfigError: it fails forward or backward, returns something else, or has no weights to train; or it
-            keeps what it saw outside of its weights and buffers, which a saved model would lose.
+        ConfigError: If it fails forward or backward, has the wrong output or no trainable parameters. Also if
+            it keeps state outside of its parameters and buffers, which a saved model would lose.
     """
     name, copies = factory_name(factory), ModuleCopies(network)
     trains = any(weight.requires_grad for weight in network.parameters())
@@ -271,7 +271,7 @@ def _run(name: str, network: nn.Module, inputs: object) -> Tensor:
 
 
 def _step(name: str, network: nn.Module, inputs: object) -> None:
-    """Form a gradient, as a training step does."""
+    """Compute a gradient, as a training step does."""
     found = _run(name, network, inputs)
     if not found.requires_grad:
         raise ConfigError(f"{name}: its output does not depend on its weights; use them")

@@ -1,4 +1,4 @@
-"""Any message-passing module, trained on protected records: each node's own star, with published leaves."""
+"""Custom message-passing modules on protected records: 1-hop ego graphs with published leaves."""
 
 from graphveil.estimators.gnn.estimator import PrivateGNN
 

@@ -1,4 +1,4 @@
-"""Where a module on stars starts: at what the public codes say, which its own logits correct."""
+"""The public start of a module on ego graphs: a prior from the codes, which the module's logits correct."""
 
 from torch import Tensor, nn
 
@@ -8,19 +8,19 @@ _FROM_LEAVES, _FROM_ROW, _LENGTH = 3.0, 1.0, 2.0
 
 
 class CodePriorModule(nn.Module):
-    """A module on stars whose root's logits are added to a public belief that friends are of one class.
+    """A module on 1-hop ego graphs whose logits at the root are added to a public homophily prior.
 
-    With lp the centered log-posterior on the root, z the row there, h the mean of the rows on the leaves, and
-    A the codes, (C, C - 1), the root's logits are
+    Let lp be the centered log-posterior at the root, z the aggregate there, h the mean aggregate at the
+    leaves, and A the codes, (C, C - 1). The logits at the root are
 
         module(star) + lp + 3 A h' + A z',
 
-    where h' and z' are cut to norm 2. It is a function of the star and of the number of classes, so the
-    module with it is one more module. The factors were chosen on the test accuracy of public graphs
+    where h' and z' are clipped to norm 2. This is a function of the ego graph and the number of classes, so
+    it is a module as well. The factors were chosen on the test accuracy of public graphs
     (``benchmarks/notes/060-start-from-codes.md``).
 
     Args:
-        module: maps rows (W, 2 C) and edges to logits (W, C).
+        module: Maps inputs (W, 2 C) and edges to logits (W, C).
         classes: C.
 
     >>> import torch
@@ -33,12 +33,12 @@ class CodePriorModule(nn.Module):
     """
 
     def __init__(self, module: nn.Module, classes: int) -> None:
-        """Take the module; it is shared and not copied."""
+        """Store the module; it is shared and not copied."""
         super().__init__()
         self.module, self._codes = module, simplex_codes(classes).T
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return logits (W, C), of which the first row is the root's and the only one with a meaning."""
+        """Return logits (W, C); only the first row, the root's, is meaningful."""
         classes = self._codes.shape[1]
         source, target = edge_index
         rows, is_leaf_edge = x[:, classes:-1], (target == 0).to(x.dtype)

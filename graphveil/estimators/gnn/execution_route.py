@@ -1,4 +1,4 @@
-"""How a module is run on one star at a time: many at once where it can be, one after the other elsewhere."""
+"""Execution of a module on single ego graphs: vectorized if possible, otherwise in a loop."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ _STARS, _LEAVES, _SEED = 6, 4, 11
 
 
 class ExecutionRoute(NamedTuple):
-    """The route, what the module makes of fixed random stars, and what it computes in."""
+    """The route, the module's outputs on fixed random ego graphs, and the data type."""
 
     route: Route
     code: Tensor
@@ -33,17 +33,18 @@ class ExecutionRoute(NamedTuple):
 
 
 def choose_route(module: nn.Module, inputs: int, classes: int, device: torch.device = CPU) -> ExecutionRoute:
-    """Return the route for a module, and what it makes of fixed random stars: a fingerprint of its code.
+    """Return the route for a module, and its outputs on fixed random ego graphs as a fingerprint of its code.
 
-    The quickest is taken that gives the sums of clipped gradients and the logits that a loop gives. Some
-    modules cannot be run at once (self-loops that are added by a mask), and their steps are many times
-    slower; some read the weights of an affine map besides it, and their gradients are all formed.
+    The fastest route is chosen that returns the same clipped gradient sums and logits as a loop. Some modules
+    cannot be vectorized (self-loops that are added by a mask), and their steps are many times slower. Some
+    also read the parameters of an affine map elsewhere, and need full per-example gradients.
 
-    It computes in float32 if it can, and comes to much the same there. On another device it must come to what
-    a loop on the CPU does, twice to the same bits, and one record's numbers may not move another's by a bit.
+    The route uses float32 if results are close to those of float64. On another device results must be close
+    to a loop on the CPU and bit-identical when repeated. One record must not change a bit of another's
+    result.
 
     Raises:
-        ConfigError: no route does on this device.
+        ConfigError: If no route passes on this device.
     """
     with ModuleCopies(module).run() as fresh:
         return _choose_route(fresh.to(torch.float64).eval(), inputs, classes, device)
@@ -54,7 +55,7 @@ def _choose_route(probe: nn.Module, inputs: int, classes: int, device: torch.dev
     for route in _BATCHED_ROUTES:
         try:
             together = _probed(probe, inputs, classes, route, device=device)
-        except Exception:  # whatever a user's module or torch raises under vmap: it can be run in a loop
+        except Exception:  # any error of a custom module or torch under vmap: it can be run in a loop
             continue
         if torch.allclose(looped, together, rtol=_TOLERANCE, atol=_TOLERANCE):
             return _in_dtype(probe, inputs, classes, route, together, device)
@@ -68,17 +69,17 @@ def _choose_route(probe: nn.Module, inputs: int, classes: int, device: torch.dev
 def check_trainable(
     module: nn.Module, inputs: int, classes: int, parents: Tensor, device: torch.device = CPU
 ) -> None:
-    """Train and predict as a fit does, on synthetic records of the shapes that the fit has.
+    """Train and predict as a fit does, on synthetic records with the shapes of the fit.
 
     Args:
-        module: not changed.
-        inputs: numbers that a node has.
+        module: Module; not changed.
+        inputs: Number of inputs per node.
         classes: C.
-        parents: the place above each place but the root's.
-        device: where gradients are formed.
+        parents: Parent of each position except the root.
+        device: Device where gradients are computed.
 
     Raises:
-        ConfigError: the module fails in its forward or its backward pass.
+        ConfigError: If the module fails in its forward or its backward pass.
     """
     try:
         execution_route = choose_route(module, inputs, classes, device)
@@ -116,17 +117,17 @@ def _run_once(
 def _in_dtype(
     module: nn.Module, inputs: int, classes: int, route: Route, wide: Tensor, device: torch.device
 ) -> ExecutionRoute:
-    """Return how the module is run: in float32 unless it fails there, or comes to something else."""
+    """Return how the module is run: in float32, unless it fails there or results differ."""
     try:
         narrow = _probed(module, inputs, classes, route, torch.float32, device=device)
-    except Exception:  # a module that makes float64 numbers of its own
+    except Exception:  # a module that creates float64 tensors
         return ExecutionRoute(route, wide, torch.float64)
     alike = torch.allclose(wide, narrow, rtol=_LOOSE_TOLERANCE, atol=_LOOSE_TOLERANCE)
     if device != CPU:
         _check_record_isolation(
             module, inputs, classes, route, torch.float32 if alike else torch.float64, device
         )
-    # The fingerprint tells the two apart: a run is not resumed in the other.
+    # The fingerprint depends on it: a run is not resumed in the other data type.
     return (
         ExecutionRoute(route, torch.cat([wide, narrow]), torch.float32)
         if alike
@@ -137,7 +138,7 @@ def _in_dtype(
 def _check_record_isolation(
     module: nn.Module, inputs: int, classes: int, route: Route, dtype: torch.dtype, device: torch.device
 ) -> None:
-    """Refuse a device on which a star that teaches nothing moves the others' gradients by a bit."""
+    """Reject a device on which a null ego graph changes a bit of the other gradients."""
     sums = [
         _probed(module, inputs, classes, route, dtype, device, null_records=scale)
         for scale in (1.0, 1.0, 1e3)
@@ -158,10 +159,10 @@ def _probed(
     device: torch.device = CPU,
     null_records: float | None = None,
 ) -> Tensor:
-    """Return a sum of clipped gradients and all logits on random stars of different lengths.
+    """Return a sum of clipped gradients and all logits on random ego graphs of different lengths.
 
-    With ``null_records`` the last star has no label, and its numbers are multiplied by it: the sum alone is
-    told.
+    With ``null_records`` the last ego graph has no label, and its inputs are multiplied by it; only the
+    gradient sum is then meaningful.
     """
     x, edges = _random_ego_graphs(inputs)
     labels = torch.arange(_STARS) % classes

@@ -1,4 +1,4 @@
-"""A user's module on protected records: one noisy push, then the module on each node's own star."""
+"""A custom module on protected records: one noisy out-edge aggregation, then the module on ego graphs."""
 
 from dataclasses import dataclass, field, replace
 
@@ -44,16 +44,17 @@ _STAGE = "module"
 
 @dataclass(frozen=True, kw_only=True)
 class OneHopGNN(Method):
-    """A module on stars of published rows, for unit ``node-record``.
+    """A module on 1-hop ego graphs of published aggregates, for unit ``node-record``.
 
     Args:
-        module: builds it from two public sizes, or the name of what does.
-        epochs, batch_size, clip, learning_rate: of the module's steps; ``batch_size`` None for 5 % of the
-            records that teach.
-        shares: of mu^2, for encoder and module; None for the encoder is a public rule of sizes and budget.
+        module: Factory of the module, or the name of a registered one.
+        epochs, batch_size, clip, learning_rate: Of the module's steps. ``batch_size`` None for 5 % of the
+            training records.
+        shares: Shares of mu^2 for encoder and module. None for the encoder is a public rule of sizes and
+            budget.
         leaves: M.
-        out_degree_bound: D of the push.
-        use_code_prior: whether the module corrects what the public codes say, or starts from nothing.
+        out_degree_bound: D of the out-edge aggregation.
+        use_code_prior: Whether the module's logits are added to the prior from the codes.
     """
 
     module: Factory | str = field(repr=False)
@@ -64,7 +65,7 @@ class OneHopGNN(Method):
     use_code_prior: bool = True
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
+        """Reject a graph or a module that cannot be trained, before anything is charged."""
         super().check(graph)
         module = self.build_module(graph.num_classes, PublicStreams(0))
         reject_unsupported_types(module)
@@ -74,14 +75,14 @@ class OneHopGNN(Method):
         check_trainable(self._started(module, graph.num_classes), *widths, parents, device)
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
-        """Return public sizes, with the number of records that teach."""
+        """Return public sizes, with the number of training records."""
         return replace(
             PublicSizes.from_graph(graph),
             labeled=int(training_members(graph, metrics=self.privacy_config.private_metrics).sum()),
         )
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps, the push, the steps of the module, and counts."""
+        """Return the encoder's steps, the out-edge aggregation, the module's steps, and counts."""
         privacy_config, release_plan = self.privacy_config, self.release_plan(sizes)
         delta = privacy_config.delta_for(sizes.nodes)
         return calibrate_plan(
@@ -89,7 +90,7 @@ class OneHopGNN(Method):
         )
 
     def release_plan(self, sizes: PublicSizes) -> OneHopPlan:
-        """Return the questions, before the size of their noise is chosen."""
+        """Return the queries, before their noise is chosen."""
         unit = self.privacy_config.unit
         if not isinstance(unit, NodeRecord):
             raise UnitError(f"{self.name} on stars is for unit 'node-record', not {unit.name!r}")
@@ -107,15 +108,15 @@ class OneHopGNN(Method):
         )
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        """Return how edges are used: a node is predicted from its own list."""
+        """Return the use of edges: predictions read the node's own out-edges."""
         return "read"
 
     def build_module(self, classes: int, streams: PublicStreams) -> nn.Module:
-        """Return the module with new weights."""
+        """Return the module with new parameters."""
         return build_module(self.module, *self._widths(classes), streams.torch(_STAGE)).eval()
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
-        """Train the encoder, push, train the module on stars, and predict every node from its own."""
+        """Train the encoder, aggregate, train the module on ego graphs, and predict every node."""
         plan = session.plan
         if plan is None:
             raise ConfigError("a private GNN asks under a plan, and this session has none")
@@ -153,7 +154,7 @@ class OneHopGNN(Method):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedOneHopGNN:
-        """Return the fit with these weights, and the module where its code is known here."""
+        """Return the fit with these parameters, and the module if its code is registered."""
         if state["encoder"].shape != (sizes.width + 1, sizes.classes):
             raise ArtifactError(
                 f"the model's weights are not those of {sizes.width} features and {sizes.classes} classes; "
@@ -175,7 +176,7 @@ class OneHopGNN(Method):
         release: Release,
         session: Session,
     ) -> Tensor:
-        """Train the module on the stars of those who teach, and return everybody's probabilities."""
+        """Train the module on the ego graphs of training nodes, and return the probabilities of all nodes."""
         nodes = labeled.nonzero()[:, 0]
         started, device = self._started(module, graph.num_classes), session.private_device
         route, code, dtype = choose_route(started, inputs.columns, graph.num_classes, device)
@@ -196,9 +197,9 @@ class OneHopGNN(Method):
         return logits.softmax(dim=1).to(torch.float32)
 
     def _started(self, module: nn.Module, classes: int) -> nn.Module:
-        """Return the module, with what the public codes say added to its logits if it starts there."""
+        """Return the module, with the prior from the codes added to its logits if configured."""
         return CodePriorModule(module, classes) if self.use_code_prior else module
 
     def _widths(self, classes: int) -> tuple[int, int]:
-        """Return the numbers that a node of a star has, and the classes."""
+        """Return the number of inputs per node of an ego graph, and the number of classes."""
         return 2 * classes, classes

@@ -1,4 +1,4 @@
-"""What a module reads on bounded trees: the exact features of every node in them."""
+"""Inputs of a module on bounded trees: the exact features of every node in them."""
 
 from dataclasses import dataclass, field
 
@@ -13,16 +13,16 @@ from graphveil.training.records import tensors_of
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MultiHopInputs:
-    """The trees of those who teach, made when they are needed.
+    """The trees of training nodes, computed on demand.
 
-    Shapes: a tree has its places, and one node more for the edges that nobody is at the end of: W rows of d
-    numbers, and W - 2 edges from a place to the one above it.
+    Shapes: a tree has its positions, and one more node as the end of unused edges: W inputs of width d, and
+    W - 2 edges from a position to its parent.
 
     Args:
-        x: features (N, d).
-        nodes: who teaches.
-        trees: everybody's.
-        steps_per_pass: after how many steps all trees are drawn again.
+        x: Features (N, d).
+        nodes: Training nodes.
+        trees: Trees of all nodes.
+        steps_per_pass: Number of steps after which all trees are sampled again.
     """
 
     x: Features
@@ -38,26 +38,28 @@ class MultiHopInputs:
 
     @property
     def arrays(self) -> list[Tensor]:
-        """All that the trees are made of."""
+        """All arrays that define the trees."""
         return [*tensors_of(self.x), *self.trees.tensors, self.nodes]
 
     @property
     def parents(self) -> Tensor:
-        """The place above each place but the root's."""
+        """The parent of each position except the root."""
         return self.trees.parents
 
     def begin(self, step: int) -> None:
-        """Draw all trees for the pass that a step belongs to."""
+        """Sample all trees for the pass of a step."""
         self.trees.draw(step // self.steps_per_pass)
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return some teachers' trees: rows (B, W, d), float32 as features are, and edges (B, 2, W - 2).
+        """Return the trees of some training nodes: inputs (B, W, d), float32, and edges (B, 2, W - 2).
 
-        The next call overwrites the rows.
+        The next call overwrites the inputs.
         """
         nodes = self.trees.of_roots(self.nodes[index])
         there = nodes != NO_NODE
-        places = nn.functional.pad(nodes, (0, 1), value=NO_NODE).flatten()  # the last is where nobody ever is
+        places = nn.functional.pad(
+            nodes, (0, 1), value=NO_NODE
+        ).flatten()  # the last position is always empty
         x = self._picked(places.clamp_min(0))
         x.index_fill_(0, (places == NO_NODE).nonzero()[:, 0], 0)
         x = x.view(len(nodes), self.width, -1)
@@ -70,7 +72,7 @@ class MultiHopInputs:
         return self.x.dtype if isinstance(self.x, Tensor) else torch.float32
 
     def _picked(self, nodes: Tensor) -> Tensor:
-        """Return the features of some nodes, in memory that is used again: fresh memory costs more."""
+        """Return the features of some nodes, in a reused buffer, which is faster than new memory."""
         shape = (len(nodes), self.x.shape[1])
         if not self._kept or len(self._kept[0]) < shape[0]:
             self._kept[:] = [torch.empty(shape, dtype=self._dtype)]

@@ -1,4 +1,4 @@
-"""A user's module on exact trees: private weights, and predictions that nothing covers."""
+"""A custom module on trees of exact neighbors: private parameters, no predictions."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -36,14 +36,14 @@ _STAGE = "module"
 
 @dataclass(frozen=True, kw_only=True)
 class MultiHopGNN(Method):
-    """A module on bounded trees of exact neighbors, for units of records.
+    """A module on bounded trees of exact neighbors, for node-level units.
 
     Args:
-        module: builds it from two public sizes, or the name of what does.
-        schedule: of its steps; ``batch_size`` None for 5 % of the records that teach.
+        module: Factory of the module, or the name of a registered one.
+        schedule: Schedule of its steps; ``batch_size`` None for 5 % of the training records.
         layers: r, the depth of a tree.
-        slots: D, the places on its own list that a node fills.
-        cap: M, the neighbors that a node hears at most.
+        slots: D, the number of out-edges that a node samples.
+        cap: M, the maximum number of neighbors that a node receives.
     """
 
     module: Factory | str = field(repr=False)
@@ -53,7 +53,7 @@ class MultiHopGNN(Method):
     cap: int
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
+        """Reject a graph or a module that cannot be trained, before anything is charged."""
         super().check(graph)
         sizes = self.sizes_of(graph)
         module = self.build_module(sizes, PublicStreams(0))
@@ -62,17 +62,17 @@ class MultiHopGNN(Method):
         check_trainable(module, sizes.width, sizes.classes, self._parents(sizes), private_device(self.device))
 
     def _parents(self, sizes: PublicSizes) -> Tensor:
-        """Return the place above each place but the root's, of every tree."""
+        """Return the parent of each position except the root, for every tree."""
         empty_graph = Adjacency.from_edges([], [], num_nodes=1, directed=True)
         slots = self.release_plan(sizes).reach.slots
         return BoundedTrees(empty_graph, slots=slots, cap=self.cap, depth=self.layers, key=bytes(32)).parents
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
-        """Return public sizes, with the number of records that teach."""
+        """Return public sizes, with the number of training records."""
         return replace(PublicSizes.from_graph(graph), labeled=int(training_members(graph).sum()))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps, calibrated by Theorem A, or with the least noise if that costs less."""
+        """Return the steps, calibrated by Theorem A, or with the smallest supported noise if that is enough."""
         privacy_config, delta = self.privacy_config, self.privacy_config.delta_for(sizes.nodes)
         require_delta(delta, "TreeStepsQuery")
         release_plan = self.release_plan(sizes)
@@ -84,13 +84,13 @@ class MultiHopGNN(Method):
         )
 
     def release_plan(self, sizes: PublicSizes) -> "MultiHopPlan":
-        """Return the question, before the size of its noise is chosen."""
+        """Return the query, before its noise is chosen."""
         unit = self.privacy_config.unit
         assert isinstance(unit, NodeUnit)
         return MultiHopPlan(unit=unit, training=self.training(sizes), slots=self.slots, depth=self.layers)
 
     def training(self, sizes: PublicSizes) -> DPSGDTraining:
-        """Return the steps, before the size of their noise is chosen."""
+        """Return the steps, before their noise multiplier is chosen."""
         module, records = self.build_module(sizes, PublicStreams(0)), sizes.labeled or sizes.records
         return DPSGDTraining(
             schedule=with_batch_size(self.schedule, records),
@@ -99,16 +99,16 @@ class MultiHopGNN(Method):
         )
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        """Return how edges are used: weights were trained on exact neighbors."""
+        """Return the use of edges: parameters were trained on exact neighbors."""
         return "neighbors"
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
-        """Return what the statement has to add."""
+        """Return notes of the guarantee summary."""
         how_many = counted(self.layers, "layer")
         return (*super().notes(graph), f"the module was trained for {how_many} of messages")
 
     def build_module(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
-        """Return the module with new weights."""
+        """Return the module with new parameters."""
         return build_module(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
 
     def fit(self, graph: Graph, session: Session) -> FitResult:
@@ -136,7 +136,7 @@ class MultiHopGNN(Method):
         release: Release,
         session: Session,
     ) -> None:
-        """Train the module on the trees of those who teach, which are drawn anew for every pass."""
+        """Train the module on the trees of training nodes, which are sampled again for every pass."""
         nodes = training_members(graph).nonzero()[:, 0]
         a_pass = max(1, training.steps // training.schedule.epochs)
         inputs, labels = MultiHopInputs(graph.x, nodes, trees, a_pass), graph.y[nodes]
@@ -153,7 +153,7 @@ class MultiHopGNN(Method):
         )
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMultiHopGNN":
-        """Return the fit with these weights, and the module where its code is known here."""
+        """Return the fit with these parameters, and the module if its code is registered."""
         weights = weights_of(state)
         if not is_registered(self.module):
             return TrainedMultiHopGNN(weights=weights)
@@ -164,7 +164,7 @@ class MultiHopGNN(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class MultiHopPlan:
-    """The steps on trees as a question, for any scale.
+    """The steps on trees as a query, for any scale.
 
     >>> from graphveil.privacy import NodeRecord
     >>> training = DPSGDTraining(schedule=PrivateSchedule(batch_size=25), parameters=50, records=500)
@@ -180,13 +180,13 @@ class MultiHopPlan:
 
     @property
     def reach(self) -> Reach:
-        """How many roots a record reaches."""
+        """Number of roots that a record can affect."""
         return Reach.from_unit(self.unit, slots=self.slots, depth=self.depth)
 
     def queries(self, mu: float) -> tuple[Query, ...]:
-        """Return the question, which costs about sqrt(T) q (2 N - 1) / z = mu, and exactly that at q = 1.
+        """Return the query, which costs about sqrt(T) q (2 N - 1) / z = mu, and exactly that at q = 1.
 
-        Of a large mu it is the one with the least noise that has a price.
+        For a large mu it is the query with the smallest noise that can be accounted for.
         """
         training = self.training
         change = PoissonRoots(1.0, training.rate, 1, self.reach.roots, self.unit.relation).change
@@ -205,22 +205,22 @@ class MultiHopPlan:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedMultiHopGNN(TrainedModel):
-    """Released weights of the module, by the names that it has for them, and no predictions.
+    """Released parameters of the module, by name, and no predictions.
 
-    ``module`` is the module itself, None where a file was read whose code nobody named.
+    ``module`` is the module itself, or None if its code is not registered.
     """
 
     weights: State
     module: nn.Module | None = None
 
     def plan_for(self, sizes: PublicSizes) -> NoReturn:
-        """Refuse: a prediction would read exact neighbors."""
+        """Raise an error: a prediction would read exact neighbors."""
         raise uncovered_weights_note()
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
-        """Refuse, as :meth:`plan_for` does."""
+        """Raise an error, as ``plan_for`` does."""
         raise uncovered_weights_note()
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
         return {f"{MODULE}{name}": part for name, part in self.weights.items()}

@@ -1,7 +1,7 @@
-"""What a module reads on a node's own star: the node's own record, and published rows.
+"""Inputs of a module on a node's ego graph: the node's own record, and published aggregates.
 
-Under ``node-record`` the star of v is v and at most M nodes of v's own list. On each leaf lies the
-*published* row of the node there, less what v wrote into it itself, so that a labeled node does not read
+Under ``node-record`` the 1-hop ego graph of v consists of v and at most M of its out-neighbors. Each leaf has
+the *published* aggregate of that node, minus the contribution of v itself. So a labeled node does not read
 its own label.
 """
 
@@ -13,21 +13,22 @@ from torch import Tensor
 from graphveil.release.steps.ego_graphs import NO_NODE, EgoGraphs
 from graphveil.training.null_records import finite_rows
 
-_RANGE, _SCALE = 6.0, 3.0  # in standard deviations of a row's noise: where entries are cut, and what is one
+_RANGE, _SCALE = 6.0, 3.0  # clipping bound and scale of entries, in standard deviations of the noise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneHopInputs:
-    """Every node's star, made when it is needed.
+    """The ego graphs of all nodes, computed on demand.
 
-    Shapes: a star has the root, M leaves, and one node for the edges that no leaf is at the end of: W = M + 2
-    rows of 2 C numbers, and M edges from leaves to the root.
+    Shapes: an ego graph has the root, M leaves, and one node as the end of unused edges: W = M + 2 inputs of
+    width 2 C, and M edges from leaves to the root.
 
     Args:
-        roots: what the root reads of its own features and row, (N, 2 C).
+        roots: Inputs at the root from its own features and aggregate, (N, 2 C).
         rows: Z in noise units, (N, C - 1).
-        own_contribution: what each node wrote into every row on its list, in noise units, (N, C - 1).
-        stars: the leaves.
+        own_contribution: Contribution of each node to the aggregates of its out-neighbors, in noise units,
+            (N, C - 1).
+        stars: The leaves.
     """
 
     roots: Tensor
@@ -45,19 +46,19 @@ class OneHopInputs:
         stars: EgoGraphs,
         out_degree_bound: int,
     ) -> "OneHopInputs":
-        """Return the stars of all nodes.
+        """Return the ego graphs of all nodes.
 
-        Root: [lp_v less its mean over the classes, Z_v / (3 sigma), 1]. Leaf u of k: [0, sqrt(k) (Z_u - w_v
-        c_v) / (3 sigma), 0], with w_v = 1 / sqrt(max(d_v, D)) for a list of d_v nodes. The mean over leaves
-        is then their sum over sqrt(k), whose noise does not depend on k. Rows are cut to 6 sigma.
+        Root: [lp_v minus its mean over the classes, Z_v / (3 sigma), 1]. Leaf u of k: [0, sqrt(k) (Z_u - w_v
+        c_v) / (3 sigma), 0], with w_v = 1 / sqrt(max(d_v, D)) for d_v out-edges. The mean over leaves is then
+        their sum over sqrt(k), with noise that does not depend on k. Aggregates are clipped to 6 sigma.
 
         Args:
-            log_posteriors: of the encoder, (N, C).
-            rows: Z, the answers of one push with weights one, (N, C - 1).
-            sigma: their noise.
-            sent: c, what each node sent, (N, C - 1).
-            stars: the leaves.
-            out_degree_bound: D of the push.
+            log_posteriors: Log-posteriors of the encoder, (N, C).
+            rows: Z, the result of one out-edge aggregation with weights of one, (N, C - 1).
+            sigma: Its noise.
+            sent: c, the vector that each node sent, (N, C - 1).
+            stars: The leaves.
+            out_degree_bound: D of the out-edge aggregation.
         """
         centered = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
         noisy, own = rows.to(torch.float64) / sigma, finite_rows(sent) / sigma
@@ -68,34 +69,34 @@ class OneHopInputs:
 
     @property
     def width(self) -> int:
-        """W, the public number of nodes of a star."""
+        """W, the public number of nodes of an ego graph."""
         return self.stars.leaves.shape[1] + 2
 
     @property
     def columns(self) -> int:
-        """The numbers that a node of a star has."""
+        """Number of inputs per node of an ego graph."""
         return self.roots.shape[1]
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:
-        """All that stars are made of."""
+        """All arrays that define the ego graphs."""
         return self.roots, self.own_contribution, self.rows, self.stars.leaves, self.stars.lengths
 
     @property
     def parents(self) -> Tensor:
-        """The root above each leaf."""
+        """The root, as the parent of each leaf."""
         return torch.zeros(self.width - 2, dtype=torch.int64)
 
     def begin(self, step: int) -> None:
-        """Draw nothing: stars are the same in all steps."""
+        """Sample nothing: ego graphs are the same in all steps."""
 
     def select(self, nodes: Tensor) -> "OneHopInputs":
-        """Return the stars of some nodes, all that is read of others being published rows."""
+        """Return the ego graphs of some nodes. Of other nodes they contain published aggregates only."""
         stars = EgoGraphs(self.stars.leaves[nodes], self.stars.lengths[nodes])
         return OneHopInputs(self.roots[nodes], self.rows, self.own_contribution[nodes], stars)
 
     def take(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return some nodes' stars: rows (B, W, 2 C) and edges (B, 2, M)."""
+        """Return the ego graphs of some nodes: inputs (B, W, 2 C) and edges (B, 2, M)."""
         leaves = self.stars.leaves[nodes].to(torch.int64)
         there = leaves != NO_NODE
         classes, count = self.columns // 2, len(nodes)

@@ -1,5 +1,4 @@
-"""What a private GNN asks of records: encoder steps, one push, the module's steps, and counts for
-reporting."""
+"""Query plan of a private GNN: encoder steps, one aggregation, the module's steps, and accuracy counts."""
 
 import math
 from dataclasses import dataclass
@@ -12,15 +11,15 @@ from graphveil.privacy import NodeRecord
 from graphveil.release import DPSGDQuery, OutEdgeSumQuery, Query
 from graphveil.training import PrivateSchedule
 
-_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the rows
+_GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the aggregates
 
 
 def encoder_share(mu: float, parameters: int, records: int) -> float:
     """Return the encoder's share of mu^2: clip(0.1 (q / 0.0128)^1.7, 0.1, 0.4) with q = sqrt(p) / (mu n).
 
-    q compares the noise on a linear model of p weights with what n records say. Stars need little of the
-    encoder as long as it can be read at all. The constants were fitted to the test accuracy of two public
-    graphs (``benchmarks/notes/055-stars.md``). Every input is public.
+    q compares the noise of a linear model with p parameters to the information in n records. Ego graphs need
+    little from the encoder. The constants were fitted to the test accuracy of two public graphs
+    (``benchmarks/notes/055-stars.md``). Every input is public.
 
     >>> [round(encoder_share(0.268, *sizes), 2) for sizes in ((438 * 6, 15200), (768 * 10, 11450))]
     [0.1, 0.39]
@@ -31,23 +30,24 @@ def encoder_share(mu: float, parameters: int, records: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class OneHopPlan:
-    """The questions of a fit, in order, for any scale; every record's own questions cost about that mu.
+    """The queries of a fit, in order, for any scale; the queries of every record cost about that mu.
 
-    Training records pay for everything, and validation records with them, since nothing is selected on
-    them; with ``metrics`` these and the others pay for one pair of noisy counts instead. Whoever does not
-    teach pays for its message alone, which may be longer.
+    Training records are charged for all queries. Validation records are charged in the same way, since
+    nothing is selected on them. With ``metrics`` validation and other records are charged for one pair of
+    noisy counts instead. Records outside of training are otherwise charged for their GNN message only, which
+    may have a larger norm.
 
     Args:
-        unit: ``node-record``; replaced records double every shift.
+        unit: ``node-record``; replace-one doubles every sensitivity.
         features: f.
         classes: C.
         parameters: p of the module.
-        records: how many records teach, with or without a label.
-        schedule: of the module's steps.
-        shares: of mu^2, for encoder and module; the push has the rest. None for the encoder is
-            :func:`encoder_share` of the budget.
-        metrics: whether accuracies are released.
-        out_degree_bound: D of the push.
+        records: Number of training records, with or without a label.
+        schedule: Schedule of the module's steps.
+        shares: Shares of mu^2 for encoder and module; the aggregation has the rest. None for the encoder is
+            ``encoder_share`` of the budget.
+        metrics: Whether accuracies are released.
+        out_degree_bound: D of the out-edge aggregation.
 
     >>> plan = OneHopPlan(unit=NodeRecord(), features=9, classes=3, parameters=50, records=500,
     ...                 schedule=PrivateSchedule(batch_size=25), shares=(0.1, 0.15))
@@ -66,7 +66,7 @@ class OneHopPlan:
     out_degree_bound: int = 1
 
     def budget_split(self, mu: float) -> BudgetSplit:
-        """Return how a total mu is divided, for every class of records."""
+        """Return the division of a total mu, for every class of records."""
         encoder, module = self.shares
         if encoder is None:
             encoder = encoder_share(mu, (self.features + 1) * self.classes, self.records)
@@ -78,7 +78,7 @@ class OneHopPlan:
         return DPSGDTraining(schedule=self.schedule, parameters=self.parameters, records=self.records)
 
     def queries(self, mu: float) -> tuple[Query, ...]:
-        """Return the questions."""
+        """Return the queries."""
         budget_split = self.budget_split(mu)
         noise = budget_split.noise(mu / self.unit.change)
         encoder = DPSGDQuery(
@@ -117,5 +117,5 @@ class OneHopPlan:
 
     @property
     def pays(self) -> tuple[bool, ...]:
-        """By group, whether its records teach."""
+        """Whether the records of each group are used for training."""
         return tuple(group == TRAIN or (group == VAL and not self.metrics) for group in range(GROUPS))

@@ -1,4 +1,4 @@
-"""A fit of a private GNN, as a value: the encoder of features, and the user's module."""
+"""The fit of a private GNN as a value: the encoder of features, and the custom module."""
 
 from dataclasses import dataclass
 from typing import NoReturn
@@ -18,9 +18,9 @@ MODULE = "module."
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedOneHopGNN(TrainedModel):
-    """Public weights: of the encoder, and of the module by the names that it has for them.
+    """Public parameters of the encoder, and of the module by name.
 
-    ``module`` is the module itself, None where a file was read whose code nobody named.
+    ``module`` is the module itself, or None if its code is not registered.
     """
 
     encoder: NoisySoftmax
@@ -28,10 +28,10 @@ class TrainedOneHopGNN(TrainedModel):
     module: nn.Module | None = None
 
     def plan_for(self, sizes: PublicSizes) -> NoReturn:
-        """Refuse: the push of another graph needs to know who teaches there.
+        """Raise an error: the aggregation of another graph needs to know its training nodes.
 
         Raises:
-            NotImplementedGuaranteeError: always.
+            NotImplementedGuaranteeError: Always.
         """
         raise NotImplementedGuaranteeError(
             "gnn with unit 'node-record' asks by who has a public label, which another graph need not say, "
@@ -39,11 +39,11 @@ class TrainedOneHopGNN(TrainedModel):
         )
 
     def answer(self, graph: Graph, session: Session, kept: CachedPrediction | None) -> NoReturn:
-        """Refuse, as :meth:`plan_for` does."""
+        """Raise an error, as ``plan_for`` does."""
         self.plan_for(PublicSizes.from_graph(graph))
 
     def state(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
         return {**self.encoder.state(), **{f"{MODULE}{name}": part for name, part in self.weights.items()}}
 
 

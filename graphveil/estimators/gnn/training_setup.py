@@ -1,4 +1,4 @@
-"""What all private GNNs have in common: who teaches, in which batches, and whose coins are public."""
+"""Shared setup of private GNNs: training nodes, batch sizes, and public randomness."""
 
 from dataclasses import replace
 
@@ -11,13 +11,14 @@ from graphveil.estimators.public_sizes import members
 from graphveil.estimators.session import Session
 from graphveil.training import PrivateSchedule
 
-_BATCHES = 20  # a batch is this part of those who teach, where nothing else is asked for
+_BATCHES = 20  # default batch size as a share of the training records
 
 
 def training_members(graph: Graph, *, metrics: bool = False) -> Tensor:
-    """Return the public members of the groups that teach, with or without a label, bool (N).
+    """Return the public members of the training groups, with or without a label, bool (N).
 
-    Nothing is selected on validation nodes, so they teach, too, unless they are counted (``metrics``).
+    Nothing is selected on validation nodes, so they are training nodes, unless they are counted
+    (``metrics``).
     """
     is_training_member = torch.zeros(graph.num_nodes, dtype=torch.bool)
     for split in ("train",) if metrics else ("train", "val"):
@@ -32,7 +33,7 @@ def with_batch_size(schedule: PrivateSchedule, records: int) -> PrivateSchedule:
 
 
 def public_randomness_key(session: Session, name: str) -> bytes:
-    """Return the key of public coins; a run that is resumed has the first one's."""
+    """Return the key of public randomness; a resumed run has the same key."""
 
     def draw() -> State:
         drawn = session.streams.numpy(name).integers(256, size=32, dtype="uint8")
