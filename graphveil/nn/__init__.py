@@ -1,1 +1,1 @@
-"""Networks: layers, and what methods build of them; none of them reads anything protected by itself."""
+"""Network architectures and layers. None of them reads protected data by itself."""

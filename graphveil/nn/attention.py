@@ -1,4 +1,4 @@
-"""Attention over in-edges, as in graph attention networks: a node weighs its neighbors and itself."""
+"""Attention over in-edges, as in graph attention networks."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,13 +9,13 @@ from torch.nn.functional import embedding_bag, leaky_relu
 
 from graphveil.data import Adjacency
 
-HEADS = 4  # side by side in a hidden layer
+HEADS = 4  # concatenated in a hidden layer
 _SLOPE = 0.2  # of the leaky relu, as in the paper
 
 
 @dataclass(frozen=True, eq=False)
 class InEdgeIndex:
-    """Edges in the order of their targets: target v has those from ``offsets[v]`` to ``offsets[v + 1]``.
+    """Edges sorted by target: target v has the edges from ``offsets[v]`` to ``offsets[v + 1]``.
 
     Shapes: ``sources`` and ``targets`` int64 (E), ``offsets`` int64 (N + 1).
     """
@@ -32,17 +32,17 @@ class InEdgeIndex:
 
 
 class GraphAttention(nn.Module):
-    """One round of attention, after the linear map that its ``weight`` is for:
+    """One attention layer, after the linear map with ``weight``:
 
         h'_v = b + sum_u a_uv h_u,   a_uv = softmax over u of leaky_relu(s . h_u + g . h_v),
 
-    where u runs over the in-neighbors of v and v itself, for each head on its own. Not private.
+    where u runs over the in-neighbors of v and v itself, independently for each head. Not private.
 
     Shapes: (N, heads width) -> (N, heads width).
     """
 
     def __init__(self, inputs: int, width: int, heads: int, generator: torch.Generator) -> None:
-        """Draw the weights, as Glorot and Bengio do."""
+        """Initialize the parameters, as Glorot and Bengio do."""
         super().__init__()
         self._heads, self._width = heads, width
         bound = (6 / (inputs + heads * width)) ** 0.5
@@ -63,8 +63,8 @@ class GraphAttention(nn.Module):
 
 
 def _exponentials(source_logits: Tensor, target_logits: Tensor, edges: InEdgeIndex) -> tuple[Tensor, Tensor]:
-    """Return what the softmax adds up, (E, heads) of edges and (N, heads) of nodes themselves."""
-    # Not sends[sources]: its gradient adds in the order in which threads come, so no two runs agree.
+    """Return the terms of the softmax, (E, heads) of edges and (N, heads) of nodes themselves."""
+    # Not sends[sources]: its gradient is added in the order of threads, which is not deterministic.
     source_scores, target_scores = (
         source_logits.index_select(0, edges.sources),
         target_logits.index_select(0, edges.targets),
@@ -73,7 +73,7 @@ def _exponentials(source_logits: Tensor, target_logits: Tensor, edges: InEdgeInd
         leaky_relu(source_scores + target_scores, _SLOPE),
         leaky_relu(source_logits + target_logits, _SLOPE),
     )
-    with torch.no_grad():  # what is subtracted cancels
+    with torch.no_grad():  # the subtracted maximum cancels
         most = own.clone()
         most.scatter_reduce_(0, edges.targets[:, None].expand_as(scores), scores, "amax")
         lowered = most.index_select(0, edges.targets)
@@ -83,8 +83,8 @@ def _exponentials(source_logits: Tensor, target_logits: Tensor, edges: InEdgeInd
 def _weighted_sums(weights: Tensor, h: Tensor, edges: InEdgeIndex) -> Tensor:
     """Return the sums over in-edges (N, heads, width).
 
-    Head by head as a weighted bag of rows, so that no row is ever copied to an edge: memory grows with
-    E heads, and not with E heads width.
+    Computed per head by ``embedding_bag``, so that no vector is copied to an edge. Memory is proportional to
+    E heads, not to E heads width.
     """
     sums = [
         embedding_bag(

@@ -1,7 +1,7 @@
-"""The networks of LPGNN: two rounds of messages along public edges, on propagated inputs, or two layers.
+"""The networks of LPGNN: two message-passing layers over public edges, or a two-layer MLP.
 
-Each network is two steps, :meth:`Backbone.first` up to the hidden layer and :meth:`Backbone.rest` after it,
-so that judging an epoch and beginning the next one share the first.
+The inputs are propagated features. Each network has two steps, ``Backbone.first`` up to the hidden layer and
+``Backbone.rest`` after it. Evaluating an epoch and starting the next one share the first step.
 """
 
 from abc import abstractmethod
@@ -21,7 +21,7 @@ from graphveil.propagation import KProp, Propagation, propagate
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSizes:
-    """The sizes of a network: features, hidden, classes."""
+    """The widths of a network: features, hidden, classes."""
 
     features: int
     hidden: int
@@ -29,20 +29,20 @@ class LayerSizes:
 
 
 class Backbone(nn.Module):
-    """Two rounds of messages with an activation and dropout between them."""
+    """Two layers with an activation and dropout between them."""
 
     def __init__(self, activation: str, dropout: float, generator: torch.Generator) -> None:
-        """Keep what lies between the rounds."""
+        """Store activation and dropout."""
         super().__init__()
         self._activation, self._dropout = ACTIVATIONS[activation], Dropout(dropout, generator=generator)
 
     @abstractmethod
     def on(self, adjacency: Adjacency) -> Self:
-        """Take the public edges that messages go along; return itself."""
+        """Store the public edges for message passing; return itself."""
 
     @abstractmethod
     def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:
-        """Return the output of the first (0) or the second (1) round of messages."""
+        """Return the output of the first (0) or the second (1) layer."""
 
     def first(self, inputs: PropagatedInputs) -> Tensor:
         """Return the hidden layer before its activation, (N, width)."""
@@ -65,14 +65,14 @@ class SageBackbone(Backbone):
     def __init__(
         self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
     ) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
         sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
         self._incoming = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
         self._own = nn.ParameterList(Linear(i, o, generator=generator).weight for i, o in sizes)
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Take the public edges."""
+        """Store the public edges."""
         self._mean = KProp(adjacency=adjacency, steps=1, aggregator="mean")
         return self
 
@@ -91,13 +91,13 @@ class GcnBackbone(Backbone):
     def __init__(
         self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
     ) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
         sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
         self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Take the public edges."""
+        """Store the public edges."""
         self._hop = KProp(adjacency=adjacency, steps=1, self_loops=True)
         return self
 
@@ -107,15 +107,15 @@ class GcnBackbone(Backbone):
 
 
 class GatBackbone(Backbone):
-    """GAT: a node weighs its neighbors and itself by softmax_u leaky_relu(a_src h_u + a_dst h_v).
+    """GAT: attention over a node's neighbors and itself, softmax_u leaky_relu(a_src h_u + a_dst h_v).
 
-    The hidden layer has four heads side by side, each of the full width; the last layer has one.
+    The hidden layer has four concatenated heads, each of the full width; the last layer has one.
     """
 
     def __init__(
         self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
     ) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
         hidden = HEADS * widths.hidden
         self._rounds = nn.ModuleList(
@@ -126,7 +126,7 @@ class GatBackbone(Backbone):
         )
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Take the public edges."""
+        """Store the public edges."""
         self._edges = InEdgeIndex.from_adjacency(adjacency)
         return self
 
@@ -137,18 +137,18 @@ class GatBackbone(Backbone):
 
 
 class MlpBackbone(Backbone):
-    """An MLP: h_v <- W h_v + b, no messages. Without propagation either, no edge is read."""
+    """An MLP: h_v <- W h_v + b, without message passing. Without propagation, no edge is read."""
 
     def __init__(
         self, widths: LayerSizes, activation: str, dropout: float, generator: torch.Generator
     ) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__(activation, dropout, generator)
         sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
         self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Take no edges."""
+        """Ignore the edges."""
         return self
 
     def _round(self, depth: int, inputs: PropagatedInputs) -> Tensor:

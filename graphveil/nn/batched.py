@@ -1,8 +1,8 @@
-"""Several networks of one shape that read the same batches, trained as one.
+"""Several networks of one architecture that read the same batches, trained together.
 
-Why so: a small network's step is mostly overhead, and copies of it that read the same rows pick, drop and
-multiply the same numbers. Side by side the first layer of all is one product, and one draw says which units
-drop. No network's numbers enter another's: their losses add up, and the gradient of a sum leaves each alone.
+A training step of a small network is mostly overhead. Networks that read the same batches can share it: one
+matrix product for all first layers, and one draw for dropout. The networks stay independent: their losses are
+summed, and the gradient of the sum is that of each loss.
 """
 
 import math
@@ -18,9 +18,9 @@ _DROPOUT_LEVELS = 1 << 16  # of a draw that decides on one entry
 
 
 class BatchedFeedForward(nn.Module):
-    """K networks like :class:`FeedForward` with batch norm and ReLU, each with weights of its own.
+    """K networks like ``FeedForward`` with batch norm and ReLU, each with its own parameters.
 
-    Which inputs drop in a batch is drawn for all of them together; which units, as ``separate_dropout`` says.
+    Dropout of inputs is shared by all of them. Dropout of units is shared unless ``separate_dropout`` is set.
 
     Shapes: (B, widths[0]) -> (K, B, widths[-1]).
 
@@ -40,7 +40,7 @@ class BatchedFeedForward(nn.Module):
         input_dropout: float = 0.0,
         separate_dropout: bool = False,
     ) -> None:
-        """Draw the weights of all layers, in order; ``separate_dropout`` lets each drop units of its own."""
+        """Initialize all layers in order; ``separate_dropout`` draws units independently per network."""
         super().__init__()
         self._masks = count if separate_dropout else 1
         self._widths, self._count, self._generator = tuple(widths), count, generator
@@ -69,7 +69,7 @@ class BatchedFeedForward(nn.Module):
         return out
 
     def networks(self) -> tuple[FeedForward, ...]:
-        """Return the networks one by one, in evaluation mode, with copies of the weights."""
+        """Return the networks one by one, in evaluation mode, with copies of the parameters."""
         return tuple(self._network(k) for k in range(self._count))
 
     def _dropped_inputs(self, x: Batch) -> Batch:
@@ -105,9 +105,9 @@ class BatchedFeedForward(nn.Module):
 
 
 def dropout_factors(shape: Sequence[int], p: float, generator: torch.Generator) -> Tensor:
-    """Return factors of dropout: zero with probability p to the next 2^-16, otherwise 1/(1 - p).
+    """Return dropout factors: zero with probability p to the next 2^-16, otherwise 1/(1 - p).
 
-    Four of them share one draw of 64 bits, which costs a tenth of four draws.
+    Four of them share one draw of 64 bits, which takes a tenth of the time of four draws.
 
     >>> dropout_factors((2, 3), 0.5, torch.Generator().manual_seed(0)).unique().tolist()
     [0.0, 2.0]

@@ -1,4 +1,4 @@
-"""GAT: attention over the exact edges, with several heads side by side."""
+"""GAT: attention over the exact edges, with several concatenated heads."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,13 +13,13 @@ from graphveil.nn.layers import Batch, Hidden, SparseRows, sparse_product
 
 @dataclass(frozen=True, kw_only=True)
 class GatArchitecture:
-    """The shape of a :class:`GatNetwork`.
+    """The architecture of a ``GatNetwork``.
 
     Args:
-        hidden: width of each head of the hidden layers.
-        heads: heads of the hidden layers; the last layer has one.
-        depth: rounds of attention.
-        style: keywords of hidden layers: activation, batch norm, dropout.
+        hidden: Width of each head of the hidden layers.
+        heads: Heads of the hidden layers; the last layer has one.
+        depth: Number of attention layers.
+        style: Keywords of hidden layers: activation, batch norm, dropout.
     """
 
     hidden: int
@@ -28,7 +28,7 @@ class GatArchitecture:
     style: dict[str, Any]
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> "GatNetwork":
-        """Return an untrained network from so many features to logits of so many classes."""
+        """Return an untrained network for these numbers of features and classes."""
         wide = self.heads * self.hidden
         inputs = [features, *[wide] * (self.depth - 1)]
         rounds = [GraphAttention(i, self.hidden, self.heads, generator) for i in inputs[:-1]]
@@ -38,13 +38,13 @@ class GatArchitecture:
 
 
 class GatNetwork(nn.Module):
-    """Rounds of attention, each but the last followed by its :class:`Hidden`.
+    """Attention layers, each but the last followed by its ``Hidden``.
 
     Shapes: (N, d) -> (N, C).
     """
 
     def __init__(self, rounds: list[GraphAttention], hidden: list[Hidden]) -> None:
-        """Put the parts together."""
+        """Store the layers."""
         super().__init__()
         self._rounds, self._hidden = nn.ModuleList(rounds), nn.ModuleList(hidden)
 

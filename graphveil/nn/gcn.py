@@ -14,12 +14,12 @@ from graphveil.release import sum_in_neighbors
 
 @dataclass(frozen=True, kw_only=True)
 class GcnArchitecture:
-    """The shape of a :class:`GcnNetwork`.
+    """The architecture of a ``GcnNetwork``.
 
     Args:
-        hidden: width of the hidden layers.
-        depth: number of convolutions.
-        style: keywords of hidden layers: activation, batch norm, dropout.
+        hidden: Width of the hidden layers.
+        depth: Number of convolutions.
+        style: Keywords of hidden layers: activation, batch norm, dropout.
     """
 
     hidden: int
@@ -27,7 +27,7 @@ class GcnArchitecture:
     style: dict[str, Any]
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> "GcnNetwork":
-        """Return an untrained network from so many features to logits of so many classes."""
+        """Return an untrained network for these numbers of features and classes."""
         widths = [features, *[self.hidden] * (self.depth - 1), classes]
         maps = [Linear(i, o, generator=generator) for i, o in pairwise(widths)]
         hidden = [Hidden(width, generator=generator, **self.style) for width in widths[1:-1]]
@@ -35,13 +35,13 @@ class GcnArchitecture:
 
 
 class GcnNetwork(nn.Module):
-    """Convolutions, each but the last followed by its :class:`Hidden`.
+    """Convolutions, each but the last followed by its ``Hidden``.
 
     Shapes: (N, d) -> (N, C).
     """
 
     def __init__(self, maps: list[Linear], hidden: list[Hidden]) -> None:
-        """Put the parts together."""
+        """Store the layers."""
         super().__init__()
         self._maps, self._hidden = nn.ModuleList(maps), nn.ModuleList(hidden)
 

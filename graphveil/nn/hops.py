@@ -12,17 +12,17 @@ from graphveil.nn.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden
 from graphveil.propagation import plain_unit
 from graphveil.training import Activation, GhostBranches, GhostModule, GhostSequential, UnitRows
 
-_BATCH_NORM_MOMENTUM = 0.1  # how far batch norm's running moments follow those of a batch
+_BATCH_NORM_MOMENTUM = 0.1  # momentum of batch norm's running moments
 
 
 class Encoder(nn.Module):
-    """An encoder and the head that it is trained with, on rows of norm one, as the hops will see them.
+    """An encoder and the head that it is trained with, on L2-normalized embeddings, as the hops read them.
 
-    With ``plain_head`` classes have to differ by the rows' direction, which is what a sum of rows keeps. The
-    paper's encoder has batch norm between its rows and its head; ``activated`` rows are what its reference
-    has there under node units, where there is no batch norm.
+    With ``plain_head`` the head separates classes by the direction of embeddings, which sums preserve. The
+    paper's encoder has batch norm between embeddings and head. With ``activated`` it has an activation there
+    instead, as in the paper's reference under node-level units, which has no batch norm.
 
-    Shapes: (B, widths[0]) -> (B, classes); ``rows`` stops at (B, widths[-1]).
+    Shapes: (B, widths[0]) -> (B, classes); ``rows`` returns (B, widths[-1]).
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Encoder(nn.Module):
         batch_norm: bool,
         dropout: float,
     ) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__()
         layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
         self._base = FeedForward(widths, generator=generator, **layers)
@@ -52,20 +52,20 @@ class Encoder(nn.Module):
         return GhostSequential(self._base.ghost(), UnitRows(), *between, self._head.ghost())
 
     def rows(self, x: Batch) -> Tensor:
-        """Return the encoded rows."""
+        """Return the embeddings."""
         return unit_rows(self._base(x))
 
     @torch.no_grad()
     def message(self, rows: Tensor, noisy: Sequence[Tensor]) -> Tensor:
-        """Return what a node can say about its class, as a vector to send: (N, d) float64, not scaled.
+        """Return a node's GNN message about its class: (N, d) float64, not scaled.
 
-        The head reads the sum of the node's own row and its noisy ones, z. What is sent is the mean of the
-        head's class directions under the probabilities that it finds, their common part left out:
+        The head reads z, the sum of the node's own embedding and its noisy aggregates. The message is the
+        mean of the head's class directions under its probabilities, without their common part:
 
             p = softmax(z W + b),    m = sum_c p_c (w_c - mean of w).
 
-        That keeps of the noise what looks like a class, and is a function of the node's own record and of
-        what was released.
+        It keeps only the part of the noise in class directions, and is a function of the node's own record
+        and of released values.
         """
         weight, bias = (part.to("cpu", torch.float64) for part in (self._head.weight, self._head.bias))
         seen = sum((part.to(torch.float64) for part in noisy), start=rows.to(torch.float64))
@@ -79,41 +79,42 @@ class Encoder(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class FixedRows:
-    """Dense rows (B, d) that no gradient flows into, and their mean (d) and covariance (d, d)."""
+    """Dense inputs (B, d) without gradient, and their mean (d) and covariance (d, d)."""
 
     values: Tensor
 
     @cached_property
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and covariance of the rows."""
+        """Mean and covariance of the inputs."""
         mean = self.values.mean(dim=0)
         centered = self.values - mean
         return mean, centered.t() @ centered / len(self.values)
 
 
 class NormedLinear(nn.Module):
-    """A linear map and batch norm in one: batch norm as a factor on the weights.
+    """A linear map and batch norm in one: batch norm as a factor on the weight matrix.
 
-    Over rows with mean m and covariance C the map x W has mean m W and variance diag(W^T C W), so batch norm
-    needs no pass over the output, neither forward nor backward: it equals ``Linear`` and ``BatchNorm1d``.
+    Over inputs with mean m and covariance C the map x W has mean m W and variance diag(W^T C W), so batch
+    norm needs no pass over the output, neither forward nor backward. It equals ``Linear`` and
+    ``BatchNorm1d``.
 
     Shapes: (B, inputs) -> (B, outputs).
     """
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__()
-        self.weight = Linear(inputs, outputs, generator=generator).weight  # batch norm would undo a bias
+        self.weight = Linear(inputs, outputs, generator=generator).weight  # batch norm cancels a bias
         self._norm = nn.BatchNorm1d(outputs, momentum=_BATCH_NORM_MOMENTUM)
 
     def forward(self, x: FixedRows) -> Tensor:
-        """Return the normed map of the rows."""
+        """Return the normalized outputs."""
         mean, variance = self._moments(x) if self.training else self._running()
         scale = self._norm.weight * torch.rsqrt(variance + self._norm.eps)
         return torch.addmm(self._norm.bias - mean * scale, x.values, self.weight * scale)
 
     def _moments(self, x: FixedRows) -> tuple[Tensor, Tensor]:
-        """Return the output's mean and variance over this batch, and let the running ones follow."""
+        """Return the output's mean and variance over this batch, and update the running ones."""
         mean, covariance = x.moments
         moments = mean @ self.weight, (self.weight * (covariance @ self.weight)).sum(dim=0)
         unbiased = len(x.values) / max(1, len(x.values) - 1)
@@ -128,7 +129,7 @@ class NormedLinear(nn.Module):
 
 
 class Branch(nn.Module):
-    """What one hop's rows pass on their own: affine maps, each with batch norm and activation.
+    """Layers for the aggregates of one hop: affine maps, each with batch norm and activation.
 
     Shapes: (B, widths[0]) -> (B, widths[-1]).
     """
@@ -142,7 +143,7 @@ class Branch(nn.Module):
         batch_norm: bool,
         dropout: float,
     ) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__()
         style: dict[str, Any] = {"generator": generator, "activation": activation, "dropout": dropout}
         self._first = (NormedLinear if batch_norm else Linear)(*widths[:2], generator=generator)
@@ -155,7 +156,7 @@ class Branch(nn.Module):
         return GhostSequential(first, Activation(self._hidden.activation), self._rest.ghost())
 
     def forward(self, x: FixedRows) -> Tensor:
-        """Return the hop's hidden rows."""
+        """Return the hidden activations of the hop."""
         first = self._first(x if isinstance(self._first, NormedLinear) else x.values)
         return cast(Tensor, self._rest(self._hidden(first)))
 
@@ -178,7 +179,7 @@ class HopClassifier(nn.Module):
         batch_norm: bool,
         dropout: float,
     ) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__()
         layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
         self._branches = nn.ModuleList(Branch(base, generator=generator, **layers) for _ in range(hops))
@@ -186,7 +187,7 @@ class HopClassifier(nn.Module):
         self._head = FeedForward([self._combine.outputs, *head], generator=generator, **layers)
 
     def ghost(self) -> GhostModule:
-        """Return the network for private training, which takes the hops' rows as blocks side by side."""
+        """Return the network for private training, which reads the concatenated aggregates in blocks."""
         branches = [cast(Branch, branch).ghost() for branch in self._branches]
         return GhostSequential(GhostBranches(*branches), self._head.ghost())
 
@@ -197,7 +198,7 @@ class HopClassifier(nn.Module):
 
 
 class UnitHopClassifier(nn.Module):
-    """The reference's classifier under node units: affine branches, their combined row of norm one, a head.
+    """The reference's classifier under node-level units: branches, L2-normalization, and a head.
 
         y = head(act(unit(concat(base_0(x_0), ..., base_K(x_K)))))
 
@@ -213,7 +214,7 @@ class UnitHopClassifier(nn.Module):
         generator: torch.Generator,
         activation: str,
     ) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__()
         layers: dict[str, Any] = {"generator": generator, "activation": activation}
         self._branches = nn.ModuleList(FeedForward(base, **layers) for _ in range(hops))
@@ -221,7 +222,7 @@ class UnitHopClassifier(nn.Module):
         self._activation = activation
 
     def ghost(self) -> GhostModule:
-        """Return the network for private training, which takes the hops' rows as blocks side by side."""
+        """Return the network for private training, which reads the concatenated aggregates in blocks."""
         branches = [cast(FeedForward, branch).ghost() for branch in self._branches]
         return GhostSequential(
             GhostBranches(*branches), UnitRows(), Activation(self._activation), self._head.ghost()
@@ -235,14 +236,14 @@ class UnitHopClassifier(nn.Module):
 
 
 def _activated(name: str, rows: Tensor) -> Tensor:
-    """Return the activation of rows that a gradient still needs."""
+    """Return the activation without overwriting its input, which a gradient needs."""
     return ACTIVATIONS[name](rows.clone())
 
 
 def scaled_by_norm(noisy: Tensor, std: float) -> Tensor:
-    """Return log(1 + |r| / s) r / |r|: a noisy row's direction, longer where it stands out of the noise.
+    """Return log(1 + |r| / s) r / |r|: a noisy aggregate's direction, longer if it exceeds the noise.
 
-    The direction alone would tell a row of many neighbors from one of pure noise no more.
+    The direction alone does not distinguish an aggregate of many neighbors from pure noise.
 
     >>> scaled_by_norm(torch.tensor([[0.0, 3.0]]), 1.0).round(decimals=3)
     tensor([[0.0000, 1.3860]], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What a first layer reads: propagated estimates P X', multiplied by weights before or after propagation."""
+"""Inputs of a first layer: propagated estimates P X', propagated before or after the linear map."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +19,8 @@ _PROPAGATION_COST_RATIO = 3  # a product along an edge costs as much as this man
 class FeatureEstimates:
     """The estimated features of all nodes, X' = S + 1 c^T.
 
-    A node that told about few features leaves all others in the middle c of their public range, so S is
-    sparse where the mechanism samples features.
+    If the mechanism samples features, all features that a node did not report are at the middle c of their
+    public range. So S is sparse.
 
     Shapes: ``deviations`` S (N, d), ``middle`` c (d), None for zero.
 
@@ -33,12 +33,12 @@ class FeatureEstimates:
 
     @property
     def stored(self) -> int:
-        """How many numbers S consists of."""
+        """Number of stored entries of S."""
         return self.deviations.numel() if isinstance(self.deviations, Tensor) else len(self.deviations.data)
 
     @property
     def size(self) -> int:
-        """How many numbers X' consists of."""
+        """Number of entries of X'."""
         return int(np.prod(self.deviations.shape))
 
     def dense(self) -> Tensor:
@@ -48,10 +48,10 @@ class FeatureEstimates:
 
 
 class PropagatedInputs(Protocol):
-    """The matrix H = P X' as a network reads it."""
+    """The matrix H = P X', multiplied on demand."""
 
     def times(self, weight: Tensor) -> Tensor:
-        """Return H W (N, m) for weights (d, m), with gradients in W."""
+        """Return H W (N, m) for a weight matrix (d, m), with gradients in W."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class DenseInputs:
 
 @dataclass(frozen=True, eq=False)
 class LazyInputs:
-    """H W = P (S W) + (P 1)(c^T W): the few columns of S W are propagated, and H never exists.
+    """H W = P (S W) + (P 1)(c^T W): the few columns of S W are propagated, and H is not materialized.
 
     For m columns it takes m (|S| + work of P) products in place of m N d, and no dense N x d matrix.
     """
@@ -83,14 +83,14 @@ class LazyInputs:
 
     @cached_property
     def _weights(self) -> Tensor:
-        """P 1, (N, 1): the sum of each node's weights."""
+        """P 1, (N, 1): the sum of each node's aggregation weights."""
         return self.propagation.apply(torch.ones(self.propagation.num_nodes, 1))
 
 
 def propagated(estimates: FeatureEstimates, propagation: Propagation) -> PropagatedInputs:
-    """Return P X', in the order that is cheaper; both give the same up to rounding.
+    """Return P X', in the cheaper order; both give the same result up to rounding.
 
-    What decides are the sizes of the graph and of the reports, which are public.
+    The choice depends on the sizes of the graph and of the LDP reports, which are public.
     """
     late = _PROPAGATION_COST_RATIO * (estimates.stored + propagation.work) < estimates.size
     return propagate_lazily(estimates, propagation) if late else propagate_dense(estimates, propagation)
@@ -102,7 +102,7 @@ def propagate_dense(estimates: FeatureEstimates, propagation: Propagation) -> De
 
 
 def propagate_lazily(estimates: FeatureEstimates, propagation: Propagation) -> PropagatedInputs:
-    """Return P X' as a product that is yet to be made; a dense S is propagated all the same."""
+    """Return P X' as a lazy product; a dense S is propagated directly."""
     if isinstance(estimates.deviations, Tensor):
         return propagate_dense(estimates, propagation)
     return LazyInputs(SparseRows.from_scipy(estimates.deviations), estimates.middle, propagation)

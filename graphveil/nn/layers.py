@@ -1,4 +1,4 @@
-"""Network parts with explicit randomness: each takes the generator that it draws from."""
+"""Layers with explicit randomness: each takes the generator that it draws from."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,16 +20,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each overwrites its ar
     "selu": torch.selu_,
     "tanh": torch.tanh_,
 }
-_TINY = 1e-12  # a shorter row is divided by this instead of its norm
+_TINY = 1e-12  # lower bound of the norm in divisions
 _NARROW = 12  # outputs below which a product is computed transposed
 COMBINATIONS = ("concat", "sum", "attention")
 
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """A batch of sparse rows: column indices and values, row r owning offsets[r] to offsets[r + 1].
+    """A batch of sparse rows: column indices and values; row r has the entries offsets[r] to offsets[r + 1].
 
-    Shapes: ``columns`` and ``values`` one entry a stored value, ``offsets`` (B + 1); the batch is (B, width).
+    Shapes: ``columns`` and ``values`` one entry per stored value, ``offsets`` (B + 1); the batch is (B,
+    width).
     """
 
     columns: Tensor
@@ -39,7 +40,7 @@ class SparseRows:
 
     @classmethod
     def from_scipy(cls, matrix: "sparse.csr_array") -> "SparseRows":
-        """Take a SciPy matrix, sharing its arrays where the types allow."""
+        """Return the rows of a SciPy matrix, sharing its arrays if the types allow."""
         return cls(
             torch.from_numpy(matrix.indices.astype("int32", copy=False)),
             torch.from_numpy(matrix.data.astype("float32", copy=False)),
@@ -53,9 +54,9 @@ class SparseRows:
         return SparseRows(columns, values, offsets, self.width)
 
     def with_values(self, values: Tensor) -> "SparseRows":
-        """Return rows with other values at the same places."""
+        """Return rows with other values at the same positions."""
         changed = replace(self, values=values)
-        changed.__dict__["_by_column"] = self._by_column  # the places are the same, so is their order
+        changed.__dict__["_by_column"] = self._by_column  # the positions are the same, and so is their order
         return changed
 
     def times(self, matrix: Tensor) -> Tensor:
@@ -89,7 +90,7 @@ def _bag(columns: Tensor, values: Tensor, offsets: Tensor, matrix: Tensor) -> Te
 
 
 class _SparseProduct(torch.autograd.Function):
-    """X W for sparse rows X. Its backward, X^T G, reads X by column: many times faster than a scatter."""
+    """X W for sparse rows X. Its backward, X^T G, reads X by column, which is much faster than a scatter."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, batch: SparseRows) -> Tensor:
@@ -113,7 +114,7 @@ def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
     return product
 
 
-Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of columns, side by side
+Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of columns
 
 
 def batch_of(x: Features, index: Tensor | None = None, device: torch.device | str = "cpu") -> Batch:
@@ -123,21 +124,21 @@ def batch_of(x: Features, index: Tensor | None = None, device: torch.device | st
 
 
 def batches_of(x: Features, device: torch.device | str = "cpu") -> Callable[[Tensor], Batch]:
-    """Return :func:`batch_of` as a function of the index that remembers its last two answers.
+    """Return ``batch_of`` as a function of the index that caches its last two results.
 
-    A loop on full batches asks for the same two index tensors, training and validation, in every epoch.
+    Full-batch training uses the same two index tensors, training and validation, in every epoch.
     """
     return lru_cache(maxsize=2)(lambda index: batch_of(x, index, device))
 
 
 class Linear(nn.Module):
-    """Affine map of dense or sparse rows, or of blocks of columns; weights uniform in +-1/sqrt(inputs).
+    """Affine map of dense or sparse inputs, or of blocks of columns; initial values in +-1/sqrt(inputs).
 
     Shapes: (B, inputs) -> (B, outputs).
     """
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__()
         bound = 1 / math.sqrt(max(1, inputs))
         # Stored as (inputs, outputs): a sparse row is then a bag of rows of the weight.
@@ -155,7 +156,7 @@ class Linear(nn.Module):
         return sparse_product(x, self.weight) + self.bias
 
     def _dense(self, blocks: Sequence[Tensor]) -> Tensor:
-        """Return the sum of the blocks' products: what the blocks side by side would give."""
+        """Return the sum of the blocks' products, which is the product of the concatenated blocks."""
         weights = torch.split(self.weight, [block.shape[1] for block in blocks])
         out: Tensor = self.bias
         if len(out) >= _NARROW:
@@ -170,7 +171,7 @@ class Linear(nn.Module):
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    """Return the rows scaled to norm one, with a gradient that costs a third of ``normalize``'s.
+    """Return the rows L2-normalized, with a gradient that takes a third of the time of ``normalize``'s.
 
     >>> unit_rows(torch.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
@@ -180,7 +181,7 @@ def unit_rows(x: Tensor) -> Tensor:
 
 
 class _UnitRows(torch.autograd.Function):
-    """u = x / |x|; the gradient is what is left of g across u, over |x|."""
+    """u = x / |x|; the gradient is the part of g orthogonal to u, divided by |x|."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -198,15 +199,18 @@ class _UnitRows(torch.autograd.Function):
 
 
 class Dropout(nn.Module):
-    """Zeroes entries with probability p while training, from its own generator; stored entries if sparse."""
+    """Set entries to zero with probability p in training, from its own generator.
+
+    For sparse rows only stored entries are dropped.
+    """
 
     def __init__(self, p: float, *, generator: torch.Generator) -> None:
-        """Keep the generator to draw from."""
+        """Store the generator."""
         super().__init__()
         self.p, self._generator = p, generator
 
     def forward(self, x: Batch) -> Batch:
-        """Return x with entries dropped and the rest scaled up."""
+        """Return x with entries dropped and the others scaled up."""
         if not self.training or self.p == 0:
             return x
         if isinstance(x, SparseRows):
@@ -219,7 +223,7 @@ class Dropout(nn.Module):
 
 
 class Hidden(nn.Module):
-    """What follows a hidden layer's affine map: batch norm, activation, dropout. It may overwrite its input.
+    """Batch norm, activation and dropout after an affine map. It may overwrite its input.
 
     Shapes: (B, width) -> (B, width).
     """
@@ -227,7 +231,7 @@ class Hidden(nn.Module):
     def __init__(
         self, width: int, *, generator: torch.Generator, activation: str, batch_norm: bool, dropout: float
     ) -> None:
-        """Build the parts that are asked for."""
+        """Build the configured parts."""
         super().__init__()
         self.activation = activation
         self._norm = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
@@ -240,7 +244,7 @@ class Hidden(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Affine maps, each followed by :class:`Hidden`; the last one plain unless told otherwise.
+    """Affine maps, each followed by ``Hidden``; by default the last one is not.
 
     Shapes: (B, widths[0]) -> (B, widths[-1]).
     """
@@ -256,7 +260,7 @@ class FeedForward(nn.Module):
         input_dropout: float = 0.0,
         plain_last: bool = True,
     ) -> None:
-        """Draw the weights of all layers, in order."""
+        """Initialize all layers, in order."""
         super().__init__()
         self._input_dropout = Dropout(input_dropout, generator=generator)
         self._layers = nn.ModuleList(Linear(i, o, generator=generator) for i, o in pairwise(widths))
@@ -270,7 +274,7 @@ class FeedForward(nn.Module):
         return [cast(Linear, layer) for layer in self._layers]
 
     def ghost(self) -> GhostModule:
-        """Return the layers for private training, which takes neither batch norm nor dropout."""
+        """Return the layers for private training, which supports neither batch norm nor dropout."""
         parts: list[GhostModule] = []
         for depth, layer in enumerate(self.affines()):
             parts.append(layer.ghost())
@@ -289,15 +293,15 @@ class FeedForward(nn.Module):
 
 
 class Combine(nn.Module):
-    """Combines k rows a node into one: side by side, summed, or in a sum whose weights are learned.
+    """Combine k vectors per node into one: concatenated, summed, or in a weighted sum with learned weights.
 
-    ``"attention"`` weighs row i by softmax over i of a^T tanh(W h_i + b).
+    ``"attention"`` weights vector i by softmax over i of a^T tanh(W h_i + b).
 
     Shapes: k times (B, width) -> (B, ``outputs``): k width for ``"concat"``, left in blocks, otherwise width.
     """
 
     def __init__(self, how: str, count: int, width: int, *, generator: torch.Generator) -> None:
-        """Draw the weights of the attention, if it is that."""
+        """Initialize the parameters of the attention, if used."""
         super().__init__()
         self._how = how
         self.outputs = count * width if how == "concat" else width
@@ -306,9 +310,9 @@ class Combine(nn.Module):
             self._score = Linear(width, 1, generator=generator)
 
     def forward(self, parts: Sequence[Tensor]) -> Batch:
-        """Return the combined rows."""
+        """Return the combined vectors."""
         if self._how == "concat":
-            return tuple(parts)  # for the next affine map: copying them together would cost more than it
+            return tuple(parts)  # for the next affine map: concatenation would take longer than the map
         stacked = torch.stack(list(parts))
         if self._how == "sum":
             return stacked.sum(dim=0)

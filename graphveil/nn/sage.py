@@ -1,4 +1,4 @@
-"""SAGE: dense layers, rounds of messages that are summed over the exact edges, dense layers."""
+"""SAGE: dense layers, message-passing layers with sums over the exact edges, dense layers."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,16 +13,16 @@ from graphveil.release import sum_in_neighbors
 
 @dataclass(frozen=True, kw_only=True)
 class SageArchitecture:
-    """The shape of a :class:`SageNetwork`.
+    """The architecture of a ``SageNetwork``.
 
     Args:
-        hidden: width of the hidden layers.
-        depth: rounds of messages.
-        style: keywords of hidden layers: activation, batch norm, dropout.
-        pre_layers: dense layers before the messages.
-        post_layers: dense layers after them, the output layer included.
-        unit: whether rows have norm one before and after the messages.
-        unit_rounds: whether they have after each round, whatever they have before.
+        hidden: Width of the hidden layers.
+        depth: Number of message-passing layers.
+        style: Keywords of hidden layers: activation, batch norm, dropout.
+        pre_layers: Dense layers before message passing.
+        post_layers: Dense layers after it, including the output layer.
+        unit: Whether vectors are L2-normalized before and after message passing.
+        unit_rounds: Whether they are L2-normalized after each message-passing layer.
     """
 
     hidden: int
@@ -34,7 +34,7 @@ class SageArchitecture:
     unit_rounds: bool = False
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> "SageNetwork":
-        """Return an untrained network from so many features to logits of so many classes."""
+        """Return an untrained network for these numbers of features and classes."""
         style = {"generator": generator, **self.style}
         first, last = self.widths(features, classes)
         before = FeedForward(first, plain_last=False, **style)
@@ -46,14 +46,14 @@ class SageArchitecture:
         return SageNetwork(before, rounds, FeedForward(last, **style), unit=self.unit)
 
     def widths(self, features: int, classes: int) -> tuple[list[int], list[int]]:
-        """Return the widths of the dense layers before the messages, and of those after them."""
+        """Return the widths of the dense layers before and after message passing."""
         width = self.hidden
         return [features, *[width] * self.pre_layers], [*[width] * self.post_layers, classes]
 
 
 @dataclass(frozen=True)
 class AffineMaps:
-    """The affine maps of one round of messages: before it, of the own row, of the sum, and after it."""
+    """The affine maps of a network with one message-passing layer: before it, own, of the sum, after it."""
 
     before: list[Linear]
     own: Linear
@@ -62,13 +62,13 @@ class AffineMaps:
 
 
 class SageLayer(nn.Module):
-    """One round of messages, with ``unit`` to rows of norm one before the activation.
+    """One message-passing layer; ``unit`` L2-normalizes before the activation.
 
     Shapes: (N, width) -> (N, width).
     """
 
     def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator, unit: bool = False) -> None:
-        """Draw the weights."""
+        """Initialize the parameters."""
         super().__init__()
         self._own = Linear(width, width, generator=generator)
         self._incoming = Linear(width, width, generator=generator)
@@ -80,7 +80,7 @@ class SageLayer(nn.Module):
         return self.read(x, sum_in_neighbors(adjacency, x))
 
     def read(self, x: Tensor, sums: Tensor) -> Tensor:
-        """Return the same for sums that are known already."""
+        """Return the same from sums that are already computed."""
         mixed = self._own(x) + self._incoming(sums)
         if self._unit:
             mixed = unit_rows(mixed).clone()  # the activation overwrites its input
@@ -88,7 +88,7 @@ class SageLayer(nn.Module):
 
 
 class SageNetwork(nn.Module):
-    """Dense layers, rounds of messages, dense layers; with ``unit`` rows of norm one before the messages.
+    """Dense layers, message-passing layers, dense layers; ``unit`` L2-normalizes before message passing.
 
     Shapes: (N, d) -> (N, C).
     """
@@ -96,17 +96,17 @@ class SageNetwork(nn.Module):
     def __init__(
         self, before: FeedForward, rounds: list[SageLayer], after: FeedForward, *, unit: bool = False
     ) -> None:
-        """Put the parts together."""
+        """Store the layers."""
         super().__init__()
         self._before, self._rounds, self._after = before, nn.ModuleList(rounds), after
         self._unit = unit
 
     def rows(self, x: Batch) -> Tensor:
-        """Return what nodes send in the first round."""
+        """Return the vectors that nodes send in the first layer."""
         return unit_rows(self._before(x)) if self._unit else cast(Tensor, self._before(x))
 
     def read(self, rows: Tensor, sums: Tensor) -> Tensor:
-        """Return logits from the rows and what was summed of them, in a network of one round."""
+        """Return logits from the vectors and their sums, in a network of one message-passing layer."""
         return cast(Tensor, self._after(cast(SageLayer, self._rounds[0]).read(rows, sums)))
 
     def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
@@ -117,6 +117,6 @@ class SageNetwork(nn.Module):
         return cast(Tensor, self._after(h))
 
     def maps(self) -> AffineMaps:
-        """Return the affine maps of a network of one round."""
+        """Return the affine maps of a network of one message-passing layer."""
         layer = cast(SageLayer, self._rounds[0])
         return AffineMaps(self._before.affines(), layer._own, layer._incoming, self._after.affines())

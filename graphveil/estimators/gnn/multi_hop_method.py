@@ -72,7 +72,7 @@ class MultiHopGNN(Method):
         return replace(PublicSizes.from_graph(graph), labeled=int(training_members(graph).sum()))
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
-        """Return the steps, calibrated by Theorem A, or with the smallest supported noise if that is enough."""
+        """Return the steps, calibrated by Theorem A, or with the smallest supported noise if that is less."""
         privacy_config, delta = self.privacy_config, self.privacy_config.delta_for(sizes.nodes)
         require_delta(delta, "TreeStepsQuery")
         release_plan = self.release_plan(sizes)

@@ -1,1 +1,1 @@
-"""Modules that users bring: how they are named and built, and what is refused before anything is booked."""
+"""Custom modules: their names, how they are built, and the checks before anything is charged."""

@@ -1,7 +1,7 @@
-"""What a user's own module is called, and how it is built: a factory, called with public sizes alone.
+"""Names and factories of custom modules. A factory is called with public sizes only.
 
-A saved model holds the name of such a factory and never code. Whoever loads it and wants the module to run
-says which code the name means, by registering it (:func:`graphveil.register`): a file cannot.
+A saved model holds the name of a factory and never code. To run a loaded module, register the code under this
+name first (``graphveil.register``). A file cannot do this.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ _REGISTERED: dict[str, Factory] = {}
 
 
 def register_factory(factory: Factory, name: str | None = None) -> str:
-    """Let a name stand for a factory in this process, and return the name."""
+    """Register a factory under a name in this process, and return the name."""
     check_factory(factory)
     known = name or factory_name(factory)
     _REGISTERED[known] = factory
@@ -26,10 +26,10 @@ def register_factory(factory: Factory, name: str | None = None) -> str:
 
 
 def check_factory(module: object, keyword: str = "module") -> None:
-    """Refuse what is neither a class or function that builds modules nor the name of one.
+    """Reject everything except a class or function that builds modules, or the name of one.
 
     Raises:
-        ConfigError: something else, such as a module that is built already.
+        ConfigError: Something else, such as a module that is already built.
 
     >>> check_factory(nn.Linear(2, 2))
     Traceback (most recent call last):
@@ -49,20 +49,20 @@ def check_factory(module: object, keyword: str = "module") -> None:
 
 
 def factory_name(module: Factory | str) -> str:
-    """Return what a factory is called in files."""
+    """Return the name of a factory in files."""
     return module if isinstance(module, str) else str(getattr(module, "__name__", type(module).__name__))
 
 
 def is_registered(module: Factory | str) -> bool:
-    """Whether there is code here for what a factory or a name stands for."""
+    """Whether the code of a factory or of a name is available in this process."""
     return not isinstance(module, str) or module in _REGISTERED
 
 
 def get_factory(module: Factory | str) -> Factory:
-    """Return the factory, or the one that a name stands for in this process.
+    """Return the factory, or the one that is registered under a name in this process.
 
     Raises:
-        ConfigError: the name stands for nothing here.
+        ConfigError: If the name is not registered.
     """
     if not isinstance(module, str):
         return module
@@ -72,10 +72,10 @@ def get_factory(module: Factory | str) -> Factory:
 
 
 def check_registered(*modules: Factory | str | None) -> None:
-    """Refuse names in a file that stand for nothing here.
+    """Reject names in a file that are not registered.
 
     Raises:
-        ArtifactError: with the way to say what one means.
+        ArtifactError: With instructions to register a name.
     """
     for module in modules:
         if module is not None and not is_registered(module):
@@ -90,10 +90,10 @@ def _unknown(name: str) -> str:
 
 
 def build_module(module: Factory | str, inputs: int, outputs: int, generator: torch.Generator) -> nn.Module:
-    """Return a new module for public sizes, its initial weights drawn from a public generator.
+    """Return a new module for public sizes, with initial parameters drawn from a public generator.
 
     Raises:
-        ConfigError: the name stands for nothing here, or the factory builds no module of these sizes.
+        ConfigError: If the name is not registered, or the factory builds no module of these sizes.
     """
     factory, name = get_factory(module), factory_name(module)
     try:
@@ -122,7 +122,7 @@ def _contains_itself(module: nn.Module, above: tuple[nn.Module, ...]) -> bool:
 
 @contextmanager
 def _using_global_generator(generator: torch.Generator) -> Iterator[None]:
-    """Let torch's own generator, which modules draw their weights from, stand where another one does."""
+    """Replace torch's global generator, which modules use to initialize parameters, by another one."""
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(generator.get_state())
         yield

@@ -1,5 +1,4 @@
-"""What is refused of a user's module by the types in it: what mixes records, draws at random, or carries
-data."""
+"""Checks of custom modules by type: reject layers that mix records, draw random numbers, or carry data."""
 
 from collections.abc import Iterator
 
@@ -12,19 +11,21 @@ from torch.nn.parameter import is_lazy
 
 from graphveil.errors import ConfigError
 
-MAX_CONSTANT_NUMBERS = 1024  # of a tensor that is no weight: a table of the graph's nodes would be longer
+MAX_CONSTANT_NUMBERS = (
+    1024  # maximum size of a tensor that is not a parameter: a table of the graph's nodes would be longer
+)
 ROW_NORMS = "LayerNorm, or torch_geometric's LayerNorm(mode='node')"
 _PARALLEL = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
 _MIXING = ("GraphNorm", "PairNorm", "DiffGroupNorm", "MeanSubtractionNorm", "GraphSizeNorm")
 
 
 def reject_unsupported_types(module: nn.Module) -> None:
-    """Refuse a module in which some part is known to mix records, to be random, or to hold what is no weight.
+    """Reject a module with a part that mixes records, is random, or holds tensors other than parameters.
 
-    A function that closes over a tensor cannot be seen here.
+    A function that closes over a tensor cannot be detected here.
 
     Raises:
-        ConfigError: with the part, the reason and what to take instead.
+        ConfigError: With the part, the reason and an alternative.
 
     >>> reject_unsupported_types(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
     >>> reject_unsupported_types(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
@@ -50,7 +51,7 @@ def reject_unsupported_types(module: nn.Module) -> None:
 
 
 def _fault_of(part: nn.Module) -> str:
-    """Return what is wrong with one part, empty for nothing."""
+    """Return the problem of one part, empty for none."""
     kinds = {kind.__name__ for kind in type(part).__mro__}
     if isinstance(part, torch.jit.ScriptModule):
         return "is compiled, and per-record gradients need the Python module; pass it without torch.jit"
@@ -76,17 +77,16 @@ def _is_positive(value: object) -> bool:
 
 
 def _non_parameter_tensors(part: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of one part that are no trained weights."""
+    """Yield the tensors of one part that are not trained parameters."""
     yield from ((name, buffer) for name, buffer in part.named_buffers(recurse=False))
     yield from ((name, value) for name, value in vars(part).items() if isinstance(value, Tensor))
     yield from ((name, w) for name, w in part.named_parameters(recurse=False) if not w.requires_grad)
 
 
 def _check_constant(what: str, tensor: Tensor) -> None:
-    """Refuse a long tensor, in which a degree of each node or an adjacency could be carried past the
-    noise."""
+    """Reject a long tensor, which could hold node degrees or an adjacency and bypass the noise."""
     if is_lazy(tensor):
-        return  # refused as a weight
+        return  # rejected as a parameter
     if tensor.layout != torch.strided or tensor.numel() > MAX_CONSTANT_NUMBERS:
         raise ConfigError(
             f"{what} of {tensor.numel():,} numbers that is not trained: what is long enough to be about the "

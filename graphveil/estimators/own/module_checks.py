@@ -1,10 +1,10 @@
-"""What is refused of a user's module by running it, on small random trees that are nobody's data.
+"""Checks of custom modules by running them on small random trees, without any data.
 
-A root's gradient may be a function of its own tree alone. Whether it is shows in what else changes it: other
-trees in the batch, their number, the place in the batch, the batch before. A module that mixes rows or keeps
-state only when a feature equals 17 is not found; private training and prediction therefore run every tree on
-its own, on a fresh copy of the module (``training/ego_graphs.py``), so that the proof does not rest on this
-check. It is there because such a module means something else in a batch than alone, and because its author
+The gradient of a root may depend on its own tree only. The checks change everything else: other trees in the
+batch, their number, the position in the batch, and previous batches. They cannot find a module that mixes
+records or keeps state only when a feature equals 17. Private training and prediction therefore run every tree
+on its own, on a fresh copy of the module (``training/ego_graphs.py``), so the proof does not rest on these
+checks. They are there because such a module computes something else in a batch than alone, and its author
 should know before a budget is spent.
 """
 
@@ -43,18 +43,18 @@ def random_tree(rng: np.random.Generator, inputs: int, *, depth: int = 2, scale:
 
 
 def batched(trees: list[RandomTree]) -> tuple[Tensor, Tensor, list[int]]:
-    """Return trees side by side as one graph: rows, edges, and the places of the roots."""
+    """Return trees concatenated into one graph: features, edges, and the indices of the roots."""
     starts = np.cumsum([0, *(len(tree.x) for tree in trees)]).tolist()
     edges = [tree.edges + start for tree, start in zip(trees, starts, strict=False)]
     return torch.cat([tree.x for tree in trees]), torch.cat(edges, dim=1), starts[:-1]
 
 
 def reject_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool = True) -> None:
-    """Refuse a module whose output at one root is not a function of the root's own tree and the weights.
+    """Reject a module whose output at a root depends on more than the root's own tree and the parameters.
 
     Raises:
-        ConfigError: it cannot be run in float64, is not of these sizes, changes as it runs, draws at random,
-            or mixes rows.
+        ConfigError: If it cannot be run in float64, does not have these sizes, changes while it runs, draws
+            random numbers, or mixes records.
 
     >>> class Mean(nn.Linear):
     ...     def forward(self, x, edge_index):
@@ -92,16 +92,16 @@ def _reject_mixing(probe: "_Probe", name: str, inputs: int) -> None:
 def check_deterministic(
     module: nn.Module, here: Tensor, there: Callable[[], Tensor], device: torch.device
 ) -> None:
-    """Refuse a device on which a module fails, comes to something else, or is not the same twice.
+    """Reject a device on which a module fails, has other results, or is not deterministic.
 
     Args:
-        module: is named.
-        here: what it makes of fixed random records on the CPU, float64.
-        there: makes the same on the device, where operations without a fixed order are refused.
-        device: the device.
+        module: For the error message.
+        here: Its results on fixed random records on the CPU, float64.
+        there: Computes the same on the device, where nondeterministic operations are rejected.
+        device: The device.
 
     Raises:
-        ConfigError: it cannot be trained there.
+        ConfigError: If it cannot be trained there.
     """
     name = type(module).__name__
     try:
@@ -119,10 +119,10 @@ def check_deterministic(
 
 
 def _check_state(name: str, before: dict[str, object], after: dict[str, object]) -> None:
-    """Refuse a module that keeps something of what it has seen, in a buffer or anywhere else.
+    """Reject a module that keeps state from its inputs, in a buffer or anywhere else.
 
     Raises:
-        ConfigError: with what has changed.
+        ConfigError: With the state that has changed.
     """
     missing = object()
     changed = [key for key in before | after if before.get(key, missing) != after.get(key, missing)]
@@ -134,10 +134,10 @@ def _check_state(name: str, before: dict[str, object], after: dict[str, object])
 
 
 def _check_finite(name: str, logits: Tensor, gradient: Tensor) -> None:
-    """Refuse a module whose logits or gradients are not finite where features are standard normal.
+    """Reject a module whose logits or gradients are not finite for standard normal features.
 
     Raises:
-        ConfigError: such records would all count as null.
+        ConfigError: Such records would all count as null.
     """
     for what, numbers in (("logits", logits), ("gradients", gradient)):
         if not numbers.isfinite().all():
@@ -178,7 +178,7 @@ class _Probe:
         self._read = torch.linspace(1.0, 2.0, classes, dtype=torch.float64)
 
     def at(self, trees: list[RandomTree], place: int) -> tuple[Tensor, Tensor]:
-        """Return the logits at one root, and their gradient by the weights."""
+        """Return the logits at one root, and their gradient by the parameters."""
         logits, roots = self._run(trees)
         return logits[roots[place]].detach(), self._gradient_by_parameters(
             (logits[roots[place]] * self._read).sum()
@@ -208,7 +208,7 @@ class _Probe:
 
 
 def training_error_message(module: nn.Module, error: Exception, name: str = "") -> str:
-    """Return why a module cannot be trained record by record, and what to write in place of it."""
+    """Return why a module cannot be trained per record, and an alternative."""
     name = name or type(module).__name__
     kinds = (nn.RNNBase, nn.RNNCellBase)
     recurrent = next((type(part) for part in module.modules() if isinstance(part, kinds)), None)
@@ -237,10 +237,10 @@ def training_error_message(module: nn.Module, error: Exception, name: str = "") 
 
 
 def run(module: nn.Module, inputs: tuple[Tensor, ...], shape: tuple[int, ...]) -> Tensor:
-    """Return a module's output, which must have this shape; what goes wrong in it is said in our words.
+    """Return a module's output, which must have this shape; errors are raised as ours.
 
     Raises:
-        ConfigError: it fails in float64, returns something else, or its output has no gradient.
+        ConfigError: If it fails in float64, returns something else, or its output has no gradient.
     """
     call: Callable[..., object] = module
     try:

@@ -1,8 +1,8 @@
-"""Clipped gradients over the subgraphs of roots and their in-neighbors: what SAGE-NDP sums.
+"""Sums of clipped gradients over roots and their in-neighbors, for SAGE-NDP.
 
-A root's loss reads its own record and those of its neighbors. :class:`RootClippedSum` clips the gradient of
-each root's loss, as the theory has it. :class:`RowClippedSum` clips what each node's row contributes to the
-gradient of the whole batch, as the reference does.
+A root's loss reads its own record and those of its neighbors. ``RootClippedSum`` clips the gradient of each
+root's loss, as in the theory. ``RowClippedSum`` clips the contribution of each node's vector to the gradient
+of the whole batch, as in the reference.
 """
 
 from abc import abstractmethod
@@ -22,13 +22,13 @@ from graphveil.training import Activation, ClippedSum
 from graphveil.training.clipped_sums import clip_factors, targets_of
 from graphveil.training.records import tensors_of
 
-_ROOTS = 32  # at a time: their rows stay in the cache
+_ROOTS = 32  # at a time: their activations stay in the CPU cache
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm
 
 Rows = list[Tensor]
 RowPairs = list[tuple[Tensor, Tensor]]
 IndexArray: TypeAlias = npt.NDArray[np.int64]
-Pairs = Sequence[tuple[Features, Tensor]]  # a map's rows, and the gradient by its output
+Pairs = Sequence[tuple[Features, Tensor]]  # inputs of a map, and the gradient by its output
 
 
 def neighbor_table(adjacency: Adjacency, roots: Tensor, max_sampled_degree: int) -> Tensor:
@@ -47,7 +47,7 @@ def neighbor_table(adjacency: Adjacency, roots: Tensor, max_sampled_degree: int)
 
 
 class SubgraphClippedSum(ClippedSum):
-    """A sum of clipped gradients of roots' losses by all weights.
+    """A sum of clipped gradients of roots' losses by all parameters.
 
     The logits of root v are those of
 
@@ -58,7 +58,7 @@ class SubgraphClippedSum(ClippedSum):
     """
 
     def __init__(self, maps: AffineMaps, activation: str, x: Features, table: Tensor, labels: Tensor) -> None:
-        """Copy the weights, and find their places."""
+        """Copy the parameters, and compute their offsets."""
         self._depth = len(maps.before)
         linears = [*maps.before, maps.own, maps.incoming, *maps.after]
         sources = [part.detach() for one in linears for part in (one.weight, one.bias)]
@@ -72,10 +72,10 @@ class SubgraphClippedSum(ClippedSum):
 
     @abstractmethod
     def _add(self, index: Tensor, clip: float) -> None:
-        """Add these roots' clipped gradients at the current weights to ``sums``."""
+        """Add these roots' clipped gradients at the current parameters to ``sums``."""
 
     def _encode(self, x: Features) -> Rows:
-        """Return what the layers before the sum make of some rows, each (n, width)."""
+        """Return the activations of the layers before the sum for some nodes, each (n, width)."""
         found: Rows = []
         for weight, bias in self._maps[: self._depth]:
             product = found[-1] @ weight if found else _times(x, weight)
@@ -83,7 +83,7 @@ class SubgraphClippedSum(ClippedSum):
         return found
 
     def _read(self, own: Tensor, total: Tensor, labels: Tensor) -> tuple[RowPairs, Tensor]:
-        """Return (rows, gradient) of each map from the sum on, and the gradient by the mixed rows."""
+        """Return (inputs, gradient) of each map after the sum, and the gradient by the mixed vectors."""
         (own_map, incoming_map), after = (
             self._maps[self._depth : self._depth + 2],
             self._maps[self._depth + 2 :],
@@ -111,8 +111,8 @@ class SubgraphClippedSum(ClippedSum):
 class RootClippedSum(SubgraphClippedSum):
     """The sum over roots v of g_v min(1, C / |g_v|), g_v the gradient of the loss of v.
 
-    Layers behind the sum see one row a root, and there g_v is an outer product; before the sum a root has D +
-    1 rows, and its gradient is formed.
+    Layers after the sum have one input per root, and there g_v is an outer product. Before the sum a root has
+    D + 1 inputs, and its gradient is materialized.
     """
 
     @torch.inference_mode()
@@ -180,19 +180,19 @@ class RootClippedSum(SubgraphClippedSum):
 
 
 class RowClippedSum(SubgraphClippedSum):
-    """The sum over nodes u of r_u min(1, C / |r_u|), r_u what the row of u adds to the batch's gradient.
+    """The sum over nodes u of r_u min(1, C / |r_u|), r_u the part of u's vector in the batch gradient.
 
-    Through every map, and whatever loss it is that comes back to it: a root's row passes all maps, and a row
-    that is sent passes those before the sum. The loss is N times the mean over the batch of B roots. So a row
-    of the N in the graph is scaled as if all of them were in the batch, as per-sample gradients are when a
-    whole graph is passed to hooks that take rows for samples.
+    The contribution includes every map and every loss that depends on the vector. A root's vector passes all
+    maps, and a vector that is sent passes those before the sum. The loss is N times the mean over the batch
+    of B roots. So one of N vectors is scaled as if all were in the batch, as per-sample gradients are if
+    hooks treat the vectors of a whole graph as samples.
 
-    Shapes: r_u is a sum of outer products, one a map, and |r_u|^2 of products of norms.
+    Shapes: r_u is a sum of outer products, one per map, and |r_u|^2 of products of norms.
     """
 
     @torch.inference_mode()
     def _add(self, index: Tensor, clip: float) -> None:
-        """Pass the rows of roots and senders, each once."""
+        """Add the vectors of roots and senders, each once."""
         if len(index):
             table = self._table[index]
             inside = table >= 0
@@ -206,7 +206,7 @@ class RowClippedSum(SubgraphClippedSum):
     def _add_rows(
         self, index: Tensor, nodes: Tensor, roots: Tensor, sent: Tensor, target: Tensor, clip: float
     ) -> None:
-        """Add rows of ``nodes``; roots and senders by place in them, targets by place in the roots."""
+        """Add vectors of ``nodes``; roots and senders index into them, targets index into the roots."""
         x = rows_of(self._x, nodes)
         rows = self._encode(x)
         unit, norm = _unit(rows[-1])
@@ -226,7 +226,7 @@ class RowClippedSum(SubgraphClippedSum):
         self._add_products(self._map_sums[self._depth :], pairs, factors[roots], good[roots])
 
     def _before(self, x: Features, rows: Rows, gradient: Tensor) -> Pairs:
-        """Return (rows, gradient) of each map before the sum."""
+        """Return (inputs, gradient) of each map before the sum."""
         found: list[tuple[Features, Tensor]] = []
         for depth in range(self._depth - 1, -1, -1):
             delta = self._activation_backward(rows[depth], gradient)
@@ -237,7 +237,7 @@ class RowClippedSum(SubgraphClippedSum):
     def _add_products(
         self, sums: list[tuple[Tensor, Tensor]], pairs: Pairs, factors: Tensor, good: Tensor
     ) -> None:
-        """Add sum_u f_u x_u outer delta_u; rows that are not good may hold anything, and are left out."""
+        """Add sum_u f_u x_u outer delta_u; vectors that are not good may hold anything and are left out."""
         kept = good.nonzero().flatten()
         for (weight_sum, bias_sum), (x, delta) in zip(sums, pairs, strict=True):
             scaled = (delta * factors[:, None])[kept]
@@ -249,13 +249,13 @@ class RowClippedSum(SubgraphClippedSum):
 
 
 def _unit(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows of norm one, and the norms."""
+    """Return L2-normalized vectors, and the norms."""
     norm = rows.norm(dim=-1, keepdim=True).clamp_min(_TINY)
     return rows / norm, norm
 
 
 def _normalization_backward(unit: Tensor, norm: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradient by rows from the one by rows of norm one."""
+    """Return the gradient by vectors from the gradient by L2-normalized vectors."""
     return (gradient - unit * (unit * gradient).sum(dim=-1, keepdim=True)) / norm
 
 
@@ -265,7 +265,7 @@ def _times(x: Features, weight: Tensor) -> Tensor:
 
 
 def _squares(pairs: Pairs) -> Tensor:
-    """Return the sum of (|x_u|^2 + 1) |delta_u|^2 over maps: a bias sees a one."""
+    """Return the sum of (|x_u|^2 + 1) |delta_u|^2 over maps; the 1 is for the bias."""
     return torch.stack([(_norms(x) + 1) * delta.square().sum(dim=1) for x, delta in pairs]).sum(dim=0)
 
 
@@ -277,15 +277,15 @@ def _norms(x: Features) -> Tensor:
 
 
 def sample_out_edges(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
-    """Return a graph in which every node sends along ``count`` of its edges at most, chosen uniformly.
+    """Return a graph in which every node sends along at most ``count`` of its edges, sampled uniformly.
 
-    Each source draws on its own, without replacement, so nobody's sample depends on another's edges. How
-    many edges a node receives is not bounded.
+    Each source samples independently, without replacement, so no node's sample depends on another's edges.
+    The number of edges that a node receives is not bounded.
 
     Args:
-        adjacency: the in-edges; an undirected one counts as both directions of every edge.
+        adjacency: The in-edges; an undirected edge counts as both directions.
         count: D.
-        rng: public randomness.
+        rng: Public randomness.
 
     >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
     >>> kept = sample_out_edges(star, 1, np.random.default_rng(0))
@@ -298,15 +298,15 @@ def sample_out_edges(adjacency: Adjacency, count: int, rng: np.random.Generator)
 
 
 def sample_total_degree(adjacency: Adjacency, count: int, rng: np.random.Generator) -> Adjacency:
-    """Return a graph in which no node has more than ``count`` edges, those sent and those received together.
+    """Return a graph in which no node has more than ``count`` edges, in- and out-edges together.
 
-    Edges come in a random order, and each is kept that finds room at both of its ends. So what is kept of a
-    list depends on the lists of others.
+    Edges are visited in a random order, and an edge is kept if both ends have capacity. So the edges that a
+    node keeps depend on the edges of others.
 
     Args:
-        adjacency: the in-edges; an undirected one counts as both directions of every edge.
+        adjacency: The in-edges; an undirected edge counts as both directions.
         count: D.
-        rng: public randomness.
+        rng: Public randomness.
 
     >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
     >>> sample_total_degree(star, 2, np.random.default_rng(0)).edge_index().shape
@@ -317,8 +317,8 @@ def sample_total_degree(adjacency: Adjacency, count: int, rng: np.random.Generat
     waiting, found = rng.permutation(len(ends)), [np.empty(0, dtype=np.int64)]
     while len(waiting):
         pair = ends[waiting]
-        # Whoever has fewer before it at an end than there is room surely finds room there. If the room is
-        # full after all of these, they were the first there, and whoever still waits there is too late.
+        # An edge with fewer predecessors at an end than its capacity always fits there. If the capacity is
+        # used up after all of these, they were the first there, and edges that still wait do not fit.
         sure = (_rank_within_group(pair.reshape(-1)).reshape(-1, 2) < room[pair]).all(axis=1)
         found.append(waiting[sure])
         room -= np.bincount(pair[sure].reshape(-1), minlength=len(room))
@@ -328,7 +328,7 @@ def sample_total_degree(adjacency: Adjacency, count: int, rng: np.random.Generat
 
 
 def _rank_within_group(owner: IndexArray) -> IndexArray:
-    """Return how many entries with the same owner come before each."""
+    """Return the number of preceding entries with the same owner, for each entry."""
     order = np.argsort(owner, kind="stable")
     degrees = np.bincount(owner)
     places = np.empty(len(owner), dtype=np.int64)

@@ -1,1 +1,1 @@
-"""How networks learn: in the clear where records are public, by noisy steps where they are protected."""
+"""Training of networks: without privacy if records are public, by noisy steps if they are protected."""

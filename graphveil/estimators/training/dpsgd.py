@@ -1,8 +1,8 @@
-"""Training on protected records, as one question of a release: what it asks, what it costs, how it runs.
+"""Training on protected records as one query of a release: the query, its privacy cost, its execution.
 
-Under a unit of records each node is in one public group, and only the records of training nodes pay for
-training. Membership is public, a label is not: a training node without a label is a null record, which takes
-part in every batch and contributes nothing.
+Under node-level units each node is in one public group, and only the records of training nodes are charged
+for training. Membership is public, labels are not. A training node without a label is a null record, which
+takes part in every batch and contributes nothing.
 """
 
 import math
@@ -29,27 +29,27 @@ Inputs = Features | Sequence[Tensor]
 
 
 class HasStateDict(Protocol):
-    """A network, as far as its weights are concerned."""
+    """A network with a state dict."""
 
     def state_dict(self) -> State:
-        """Return the weights."""
+        """Return the parameters."""
 
     def load_state_dict(self, state_dict: Mapping[str, Any], /) -> object:
-        """Set the weights."""
+        """Set the parameters."""
 
     def eval(self) -> object:
         """Leave training mode."""
 
 
 class PrivatelyTrainable(HasStateDict, Protocol):
-    """A network that can be trained privately, record by record."""
+    """A network that can be trained privately, with per-record gradients."""
 
     def ghost(self) -> GhostModule:
         """Return the network for private training."""
 
 
 def count_parameters(*widths: int) -> int:
-    """Return the weights and biases of affine maps between these widths.
+    """Return the number of parameters of affine maps between these widths.
 
     >>> count_parameters(3, 2, 1)
     11
@@ -59,15 +59,15 @@ def count_parameters(*widths: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class DPSGDTraining:
-    """The noisy steps that train one network, before the size of their noise is chosen.
+    """The noisy steps that train one network, before their noise multiplier is chosen.
 
     Args:
-        schedule: steps, rates, clipping.
+        schedule: Steps, learning rate, clipping.
         parameters: p of the network.
-        records: the public number of training nodes.
+        records: Public number of training nodes.
 
     Raises:
-        ConfigError: the batch is larger than the number of records.
+        ConfigError: If the batch is larger than the number of records.
     """
 
     schedule: PrivateSchedule
@@ -77,7 +77,7 @@ class DPSGDTraining:
     steps: int = field(init=False)  # T
 
     def __post_init__(self) -> None:
-        """Derive rate and steps, refusing a batch that is too large."""
+        """Derive rate and steps, rejecting a batch that is too large."""
         object.__setattr__(self, "rate", self.schedule.sampling_rate(self.records))
         object.__setattr__(self, "steps", self.schedule.steps(self.records))
 
@@ -86,20 +86,20 @@ class DPSGDTraining:
 
         For full batches it is exact: z = change sqrt(T) / mu. For sampled ones it inverts the central limit
         mu = q sqrt(T (e^(1/z^2) - 1)) (Bu, Dong, Long, Su: Deep learning with Gaussian differential privacy,
-        2020). It only shapes the plan; what the plan costs is accounted for elsewhere.
+        2020). This only shapes the plan, whose privacy cost is computed elsewhere.
         """
         if self.rate == 1:
             return unit.change * math.sqrt(self.steps) / mu
         return unit.change / math.sqrt(math.log1p((mu / self.rate) ** 2 / self.steps))
 
     def mu(self, multiplier: float, unit: NodeUnit) -> float:
-        """Return the inverse of :meth:`multiplier`."""
+        """Return the inverse of ``multiplier``."""
         if self.rate == 1:
             return unit.change * math.sqrt(self.steps) / multiplier
         return self.rate * math.sqrt(self.steps * math.expm1((unit.change / multiplier) ** 2))
 
     def query(self, multiplier: float) -> DPSGDQuery:
-        """Return the steps as a question to the training records."""
+        """Return the steps as a query of the training records."""
         return DPSGDQuery(
             parameters=self.parameters,
             steps=self.steps,
@@ -122,22 +122,22 @@ def fit_dpsgd(
     *,
     candidates: int = 1,
 ) -> list[State]:
-    """Train a network on the training nodes' records, as the release's next question.
+    """Train a network on the training nodes' records, as the release's next query.
 
-    A fit that is resumed continues with the same initial weights, batches and noise, to the same bits.
+    A resumed fit continues with the same initial parameters, batches and noise. Results are bit-identical.
 
     Args:
-        stage: what checkpoints and progress call it.
-        network: to be trained in place; it is left with the last weights.
-        inputs: a row for every node, or blocks of them.
-        graph: labels and split.
-        training: what the plan of the release has for this stage.
-        release: open, with the steps as its next question.
-        context: progress and workspace.
-        candidates: how many weights to return.
+        stage: Name for checkpoints and progress.
+        network: Network, trained in place; it has the last parameters afterwards.
+        inputs: Inputs of all nodes, or blocks of columns.
+        graph: Labels and split.
+        training: Steps of this stage in the plan of the release.
+        release: Open release with the steps as its next query.
+        context: Progress and workspace.
+        candidates: Number of checkpoints to return.
 
     Returns:
-        The weights passed at equal distances, the last ones last.
+        Parameters of equidistant checkpoints, the last ones last.
     """
     nodes = members(graph, "train")
     records, labels = _select_rows(inputs, nodes), graph.y[nodes]
@@ -163,24 +163,24 @@ def fit_dpsgd_from_sums(
     fingerprint: Sequence[Tensor] = (),
     candidates: int = 1,
 ) -> list[State]:
-    """Run :func:`fit_dpsgd` on sums of clipped gradients, whoever forms them.
+    """Run ``fit_dpsgd`` on sums of clipped gradients from any source.
 
     Args:
-        stage: what checkpoints and progress call it.
-        network: holds the weights, and is left with the last ones.
-        sums: returns the sums, at the weights that the network then has.
-        training: what the plan of the release has for this stage.
-        release: open, with the steps as its next question.
-        context: progress and workspace.
-        fingerprint: of code that gradients are formed by, public.
-        candidates: how many weights to return.
+        stage: Name for checkpoints and progress.
+        network: Holds the parameters; it has the last ones afterwards.
+        sums: Returns the sums at the network's current parameters.
+        training: Steps of this stage in the plan of the release.
+        release: Open release with the steps as its next query.
+        context: Progress and workspace.
+        fingerprint: Public fingerprint of the code that computes gradients.
+        candidates: Number of checkpoints to return.
     """
-    # Kept with the workspace: the release binds its noise to the weights that the steps start from, and to
+    # Stored in the workspace: the release binds its noise to the initial parameters of the steps, and to
     # the configuration: other rates or another network would draw the same noise for other gradients.
     start = context.load_or_compute(f"{stage}-start", lambda: _copied(network))
     network.load_state_dict(start)
     configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
-    ordered = [start[name] for name in network.state_dict()]  # files have them in another order
+    ordered = [start[name] for name in network.state_dict()]  # files store them in another order
     gradients = sums()
     passed = _CheckpointRecorder(stage, network, gradients, training.steps, candidates, context)
     weights = release.answer(
@@ -198,7 +198,7 @@ def fit_dpsgd_from_sums(
 
 
 class _CheckpointRecorder:
-    """Notes the weights that a training passes at equal distances, all but the last."""
+    """Records the parameters at equidistant steps, except the last."""
 
     def __init__(
         self,
@@ -215,14 +215,14 @@ class _CheckpointRecorder:
         self._kept: dict[int, State] = {}
 
     def __call__(self, done: int) -> None:
-        """Report a step, and keep the weights at a mark."""
+        """Report a step, and record the parameters at a mark."""
         self._context.on_progress(self._stage, done, self._steps)
         if done in self._marks:
             self._gradients.store()
             self._kept[done] = self._context.load_or_compute(self._name(done), lambda: _copied(self._network))
 
     def states(self) -> list[State]:
-        """Return what was kept: in this process, or in the workspace by one that this one resumed."""
+        """Return the recorded parameters, from this process or from the workspace of a resumed run."""
         return [
             self._kept.get(mark) or self._context.load_or_compute(self._name(mark), dict)
             for mark in self._marks
@@ -233,7 +233,7 @@ class _CheckpointRecorder:
 
 
 def _select_rows(inputs: Inputs, nodes: Tensor) -> Inputs:
-    """Return the rows of some nodes, of every block."""
+    """Return the inputs of some nodes, of every block."""
     return [block[nodes] for block in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
 
 

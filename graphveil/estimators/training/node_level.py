@@ -1,4 +1,4 @@
-"""How a method's networks learn from protected records: settings, plan, and the steps of each network."""
+"""Training of a method's networks on protected records: settings, plan, and steps of each network."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from graphveil.privacy import Event, compose, renyi
 from graphveil.privacy.gaussian import require_delta
 from graphveil.release import Release, ReleasePlan, calibrate_plan
 
-_CANDIDATES = 10  # weights that a private selection chooses from
+_CANDIDATES = 10  # number of checkpoints of a private selection
 
 Select = Literal["last", "private", "exact"]
 
 
 def plan_node_level(privacy_config: PrivacyConfig, record_plan: RecordPlan, nodes: int) -> ReleasePlan:
-    """Return the questions to records: calibrated jointly, or by the papers' accounting."""
+    """Return the queries of records, calibrated jointly or by the papers' accounting."""
     unit, delta = privacy_config.unit, privacy_config.delta_for(nodes)
     if not privacy_config.paper:
         return calibrate_plan(unit, privacy_config.budget, delta, record_plan.queries, num_nodes=nodes)
@@ -39,23 +39,23 @@ def plan_node_level(privacy_config: PrivacyConfig, record_plan: RecordPlan, node
 
 @dataclass(frozen=True)
 class CheckpointSelection:
-    """Which of a training's weights are kept.
+    """The rule that selects a checkpoint of a training.
 
-    ``"last"`` keeps the last. ``"private"`` chooses among ten of the network that predicts by noisy counts of
-    correct validation nodes, for which validation records pay. ``"exact"`` is the papers': by exact counts
-    after every epoch, for which nobody pays.
+    ``"last"`` keeps the last one. ``"private"`` selects one of ten checkpoints of the predicting network by
+    noisy counts of correct validation nodes, charged to validation records. ``"exact"`` is that of the
+    papers: by exact counts after every epoch, which are not charged.
     """
 
     kind: Select
 
     def candidates(self, training: DPSGDTraining, *, final: bool) -> int:
-        """Return how many weights of a training are to be chosen from."""
+        """Return the number of checkpoints of a training to select from."""
         if self.kind == "exact":
             return min(training.schedule.epochs, training.steps)
         return min(_CANDIDATES, training.steps) if final and self.kind == "private" else 1
 
     def num_counts(self, training: DPSGDTraining) -> int:
-        """Return how many noisy counts the selection asks for, of the training that predicts."""
+        """Return the number of noisy counts that the selection queries, for the predicting network."""
         return self.candidates(training, final=True) if self.kind == "private" else 0
 
     def chosen(self, release: Release, correct: Tensor) -> int:
@@ -78,19 +78,19 @@ def fit_node_level(
     selection: CheckpointSelection,
     final: bool = False,
 ) -> None:
-    """Train a network as the release's next question, and leave it with the weights that are kept.
+    """Train a network as the release's next query, and load the selected parameters.
 
     Args:
-        network: trained in place.
-        inputs: a row for every node, or blocks of them.
-        logits: maps nodes to the network's logits.
-        graph: labels and split.
-        training: what the plan of the release has for this stage.
-        release: open, with the steps as its next question.
-        session: progress and workspace.
-        stage: what checkpoints and progress call it.
-        selection: which weights are kept.
-        final: whether it is the network that predicts.
+        network: Network, trained in place.
+        inputs: Inputs of all nodes, or blocks of columns.
+        logits: Maps nodes to the network's logits.
+        graph: Labels and split.
+        training: Steps of this stage in the plan of the release.
+        release: Open release with the steps as its next query.
+        session: Progress and workspace.
+        stage: Name for checkpoints and progress.
+        selection: Rule that selects a checkpoint.
+        final: Whether it is the network that predicts.
     """
     count = selection.candidates(training, final=final)
     states = fit_dpsgd(stage, network, inputs, graph, training, release, session, candidates=count)

@@ -1,4 +1,4 @@
-"""Training in the clear, where labels and features are public: the best epoch on validation nodes."""
+"""Non-private training, for public labels and features: keep the best epoch on validation nodes."""
 
 from collections.abc import Callable
 
@@ -26,19 +26,19 @@ def fit_nonprivate(
     head: TaskHead = MULTICLASS,
     every: bool = False,
 ) -> None:
-    """Train a network on the training nodes, and leave it with the weights of its best epoch.
+    """Train a network on the training nodes, and load the parameters of its best epoch.
 
     Args:
-        network: trained in place.
-        logits: maps node indices to the network's logits, on any device.
-        graph: labels and split.
-        schedule: epochs, rates, batches.
-        session: progress, history, and where an interrupted training resumes.
-        stage: what progress and history call it.
-        generator: shuffles batches.
-        checkpoint: what the workspace calls it, by default as the stage.
-        head: what logits mean, and which labels are learned.
-        every: learn from every node, however many; for networks that compute all of them anyway.
+        network: Network, trained in place.
+        logits: Maps node indices to the network's logits, on any device.
+        graph: Labels and split.
+        schedule: Epochs, learning rate, batches.
+        session: Progress, history, and the workspace to resume from.
+        stage: Name for progress and history.
+        generator: Shuffles batches.
+        checkpoint: Name in the workspace; by default the stage.
+        head: Meaning of logits, and the labels to learn.
+        every: Train on every node, for networks that compute all of them anyway.
     """
     train_nodes, val_nodes = (
         nodes_of(graph.mask(part)) if every else sample_training_nodes(graph, nodes_of(graph.mask(part)))

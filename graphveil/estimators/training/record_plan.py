@@ -1,4 +1,4 @@
-"""One budget over a method's questions to records: training steps, hops, and counts for reporting."""
+"""One budget over a method's queries of records: training steps, hops, and accuracy counts."""
 
 import math
 from dataclasses import dataclass, replace
@@ -31,23 +31,23 @@ _ACCURACY_GROUPS = {
 
 @dataclass(frozen=True, kw_only=True)
 class RecordPlan:
-    """What a method asks of records, and how the questions share one budget.
+    """The queries of records of a method, and the division of the budget over them.
 
     In order: the first training if there are two, the hops, the last training, the counts for a selection,
-    and the counts of the validation and of the test accuracy. At a scale m the trainings cost mu = m
-    sqrt(share), each, and the hops together what is left of m^2. Records of the groups that train nothing
-    have the trainings' part to spare, which pays for the counts about them.
+    and the counts of the validation and of the test accuracy. At a scale m each training costs mu = m
+    sqrt(share), and the hops together what remains of m^2. Records outside of training are not charged for
+    the trainings, so this part of their budget is used for the counts about them.
 
     Args:
-        unit: whose records.
-        trainings: one or two, the last of them after the hops.
-        shares: of mu^2, one a training.
-        multiplier: the noise multiplier of all trainings instead; the scale is then the hops' mu.
+        unit: Node-level unit.
+        trainings: One or two, the last of them after the hops.
+        shares: Shares of mu^2, one per training.
+        multiplier: Noise multiplier of all trainings instead; the scale is then the hops' mu.
         hops: K.
-        dim: the width of their rows.
+        dim: Width of the aggregates.
         out_degree_bound: D, for unit ``node-record``.
-        candidates: how many counts of correct validation nodes a selection asks for; 0 for none.
-        metrics: whether accuracies are released.
+        candidates: Number of counts of correct validation nodes for a selection; 0 for none.
+        metrics: Whether accuracies are released.
     """
 
     unit: NodeUnit
@@ -61,7 +61,7 @@ class RecordPlan:
     metrics: bool = False
 
     def queries(self, scale: float) -> tuple[Query, ...]:
-        """Return the questions, which cost more the larger the scale is."""
+        """Return the queries; a larger scale has a higher privacy cost."""
         steps = [
             training.query(self.multiplier or training.multiplier(scale * math.sqrt(share), self.unit))
             for training, share in zip(self.trainings, self.shares, strict=True)
@@ -76,7 +76,7 @@ class RecordPlan:
         return (*steps[:-1], *self._hops(left), *steps[-1:], *self._accuracy_count_queries(spare))
 
     def equal_queries(self, multiplier: float) -> tuple[Query, ...]:
-        """Return the questions when each hop has the trainings' noise multiplier, as in the papers."""
+        """Return the queries in which each hop has the trainings' noise multiplier, as in the papers."""
         return replace(self, multiplier=multiplier).queries(
             math.sqrt(self.hops) * self.unit.change / multiplier
         )
@@ -84,7 +84,7 @@ class RecordPlan:
     def _hops(self, mu: float) -> tuple[Query, ...]:
         if not self.hops:
             return ()
-        sigma = math.sqrt(self.hops) / mu  # for a change of one
+        sigma = math.sqrt(self.hops) / mu  # for sensitivity one
         if isinstance(self.unit, NodeRecord):
             push = OutEdgeSumQuery(
                 dim=self.dim, sigma=sigma * self.unit.change, out_degree_bound=self.out_degree_bound or 1
@@ -102,18 +102,18 @@ class RecordPlan:
         return chosen + counts
 
     def _counted(self, group: int) -> int:
-        """Return how many counts the records of a group that trains nothing pay for."""
+        """Return the number of counts that are charged to the records of a group outside of training."""
         return int(self.metrics) + (group == VAL and self.candidates > 0)
 
 
 def accuracy_count_query(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQuery:
-    """Return the question behind a released accuracy, which costs the records of a group this mu."""
+    """Return the query for a released accuracy, which costs the records of a group this mu."""
     change = OutcomeCountQuery(sigma=1.0).sensitivity(unit)
     return OutcomeCountQuery(sigma=change / mu, partition=PARTITION, pays=_only(group))
 
 
 def _selection(candidates: int, mu: float) -> AccuracyCountQuery:
-    """Return the question that chooses among candidates, which costs validation records this mu."""
+    """Return the query that selects among candidates, which costs validation records this mu."""
     sigma = math.sqrt(candidates) / mu
     return AccuracyCountQuery(candidates=candidates, sigma=sigma, partition=PARTITION, pays=_only(VAL))
 
@@ -123,10 +123,10 @@ def _only(group: int) -> tuple[bool, ...]:
 
 
 def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dict[str, float]:
-    """Return the accuracy on validation and test nodes from noisy counts, the release's next two questions.
+    """Return the accuracy on validation and test nodes from noisy counts, the release's next two queries.
 
-    It is that of the nodes that have a label. How many have one is secret, so that the counts are of correct
-    and of wrong ones; the number of members, which is public, bounds their sum.
+    Only nodes with a label count. The number of labels is private, so both correct and wrong predictions are
+    counted. The number of members is public and bounds their sum.
     """
     found = {}
     for split in _ACCURACY_GROUPS:
@@ -138,7 +138,7 @@ def release_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dic
 
 
 def accuracy_from_counts(counts: Tensor, most: int) -> float:
-    """Return the accuracy from noisy counts of correct and wrong ones, of which there are at most so many.
+    """Return the accuracy from noisy counts of correct and wrong predictions, with a bound on their sum.
 
     >>> accuracy_from_counts(torch.tensor([30.0, 10.0]), 50), accuracy_from_counts(torch.tensor([3.0, -9.0]),
     ...     50)
@@ -150,5 +150,5 @@ def accuracy_from_counts(counts: Tensor, most: int) -> float:
 
 
 def choose_candidate(release: Release, correct: Tensor) -> int:
-    """Return the candidate with the largest noisy count, from a table (M, candidates), the next question."""
+    """Return the candidate with the largest noisy count, from a table (M, candidates), the next query."""
     return int(torch.argmax(release.answer(AccuracyCountData(correct))))

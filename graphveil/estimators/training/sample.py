@@ -1,9 +1,9 @@
-"""Which nodes a network learns from in the clear: all of them, or of very many a sample, chosen by their ids.
+"""Sampling of training nodes for non-private training: all of them, or a hash-based sample by node id.
 
-Why so: a network of some ten thousand weights learns nothing more from the second hundred thousand nodes, and
-every epoch pays for them. The rule is public, holds in every training of a fit, and asks for a node's id
-alone: neither the order of a table nor which other nodes there are decides whether a node is among the first
-of a list. It is for public nodes; where records are protected, noisy steps sample by themselves.
+A network of some ten thousand parameters gains nothing from more than about a hundred thousand nodes, but
+every epoch takes longer. The rule is public, applies to every training of a fit, and reads node ids only.
+Neither the order of a table nor the other nodes affect the hash of a node. It is for public nodes only;
+noisy steps on protected records do their own sampling.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _UInt64Array = npt.NDArray[np.uint64]
 
 
 def sample_training_nodes(graph: Graph, nodes: Tensor, max_nodes: int = MAX_TRAINING_NODES) -> Tensor:
-    """Return the nodes if there are no more than so many, or else those whose ids have the least hashes.
+    """Return the nodes, or if there are more than the maximum, those whose ids have the smallest hashes.
 
     >>> graph = Graph.from_edges(torch.eye(9), [0, 1, 2] * 3, [0], [1], directed=False)
     >>> sample_training_nodes(graph, torch.arange(9), max_nodes=4).tolist()
@@ -35,7 +35,7 @@ def sample_training_nodes(graph: Graph, nodes: Tensor, max_nodes: int = MAX_TRAI
 
 
 def training_sample_description(graph: Graph) -> str:
-    """Return what a plan says of the sample; empty where all nodes are learned from."""
+    """Return the description of the sample for a plan; empty if all nodes are used."""
     training = int(graph.mask("train").sum())
     if training <= MAX_TRAINING_NODES:
         return ""
@@ -46,7 +46,7 @@ def training_sample_description(graph: Graph) -> str:
 
 
 def _hashes(ids: npt.NDArray[np.generic]) -> _UInt64Array:
-    """Return a number of 64 bits for each id, which nothing but the id decides."""
+    """Return a 64-bit hash of each id."""
     if ids.dtype.kind in "iu":
         return _splitmix64(ids.astype(np.int64).view(np.uint64))
     digests = (hashlib.blake2b(str(one).encode(), digest_size=8).digest() for one in ids.tolist())
